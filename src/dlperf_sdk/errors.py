@@ -1,0 +1,171 @@
+"""Every exception that dlperf-sdk raises on purpose.
+
+::
+
+    DlperfError                      exit code
+    ├── UsageError                       2     what was asked cannot be understood
+    │   ├── SpecError                    2     a field of the run spec is wrong
+    │   ├── UnknownName                  2     no plugin, option or key of that name
+    │   ├── DocumentError                2     a file is not what it should be: corrupt, or of a newer version
+    │   └── StoreError                   2     the result store cannot be read or written
+    ├── PluginError                      3     a plugin is installed, but does not work
+    │   └── DuplicatePlugin              3     two distributions claim one name
+    └── RunFailed                       3/4    a case failed; `.result` holds it, `.failure` says how
+        ├── Unsupported                  4     the framework, or its plugin, cannot do this
+        ├── Unavailable                  4     the devices, ports or files are not there, or are in use
+        ├── EnvironmentFailed            3     the framework's environment could not be made or used
+        ├── OutOfMemory                  4
+        ├── TimedOut                     4     a phase passed its deadline
+        ├── Crashed                      4     a worker raised, or died
+        ├── LostNode                     4     a node's agent is no longer heard
+        ├── InvalidRecord                4     a worker's record breaks the protocol
+        └── Interrupted                 130    somebody pressed Ctrl-C, or the controller was told to stop
+
+`run()` raises a `UsageError` or `PluginError` at once: nothing was measured. Everything under `RunFailed` is
+data first: it becomes the `failure` of a `Result`, and is raised only on request (`raise_on_failure=True`).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from dlperf_sdk.results.result import Result
+
+
+class DlperfError(Exception):
+    """The root: catch this to catch everything that dlperf-sdk raises on purpose."""
+
+    exit_code: ClassVar[int] = 4
+
+
+class UsageError(DlperfError):
+    """What was asked cannot be understood. Nothing was started."""
+
+    exit_code = 2
+
+
+class SpecError(UsageError, ValueError):
+    """A field of a run spec has an impossible value."""
+
+
+class UnknownName(UsageError, LookupError):
+    """A name that nothing answers to.
+
+    `kind` is what was looked for ("framework", "option", …), `known` the names that would have worked.
+    """
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
+        self.kind, self.name, self.known = kind, name, tuple(sorted(known))
+        article = "an" if kind[:1] in "aeiou" else "a"
+        close = difflib.get_close_matches(str(name), self.known, n=1, cutoff=0.5)
+        parts = [f"There is no {kind} named {name!r}."]
+        if close:
+            parts.append(f"Did you mean {close[0]!r}?")
+        parts.append(f"Known: {', '.join(self.known)}." if self.known else f"There is not {article} {kind} at all.")
+        if hint:
+            parts.append(hint)
+        super().__init__(" ".join(parts))
+
+
+class DocumentError(UsageError, ValueError):
+    """A document (spec, request, record, result) does not follow its schema, or is of a newer version."""
+
+
+class StoreError(UsageError):
+    """The result store's directory cannot be read or written."""
+
+
+class PluginError(DlperfError):
+    """A plugin is installed but cannot be used: it fails to import, or is not what its group asks for."""
+
+    exit_code = 3
+
+
+class DuplicatePlugin(PluginError):
+    """Two distributions register the same name in the same group."""
+
+
+class RunFailed(DlperfError):
+    """A case was understood, tried, and failed. `kind` is the `status` of its `Result`."""
+
+    kind: ClassVar[str] = "crashed"
+
+    def __init__(self, message: str, result: Result | None = None) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+class Unsupported(RunFailed):
+    """The framework cannot do what was asked, or its plugin does not implement it."""
+
+    kind = "unsupported"
+
+
+class Unavailable(RunFailed):
+    """Devices, ports or files that the case needs are not there, or somebody else holds them."""
+
+    kind = "unavailable"
+
+
+class EnvironmentFailed(RunFailed):
+    """The framework's environment could not be created, or does not satisfy the plugin."""
+
+    kind = "environment"
+    exit_code = 3
+
+
+class OutOfMemory(RunFailed):
+    """A worker ran out of host or device memory."""
+
+    kind = "out-of-memory"
+
+
+class TimedOut(RunFailed):
+    """A phase passed its deadline; the workers were ended."""
+
+    kind = "timeout"
+
+
+class Crashed(RunFailed):
+    """A worker raised an exception, or died."""
+
+    kind = "crashed"
+
+
+class LostNode(RunFailed):
+    """The coordinator no longer hears a node's agent, or the controller no longer hears the coordinator."""
+
+    kind = "lost-node"
+
+
+class InvalidRecord(RunFailed):
+    """A worker's record does not follow the protocol."""
+
+    kind = "invalid-record"
+
+
+class Interrupted(RunFailed):
+    """The run was asked to stop before it was done."""
+
+    kind = "interrupted"
+    exit_code = 130
+
+
+FAILURES: dict[str, type[RunFailed]] = {
+    cls.kind: cls
+    for cls in (
+        Unsupported,
+        Unavailable,
+        EnvironmentFailed,
+        OutOfMemory,
+        TimedOut,
+        Crashed,
+        LostNode,
+        InvalidRecord,
+        Interrupted,
+    )
+}
+"""Failure kind → the exception that stands for it."""

@@ -1,0 +1,1 @@
+"""What plugin authors implement: a framework, a model, a topology, a measurer."""

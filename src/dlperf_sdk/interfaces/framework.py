@@ -1,0 +1,73 @@
+"""The controller half of a framework plugin: what it can do, and where its worker half is.
+
+Nothing here, and nothing that a plugin puts beside it, may import the framework itself.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from attrs import define, field, frozen
+
+
+@frozen
+class EnvironmentSpec:
+    """What one of a framework's environments consists of."""
+
+    python: str
+    """The versions of Python it runs on, as a specifier: `>=3.9,<3.12`."""
+    requirements: tuple[str, ...]
+    """What must be installed, as requirement specifiers; these are also checked in an existing environment."""
+    lock: Path | None = None
+    """Exact versions of everything, in requirements format, that the plugin ships and has been tested with."""
+    uv_options: tuple[str, ...] = ()
+    """Extra arguments for `uv pip install` that are tried when the configured indexes do not hold the requirements."""
+
+
+@frozen
+class Capabilities:
+    """What a framework's plugin offers. What is not listed is refused before anything starts."""
+
+    devices: frozenset[str] = field(converter=frozenset, default=frozenset({"cpu"}))
+    precisions: frozenset[str] = field(converter=frozenset, default=frozenset({"fp32"}))
+    compilers: frozenset[str] = field(converter=frozenset, default=frozenset({"none"}))
+    strategies: frozenset[str] = field(converter=frozenset, default=frozenset({"independent"}))
+    layouts: frozenset[str] = field(converter=frozenset, default=frozenset({"auto"}))
+    data: frozenset[str] = field(converter=frozenset, default=frozenset({"synthetic"}))
+    accumulation: bool = False
+
+
+@define
+class NoOptions:
+    """The options of a framework or a model that has none."""
+
+
+class Framework(ABC):
+    """A deep-learning framework behind an adapter. Registered in the group `dlperf_sdk.frameworks`."""
+
+    name: ClassVar[str]
+    """The name used for selection; the entry point carries the same."""
+    runtime: ClassVar[str]
+    """`module:attribute` of the `dlperf_sdk.worker.interface.Runtime`."""
+    trainers: ClassVar[Mapping[str, str]] = {}
+    """Model name → `module:attribute` of the `dlperf_sdk.worker.interface.Trainer`."""
+    processes: ClassVar[str] = "dlperf_sdk.worker.processes:one_per_device"
+    """`module:attribute` of the pure function that lays out a case's processes."""
+    capabilities: ClassVar[Capabilities] = Capabilities()
+    Options: ClassVar[type[Any]] = NoOptions
+    """An attrs class: the plugin's own options, set with `--set NAME=VALUE`."""
+
+    @abstractmethod
+    def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
+        """The environment for this kind of device and, where it matters, this strategy and model."""
+
+    def refuses(self, case: Mapping[str, str]) -> str | None:
+        """Why a combination of offered capabilities cannot run, in a sentence; None if it can.
+
+        `case` holds `device`, `precision`, `compiler`, `strategy`, `layout`, `data` and `model`. Each of them is
+        offered on its own; this is the place for "amp-fp16 needs a GPU".
+        """
+        return None

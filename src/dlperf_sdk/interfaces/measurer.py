@@ -1,0 +1,59 @@
+"""A measurer: something that observes a run and adds metrics."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar
+
+from attrs import frozen
+
+if TYPE_CHECKING:
+    from dlperf_sdk.records import Repeat
+
+
+@frozen
+class Metric:
+    """One number of a result."""
+
+    name: str
+    unit: str
+    value: float
+    """The median over the repeats."""
+    low: float | None = None
+    high: float | None = None
+    """The distribution-free interval of the median; None below six repeats."""
+    repeats: tuple[float, ...] = ()
+    """One value per repeat, in order."""
+    note: str = ""
+    """What is needed to read the number: a convention, a source."""
+
+
+@frozen
+class Measured:
+    """What a measurer may look at: the finished repeats of one case, and what the case is."""
+
+    repeats: tuple[Repeat, ...]
+    unit: str
+    """How the model's throughput is written."""
+    batch_size: int
+    devices: int
+    device: str
+    precision: str
+    flops_per_sample: int
+
+
+class Measurer(ABC):
+    """Adds metrics to a result. Registered in the group `dlperf_sdk.measurers`; every installed one is used.
+
+    Facts that nobody could measure are absent, never zero.
+    """
+
+    name: ClassVar[str]
+    """The name it is listed under; the entry point carries the same."""
+    samplers: ClassVar[tuple[str, ...]] = ()
+    """`module:attribute` of standard-library samplers that the agent runs on each node while workers work."""
+
+    @abstractmethod
+    def summarise(self, measured: Measured) -> tuple[Metric, ...]:
+        """The metrics of a case; pure."""
+

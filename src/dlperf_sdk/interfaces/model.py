@@ -1,0 +1,118 @@
+"""A model: a framework-neutral training workload."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import attrs
+from attrs import frozen
+
+from dlperf_sdk.interfaces.framework import NoOptions
+
+
+@frozen
+class Parameter:
+    """One trainable parameter of the manifest."""
+
+    name: str
+    shape: tuple[int, ...]
+    """Convolutions are OIHW, linear layers (out, in); a plugin transposes what its framework wants otherwise."""
+    init: Mapping[str, Any]
+    """How the canonical weights are filled: see `dlperf_sdk.worker.canonical`."""
+    decay: bool = True
+    """Whether the optimizer's weight decay applies to it."""
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        product = 1
+        for length in self.shape:
+            product *= length
+        return product
+
+
+@frozen
+class Input:
+    """One input of the model, as one sample of a batch has it."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    """`float32` or `int64`."""
+    fill: Mapping[str, Any]
+    """How the canonical batch is filled: see `dlperf_sdk.worker.canonical`."""
+
+
+@frozen
+class Term:
+    """One line of the arithmetic behind a FLOP count."""
+
+    name: str
+    macs: int
+    """Multiply-accumulates per sample in the forward pass."""
+    passes: int = 3
+    """3: forward, gradient of the input, gradient of the weight. 2 where the input needs no gradient."""
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations per sample and training step; a multiply-accumulate counts as two."""
+        return 2 * self.macs * self.passes
+
+
+@frozen
+class Optimizer:
+    """The optimizer and its published hyper-parameters."""
+
+    kind: str
+    """`sgd` (with momentum) or `adamw` (decoupled weight decay)."""
+    numbers: Mapping[str, float | None]
+    """`learning_rate`, `weight_decay`, and `momentum`, or `beta1`, `beta2`, `epsilon`; `clip_norm`, None for none;
+    `warmup_steps`, over which the policy `warmup` ramps the rate up from zero."""
+    source: str
+    """Where the numbers are published."""
+
+
+class Model(ABC):
+    """A training workload that any framework can implement. Registered in the group `dlperf_sdk.models`."""
+
+    name: ClassVar[str]
+    """The name used for selection; the entry point carries the same."""
+    Options: ClassVar[type[Any]] = NoOptions
+    """An attrs class: the model's options, set with `--set NAME=VALUE`."""
+    trainers: ClassVar[Mapping[str, str]] = {}
+    """Framework name → `module:attribute` of a trainer, for frameworks whose plugins do not know this model."""
+    data: ClassVar[frozenset[str]] = frozenset({"synthetic", "synthetic-host"})
+    """The data sources that can feed it."""
+    unit: ClassVar[str] = "samples/s"
+    """How its throughput is written: img/s, seq/s."""
+
+    @abstractmethod
+    def parameters(self, options: Any) -> tuple[Parameter, ...]:
+        """The manifest of trainable parameters, in the order of the forward pass."""
+
+    @abstractmethod
+    def inputs(self, options: Any) -> tuple[Input, ...]:
+        """What one sample consists of."""
+
+    @abstractmethod
+    def flops(self, options: Any) -> tuple[Term, ...]:
+        """The arithmetic of one training step per sample, matrix work only, a line per layer or group."""
+
+    @abstractmethod
+    def optimizer(self, options: Any, global_batch_size: int) -> Optimizer:
+        """The optimizer for this global batch size."""
+
+    def flops_per_sample(self, options: Any) -> int:
+        """Floating-point operations per sample and training step."""
+        return sum(term.flops for term in self.flops(options))
+
+    def parameter_count(self, options: Any) -> int:
+        """Number of trainable parameters."""
+        return sum(parameter.size for parameter in self.parameters(options))
+
+
+def plain(value: Any) -> Any:
+    """A manifest entry (`Parameter`, `Input`) as JSON values."""
+    return attrs.asdict(value, value_serializer=lambda _, __, v: list(v) if isinstance(v, tuple) else v)

@@ -1,0 +1,46 @@
+"""A topology: the engine that starts one agent per node, and brings back agent 0's stream."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import ClassVar
+
+from attrs import frozen
+
+
+@frozen
+class Job:
+    """What an engine is handed."""
+
+    id: str
+    bundle: Path
+    """The archive that every node needs, and the only thing: no file system is shared."""
+    nodes: int
+    devices_per_node: int
+    device: str
+    variables: Mapping[str, str]
+    """Variables for the agents themselves; the workers' travel in the bundle."""
+
+
+class Topology(ABC):
+    """An engine that places agents on nodes. Registered in the group `dlperf_sdk.topologies`."""
+
+    name: ClassVar[str]
+    """The name used for selection, behind the '@' of `2n8d@name`; the entry point carries the same."""
+
+    @abstractmethod
+    def commands(self, job: Job) -> tuple[tuple[str, ...], ...]:
+        """The commands that `launch` will run, for people to read; pure."""
+
+    @abstractmethod
+    def launch(self, job: Job) -> AbstractContextManager[Iterator[bytes]]:
+        """Start the agents; the value is agent 0's stream, line by line, and leaving the context ends them all.
+
+        The iterator ends when agent 0 does. Leaving the context returns only when every agent has gone.
+
+        Raises:
+            Unavailable: the engine cannot place the job.
+        """

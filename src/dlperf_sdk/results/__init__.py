@@ -1,0 +1,1 @@
+"""What is kept: results, their verdicts, and the store."""

@@ -1,0 +1,60 @@
+"""The estimators, in one place: the agent's stopping rule and the controller's metrics both use them."""
+
+from typing import List, Optional, Sequence, Tuple
+
+
+def throughput(samples, seconds):
+    # type: (Sequence[int], Sequence[float]) -> float
+    """Samples per second of one repeat: all processes' samples over the slowest process's window.
+
+    Never the mean of the processes' rates: that is biased upwards as soon as they differ.
+    """
+    return sum(samples) / max(seconds)
+
+
+def slowest(step_times):
+    # type: (Sequence[Sequence[float]]) -> List[float]
+    """Per step the time of the slowest process: a synchronous step is as slow as its slowest replica."""
+    return [max(times) for times in zip(*step_times)]
+
+
+def median(values):
+    # type: (Sequence[float]) -> float
+    """The median; of an even number, the mean of the middle two."""
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    if len(ordered) % 2:
+        return ordered[middle]
+    return (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def median_interval(values, confidence=0.95):
+    # type: (Sequence[float], float) -> Optional[Tuple[float, float]]
+    """The order-statistic interval of the median: it holds whatever the distribution is.
+
+    The k-th smallest and k-th largest of n values enclose the median with probability 1 - 2 P(Binomial(n, ½) < k).
+    The largest k that reaches the confidence is taken. With fewer than six values no k reaches 95 %: None.
+
+    Source: H. A. David and H. N. Nagaraja, Order Statistics, 3rd edition, section 7.1.
+    """
+    n = len(values)
+    tail, term, k = 0.0, 0.5**n, 0
+    # `tail` is P(Binomial(n, 1/2) <= k); step to the last k that still leaves enough in the middle.
+    while 1 - 2 * (tail + term) >= confidence and k < n // 2:
+        tail += term
+        term = term * (n - k) / (k + 1)
+        k += 1
+    if k == 0:
+        return None
+    ordered = sorted(values)
+    return ordered[k - 1], ordered[n - k]
+
+
+def half_width(values):
+    # type: (Sequence[float]) -> Optional[float]
+    """The larger arm of the median's interval as a fraction of the median; None where there is no interval."""
+    interval = median_interval(values)
+    if interval is None:
+        return None
+    middle = median(values)
+    return max(interval[1] - middle, middle - interval[0]) / middle

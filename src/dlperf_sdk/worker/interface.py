@@ -1,0 +1,125 @@
+"""What a framework plugin's worker half implements: a runtime for the framework, and a trainer for each model."""
+
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional
+
+from dlperf_sdk.worker.processes import Cluster, Process
+from dlperf_sdk.worker.request import Request
+
+
+class Unsupported(Exception):
+    """Raise this, with a sentence for the user, when the request asks for what cannot be done here."""
+
+
+class Step(NamedTuple):
+    """What `Trainer.step` returns at once, while the device may still be working."""
+
+    loss: Any
+    """A handle for `Trainer.read_loss`. It stays valid until it is read, whatever later steps overwrite."""
+    samples: int
+    """Samples that this process's replicas took in this step."""
+
+
+class Runtime:
+    """The framework inside one worker process.
+
+    The loop calls `start` once, then builds the trainer, and `stop` at the end. Between them it calls `synchronize` at
+    the edges of the measured window and nowhere inside it.
+    """
+
+    clock = "blocking"
+    """How the duration of a step is known.
+
+    "blocking": the framework has finished a step when `step` returns (CPU eager); a host clock is enough.
+    "event": `mark` records an event on the device, `elapsed` reads them after the window.
+    "lagged": after step i is enqueued, `wait` blocks until step i - 1 has finished.
+    """
+
+    def __init__(self, request: Request, cluster: Cluster, process: Process) -> None:
+        self.request, self.cluster, self.process = request, cluster, process
+
+    def start(self) -> None:
+        """Import the framework, take the devices, join the other processes."""
+
+    def synchronize(self) -> None:
+        """Return when everything enqueued so far has finished on every device of this process."""
+
+    def mark(self) -> Any:
+        """Clock "event": record an event on the device, without waiting."""
+        raise NotImplementedError("a runtime with the clock 'event' implements mark()")
+
+    def elapsed(self, marks: List[Any]) -> List[float]:
+        """Clock "event": the seconds between each two neighbours of `marks`; called after the window."""
+        raise NotImplementedError("a runtime with the clock 'event' implements elapsed()")
+
+    def wait(self, loss: Any) -> None:
+        """Clock "lagged": return when the step that gave this loss handle has finished."""
+        raise NotImplementedError("a runtime with the clock 'lagged' implements wait()")
+
+    def reset_peak_memory(self) -> None:
+        """Forget the peak so far; called at the window's first edge."""
+
+    def peak_memory(self) -> Optional[int]:
+        """Bytes of device memory at the peak since the reset, summed over this process's devices; None on a CPU."""
+        return None
+
+    def facts(self) -> Dict[str, Any]:
+        """What was observed: at least `framework_version`; devices, libraries, threads, transport, as JSON values."""
+        return {}
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """Whether this exception is the framework's way to say that memory ran out."""
+        return isinstance(error, MemoryError)
+
+    def stop(self) -> None:
+        """Leave the other processes, give the devices back."""
+
+
+class Trainer:
+    """One model in one framework: the replicas that this process owns.
+
+    The constructor builds the model from the canonical weights, and its optimizer. It must not need the network.
+    """
+
+    def __init__(self, runtime: Runtime, request: Request, process: Process) -> None:
+        self.runtime, self.request, self.process = runtime, request, process
+
+    def canonical_batch(self) -> Any:
+        """The canonical batch of this process's replicas, in the place where `step` wants it."""
+        raise NotImplementedError("a trainer implements canonical_batch()")
+
+    def batches(self) -> Iterator[Any]:
+        """The input pipeline of the request's data source; endless. Yields None where it lives inside the graph."""
+        raise NotImplementedError("a trainer implements batches()")
+
+    def step(self, batch: Any) -> Step:
+        """Enqueue one optimisation step, without synchronising."""
+        raise NotImplementedError("a trainer implements step()")
+
+    def read_loss(self, loss: Any) -> List[float]:
+        """The loss behind a handle, one per replica of this process; called after the clock stopped."""
+        raise NotImplementedError("a trainer implements read_loss()")
+
+    def digests(self) -> List[str]:
+        """One digest over all trainable parameters per replica of this process, in the manifest's order."""
+        raise NotImplementedError("a trainer implements digests()")
+
+    def deviation(self) -> Optional[float]:
+        """How far the requested precision is from fp32, as ‖y - y32‖ / ‖y32‖ over the model's outputs.
+
+        Called once, before the first step, on the canonical batch and the canonical weights, with every kernel and
+        compiler that `step` uses for y, and plain fp32 arithmetic for y32. It is the evidence that the precision asked
+        for is in effect. None: this trainer has no evidence to offer.
+        """
+        return None
+
+    def skipped_steps(self) -> int:
+        """Optimisation steps that the loss scaler skipped so far; called after the clock stopped."""
+        return 0
+
+    def prefetched_batches(self) -> int:
+        """How many batches the input pipeline can hold ready: must be small against the window."""
+        return 0
+
+    def observed(self) -> Dict[str, Any]:
+        """What was really used, under the names of the request: `precision`, `compiler`, `layout`, …"""
+        return {}

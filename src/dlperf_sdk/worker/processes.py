@@ -1,0 +1,70 @@
+"""Which processes a case consists of: plain values, and the pure function that most frameworks need.
+
+A framework plugin names a function `processes(cluster) -> list of Process`. The planner calls it with placeholder
+addresses to show the plan, the agents with the real ones: so launch variables are written in one place.
+"""
+
+from typing import Dict, List, NamedTuple, Optional, Tuple
+
+TRAINER = "trainer"
+SERVICE = "service"
+
+
+class Node(NamedTuple):
+    """One node, as the processes on all nodes see it."""
+
+    host: str
+    """An address that the other nodes reach it at."""
+    ports: Tuple[str, ...]
+    """Free ports on it, in digits; in a plan, placeholders. There are at least two per device and four more."""
+    devices: Tuple[str, ...]
+    """The identifiers of its devices: `cpu:0`, or a GPU's UUID."""
+    interface: str = ""
+    """The network interface that reaches the other nodes, where there are others."""
+
+
+class Cluster(NamedTuple):
+    """All nodes of a case."""
+
+    nodes: Tuple[Node, ...]
+    device: str
+    """The kind of device: `cpu`, `cuda`, …"""
+    strategy: str
+
+    @property
+    def world_size(self):
+        # type: () -> int
+        """Replicas on all nodes."""
+        return sum(len(node.devices) for node in self.nodes)
+
+    def first_replica(self, node):
+        # type: (int) -> int
+        """The global index of a node's first replica."""
+        return sum(len(other.devices) for other in self.nodes[:node])
+
+
+class Process(NamedTuple):
+    """One worker process."""
+
+    role: str
+    """`trainer` steps and records; `service` (a scheduler, a parameter server) is started, watched and ended."""
+    node: int
+    variables: Dict[str, str]
+    devices: Tuple[int, ...] = ()
+    """Which of its node's devices it owns, by index."""
+    replicas: Tuple[int, ...] = ()
+    """The global indices of the replicas it owns, one per device."""
+    rank: Optional[int] = None
+    """Trainers are counted through from 0; services have no rank."""
+    target: Optional[str] = None
+    """Services only: `module:function` to call."""
+
+
+def one_per_device(cluster):
+    # type: (Cluster) -> List[Process]
+    """A trainer per device and no launch variables: enough where replicas do not meet, or meet by other means."""
+    return [
+        Process(TRAINER, node, {}, (device,), (cluster.first_replica(node) + device,), cluster.first_replica(node) + device)
+        for node, facts in enumerate(cluster.nodes)
+        for device in range(len(facts.devices))
+    ]
