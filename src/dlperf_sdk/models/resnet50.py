@@ -1,0 +1,189 @@
+"""ResNet-50 v1.5 for image classification.
+
+NOTE on the variant. This is v1.5: where a bottleneck halves the resolution, its 3×3 convolution has the
+stride (in the original, v1, the first 1×1 has it). Convolutions have no bias. What a plugin computes:
+
+- conv1 7×7 / 2, 64 channels, padding 3 on all sides; batch norm; ReLU; max-pool 3×3 / 2, padding 1 on all
+  sides.
+- Four stages of 3, 4, 6 and 3 bottlenecks of width 64, 128, 256 and 512: conv1 1×1, conv2 3×3 (padding 1 on
+  all sides, stride 2 in the first block of stages 2 to 4), conv3 1×1 to 4 × the width; batch norm behind
+  each, ReLU behind the first two; then the shortcut is added, then ReLU. The first block of a stage has a 1×1
+  convolution with batch norm in its shortcut (`downsample`), with the stride of its conv2.
+- The mean over all positions, then the linear layer `fc`.
+- Batch norm has epsilon 1e-5, and moves its running statistics by 0.1 of the new ones. The statistics are
+  those of the micro-batch of one replica; replicas never share them.
+- The loss, for label y of K classes and smoothing ε, is the mean over the batch of
+  (1 - ε) · (-log p[y]) + ε · mean over k of (-log p[k]).
+- The optimizer, per parameter, with weight decay w where the manifest says `decay`:
+  g ← g + w·θ;  v ← momentum·v + g;  θ ← θ - rate·v, with v = 0 at first.
+
+Sources:
+
+- K. He, X. Zhang, S. Ren, J. Sun: Deep Residual Learning for Image Recognition, CVPR 2016, table 1 (the
+  network).
+- K. He et al.: Delving Deep into Rectifiers, ICCV 2015, section 2.2 (normal weights, here by fan-out).
+- P. Goyal et al.: Accurate, Large Minibatch SGD, 2017: section 5.1 (the last gamma of each residual branch is
+  zero; `fc` normal with 0.01; no decay on batch norm), section 2 (the rate grows with the batch, and needs a
+  warm-up).
+- NVIDIA DeepLearningExamples, ResNet50 v1.5, README, "Optimizer": momentum 0.875, weight decay 1/32768 but
+  not on batch norm, label smoothing 0.1, rate 0.256 per 256 images, linear warm-up (8 epochs in its launch
+  scripts).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from attrs import frozen
+
+from dlperf_sdk.interfaces.model import Input, Model, Optimizer, Parameter, Term
+from dlperf_sdk.models.options import number, or_none, whole
+from dlperf_sdk.spec import workload
+
+STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
+"""Width and number of bottlenecks of each stage."""
+EXPANSION = 4
+"""A bottleneck's output has this many times its width in channels."""
+IMAGENET_IMAGES = 1_281_167
+"""Training images of ILSVRC 2012."""
+WARMUP_EPOCHS = 8
+
+
+@frozen
+class ResNet50Options:
+    """The options of `resnet50`.
+
+    Raises:
+        SpecError: an option has an impossible value.
+    """
+
+    image_size: int = workload("Height and width of an image, in pixels.", 224, validator=whole(32, 4096))
+    num_classes: int = workload("Number of classes.", 1000, validator=whole(2, 1_000_000))
+    label_smoothing: float = workload(
+        "Share of the target that is spread over all classes.", 0.1, validator=number(below=1)
+    )
+    last_gamma: float = workload(
+        "First gamma of the last batch norm in each residual branch. Above 0, every convolution has a "
+        "gradient from the first step on, but rounding errors grow fast.",
+        0.0,
+        validator=number(),
+    )
+    learning_rate: float | None = workload(
+        "Instead of the recipe's rate, constant or after the warm-up.", None, validator=or_none(number())
+    )
+    momentum: float = workload("Momentum of SGD.", 0.875, validator=number(below=1))
+    weight_decay: float = workload(
+        "L2 weight decay; batch norm and biases have none.", 1 / 32768, validator=number()
+    )
+
+
+class _Layer(NamedTuple):
+    """A convolution and the batch norm behind it."""
+
+    name: str
+    norm: str
+    inputs: int
+    outputs: int
+    kernel: int
+    size: int
+    """Height and width of its output."""
+    gamma: float = 1.0
+
+
+def _layers(options: ResNet50Options) -> Iterator[_Layer]:
+    """All convolutions, a block's shortcut behind its branch."""
+    size = _halved(options.image_size)
+    yield _Layer("conv1", "bn1", 3, 64, 7, size)
+    channels, size = 64, _halved(size)  # the max-pool
+    for stage, (width, blocks) in enumerate(STAGES, start=1):
+        for block in range(blocks):
+            at = f"layer{stage}.{block}"
+            inner = _halved(size) if stage > 1 and block == 0 else size
+            wide = EXPANSION * width
+            yield _Layer(f"{at}.conv1", f"{at}.bn1", channels, width, 1, size)
+            yield _Layer(f"{at}.conv2", f"{at}.bn2", width, width, 3, inner)
+            yield _Layer(f"{at}.conv3", f"{at}.bn3", width, wide, 1, inner, options.last_gamma)
+            if block == 0:
+                yield _Layer(f"{at}.downsample.0", f"{at}.downsample.1", channels, wide, 1, inner)
+            channels, size = wide, inner
+
+
+def _halved(size: int) -> int:
+    """What a stride of 2 leaves of a side, for an odd kernel that is padded by half of itself."""
+    return (size + 1) // 2
+
+
+class ResNet50(Model):
+    """ResNet-50 v1.5: 25,557,032 parameters, 24.30 GFLOP per training image (224 px, 1000 classes)."""
+
+    name = "resnet50"
+    Options = ResNet50Options
+    data = frozenset({"synthetic", "synthetic-host", "images"})
+    unit = "img/s"
+
+    def parameters(self, options: ResNet50Options) -> tuple[Parameter, ...]:
+        """Convolutions and `fc` decay, batch norm and the bias of `fc` do not.
+
+        The names are those that torchvision made customary.
+        """
+        manifest = []
+        for layer in _layers(options):
+            shape = (layer.outputs, layer.inputs, layer.kernel, layer.kernel)
+            std = math.sqrt(2 / (layer.outputs * layer.kernel**2))
+            manifest += [
+                Parameter(f"{layer.name}.weight", shape, {"kind": "normal", "std": std}),
+                Parameter(
+                    f"{layer.norm}.weight", shape[:1], {"kind": "constant", "value": layer.gamma}, decay=False
+                ),
+                Parameter(f"{layer.norm}.bias", shape[:1], {"kind": "constant", "value": 0.0}, decay=False),
+            ]
+        classes, features = options.num_classes, EXPANSION * STAGES[-1][0]
+        return (
+            *manifest,
+            Parameter("fc.weight", (classes, features), {"kind": "normal", "std": 0.01}),
+            Parameter("fc.bias", (classes,), {"kind": "constant", "value": 0.0}, decay=False),
+        )
+
+    def inputs(self, options: ResNet50Options) -> tuple[Input, ...]:
+        """`image`: channels × height × width, channels with mean 0 and deviation 1. `label`: its class."""
+        return (
+            Input("image", (3, options.image_size, options.image_size), "float32", {"kind": "normal"}),
+            Input("label", (), "int64", {"kind": "integers", "low": 0, "high": options.num_classes}),
+        )
+
+    def flops(self, options: ResNet50Options) -> tuple[Term, ...]:
+        """A line per convolution; conv1 has 2 passes, since the images need no gradient."""
+        terms = [
+            Term(
+                f"{layer.name}: {layer.inputs}×{layer.kernel}×{layer.kernel}→{layer.outputs}"
+                f" at {layer.size}×{layer.size}",
+                layer.inputs * layer.kernel**2 * layer.outputs * layer.size**2,
+                passes=2 if layer.name == "conv1" else 3,
+            )
+            for layer in _layers(options)
+        ]
+        features = EXPANSION * STAGES[-1][0]
+        return (*terms, Term(f"fc: {features}→{options.num_classes}", features * options.num_classes))
+
+    def optimizer(self, options: ResNet50Options, global_batch_size: int) -> Optimizer:
+        """SGD. The rate is 0.256 · B / 256 for a global batch of B, up to 256 if it is constant.
+
+        Above 256 the recipe's rate holds only behind a warm-up of epochs, which a short window never leaves.
+        So the policy `constant` stays at 0.256 there, and `warmup` heads for the full rate.
+        """
+        full = 0.256 * global_batch_size / 256
+        held = 0.256 * min(global_batch_size, 256) / 256
+        return Optimizer(
+            kind="sgd",
+            numbers={
+                "learning_rate": held if options.learning_rate is None else options.learning_rate,
+                "warmup_learning_rate": full if options.learning_rate is None else options.learning_rate,
+                "warmup_steps": max(1, round(WARMUP_EPOCHS * IMAGENET_IMAGES / global_batch_size)),
+                "momentum": options.momentum,
+                "weight_decay": options.weight_decay,
+                "clip_norm": None,
+            },
+            source="NVIDIA DeepLearningExamples, ResNet50 v1.5; Goyal et al. 2017 (linear scaling)",
+        )

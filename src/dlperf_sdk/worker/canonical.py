@@ -1,0 +1,116 @@
+"""The canonical weights and batches: the same numbers for every framework, in every NumPy from 1.17 on.
+
+Each array is a function of the seed and its own name alone (a batch also of its shard), never of what was
+drawn before it: the order of a manifest does not matter, and one parameter can be had without the others.
+The draws come from `numpy.random.RandomState`, whose streams are frozen, seeded with the SHA-256 of the key.
+They are made in float64, with one multiplication behind them, and rounded once to float32: so where another
+C library or processor rounds a logarithm differently, only one value in some hundred million moves, by its
+last bit.
+
+Kinds of `init`, for weights:
+
+    normal             std           mean 0, this standard deviation
+    truncated-normal   std, bound    the same without the draws beyond `bound` standard deviations
+    constant           value
+
+Kinds of `fill`, for batches:
+
+    normal                           mean 0, standard deviation 1
+    integers           low, high     each from [low, high)
+    distinct           low, high     along the last axis distinct and ascending, each from [low, high)
+    segments                         along the last axis zeros, at least one, then ones, at least one
+    constant           value
+
+Sample i of a batch is the i-th that its streams give: a smaller batch is the beginning of a larger one.
+"""
+
+import hashlib
+from typing import Any, Dict, Iterable, Iterator, Mapping, Optional, Tuple
+
+import numpy
+
+_CHUNK = 1 << 18  # Draws at a time: 2 MiB of float64 stay in a core's cache. No value depends on it.
+
+
+def shard(replica: int) -> int:
+    """The canonical shard that the replica of this global index trains on.
+
+    There are two, so that one reference trajectory serves every even number of replicas.
+    """
+    return replica % 2
+
+
+def weights(parameters: Iterable[Mapping[str, Any]], seed: int) -> Iterator[Tuple[str, numpy.ndarray]]:
+    """The canonical weights of a manifest (`Request.parameters`), one after the other.
+
+    Yields each name with its C-contiguous float32 array. Raises ValueError for an unknown kind of `init`.
+    """
+    for parameter in parameters:
+        name, shape, init = parameter["name"], tuple(parameter["shape"]), parameter["init"]
+        kind = init["kind"]
+        if kind == "normal":
+            array = _normal(_stream(seed, "weights", name), shape, init["std"])
+        elif kind == "truncated-normal":
+            array = _normal(_stream(seed, "weights", name), shape, init["std"], init["bound"])
+        elif kind == "constant":
+            array = numpy.full(shape, init["value"], numpy.float32)
+        else:
+            raise ValueError("the parameter %s asks for an unknown kind of init: %r" % (name, kind))
+        yield name, array
+
+
+def batch(
+    inputs: Iterable[Mapping[str, Any]], batch_size: int, shard: int, seed: int
+) -> Dict[str, numpy.ndarray]:
+    """A canonical batch of a model's inputs (`Request.inputs`): name → C-contiguous (batch_size, ...) array.
+
+    A replica's fixed batch is the one of `shard(replica)`; every other whole number has a batch of its own.
+    Raises ValueError for an unknown kind of `fill`.
+    """
+    arrays = {}
+    for item in inputs:
+        name, shape = item["name"], (batch_size,) + tuple(item["shape"])
+        array = _fill(item["fill"], shape, _stream(seed, "batch", shard, name))
+        arrays[name] = numpy.ascontiguousarray(array, item["dtype"])
+    return arrays
+
+
+def _stream(*key: Any) -> numpy.random.RandomState:
+    """A stream of its own for a key."""
+    digest = hashlib.sha256("/".join(str(part) for part in key).encode("utf-8")).digest()
+    return numpy.random.RandomState(numpy.frombuffer(digest, "<u4").astype(numpy.uint32))
+
+
+def _normal(
+    stream: numpy.random.RandomState, shape: Tuple[int, ...], std: float = 1.0, bound: Optional[float] = None
+) -> numpy.ndarray:
+    """The stream's first normal draws, or the first that lie within ± bound, times std."""
+    flat = numpy.empty(int(numpy.prod(shape, dtype=numpy.int64)), numpy.float32)
+    filled = 0
+    while filled < flat.size:
+        draws = stream.standard_normal(min(_CHUNK, flat.size - filled))
+        if bound is not None:
+            draws = draws[numpy.abs(draws) <= bound]
+        flat[filled : filled + draws.size] = draws * std
+        filled += draws.size
+    return flat.reshape(shape)
+
+
+def _fill(fill: Mapping[str, Any], shape: Tuple[int, ...], stream: numpy.random.RandomState) -> numpy.ndarray:
+    """A batch's values, before they take the input's dtype."""
+    kind = fill["kind"]
+    if kind == "normal":
+        return _normal(stream, shape)
+    if kind == "integers":
+        return stream.randint(fill["low"], fill["high"], shape, dtype=numpy.int64)
+    if kind == "distinct":
+        # The ranking of uniform draws is a random permutation; its beginning is a draw without replacement.
+        draws = stream.random_sample(shape[:-1] + (fill["high"] - fill["low"],))
+        chosen = numpy.argsort(draws, axis=-1, kind="stable")[..., : shape[-1]]
+        return fill["low"] + numpy.sort(chosen, axis=-1)
+    if kind == "segments":
+        first = stream.randint(1, shape[-1], shape[:-1] + (1,), dtype=numpy.int64)
+        return numpy.arange(shape[-1]) >= first
+    if kind == "constant":
+        return numpy.full(shape, fill["value"])
+    raise ValueError("an input asks for an unknown kind of fill: %r" % (kind,))

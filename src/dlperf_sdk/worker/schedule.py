@@ -1,0 +1,19 @@
+"""The learning rate at each step, in one place for all frameworks."""
+
+from typing import Any, Mapping
+
+
+def learning_rate(optimizer: Mapping[str, Any], policy: str, step: int) -> float:
+    """The rate of the optimisation step `step`, counted from 0, the first step that the process takes.
+
+    `optimizer` holds the numbers of `dlperf_sdk.interfaces.model.Optimizer`. Policy `constant`: always
+    `learning_rate`. Policy `warmup`: a straight line that starts from zero before the first step and reaches
+    `warmup_learning_rate` with the step `warmup_steps` - 1, then that rate; so every step moves the weights.
+
+    Raises ValueError for another policy.
+    """
+    if policy == "constant":
+        return float(optimizer["learning_rate"])
+    if policy == "warmup":
+        return float(optimizer["warmup_learning_rate"] * min(1.0, (step + 1) / optimizer["warmup_steps"]))
+    raise ValueError("the learning rate policy is %r; it must be constant or warmup" % (policy,))
