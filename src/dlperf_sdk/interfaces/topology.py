@@ -31,6 +31,10 @@ class Topology(ABC):
     name: ClassVar[str]
     """The name used for selection, behind the '@' of `2n8d@name`; the entry point carries the same."""
 
+    def refuses(self, nodes: int, devices_per_node: int, device: str) -> str | None:
+        """Why this engine cannot place so many nodes and devices, in a sentence; None if it can, or cannot know yet."""
+        return None
+
     @abstractmethod
     def commands(self, job: Job) -> tuple[tuple[str, ...], ...]:
         """The commands that `launch` will run, for people to read; pure."""

@@ -1,0 +1,53 @@
+"""dlperf-sdk: how fast does this framework train this model on these machines, and is the number true?
+
+The public names are loaded when they are first used, so that `import dlperf_sdk` is fast, imports no framework and
+loads no plugin. This file also travels to the nodes, where only `dlperf_sdk.worker` is: Python 3.7 syntax.
+"""
+
+_PUBLIC = {
+    "Capabilities": "dlperf_sdk.interfaces.framework",
+    "DataSpec": "dlperf_sdk.spec",
+    "DlperfError": "dlperf_sdk.errors",
+    "EnvironmentSpec": "dlperf_sdk.interfaces.framework",
+    "Framework": "dlperf_sdk.interfaces.framework",
+    "Input": "dlperf_sdk.interfaces.model",
+    "Measured": "dlperf_sdk.interfaces.measurer",
+    "Measurer": "dlperf_sdk.interfaces.measurer",
+    "Metric": "dlperf_sdk.interfaces.measurer",
+    "Model": "dlperf_sdk.interfaces.model",
+    "Optimizer": "dlperf_sdk.interfaces.model",
+    "PROTOCOLS": "dlperf_sdk.spec",
+    "Parameter": "dlperf_sdk.interfaces.model",
+    "Plan": "dlperf_sdk.plan",
+    "Protocol": "dlperf_sdk.spec",
+    "Registry": "dlperf_sdk.registry",
+    "Result": "dlperf_sdk.results.result",
+    "ResultStore": "dlperf_sdk.results.store",
+    "RunFailed": "dlperf_sdk.errors",
+    "RunSpec": "dlperf_sdk.spec",
+    "Term": "dlperf_sdk.interfaces.model",
+    "Topology": "dlperf_sdk.interfaces.topology",
+    "TopologySpec": "dlperf_sdk.spec",
+    "Verdict": "dlperf_sdk.results.result",
+    "hookimpl": "dlperf_sdk.hookspecs",
+    "plan": "dlperf_sdk.api",
+    "rerun": "dlperf_sdk.api",
+    "run": "dlperf_sdk.api",
+}
+
+__version__ = "0.1.0"
+__all__ = sorted(_PUBLIC)
+
+
+def __getattr__(name):  # type: ignore[no-untyped-def]
+    if name not in _PUBLIC:
+        raise AttributeError("module %r has no attribute %r" % (__name__, name))
+    from importlib import import_module
+
+    value = getattr(import_module(_PUBLIC[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__():  # type: ignore[no-untyped-def]
+    return sorted([*globals(), *_PUBLIC])

@@ -1,0 +1,80 @@
+"""The bundle: one archive with everything of ours that a node needs, and the only thing that an engine delivers.
+
+It holds the request, the worker package, the packages of the plugins' worker halves, and a secret by which the agents
+of one bundle know each other. Python runs it as it is: `python BUNDLE agent …`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import secrets
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from attrs import frozen
+
+import dlperf_sdk
+from dlperf_sdk.errors import PluginError
+from dlperf_sdk.worker.request import Request
+
+_MAIN = "import sys\n\nfrom dlperf_sdk.worker.main import main\n\nif __name__ == '__main__':\n    sys.exit(main(sys.argv[1:]))\n"
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+@frozen
+class Bundle:
+    """A bundle on disk."""
+
+    path: Path
+    digest: str
+    """SHA-256 over names and contents of all files but the secret: equal digests run equal code on equal requests."""
+    files: tuple[str, ...]
+
+
+def contents(request: Request) -> dict[str, bytes]:
+    """File name → content, without the secret; pure but for reading the sources.
+
+    Raises:
+        PluginError: a package that the request refers to is not installed.
+    """
+    root = Path(dlperf_sdk.__file__).parent
+    files = {"__main__.py": _MAIN.encode(), "dlperf_sdk/__init__.py": (root / "__init__.py").read_bytes()}
+    for path in sorted((root / "worker").rglob("*.py")):
+        files[f"dlperf_sdk/{path.relative_to(root).as_posix()}"] = path.read_bytes()
+    references = (request.runtime, request.trainer, request.processes, *request.samplers)
+    for package in sorted({reference.partition(":")[0].partition(".")[0] for reference in references}):
+        if package != "dlperf_sdk":
+            files.update(_package(package))
+    files["request.json"] = json.dumps(request.to_dict(), allow_nan=False).encode()
+    return files
+
+
+def _package(name: str) -> Iterator[tuple[str, bytes]]:
+    """The Python files of a top-level package or module, found without importing it."""
+    found = importlib.util.find_spec(name)
+    if found is None or found.origin is None:
+        raise PluginError(f"The package {name!r}, which a plugin says its worker half is in, is not installed here.")
+    origin = Path(found.origin)
+    if origin.name != "__init__.py":
+        yield origin.name, origin.read_bytes()
+        return
+    for path in sorted(origin.parent.rglob("*.py")):
+        yield f"{name}/{path.relative_to(origin.parent).as_posix()}", path.read_bytes()
+
+
+def build(request: Request, path: Path) -> Bundle:
+    """Write the bundle of a request. Only its owner can read it: it holds the agents' secret."""
+    files = contents(request)
+    digest = hashlib.sha256()
+    for name in sorted(files):
+        digest.update(f"{name}\0{len(files[name])}\0".encode() + files[name])
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in sorted(files):
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), files[name], zipfile.ZIP_DEFLATED)
+        archive.writestr(zipfile.ZipInfo("secret", _EPOCH), secrets.token_hex(32))
+    return Bundle(path, digest.hexdigest(), tuple(sorted(files)))

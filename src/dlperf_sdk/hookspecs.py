@@ -1,0 +1,126 @@
+"""The hooks: what observers (progress displays, trackers, notifiers, extra reports) are told, and when.
+
+Many may listen, none can drive: every return value is ignored, and an observer that raises is reported once and left
+out from then on. Firing order of one run:
+
+    dlperf_run_started
+        dlperf_stage                       planning is done; environment, data, bundle
+        dlperf_repeat_started              once per repeat
+            dlperf_worker_started          once per process
+            dlperf_step_progress           a few times a second
+        dlperf_repeat_ended                its records are on disk
+    dlperf_error                           only if the case failed
+    dlperf_result                          always last
+
+An implementation names only the arguments that it wants:
+
+    from dlperf_sdk import hookimpl
+
+    class Notifier:
+        @hookimpl
+        def dlperf_result(self, result): ...
+
+It is found through the entry-point group `dlperf_sdk.observers`, or handed to `run(observers=[…])`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pluggy
+
+if TYPE_CHECKING:
+    from dlperf_sdk.plan import Plan
+    from dlperf_sdk.records import Failure
+    from dlperf_sdk.results.result import Result
+
+PROJECT = "dlperf_sdk"
+OBSERVERS = "dlperf_sdk.observers"
+
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+"""Marks a method as the implementation of the hook of its name."""
+
+
+class Hooks:
+    """The specifications; arguments may be added, never taken away."""
+
+    @hookspec
+    def dlperf_run_started(self, run_id: str, plan: Plan, directory: str | None) -> None:
+        """A case is about to be run. Fires once, after planning, before anything is created or started.
+
+        `directory` is where its results are kept, None without a store.
+        """
+
+    @hookspec
+    def dlperf_stage(self, run_id: str, stage: str, detail: str) -> None:
+        """Something before the first repeat is going on: `stage` is environment, data, bundle, launch or note.
+
+        Fires as often as there is something to say; `detail` is one line for people.
+        """
+
+    @hookspec
+    def dlperf_repeat_started(self, run_id: str, attempt: int) -> None:
+        """The nodes begin a repeat, counted from 1. New processes are about to be started."""
+
+    @hookspec
+    def dlperf_worker_started(self, run_id: str, attempt: int, node: int, name: str, pid: int) -> None:
+        """A worker process has been started. Fires once per process and repeat; `name` is `rank-0`, `service-1`, …"""
+
+    @hookspec
+    def dlperf_step_progress(self, run_id: str, attempt: int, node: int, rank: int, phase: str, step: int) -> None:
+        """The first trainer of a node got on: at most four times a second and node, never from inside the window."""
+
+    @hookspec
+    def dlperf_repeat_ended(self, run_id: str, attempt: int, status: str, throughput: float | None) -> None:
+        """A repeat is over and, with a store, on disk. `throughput` is in samples/s, None if it failed."""
+
+    @hookspec
+    def dlperf_error(self, run_id: str, failure: Failure) -> None:
+        """The case failed. Fires once, before `dlperf_result`."""
+
+    @hookspec
+    def dlperf_result(self, run_id: str, result: Result) -> None:
+        """The result is complete and, with a store, on disk. Fires once, last, for failed cases too."""
+
+
+def manager(observers: tuple[Any, ...] = ()) -> pluggy.PluginManager:
+    """A plugin manager with the given observers and those found by entry point.
+
+    Raises:
+        PluginError: an installed observer cannot be imported, or implements a hook that does not exist.
+    """
+    from importlib.metadata import entry_points
+
+    from dlperf_sdk.errors import PluginError
+
+    plugins = pluggy.PluginManager(PROJECT)
+    plugins.add_hookspecs(Hooks)
+    for observer in observers:
+        _register(plugins, observer, None, f"observer {observer!r}")
+    for entry in entry_points(group=OBSERVERS):
+        if plugins.has_plugin(entry.name):
+            continue
+        try:
+            loaded = entry.load()
+        except Exception as error:
+            raise PluginError(
+                f"The observer {entry.name!r} ({entry.value}) cannot be loaded: {type(error).__name__}: {error}. "
+                "Reinstall or uninstall the distribution that brings it."
+            ) from error
+        observer = loaded() if isinstance(loaded, type) else loaded
+        _register(plugins, observer, entry.name, f"observer {entry.name!r} ({entry.value})")
+    try:
+        plugins.check_pending()
+    except pluggy.PluginValidationError as error:
+        raise PluginError(f"An observer implements a hook that does not exist: {error}") from error
+    return plugins
+
+
+def _register(plugins: pluggy.PluginManager, observer: Any, name: str | None, label: str) -> None:
+    from dlperf_sdk.errors import PluginError
+
+    try:
+        plugins.register(observer, name)
+    except (ValueError, pluggy.PluginValidationError) as error:
+        raise PluginError(f"The {label} cannot be registered: {error}") from error

@@ -1,0 +1,64 @@
+"""From an engine's stream of bytes to events that can be trusted to end."""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from dlperf_sdk.errors import LostNode
+from dlperf_sdk.interfaces.topology import Job, Topology
+
+SILENCE = 60.0
+"""Seconds without an event after which agent 0 counts as lost; it gives a sign of life every five."""
+
+
+def events(topology: Topology, job: Job) -> Iterator[dict[str, Any]]:
+    """Launch a job and yield agent 0's events up to `ended`; closing the iterator ends all agents.
+
+    Raises:
+        Unavailable: the engine cannot place the job.
+        LostNode: the stream ended, or fell silent, before the event `ended`.
+    """
+    with topology.launch(job) as stream:
+        lines: queue.Queue[bytes | None] = queue.Queue()
+        threading.Thread(target=_read, args=(stream, lines), daemon=True).start()
+        said = ""
+        while True:
+            try:
+                line = lines.get(timeout=SILENCE)
+            except queue.Empty:
+                raise LostNode(f"The first node's agent has not been heard for {SILENCE:.0f} s.") from None
+            if line is None:
+                tail = f" Its last words: {said}" if said else ""
+                raise LostNode(f"The first node's agent went away in the middle of the run.{tail}")
+            event = _event(line)
+            if event is None or event["event"] == "heartbeat":
+                continue
+            if event["event"] == "diagnostics":
+                said = str(event.get("text"))
+                continue
+            yield event
+            if event["event"] == "ended":
+                return
+
+
+def _read(stream: Iterator[bytes], lines: queue.Queue[bytes | None]) -> None:
+    try:
+        for line in stream:
+            lines.put(line)
+    except (OSError, ValueError):
+        pass  # closed under our hands: the context was left
+    finally:
+        lines.put(None)
+
+
+def _event(line: bytes) -> dict[str, Any] | None:
+    """The event on a line; None for what an engine's own tools may have printed."""
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None

@@ -1,0 +1,250 @@
+"""The plan: a run spec joined with the plugins that it names, everything decided that can be decided beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+from attrs import frozen
+
+from dlperf_sdk.errors import SpecError, Unavailable, UnknownName, Unsupported
+from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
+from dlperf_sdk.interfaces.model import Model, plain
+from dlperf_sdk.registry import Registry
+from dlperf_sdk.results.result import Workload
+from dlperf_sdk.spec import PHASES, Protocol, RunSpec, Scalar
+from dlperf_sdk.worker.processes import Cluster, Node, Process
+from dlperf_sdk.worker.request import Request, resolve
+
+DEADLINES = dict(zip(PHASES, (300.0, 1800.0, 600.0, 300.0, 60.0), strict=True))
+"""Seconds without a sign of life after which a phase has failed, where the spec says nothing else."""
+
+VOCABULARY: dict[str, frozenset[str]] = {
+    "device": frozenset({"cpu", "cuda", "rocm", "npu", "tpu", "mps"}),
+    "precision": frozenset({"fp32", "tf32", "amp-fp16", "amp-bf16"}),
+    "compiler": frozenset({"none", "inductor", "xla", "graph", "cinn"}),
+    "strategy": frozenset({"all_reduce", "parameter_server", "parameter_server_async", "horovod", "independent"}),
+    "layout": frozenset({"auto", "nchw", "nhwc"}),
+    "data": frozenset({"synthetic", "synthetic-host", "images", "text"}),
+}
+"""Names that mean something to everyone: one of these that a framework lacks is unsupported, any other unknown."""
+
+
+@frozen(kw_only=True)
+class Plan:
+    """One case, resolved. Plain values; `request` turns it into what the nodes are told."""
+
+    spec: RunSpec
+    device: str
+    protocol: Protocol
+    runtime: str
+    trainer: str
+    processes: str
+    model_options: Mapping[str, Scalar]
+    framework_options: Mapping[str, Scalar]
+    parameters: tuple[Mapping[str, Any], ...]
+    inputs: tuple[Mapping[str, Any], ...]
+    optimizer: Mapping[str, Any]
+    workload: Workload
+    deadlines: Mapping[str, float]
+    samplers: tuple[str, ...]
+    environment: EnvironmentSpec
+    plugin: str
+    """The framework plugin's distribution and version."""
+
+    def request(
+        self, run_id: str, command: tuple[str, ...], variables: Mapping[str, str | None], data: Mapping[str, Any]
+    ) -> Request:
+        """What the nodes are told, once the environment and the data are there."""
+        spec = self.spec
+        return Request(
+            id=run_id,
+            framework=spec.framework,
+            model=spec.model,
+            runtime=self.runtime,
+            trainer=self.trainer,
+            processes=self.processes,
+            nodes=spec.topology.nodes,
+            devices_per_node=spec.topology.devices_per_node,
+            device=self.device,
+            strategy=spec.strategy,
+            batch_size=spec.batch_size,
+            accumulation=spec.accumulation,
+            precision=spec.precision,
+            compiler=spec.compiler,
+            layout=spec.layout,
+            seed=spec.seed,
+            data=dict(data),
+            parameters=[dict(parameter) for parameter in self.parameters],
+            inputs=[dict(entry) for entry in self.inputs],
+            optimizer=dict(self.optimizer),
+            model_options=dict(self.model_options),
+            framework_options=dict(self.framework_options),
+            protocol={
+                name: value for name, value in attrs.asdict(self.protocol).items() if name != "name"
+            },
+            deadlines=dict(self.deadlines),
+            command=list(command),
+            variables=dict(variables),
+            samplers=list(self.samplers),
+            on_busy=spec.on_busy,
+        )
+
+    def placeholder_processes(self) -> list[Process]:
+        """The processes of the case with placeholders for addresses and ports, as `--dry-run` shows them."""
+        count = self.spec.topology.devices_per_node
+        nodes = tuple(
+            Node(
+                f"<host of node {node}>",
+                tuple(f"<port {port} of node {node}>" for port in range(2 * count + 4)),
+                tuple(f"{self.device}:{device}" for device in range(count)),
+                f"<interface of node {node}>",
+            )
+            for node in range(self.spec.topology.nodes)
+        )
+        found: list[Process] = resolve(self.processes)(Cluster(nodes, self.device, self.spec.strategy))
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values, for people and for the store; the long manifests are left to the request."""
+        return {
+            "spec": self.spec.to_dict(),
+            "device": self.device,
+            "protocol": attrs.asdict(self.protocol),
+            "runtime": self.runtime,
+            "trainer": self.trainer,
+            "model_options": dict(self.model_options),
+            "framework_options": dict(self.framework_options),
+            "optimizer": dict(self.optimizer),
+            "workload": attrs.asdict(self.workload),
+            "deadlines": dict(self.deadlines),
+            "samplers": list(self.samplers),
+            "environment": {
+                "python": self.environment.python,
+                "requirements": list(self.environment.requirements),
+            },
+            "plugin": self.plugin,
+            "processes": [process._asdict() for process in self.placeholder_processes()],
+        }
+
+
+def make_plan(spec: RunSpec, registry: Registry) -> Plan:
+    """Join a spec with its plugins.
+
+    Raises:
+        UnknownName: a framework, model, topology, option or capability that nobody knows.
+        SpecError: an option has an impossible value.
+        PluginError: a plugin that is needed cannot be used.
+        Unsupported: the framework's plugin cannot run this case; the message says what it offers.
+        Unavailable: the topology cannot place it here.
+    """
+    framework, model = registry.framework(spec.framework), registry.model(spec.model)
+    topology = registry.topology(spec.topology.engine)
+    trainer = registry.trainer(framework, model)
+    if trainer is None:
+        raise Unsupported(
+            f"{framework.name} has no implementation of {model.name}: neither the framework's plugin nor the model's "
+            f"brings a trainer. {framework.name} implements {_listed(framework.trainers)}."
+        )
+    device = _device(spec, framework)
+    _check_capabilities(spec, device, framework, model)
+    model_options, framework_options = _split_options(spec, framework, model)
+    reason = topology.refuses(spec.topology.nodes, spec.topology.devices_per_node, device)
+    if reason:
+        raise Unavailable(reason)
+    optimizer = model.optimizer(model_options, spec.global_batch_size)
+    numbers = {"kind": optimizer.kind, "policy": spec.learning_rate_policy, **optimizer.numbers}
+    samplers = {sampler for measurer in registry.measurers() for sampler in measurer.samplers}
+    return Plan(
+        spec=spec,
+        device=device,
+        protocol=spec.resolved_protocol(),
+        runtime=framework.runtime,
+        trainer=trainer,
+        processes=framework.processes,
+        model_options=attrs.asdict(model_options),
+        framework_options=attrs.asdict(framework_options),
+        parameters=tuple(plain(parameter) for parameter in model.parameters(model_options)),
+        inputs=tuple(plain(entry) for entry in model.inputs(model_options)),
+        optimizer=numbers,
+        workload=Workload(
+            parameters=model.parameter_count(model_options),
+            flops_per_sample=model.flops_per_sample(model_options),
+            global_batch_size=spec.global_batch_size,
+            optimizer={**numbers, "source": optimizer.source},
+            unit=model.unit,
+        ),
+        deadlines={**DEADLINES, **spec.deadlines},
+        samplers=tuple(sorted(samplers)),
+        environment=framework.environment(device, spec.strategy, spec.model),
+        plugin=registry.distribution("frameworks", spec.framework),
+    )
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(sorted(names)) or "nothing"
+
+
+def _device(spec: RunSpec, framework: Framework) -> str:
+    """The kind of device: the one asked for, or for `auto` a GPU where there is one and the framework can use it."""
+    if spec.device != "auto":
+        return spec.device
+    offered = framework.capabilities.devices
+    if "cuda" in offered:
+        from dlperf_sdk.worker.gpus import list_gpus
+
+        if list_gpus():
+            return "cuda"
+    return "cpu" if "cpu" in offered else sorted(offered)[0]
+
+
+def _check_capabilities(spec: RunSpec, device: str, framework: Framework, model: Model) -> None:
+    """Refuse what is not offered, before anything is started."""
+    can: Capabilities = framework.capabilities
+    asked = {
+        "device": (device, can.devices),
+        "precision": (spec.precision, can.precisions),
+        "compiler": (spec.compiler, can.compilers),
+        "strategy": (spec.strategy, can.strategies),
+        "layout": (spec.layout, can.layouts),
+        "data": (spec.data.source, can.data),
+    }
+    # One replica has nobody to meet: any strategy is then the same.
+    if spec.topology.devices == 1 and spec.strategy in VOCABULARY["strategy"]:
+        del asked["strategy"]
+    for kind, (value, offered) in asked.items():
+        if value in offered:
+            continue
+        known = VOCABULARY[kind] | offered
+        if value not in known:
+            raise UnknownName(kind, value, known)
+        raise Unsupported(f"{framework.name} does not offer the {kind} {value!r}; it offers {_listed(offered)}.")
+    if spec.data.source not in model.data:
+        raise Unsupported(f"{model.name} cannot be fed from {spec.data.source!r}; it takes {_listed(model.data)}.")
+    if spec.accumulation > 1 and not can.accumulation:
+        raise Unsupported(f"{framework.name} does not offer gradient accumulation; leave accumulation at 1.")
+    case = {kind: value for kind, (value, _) in asked.items()} | {"model": model.name, "strategy": spec.strategy}
+    reason = framework.refuses(case)
+    if reason:
+        raise Unsupported(reason)
+
+
+def _split_options(spec: RunSpec, framework: Framework, model: Model) -> tuple[Any, Any]:
+    """The model's options and the framework's, each as the attrs class that declares them."""
+    mine = {name: {field.name for field in attrs.fields(owner.Options)} for name, owner in (("m", model), ("f", framework))}
+    both = mine["m"] & mine["f"]
+    if both:
+        raise SpecError(f"{model.name} and {framework.name} both declare the option {sorted(both)[0]!r}; one must rename it.")
+    for name in spec.options:
+        if name not in mine["m"] | mine["f"]:
+            raise UnknownName(f"option of {model.name} or {framework.name}", name, mine["m"] | mine["f"])
+    return _options(model, spec, mine["m"]), _options(framework, spec, mine["f"])
+
+
+def _options(owner: Any, spec: RunSpec, names: set[str]) -> Any:
+    chosen = {name: value for name, value in spec.options.items() if name in names}
+    try:
+        return owner.Options(**chosen)
+    except (TypeError, ValueError) as error:
+        raise SpecError(f"The options {chosen} do not fit {owner.name}: {error}") from error

@@ -1,0 +1,171 @@
+"""Which plugins are installed: stevedore behind one class.
+
+Listing reads entry points and imports nothing. Loading imports the one plugin that is asked for. A plugin that cannot
+be loaded is a row with its error; two distributions that claim one name are an error that names both.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, TypeVar, cast
+
+from attrs import field, frozen
+from stevedore.driver import DriverManager
+
+from dlperf_sdk.errors import DuplicatePlugin, PluginError, UnknownName
+from dlperf_sdk.interfaces.framework import Framework
+from dlperf_sdk.interfaces.measurer import Measurer
+from dlperf_sdk.interfaces.model import Model
+from dlperf_sdk.interfaces.topology import Topology
+
+GROUPS: dict[str, type[Any]] = {
+    "frameworks": Framework,
+    "models": Model,
+    "topologies": Topology,
+    "measurers": Measurer,
+}
+"""Group → the interface that its plugins implement. The entry-point group is `dlperf_sdk.` and this name."""
+
+_SINGULAR = {"frameworks": "framework", "models": "model", "topologies": "topology", "measurers": "measurer"}
+_PREFIX = "dlperf_sdk."
+
+T = TypeVar("T")
+
+
+@frozen
+class Row:
+    """One line of a listing."""
+
+    group: str
+    name: str
+    distribution: str
+    """Name and version of what registers it."""
+    target: str
+    """`module:attribute`."""
+
+
+class _Driver(DriverManager[Any]):
+    """A stevedore driver that reads the entry points afresh: stevedore's own cache can miss a new installation."""
+
+    def list_entry_points(self) -> list[EntryPoint]:
+        return list(entry_points(group=self.namespace))
+
+
+def _distribution(entry_point: EntryPoint) -> str:
+    if entry_point.dist is None:
+        return "an unknown distribution"
+    return f"{entry_point.dist.name} {entry_point.dist.version}"
+
+
+@frozen
+class Registry:
+    """The plugins of this interpreter, and whatever is given at hand (group → name → object, for tests and notebooks)."""
+
+    extra: Mapping[str, Mapping[str, Any]] = field(factory=dict)
+
+    def rows(self, group: str) -> tuple[Row, ...]:
+        """What is installed, by name; nothing is imported."""
+        installed = [
+            Row(group, entry.name, _distribution(entry), entry.value) for entry in entry_points(group=_PREFIX + group)
+        ]
+        given = [
+            Row(group, name, "given at run time", f"{cls.__module__}:{cls.__qualname__}")
+            for name, cls in self.extra.get(group, {}).items()
+        ]
+        # An editable installation and its wheel may both be found: the same target twice is one plugin.
+        return tuple(sorted(set(installed + given), key=lambda row: (row.name, row.distribution)))
+
+    def names(self, group: str) -> tuple[str, ...]:
+        """The names in a group, in order."""
+        return tuple(sorted({row.name for row in self.rows(group)}))
+
+    def load(self, group: str, name: str) -> Any:
+        """An instance of the plugin of that name.
+
+        Raises:
+            UnknownName: nothing is registered under the name.
+            DuplicatePlugin: two distributions register it.
+            PluginError: it cannot be imported, or is not what its group asks for.
+        """
+        rows = [row for row in self.rows(group) if row.name == name]
+        if not rows:
+            hint = f"A plugin adds one with the entry-point group {_PREFIX + group!r}; see CONTRIBUTING.md."
+            raise UnknownName(_SINGULAR[group], name, self.names(group), hint)
+        if len(rows) > 1:
+            claims = " and ".join(f"{row.distribution} ({row.target})" for row in rows)
+            raise DuplicatePlugin(
+                f"The {_SINGULAR[group]} {name!r} is registered twice: by {claims}. Uninstall one of them."
+            )
+        given = self.extra.get(group, {}).get(name)
+        cls = given if given is not None else self._import(group, rows[0])
+        return _instance(group, rows[0], cls)
+
+    def _import(self, group: str, row: Row) -> Any:
+        def refuse(_: Any, __: EntryPoint, error: BaseException) -> None:
+            raise _broken(row, error) from error
+
+        try:
+            manager = _Driver(
+                _PREFIX + group,
+                row.name,
+                on_load_failure_callback=refuse,
+                conflict_resolver=lambda namespace, name, candidates: candidates[0],
+            )
+        except PluginError:
+            raise
+        except Exception as error:
+            raise _broken(row, error) from error
+        return manager.driver
+
+    def framework(self, name: str) -> Framework:
+        """The framework of that name; raises as `load` does."""
+        return cast(Framework, self.load("frameworks", name))
+
+    def model(self, name: str) -> Model:
+        """The model of that name; raises as `load` does."""
+        return cast(Model, self.load("models", name))
+
+    def topology(self, name: str) -> Topology:
+        """The engine of that name; raises as `load` does."""
+        return cast(Topology, self.load("topologies", name))
+
+    def measurers(self) -> tuple[Measurer, ...]:
+        """Every measurer that is installed; raises as `load` does."""
+        return tuple(self.load("measurers", name) for name in self.names("measurers"))
+
+    def distribution(self, group: str, name: str) -> str:
+        """Name and version of the distribution that registers a plugin."""
+        return next((row.distribution for row in self.rows(group) if row.name == name), "unknown")
+
+    def trainer(self, framework: Framework, model: Model) -> str | None:
+        """Where the trainer for a pair is: the framework may bring it, or the model; None if neither does."""
+        return framework.trainers.get(model.name) or model.trainers.get(framework.name)
+
+
+def _broken(row: Row, error: BaseException) -> PluginError:
+    last = traceback.format_exception_only(error)[-1].strip()
+    return PluginError(
+        f"The {_SINGULAR[row.group]} plugin {row.name!r} of {row.distribution} cannot be used: loading {row.target} "
+        f"failed with {last} Reinstall or uninstall that distribution; the other plugins are not affected."
+    )
+
+
+def _instance(group: str, row: Row, cls: Any) -> Any:
+    interface = GROUPS[group]
+    if not (isinstance(cls, type) and issubclass(cls, interface)):
+        raise PluginError(
+            f"The {_SINGULAR[group]} plugin {row.name!r} of {row.distribution} is no "
+            f"{interface.__name__}: {row.target} must be a subclass of {interface.__module__}.{interface.__name__}."
+        )
+    try:
+        instance = cls()
+    except Exception as error:
+        raise _broken(row, error) from error
+    if getattr(instance, "name", None) != row.name:
+        raise PluginError(
+            f"The {_SINGULAR[group]} plugin {row.name!r} of {row.distribution} calls itself "
+            f"{getattr(instance, 'name', None)!r}; entry point and class must agree on the name."
+        )
+    return instance

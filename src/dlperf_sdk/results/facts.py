@@ -1,0 +1,70 @@
+"""What a case is, field by field: role, requested and observed, side by side. Comparisons read nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+
+from dlperf_sdk.plan import Plan
+from dlperf_sdk.records import Record
+from dlperf_sdk.results.result import Fact
+from dlperf_sdk.spec import Role, RunSpec
+
+
+def facts_of(plan: Plan, records: Iterable[Record]) -> tuple[Fact, ...]:
+    """The facts of a case; `observed` is None where nothing was measured that could tell."""
+    records = tuple(records)
+    observed = {key: _agreed(record.observed.get(key) for record in records) for key in _keys(r.observed for r in records)}
+    resolved: dict[str, Any] = {
+        "device": plan.device if records else None,
+        "warmup": plan.protocol.warmup,
+        "steps": plan.protocol.steps,
+        "repeats": len({record.attempt for record in records}),
+        "max_repeats": plan.protocol.max_repeats,
+        "target": plan.protocol.target,
+        "strategy": "none" if records and plan.spec.topology.devices == 1 else None,
+    }
+    found: list[Fact] = []
+    for field in attrs.fields(RunSpec):
+        if field.name == "options":
+            continue
+        requested = plan.spec.to_dict()[field.name]
+        # What no worker can contradict is as it was asked for.
+        seen = observed.pop(field.name, None)
+        if seen is None:
+            seen = resolved.get(field.name)
+        if seen is None and records and field.name not in _TOLD_BY_WORKERS:
+            seen = requested
+        found.append(Fact(field.name, field.metadata["role"], requested, seen))
+    found += _options("workload", plan.model_options, plan)
+    found += _options("treatment", plan.framework_options, plan)
+    found += [Fact(name, "treatment", None, value) for name, value in sorted(observed.items())]
+    for name in _keys(record.facts for record in records):
+        value = _agreed(record.facts.get(name) for record in records)
+        found.append(Fact(name, "circumstance", None, value))
+    if records:
+        found.append(Fact("clock", "circumstance", None, _agreed(record.clock for record in records)))
+    return tuple(found)
+
+
+_TOLD_BY_WORKERS = frozenset({"precision", "compiler", "layout"})
+"""Fields that only a worker can confirm: without its word, `observed` stays None."""
+
+
+def _keys(mappings: Iterable[Any]) -> list[str]:
+    return sorted({key for mapping in mappings for key in mapping})
+
+
+def _agreed(values: Iterable[Any]) -> Any:
+    """The one value that all share, or all that occur."""
+    distinct: list[Any] = []
+    for value in values:
+        if value not in distinct:
+            distinct.append(value)
+    return distinct[0] if len(distinct) == 1 else distinct
+
+
+def _options(role: Role, options: Any, plan: Plan) -> list[Fact]:
+    return [Fact(name, role, plan.spec.options.get(name), value) for name, value in options.items()]

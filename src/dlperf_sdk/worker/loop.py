@@ -1,0 +1,83 @@
+"""The measuring loop: canonical steps, warm-up, the window, and what is read when the clock has stopped."""
+
+import resource
+from time import monotonic
+from typing import Any, Callable, Dict, List
+
+from dlperf_sdk.worker.clocks import CLOCKS
+from dlperf_sdk.worker.interface import Runtime, Trainer
+from dlperf_sdk.worker.progress import Progress
+
+
+def measure(runtime, trainer, protocol, progress, wait_for_go):
+    # type: (Runtime, Trainer, Dict[str, Any], Progress, Callable[[], None]) -> Dict[str, Any]
+    """Run one repeat and return what the record says about it.
+
+    `wait_for_go` returns when every worker of the case stands at its window's first edge. The window holds the fetching
+    of the batch, the step, and one or two readings of the clock; the device is synchronised at its edges only.
+    """
+    counters = progress.counters
+    began = monotonic()
+
+    deviation = trainer.deviation()
+    batch = trainer.canonical_batch()
+    canonical = []  # type: List[Any]
+    for i in range(protocol["canonical_steps"]):
+        canonical.append(trainer.step(batch).loss)
+        counters[1] = i + 1
+    runtime.synchronize()
+    del batch
+    compiled = monotonic()
+
+    progress.enter("warmup")
+    batches = trainer.batches()
+    warmup = []  # type: List[Any]
+    for i in range(protocol["warmup"]):
+        warmup.append(trainer.step(next(batches)).loss)
+        counters[1] = i + 1
+    runtime.synchronize()
+    warmed = monotonic()
+
+    skipped = trainer.skipped_steps()
+    losses = []  # type: List[Any]
+    waits = []  # type: List[float]
+    samples = 0
+    clock = CLOCKS[runtime.clock](runtime)
+    runtime.reset_peak_memory()
+    progress.enter("ready")
+    wait_for_go()
+    progress.enter("measure")
+
+    start = monotonic()
+    clock.begin(start)
+    for i in range(protocol["steps"]):
+        asked = monotonic()
+        batch = next(batches)
+        waits.append(monotonic() - asked)
+        loss, taken = trainer.step(batch)
+        clock.step(loss)
+        losses.append(loss)
+        samples += taken
+        counters[1] = i + 1
+    runtime.synchronize()
+    end = monotonic()
+
+    progress.enter("teardown")
+    read = trainer.read_loss
+    return {
+        "clock": runtime.clock,
+        "window": {"start": start, "end": end},
+        "samples": samples,
+        "step_times": clock.seconds(end),
+        "data_waits": waits,
+        "losses": [read(loss) for loss in losses],
+        "warmup_losses": [read(loss) for loss in warmup],
+        "canonical_losses": [read(loss) for loss in canonical],
+        "digests": trainer.digests(),
+        "deviation": deviation,
+        "skipped_steps": trainer.skipped_steps() - skipped,
+        "prefetched_batches": trainer.prefetched_batches(),
+        "peak_host_memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "peak_device_memory": runtime.peak_memory(),
+        "phases": {"compile": compiled - began, "warmup": warmed - compiled, "measure": end - start},
+    }

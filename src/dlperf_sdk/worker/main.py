@@ -1,0 +1,76 @@
+"""The bundle's front door: `python BUNDLE agent …` on a node, `python BUNDLE worker …` for each process there."""
+
+import argparse
+import json
+import os
+import sys
+from typing import List
+
+from dlperf_sdk.worker import lifetime
+from dlperf_sdk.worker.processes import SERVICE, Cluster, Node, Process
+from dlperf_sdk.worker.request import Request, resolve
+
+
+def cluster_from(plain):
+    # type: (dict) -> Cluster
+    """The inverse of what a namedtuple becomes in JSON."""
+    nodes = tuple(
+        Node(node["host"], tuple(node["ports"]), tuple(node["devices"]), node["interface"]) for node in plain["nodes"]
+    )
+    return Cluster(nodes, plain["device"], plain["strategy"])
+
+
+def process_from(plain):
+    # type: (dict) -> Process
+    """The inverse of what a namedtuple becomes in JSON."""
+    return Process(**dict(plain, devices=tuple(plain["devices"]), replicas=tuple(plain["replicas"])))
+
+
+def _wait_for_go():
+    # type: () -> None
+    """Block until the agent says that every worker is ready; the end of the pipe means that the agent has gone."""
+    if not os.read(0, 1):
+        os._exit(1)
+
+
+def worker(directory):
+    # type: (str) -> int
+    """Be the process that the agent described in `process.json`."""
+    with open(os.path.join(directory, "process.json"), encoding="utf-8") as file:
+        order = json.load(file)
+    lifetime.die_with(order["agent"])
+    if order["cpus"]:
+        os.sched_setaffinity(0, order["cpus"])
+    process = process_from(order["process"])
+    if process.role == SERVICE:
+        resolve(process.target or "")()
+        return 0
+    from dlperf_sdk.worker import trainer
+
+    request = Request.load(order["request"])
+    return trainer.run(request, cluster_from(order["cluster"]), process, order["attempt"], directory, _wait_for_go)
+
+
+def main(arguments):
+    # type: (List[str]) -> int
+    parser = argparse.ArgumentParser(prog="bundle", description=__doc__)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    commands.required = True
+    agent = commands.add_parser("agent", help="start, watch and end this node's workers")
+    agent.add_argument("--node", type=int, required=True, help="which node this is, counted from 0")
+    agent.add_argument("--coordinator", required=True, metavar="HOST:PORT", help="where agent 0 listens; port 0: any")
+    agent.add_argument("--tether", action="store_true", help="end everything when standard input ends")
+    one = commands.add_parser("worker", help="be one worker process (agents call this)")
+    one.add_argument("directory")
+    chosen = parser.parse_args(arguments)
+    if chosen.command == "agent":
+        from dlperf_sdk.worker import agent as agent_module
+
+        return agent_module.main(chosen.node, chosen.coordinator, chosen.tether)
+    code = worker(chosen.directory)
+    if code:
+        # The framework's own teardown may hang once its peers are gone; the record is on disk.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code

@@ -1,0 +1,31 @@
+"""When enough repeats have been taken."""
+
+from typing import Any, Dict, List, NamedTuple
+
+from dlperf_sdk.worker import estimate
+
+
+class Decision(NamedTuple):
+    """Whether to stop, and what to say about it."""
+
+    stop: bool
+    met: bool
+    """False where an adaptive run used up its repeats without reaching its target."""
+    detail: str
+
+
+def decide(throughputs, protocol):
+    # type: (List[float], Dict[str, Any]) -> Decision
+    """Judge the repeats so far by the protocol's rule."""
+    taken, least, most, target = len(throughputs), protocol["repeats"], protocol["max_repeats"], protocol["target"]
+    if target is None:
+        return Decision(taken >= least, taken >= least, "%d of %d repeats" % (taken, least))
+    if taken < least:
+        return Decision(taken >= most, False, "%d repeats; at least %d are asked for" % (taken, least))
+    width = estimate.half_width(throughputs)
+    if width is None:
+        return Decision(taken >= most, False, "%d repeats give no interval; six do" % taken)
+    if width <= target:
+        return Decision(True, True, "the median is known within ±%.2f %% after %d repeats" % (100 * width, taken))
+    reached = "the median is known within ±%.2f %% only, ±%.2f %% was asked for" % (100 * width, 100 * target)
+    return Decision(taken >= most, False, "%s, after %d of at most %d repeats" % (reached, taken, most))

@@ -1,0 +1,122 @@
+"""One worker process: from the request to the record, whatever happens in between."""
+
+import json
+import os
+import sys
+import traceback
+from time import monotonic
+from typing import Any, Callable, Dict, List, Optional
+
+from dlperf_sdk.worker import loop
+from dlperf_sdk.worker.interface import Runtime, Unsupported
+from dlperf_sdk.worker.processes import Cluster, Process
+from dlperf_sdk.worker.progress import Progress
+from dlperf_sdk.worker.request import Request, resolve
+
+RECORD_VERSION = "1.0"
+_THREAD_VARIABLES = ("OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "NUMEXPR_")
+
+
+def write_json(path, document):
+    # type: (str, Any) -> None
+    """Write a document so that a reader sees all of it or nothing, and nobody but its owner sees it."""
+    partial = path + ".partial"
+    with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        json.dump(document, file, allow_nan=False)
+    os.replace(partial, path)
+
+
+def portable(number):
+    # type: (float) -> Any
+    """A float as JSON can hold it: the three that are no numbers become text."""
+    number = float(number)
+    if number != number:
+        return "nan"
+    if number in (float("inf"), float("-inf")):
+        return "inf" if number > 0 else "-inf"
+    return number
+
+
+def _replicas(process, cluster, measured):
+    # type: (Process, Cluster, Dict[str, Any]) -> List[Dict[str, Any]]
+    devices = cluster.nodes[process.node].devices
+    return [
+        {
+            "index": replica,
+            "device": devices[process.devices[i]],
+            "digest": measured["digests"][i],
+            "canonical_losses": [portable(step[i]) for step in measured["canonical_losses"]],
+            "warmup_losses": [portable(step[i]) for step in measured["warmup_losses"]],
+            "losses": [portable(step[i]) for step in measured["losses"]],
+        }
+        for i, replica in enumerate(process.replicas)
+    ]
+
+
+def _circumstances():
+    # type: () -> Dict[str, Any]
+    """What every worker can say of itself, whatever the framework."""
+    return {
+        "python": "%d.%d.%d" % sys.version_info[:3],
+        "cpus": sorted(os.sched_getaffinity(0)),
+        "thread_variables": {k: v for k, v in sorted(os.environ.items()) if k.startswith(_THREAD_VARIABLES)},
+    }
+
+
+def _failure(error, phase, runtime):
+    # type: (BaseException, str, Optional[Runtime]) -> Dict[str, Any]
+    if isinstance(error, MemoryError) or (runtime is not None and runtime.is_out_of_memory(error)):
+        kind = "out-of-memory"
+    elif isinstance(error, Unsupported):
+        kind = "unsupported"
+    else:
+        kind = "crashed"
+    return {
+        "kind": kind,
+        "phase": phase,
+        "type": type(error).__name__,
+        "message": str(error)[:4000] or type(error).__name__,
+        "traceback": "".join(traceback.format_exception(type(error), error, error.__traceback__))[-16000:],
+    }
+
+
+def run(request, cluster, process, attempt, directory, wait_for_go):
+    # type: (Request, Cluster, Process, int, str, Callable[[], None]) -> int
+    """Train, measure, write `record.json` into the directory; return the exit code: 0, or 1 for a failed record."""
+    progress = Progress(os.path.join(directory, "progress"))
+    began = monotonic()
+    runtime = None  # type: Optional[Runtime]
+    record = {
+        "schema_version": RECORD_VERSION,
+        "request": request.id,
+        "attempt": attempt,
+        "rank": process.rank,
+        "node": process.node,
+        "status": "failed",
+        "failure": None,
+    }  # type: Dict[str, Any]
+    try:
+        progress.enter("start")
+        runtime = resolve(request.runtime)(request, cluster, process)
+        runtime.start()
+        started = monotonic()
+        progress.enter("compile")
+        trainer = resolve(request.trainer)(runtime, request, process)
+        built = monotonic()
+        measured = loop.measure(runtime, trainer, request.protocol, progress, wait_for_go)
+        replicas = _replicas(process, cluster, measured)
+        for taken in ("losses", "warmup_losses", "canonical_losses", "digests"):
+            del measured[taken]
+        measured["phases"]["compile"] += built - started
+        measured["phases"]["start"] = started - began
+        facts = dict(_circumstances(), **runtime.facts())
+        record.update(measured, status="ok", replicas=replicas, facts=facts, observed=trainer.observed())
+    except Exception as error:
+        traceback.print_exc()
+        record["failure"] = _failure(error, progress.read()[0], runtime)
+    write_json(os.path.join(directory, "record.json"), record)
+    if runtime is not None and record["status"] == "ok":
+        # After a failure the framework may hang in its own teardown, and the agent ends the process anyway.
+        runtime.stop()
+    progress.enter("done")
+    return 0 if record["status"] == "ok" else 1
