@@ -1,0 +1,117 @@
+"""Which cores a worker gets, and what it is told about threads."""
+
+import os
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+
+
+def share(cpus_by_numa: Mapping[int, Sequence[int]], index: int, count: int) -> Tuple[int, ...]:
+    """The processors of worker `index` of `count` on this host.
+
+    Together the shares hold every processor once, and their sizes differ by at most one: the slowest worker
+    sets the pace. Among the divisions that do this, one is taken in which no share straddles two NUMA nodes,
+    if there is any. With more workers than processors, neighbouring workers share one processor each, as
+    evenly as can be.
+
+    Raises ValueError for an index outside 0 … count - 1, or no processors.
+    """
+    nodes = [list(cpus_by_numa[node]) for node in sorted(cpus_by_numa) if cpus_by_numa[node]]
+    every = [cpu for cpus in nodes for cpu in cpus]
+    total = len(every)
+    if not every or not 0 <= index < count:
+        raise ValueError("no worker %d of %d on %d processors" % (index, count, total))
+    if count > total:
+        return (every[index * total // count],)
+    first = index
+    for cpus, workers in zip(nodes, _workers([len(cpus) for cpus in nodes], count)):
+        if first < workers:
+            return _slice(cpus, first, workers)
+        first -= workers
+    return _slice(every, index, count)
+
+
+def _workers(sizes: Sequence[int], count: int) -> List[int]:
+    """How many workers each node takes so that every share is the mean, rounded down or up; empty if impossible."""
+    total = sum(sizes)
+    least, most = total // count, -(-total // count)
+    # A node of s processors can be cut into w shares of `least` to `most` if w * least <= s <= w * most.
+    fewest = [-(-size // most) for size in sizes]
+    room = [size // least - few for size, few in zip(sizes, fewest)]
+    extra = count - sum(fewest)
+    if min(room) < 0 or not 0 <= extra <= sum(room):
+        return []
+    taken = []
+    for few, more in zip(fewest, room):
+        taken.append(few + min(more, extra))
+        extra -= min(more, extra)
+    return taken
+
+
+def _slice(cpus: Sequence[int], index: int, count: int) -> Tuple[int, ...]:
+    return tuple(cpus[index * len(cpus) // count : (index + 1) * len(cpus) // count])
+
+
+def cpus_by_numa(root: str = "/sys", allowed: Optional[Iterable[int]] = None) -> Dict[int, Tuple[int, ...]]:
+    """The processors that this process may use, by NUMA node; hardware threads of one core are neighbours.
+
+    Where the kernel shows no nodes, all are on node 0; so are processors that belong to none.
+    """
+    usable = set(os.sched_getaffinity(0) if allowed is None else allowed)
+    found: Dict[int, List[int]] = {}
+    folder = os.path.join(root, "devices/system/node")
+    for name in _listed(folder):
+        if name.startswith("node") and name[4:].isdigit():
+            here = parse_cpu_list(_text(os.path.join(folder, name, "cpulist"))) & usable
+            if here:
+                found[int(name[4:])] = list(here)
+    homeless = usable.difference(*found.values())
+    if homeless:
+        found.setdefault(0, []).extend(homeless)
+    # Ordered by core first: a share of neighbours then holds whole cores, where it can.
+    return {
+        node: tuple(sorted(found[node], key=lambda cpu: (_core(root, cpu), cpu))) for node in sorted(found)
+    }
+
+
+def core_count(cpus: Iterable[int], root: str = "/sys") -> int:
+    """How many physical cores these processors are: hardware threads of one core count once."""
+    return len({_core(root, cpu) for cpu in cpus})
+
+
+def parse_cpu_list(text: str) -> Set[int]:
+    """`0-3,8,10-11` as a set, the way the kernel writes it; what is no number is left out."""
+    cpus: Set[int] = set()
+    for part in text.strip().split(","):
+        low, _, high = part.partition("-")
+        if low.isdigit() and (high or low).isdigit():
+            cpus.update(range(int(low), int(high or low) + 1))
+    return cpus
+
+
+def thread_variables(threads: int) -> Dict[str, str]:
+    """The variables that give a worker this many threads.
+
+    PASSIVE: OpenMP's threads spin while they wait, by default, and two that spin on a busy core make a step
+    up to twenty times slower. MKL and OpenBLAS take their number of threads from OMP_NUM_THREADS as well.
+    """
+    return {"OMP_NUM_THREADS": str(max(1, threads)), "OMP_WAIT_POLICY": "PASSIVE"}
+
+
+def _core(root: str, cpu: int) -> int:
+    """The lowest-numbered hardware thread of this processor's core."""
+    path = os.path.join(root, "devices/system/cpu/cpu%d/topology/thread_siblings_list" % cpu)
+    return min(parse_cpu_list(_text(path)) or {cpu})
+
+
+def _listed(folder: str) -> List[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""

@@ -1,0 +1,206 @@
+"""NVIDIA's management library through ctypes: the few calls that choosing and sampling GPUs need.
+
+Signatures and structures follow `nvml.h` of the CUDA toolkit, whose versioned symbols (`…_v2`, `…_v3`) are
+stable. Whatever the driver does not support on a device is None: a fact that nobody could measure is absent.
+"""
+
+import ctypes
+from ctypes import byref, c_char, c_char_p, c_int, c_uint, c_ulonglong, c_void_p
+from typing import Any, List, NamedTuple, Optional, Tuple
+
+LIBRARY = "libnvidia-ml.so.1"
+
+_SUCCESS = 0
+_INSUFFICIENT_SIZE = 7
+_NOT_AVAILABLE = 2**64 - 1
+_CLOCK_SM = 1
+_SENSOR_GPU = 0
+_TEXT = 96
+"""No text that is read here is longer (NVML_DEVICE_UUID_V2_BUFFER_SIZE, NVML_DEVICE_NAME_V2_BUFFER_SIZE)."""
+
+POWER_CAP = 0x04
+"""Bit of the throttle reasons: the software power cap, usual under full load."""
+SLOWDOWNS = 0x08 | 0x20 | 0x40 | 0x80
+"""Bits of the throttle reasons: hardware slowdown, software and hardware thermal slowdown, power brake."""
+
+
+class _Memory(ctypes.Structure):
+    _fields_ = [("total", c_ulonglong), ("free", c_ulonglong), ("used", c_ulonglong)]
+
+
+class _MemoryV2(ctypes.Structure):
+    _fields_ = [
+        ("version", c_uint),
+        ("total", c_ulonglong),
+        ("reserved", c_ulonglong),
+        ("free", c_ulonglong),
+        ("used", c_ulonglong),
+    ]
+
+
+class _Utilisation(ctypes.Structure):
+    _fields_ = [("gpu", c_uint), ("memory", c_uint)]
+
+
+class _Pci(ctypes.Structure):
+    _fields_ = [
+        ("bus_id_legacy", c_char * 16),
+        ("domain", c_uint),
+        ("bus", c_uint),
+        ("device", c_uint),
+        ("pci_device_id", c_uint),
+        ("pci_subsystem_id", c_uint),
+        ("bus_id", c_char * 32),
+    ]
+
+
+class _Process(ctypes.Structure):
+    _fields_ = [
+        ("pid", c_uint),
+        ("used", c_ulonglong),
+        ("gpu_instance", c_uint),
+        ("compute_instance", c_uint),
+    ]
+
+
+class Memory(NamedTuple):
+    """Device memory in bytes."""
+
+    total: int
+    used: int
+    """Without what the driver reserves for itself, where it tells."""
+
+
+class Nvml:
+    """An open NVML. `Nvml.open()` gives None where there is no driver."""
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+
+    @classmethod
+    def open(cls, path: str = LIBRARY) -> "Optional[Nvml]":
+        """Load the library and initialise it; None where either is impossible."""
+        try:
+            library = ctypes.CDLL(path)
+        except OSError:
+            return None
+        opened = cls(library)
+        return opened if opened._call("nvmlInit_v2", []) == _SUCCESS else None
+
+    def close(self) -> None:
+        self._call("nvmlShutdown", [])
+
+    def driver_version(self) -> Optional[str]:
+        return self._text("nvmlSystemGetDriverVersion", [], [])
+
+    def devices(self) -> List[Any]:
+        """Handles of all devices that this process may see, in the order of their PCI addresses."""
+        count = c_uint(0)
+        if self._call("nvmlDeviceGetCount_v2", [c_void_p], byref(count)) != _SUCCESS:
+            return []
+        handles = []
+        for index in range(count.value):
+            handle = c_void_p()
+            if (
+                self._call("nvmlDeviceGetHandleByIndex_v2", [c_uint, c_void_p], index, byref(handle))
+                == _SUCCESS
+            ):
+                handles.append(handle)
+        return handles
+
+    def device(self, uuid: str) -> Optional[Any]:
+        """The handle of one device, or of one MIG slice."""
+        handle = c_void_p()
+        code = self._call("nvmlDeviceGetHandleByUUID", [c_char_p, c_void_p], uuid.encode(), byref(handle))
+        return handle if code == _SUCCESS else None
+
+    def uuid(self, device: Any) -> Optional[str]:
+        return self._text("nvmlDeviceGetUUID", [c_void_p], [device])
+
+    def name(self, device: Any) -> Optional[str]:
+        return self._text("nvmlDeviceGetName", [c_void_p], [device])
+
+    def pci_bus_id(self, device: Any) -> Optional[str]:
+        """As sysfs writes it: `0000:3b:00.0`."""
+        pci = self._read("nvmlDeviceGetPciInfo_v3", _Pci, device)
+        if pci is None:
+            return None
+        return "%04x:%02x:%02x.0" % (pci.domain, pci.bus, pci.device)
+
+    def memory(self, device: Any) -> Optional[Memory]:
+        newer = _MemoryV2()
+        newer.version = ctypes.sizeof(_MemoryV2) | 2 << 24
+        if self._call("nvmlDeviceGetMemoryInfo_v2", [c_void_p, c_void_p], device, byref(newer)) == _SUCCESS:
+            return Memory(newer.total, newer.used)
+        older = self._read("nvmlDeviceGetMemoryInfo", _Memory, device)
+        return None if older is None else Memory(older.total, older.used)
+
+    def energy(self, device: Any) -> Optional[float]:
+        """Joules since the driver was loaded (Volta and later; the counter is in millijoules)."""
+        millijoules = self._read("nvmlDeviceGetTotalEnergyConsumption", c_ulonglong, device)
+        return None if millijoules is None else millijoules.value / 1000.0
+
+    def power(self, device: Any) -> Optional[float]:
+        """Watts. From Ampere on (but the GA100) the mean over the last second."""
+        milliwatts = self._read("nvmlDeviceGetPowerUsage", c_uint, device)
+        return None if milliwatts is None else milliwatts.value / 1000.0
+
+    def utilisation(self, device: Any) -> Optional[float]:
+        """Percent of the last sample period in which a kernel ran."""
+        rates = self._read("nvmlDeviceGetUtilizationRates", _Utilisation, device)
+        return None if rates is None else float(rates.gpu)
+
+    def clock(self, device: Any) -> Optional[float]:
+        """The streaming multiprocessors' clock in MHz."""
+        value = c_uint(0)
+        code = self._call(
+            "nvmlDeviceGetClockInfo", [c_void_p, c_int, c_void_p], device, _CLOCK_SM, byref(value)
+        )
+        return float(value.value) if code == _SUCCESS else None
+
+    def temperature(self, device: Any) -> Optional[float]:
+        """Degrees Celsius."""
+        value = c_uint(0)
+        code = self._call(
+            "nvmlDeviceGetTemperature", [c_void_p, c_int, c_void_p], device, _SENSOR_GPU, byref(value)
+        )
+        return float(value.value) if code == _SUCCESS else None
+
+    def throttle_reasons(self, device: Any) -> Optional[int]:
+        """A bit mask: see `POWER_CAP` and `SLOWDOWNS`."""
+        reasons = self._read("nvmlDeviceGetCurrentClocksThrottleReasons", c_ulonglong, device)
+        return None if reasons is None else reasons.value
+
+    def processes(self, device: Any) -> Optional[List[Tuple[int, Optional[int]]]]:
+        """Process and bytes of each compute process; bytes are None where the driver does not tell."""
+        name, types = "nvmlDeviceGetComputeRunningProcesses_v3", [c_void_p, c_void_p, c_void_p]
+        room = 32
+        # Processes may come between the two calls; four doublings hold more than a device can.
+        for _ in range(5):
+            count, found = c_uint(room), (_Process * room)()
+            code = self._call(name, types, device, byref(count), found)
+            if code == _SUCCESS:
+                return [(p.pid, None if p.used == _NOT_AVAILABLE else p.used) for p in found[: count.value]]
+            if code != _INSUFFICIENT_SIZE:
+                return None
+            room = max(2 * room, count.value + 8)
+        return None
+
+    def _call(self, name: str, types: List[Any], *arguments: Any) -> Optional[int]:
+        """The call's return code; None where this driver has no such call."""
+        try:
+            function = getattr(self._library, name)
+        except AttributeError:
+            return None
+        function.argtypes, function.restype = types, c_int
+        code: int = function(*arguments)
+        return code
+
+    def _read(self, name: str, kind: Any, device: Any) -> Optional[Any]:
+        value = kind()
+        return value if self._call(name, [c_void_p, c_void_p], device, byref(value)) == _SUCCESS else None
+
+    def _text(self, name: str, types: List[Any], arguments: List[Any]) -> Optional[str]:
+        buffer = ctypes.create_string_buffer(_TEXT)
+        code = self._call(name, types + [c_char_p, c_uint], *(arguments + [buffer, _TEXT]))
+        return buffer.value.decode("utf-8", "replace") if code == _SUCCESS else None

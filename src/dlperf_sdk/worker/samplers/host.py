@@ -1,0 +1,57 @@
+"""Samples the node's processors and memory from Linux's /proc."""
+
+import os
+from typing import Callable, List, Optional, Sequence, Tuple
+
+_Sample = Tuple[str, str, str, str, float]
+
+
+class Sampler:
+    """`cpu-busy`, `cpu-idle`, `cpu-steal` in seconds summed over all processors; `load`; `memory` in use.
+
+    The busy share over a window is the growth of the first over the growth of all three. Steal is time in
+    which the hypervisor ran somebody else although this machine had work to do.
+    """
+
+    def __init__(self, devices: Sequence[str], root: str = "/proc", ticks: Optional[int] = None) -> None:
+        self._root = root
+        self._ticks = ticks or os.sysconf("SC_CLK_TCK")
+
+    def open(self) -> bool:
+        return bool(self.sample())
+
+    def sample(self) -> List[_Sample]:
+        sampled: List[_Sample] = []
+        readers: List[Callable[[], List[_Sample]]] = [self._processors, self._load, self._memory]
+        for read in readers:
+            try:
+                sampled += read()
+            except (OSError, ValueError, IndexError, KeyError):
+                continue  # not there, or not in the form that Linux gives it: absent
+        return sampled
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _processors(self) -> List[_Sample]:
+        # user nice system idle iowait irq softirq steal; guest time is contained in user: man 5 proc_stat.
+        fields = self._lines("stat")[0].split()
+        if fields[0] != "cpu":
+            raise ValueError("no line for all processors")
+        user, nice, system, idle, iowait, irq, softirq, steal = (
+            int(ticks) / self._ticks for ticks in fields[1:9]
+        )
+        seconds = {"busy": user + nice + system + irq + softirq, "idle": idle + iowait, "steal": steal}
+        return [("cpu-" + state, "host", "s", "counter", value) for state, value in seconds.items()]
+
+    def _load(self) -> List[_Sample]:
+        return [("load", "host", "1", "gauge", float(self._lines("loadavg")[0].split()[0]))]
+
+    def _memory(self) -> List[_Sample]:
+        pairs = dict(line.split(":", 1) for line in self._lines("meminfo") if ":" in line)
+        kibibytes = int(pairs["MemTotal"].split()[0]) - int(pairs["MemAvailable"].split()[0])
+        return [("memory", "host", "B", "gauge", kibibytes * 1024.0)]
+
+    def _lines(self, name: str) -> List[str]:
+        with open(os.path.join(self._root, name), encoding="ascii", errors="replace") as file:
+            return file.read().splitlines()

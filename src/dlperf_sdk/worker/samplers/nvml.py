@@ -1,0 +1,66 @@
+"""Samples NVIDIA GPUs through NVML."""
+
+from typing import Any, Callable, List, Optional, Sequence, Tuple
+
+from dlperf_sdk.worker.nvml import LIBRARY, POWER_CAP, SLOWDOWNS, Nvml
+
+
+class Sampler:
+    """Energy, power, utilisation, memory, clock, temperature and throttling of each of the node's GPUs.
+
+    `throttled` and `power-capped` are 1 while the driver names such a reason, else 0. `throttled` stands for
+    heat, hardware slowdowns and power brakes; a power cap is what full load usually runs into.
+    """
+
+    def __init__(self, devices: Sequence[str], library: str = LIBRARY) -> None:
+        self._uuids = [device for device in devices if device.startswith(("GPU-", "MIG-"))]
+        self._path = library
+        self._nvml: Optional[Nvml] = None
+        self._handles: List[Tuple[str, Any]] = []
+
+    def open(self) -> bool:
+        self._nvml = Nvml.open(self._path) if self._uuids else None
+        if self._nvml is None:
+            return False
+        found = [(uuid, self._nvml.device(uuid)) for uuid in self._uuids]
+        self._handles = [(uuid, handle) for uuid, handle in found if handle is not None]
+        if not self._handles:
+            self.close()
+        return bool(self._handles)
+
+    def sample(self) -> List[Tuple[str, str, str, str, float]]:
+        nvml = self._nvml
+        if nvml is None:
+            return []
+        quantities: List[Tuple[str, str, str, Callable[[Any], Optional[float]]]] = [
+            ("energy", "J", "counter", nvml.energy),
+            ("power", "W", "gauge", nvml.power),
+            ("utilisation", "%", "gauge", nvml.utilisation),
+            ("memory", "B", "gauge", lambda device: _used(nvml, device)),
+            ("clock", "MHz", "gauge", nvml.clock),
+            ("temperature", "C", "gauge", nvml.temperature),
+            ("throttled", "1", "gauge", lambda device: _bits(nvml, device, SLOWDOWNS)),
+            ("power-capped", "1", "gauge", lambda device: _bits(nvml, device, POWER_CAP)),
+        ]
+        sampled = []
+        for uuid, handle in self._handles:
+            for name, unit, kind, read in quantities:
+                value = read(handle)
+                if value is not None:
+                    sampled.append((name, uuid, unit, kind, value))
+        return sampled
+
+    def close(self) -> None:
+        if self._nvml is not None:
+            self._nvml.close()
+        self._nvml, self._handles = None, []
+
+
+def _used(nvml: Nvml, device: Any) -> Optional[float]:
+    memory = nvml.memory(device)
+    return None if memory is None else float(memory.used)
+
+
+def _bits(nvml: Nvml, device: Any, mask: int) -> Optional[float]:
+    reasons = nvml.throttle_reasons(device)
+    return None if reasons is None else float(bool(reasons & mask))
