@@ -1,0 +1,35 @@
+"""Which processes a torch case consists of: one per device, finding each other through environment variables."""
+
+from typing import Dict, List
+
+from dlperf_sdk.worker.processes import Cluster, Process, one_per_device
+
+
+def processes(cluster):
+    # type: (Cluster) -> List[Process]
+    """A trainer per device; where gradients meet, with the variables that `torch.distributed` reads ("env://").
+
+    NCCL and gloo are told which interface reaches the others. Left alone both guess, gloo from what the host's name
+    resolves to, which in a container is often nothing.
+    """
+    trainers = one_per_device(cluster)
+    if cluster.strategy != "all_reduce" or len(trainers) == 1:
+        return trainers
+
+    def variables(trainer):
+        # type: (Process) -> Dict[str, str]
+        found = {
+            "MASTER_ADDR": cluster.nodes[0].host,
+            "MASTER_PORT": cluster.nodes[0].ports[0],
+            "RANK": str(trainer.rank),
+            "WORLD_SIZE": str(len(trainers)),
+            "LOCAL_RANK": str(trainer.devices[0]),
+        }
+        interface = cluster.nodes[trainer.node].interface
+        if interface:
+            found["GLOO_SOCKET_IFNAME"] = interface
+            if cluster.device == "cuda":
+                found["NCCL_SOCKET_IFNAME"] = "=" + interface
+        return found
+
+    return [trainer._replace(variables=variables(trainer)) for trainer in trainers]

@@ -1,0 +1,134 @@
+"""torch inside one worker process: its device, its threads, its arithmetic, and the way to the other processes."""
+
+import os
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from dlperf_sdk.worker.interface import Runtime, Unsupported
+
+# What torch and the libraries below it say when memory runs out and they have no exception of its own for it.
+_OUT_OF_MEMORY = (
+    "DefaultCPUAllocator: can't allocate memory",
+    "CUDA error: out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_ALLOC_FAILED",
+    "std::bad_alloc",
+)
+
+
+class TorchRuntime(Runtime):
+    """One process, one device: `cpu`, or the one GPU that CUDA_VISIBLE_DEVICES lets this process see."""
+
+    def __init__(self, request, cluster, process):
+        super().__init__(request, cluster, process)
+        self.clock = "event" if request.device == "cuda" else "blocking"
+        self.device = torch.device(request.device, 0) if request.device == "cuda" else torch.device("cpu")
+        self.replica = process.replicas[0]
+        self.meets = request.strategy == "all_reduce" and cluster.world_size > 1
+        """Whether gradients are averaged with other processes'."""
+
+    def start(self):
+        """Take the device, set the arithmetic, and join the other processes.
+
+        Raises:
+            Unsupported: the device is not there, or cannot do the requested precision.
+        """
+        request = self.request
+        torch.manual_seed(request.seed + self.replica)
+        if "OMP_NUM_THREADS" in os.environ:
+            torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+        if request.device == "cuda":
+            self._take_gpu()
+        tf32 = request.precision == "tf32"
+        torch.backends.cuda.matmul.allow_tf32 = tf32
+        torch.backends.cudnn.allow_tf32 = tf32
+        if self.meets:
+            # Workers may compile for different lengths of time, so no collective ends before the longest phase may;
+            # the agents hold the tighter deadlines.
+            dist.init_process_group(
+                "nccl" if request.device == "cuda" else "gloo",
+                timeout=timedelta(seconds=max(request.deadlines.values())),
+                device_id=self.device if request.device == "cuda" else None,
+            )
+
+    def _take_gpu(self):
+        if not torch.cuda.is_available():
+            raise Unsupported(
+                "torch %s finds no usable GPU (built for CUDA %s, CUDA_VISIBLE_DEVICES is %r); check the driver with "
+                "nvidia-smi, or run with --device cpu"
+                % (torch.__version__, torch.version.cuda, os.environ.get("CUDA_VISIBLE_DEVICES"))
+            )
+        torch.cuda.set_device(self.device)
+        capability = torch.cuda.get_device_capability(self.device)
+        if capability < (8, 0) and self.request.precision in ("tf32", "amp-bf16"):
+            raise Unsupported(
+                "%s has compute capability %d.%d; %s needs 8.0 (Ampere) or later"
+                % ((torch.cuda.get_device_name(self.device),) + capability + (self.request.precision,))
+            )
+        torch.backends.cudnn.benchmark = self.request.framework_options["cudnn_benchmark"]
+
+    def synchronize(self):
+        """On a CPU every call has finished when it returns, the collectives in `step` included."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def mark(self):
+        """An event on the current stream."""
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def elapsed(self, marks):
+        """Seconds between neighbouring events."""
+        return [earlier.elapsed_time(later) / 1e3 for earlier, later in zip(marks, marks[1:])]
+
+    def reset_peak_memory(self):
+        """Forget the allocator's peak."""
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)
+
+    def peak_memory(self):
+        """Bytes that tensors took at the peak; what the allocator holds in reserve is not counted."""
+        return torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else None
+
+    def facts(self):
+        """Versions, devices, libraries, threads and transport."""
+        found = {
+            "framework_version": torch.__version__,
+            "devices": ["cpu"],
+            "threads": torch.get_num_threads(),
+            "interop_threads": torch.get_num_interop_threads(),
+            "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+            "mkl": torch.backends.mkl.is_available(),
+            "onednn": torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled,
+            "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
+            "transport": dist.get_backend() if self.meets else None,
+        }
+        if self.device.type == "cuda":
+            properties = torch.cuda.get_device_properties(self.device)
+            found.update(
+                devices=[properties.name],
+                compute_capability="%d.%d" % (properties.major, properties.minor),
+                device_memory=properties.total_memory,
+                cuda_version=torch.version.cuda,
+                cudnn_version=torch.backends.cudnn.version(),
+                nccl_version=".".join(map(str, torch.cuda.nccl.version())),
+                cudnn_benchmark=torch.backends.cudnn.benchmark,
+                cudnn_deterministic=torch.backends.cudnn.deterministic,
+                matmul_allow_tf32=torch.backends.cuda.matmul.allow_tf32,
+                cudnn_allow_tf32=torch.backends.cudnn.allow_tf32,
+            )
+        return found
+
+    def is_out_of_memory(self, error):
+        """torch's own exception, the interpreter's, and the messages of those libraries that have none."""
+        if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+            return True
+        return isinstance(error, RuntimeError) and any(message in str(error) for message in _OUT_OF_MEMORY)
+
+    def stop(self):
+        """Leave the process group."""
+        if self.meets:
+            dist.destroy_process_group()

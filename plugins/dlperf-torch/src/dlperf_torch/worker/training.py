@@ -1,0 +1,329 @@
+"""What every torch trainer shares: wrapping, the optimisation step, input, digests, evidence for the precision.
+
+A model's own file has its network, its loss, and nothing else.
+"""
+
+import contextlib
+import hashlib
+import itertools
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from dlperf_sdk.worker import canonical
+from dlperf_sdk.worker.interface import Step, Trainer
+from dlperf_sdk.worker.schedule import learning_rate
+
+AUTOCAST = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}
+"""Precision → the type that autocast computes convolutions and matrix products in; the others do not cast."""
+
+
+class TorchTrainer(Trainer):
+    """One replica of a network, and how to train it. A model implements `build`, `outputs` and `loss`."""
+
+    def __init__(self, runtime, request, process):
+        super().__init__(runtime, request, process)
+        self.device = runtime.device
+        self.channels_last = request.layout in ("auto", "nhwc")
+        self.network = self._place_network(self.build(request.model_options))
+        self.trained = self._trained()
+        self.optimizer = _optimizer(self.network, request)
+        # Only fp16's narrow exponent needs a loss scale; where it is off, the scaler hands everything through.
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=request.precision == "amp-fp16")
+        self._one = torch.ones((), device=self.device)
+        self._scale = self.scaler.scale(self._one)
+        self._skipped = torch.zeros((), dtype=torch.int64, device=self.device)
+        self._steps = 0
+        self._loader = None
+        self._seen = {"dtypes": set(), "layouts": set()}
+        self.criterion = self.loss
+        if request.compiler == "inductor":
+            self.trained = torch.compile(self.trained, dynamic=False)
+            self.criterion = torch.compile(self.loss, dynamic=False)
+
+    # What a model implements.
+
+    def build(self, options):
+        """The network, on the CPU. Its `named_parameters()` have the manifest's names and shapes."""
+        raise NotImplementedError("a torch model implements build()")
+
+    def outputs(self, network, batch):
+        """The outputs of `network` (this model's, perhaps wrapped) for a batch: a tuple of tensors, logits."""
+        raise NotImplementedError("a torch model implements outputs()")
+
+    def loss(self, outputs, batch):
+        """The loss of those outputs, a scalar: the mean over the batch."""
+        raise NotImplementedError("a torch model implements loss()")
+
+    # The network and where it is.
+
+    def _place_network(self, network):
+        request = self.request
+        with torch.no_grad():
+            parameters = dict(network.named_parameters())
+            for name, values in canonical.weights(request.parameters, request.seed):
+                parameters.pop(name).copy_(torch.from_numpy(values))
+        if parameters:
+            raise ValueError("the manifest of %s lacks %s" % (request.model, ", ".join(sorted(parameters))))
+        if self.channels_last:
+            network = network.to(memory_format=torch.channels_last)
+        return network.to(self.device).train()
+
+    def _trained(self):
+        """The network as `step` calls it: averaging its gradients with the other replicas', where there are any.
+
+        BatchNorm statistics stay each replica's own (`broadcast_buffers=False`), and replicas start from the canonical
+        weights, not from a copy of rank 0's (`init_sync=False`), so that equal digests at the end mean something.
+        """
+        if not self.runtime.meets:
+            return self.network
+        return DistributedDataParallel(
+            self.network,
+            broadcast_buffers=False,
+            init_sync=False,
+            gradient_as_bucket_view=True,
+            bucket_cap_mb=self.request.framework_options["bucket_cap_mb"],
+        )
+
+    def _place(self, batch):
+        """A host batch on this replica's device, images in the network's layout."""
+        return {name: self._laid_out(value).to(self.device, non_blocking=True) for name, value in batch.items()}
+
+    def _laid_out(self, value):
+        if self.channels_last and value.dim() == 4:
+            return value.contiguous(memory_format=torch.channels_last)
+        return value
+
+    # Input.
+
+    def _canonical_host_batch(self):
+        request = self.request
+        arrays = canonical.batch(
+            request.inputs, request.batch_size, canonical.shard(self.runtime.replica), request.seed
+        )
+        return {name: self._laid_out(torch.from_numpy(values)) for name, values in arrays.items()}
+
+    def canonical_batch(self):
+        """The canonical shard of this replica, on its device."""
+        return self._place(self._canonical_host_batch())
+
+    def batches(self):
+        """The data source's batches, on the device, without end."""
+        source = self.request.data["source"]
+        if source == "synthetic":
+            return itertools.repeat(self.canonical_batch())
+        if source == "synthetic-host":
+            # One batch in page-locked memory, copied to the device for every step. On a CPU there is nothing to copy.
+            batch = self._canonical_host_batch()
+            if self.device.type == "cuda":
+                batch = {name: value.pin_memory() for name, value in batch.items()}
+            return map(self._place, itertools.repeat(batch))
+        self._loader = self._open(source)
+        return map(self._place, self._loader)
+
+    def _open(self, source):
+        if source == "images":
+            from dlperf_torch.worker import images as loaders
+        else:
+            from dlperf_torch.worker import text as loaders
+        return loaders.batches(self.request, self.process)
+
+    def prefetched_batches(self):
+        """What the loaders hold ready; synthetic data needs none."""
+        return 0 if self._loader is None else self._loader.prefetched
+
+    # The step.
+
+    def step(self, batch):
+        """One optimisation step over all micro-batches; nothing in it waits for the device."""
+        self._set_learning_rate()
+        self.optimizer.zero_grad(set_to_none=True)
+        pieces = self._micro_batches(batch)
+        total = None
+        for i, piece in enumerate(pieces):
+            with self._gradients_meet(i == len(pieces) - 1):
+                with self._autocast():
+                    loss = self.criterion(self.outputs(self.trained, piece), piece)
+                if len(pieces) > 1:
+                    loss = loss / len(pieces)
+                self.scaler.scale(loss).backward()
+            # The loss has memory of its own, which no later step writes to.
+            total = loss.detach() if total is None else total + loss.detach()
+        self._update()
+        return Step(total, self.request.batch_size)
+
+    def _set_learning_rate(self):
+        optimizer = self.request.optimizer
+        rate = learning_rate(optimizer, optimizer["policy"], self._steps)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self._steps += 1
+
+    def _micro_batches(self, batch):
+        count = self.request.accumulation
+        if count == 1:
+            return [batch]
+        pieces = {name: value.chunk(count) for name, value in batch.items()}
+        return [{name: pieces[name][i] for name in batch} for i in range(count)]
+
+    def _autocast(self):
+        dtype = AUTOCAST.get(self.request.precision)
+        return torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None)
+
+    def _gradients_meet(self, last):
+        """Replicas exchange gradients in the last micro-batch's backward pass only."""
+        return contextlib.nullcontext() if last or not self.runtime.meets else self._module().no_sync()
+
+    def _update(self):
+        clip = self.request.optimizer.get("clip_norm")
+        if clip is not None:
+            self.scaler.unscale_(self.optimizer)
+            nn.utils.clip_grad_norm_(self.network.parameters(), clip)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        if self.scaler.is_enabled():
+            # A skipped step halves the scale and nothing else lowers it. Compared on the device: reading it would wait.
+            scale = self.scaler.scale(self._one)
+            self._skipped += scale < self._scale
+            self._scale = scale
+
+    def skipped_steps(self):
+        """Steps whose scaled gradients were not finite."""
+        return int(self._skipped.item())
+
+    # What is read when the clock has stopped.
+
+    def read_loss(self, loss):
+        """The loss of this process's one replica."""
+        return [loss.item()]
+
+    def digests(self):
+        """SHA-256 over the parameters' bytes as float32 in C order, one parameter after another as in the manifest."""
+        digest = hashlib.sha256()
+        parameters = dict(self.network.named_parameters())
+        for entry in self.request.parameters:
+            values = parameters[entry["name"]].detach().to("cpu", torch.float32).contiguous()
+            digest.update(values.numpy().data)
+        return [digest.hexdigest()]
+
+    # Evidence for what was in effect.
+
+    def deviation(self):
+        """‖y - y32‖ / ‖y32‖ over the logits of the canonical batch (of its first micro-batch, where they accumulate).
+
+        y comes from the very network that `step` calls, wrapped and compiled as it is, with gradients recorded, so
+        that nothing is compiled that `step` does not use; y32 from the plain network, eager, in fp32 without TF32.
+        Dropout is off in both, BatchNorm uses the batch's statistics in both, and neither leaves a trace.
+        """
+        batch = self._micro_batches(self.canonical_batch())[0]
+        with _undisturbed(self.network):
+            with self._watched(), self._autocast():
+                values = self.outputs(self.trained, batch)
+            self._seen["dtypes"].update(str(value.dtype).replace("torch.", "") for value in values)
+            with torch.no_grad(), _plain_fp32():
+                references = self.outputs(self.network, batch)
+        apart = sum(_squares(y.detach().double() - y32.double()) for y, y32 in zip(values, references))
+        return (apart / sum(_squares(y32.double()) for y32 in references)) ** 0.5
+
+    @contextlib.contextmanager
+    def _watched(self):
+        """Note the type and layout that convolutions and linear layers give out; a compiled network hides its layers."""
+
+        def note(module, args, output):
+            self._seen["dtypes"].add(str(output.dtype).replace("torch.", ""))
+            if output.dim() == 4:
+                nhwc = output.is_contiguous(memory_format=torch.channels_last)
+                self._seen["layouts"].add("nhwc" if nhwc else "nchw")
+
+        layers = [m for m in self.network.modules() if isinstance(m, (nn.Conv2d, nn.Linear))]
+        eager = self.request.compiler == "none"
+        hooks = [layer.register_forward_hook(note) for layer in layers] if eager else []
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def observed(self):
+        """What was in effect, from the types and layouts seen in `deviation` and from the state of torch."""
+        found = {
+            "compiler": "inductor" if isinstance(self.trained, torch._dynamo.OptimizedModule) else "none",
+            "accumulation": self.request.accumulation,
+        }
+        names = {"float16": "amp-fp16", "bfloat16": "amp-bf16", "float32": _fp32_mode(self.device)}
+        if self._seen["dtypes"]:
+            found["precision"] = "+".join(sorted(names.get(dtype, dtype) for dtype in self._seen["dtypes"]))
+        layouts = self._seen["layouts"] or {
+            "nhwc" if weight.is_contiguous(memory_format=torch.channels_last) else "nchw"
+            for weight in self.network.parameters()
+            if weight.dim() == 4 and weight.shape[2] > 1
+        }
+        if layouts:
+            found["layout"] = "+".join(sorted(layouts))
+        if isinstance(self._module(), DistributedDataParallel):
+            found["strategy"] = "all_reduce"
+            found["transport"] = torch.distributed.get_backend()
+        return found
+
+    def _module(self):
+        """What `torch.compile` was given."""
+        return getattr(self.trained, "_orig_mod", self.trained)
+
+
+def _optimizer(network, request):
+    """The torch optimizer with the request's numbers, weight decay on the manifest's decaying parameters only."""
+    numbers = request.optimizer
+    parameters = dict(network.named_parameters())
+    groups = [
+        {
+            "params": [parameters[entry["name"]] for entry in request.parameters if entry["decay"] is decays],
+            "weight_decay": numbers["weight_decay"] if decays else 0.0,
+        }
+        for decays in (True, False)
+    ]
+    rate = numbers["learning_rate"]
+    if numbers["kind"] == "sgd":
+        return torch.optim.SGD(groups, lr=rate, momentum=numbers["momentum"], fused=True)
+    if numbers["kind"] == "adamw":
+        betas = (numbers["beta1"], numbers["beta2"])
+        return torch.optim.AdamW(groups, lr=rate, betas=betas, eps=numbers["epsilon"], fused=True)
+    raise ValueError("the torch plugin has no optimizer %r" % numbers["kind"])
+
+
+@contextlib.contextmanager
+def _undisturbed(network):
+    """Dropout off, and the buffers (BatchNorm's running statistics) put back at the end."""
+    buffers = {name: buffer.clone() for name, buffer in network.named_buffers()}
+    dropouts = [(module, module.p) for module in network.modules() if isinstance(module, nn.Dropout)]
+    for module, _ in dropouts:
+        module.p = 0.0
+    try:
+        yield
+    finally:
+        for module, p in dropouts:
+            module.p = p
+        for name, buffer in network.named_buffers():
+            buffer.copy_(buffers[name])
+
+
+@contextlib.contextmanager
+def _plain_fp32():
+    """float32 arithmetic in the full width of float32."""
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = matmul.allow_tf32, cudnn.allow_tf32
+    matmul.allow_tf32 = cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        matmul.allow_tf32, cudnn.allow_tf32 = before
+
+
+def _fp32_mode(device):
+    """What float32 arithmetic is on this device now."""
+    allowed = torch.backends.cuda.matmul.allow_tf32 and torch.backends.cudnn.allow_tf32
+    return "tf32" if device.type == "cuda" and allowed else "fp32"
+
+
+def _squares(values):
+    return values.square().sum().item()
