@@ -1,0 +1,72 @@
+"""Where prepared data lies: private, written so that nobody sees half of it, by one preparer at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from dlperf_sdk.errors import Unavailable
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how much of it is done, and how much there is."""
+
+
+def silent(what: str, done: int, total: int) -> None:
+    """A `Progress` that nobody watches."""
+
+
+def directory() -> Path:
+    """The directory of prepared data, made if need be: `data` in DLPERF_CACHE_DIR or the user's cache.
+
+    Raises:
+        Unavailable: it cannot be made.
+    """
+    from platformdirs import user_cache_dir
+
+    root = Path(os.environ.get("DLPERF_CACHE_DIR") or user_cache_dir("dlperf")).absolute() / "data"
+    try:
+        # `parents` alone would make the directory above with the mode that everybody can read.
+        root.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        root.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise Unavailable(
+            f"The cache directory {root} cannot be made: {error.strerror}. Prepared data is kept there; name "
+            "a place that can be written to in DLPERF_CACHE_DIR."
+        ) from error
+    return root
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write a file that only its owner can read, all of it or nothing."""
+    # mkstemp makes it 0600.
+    number, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(number, "wb") as file:
+            file.write(content)
+        Path(partial).replace(path)
+    except BaseException:
+        Path(partial).unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def locked(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
+    """Hold the lock beside `path`; call `on_wait` first if another preparer has it.
+
+    The kernel frees it when its holder ends, however that is.
+    """
+    lock = path.with_name(f".{path.name}.lock")
+    number = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            on_wait()
+            fcntl.flock(number, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(number)

@@ -1,0 +1,101 @@
+"""The user's folder: what is in it, and nothing that only pretends to be."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from dlperf_sdk.errors import DocumentError, Unavailable
+
+
+class File(NamedTuple):
+    """One file: its name, and what tells whether it has changed."""
+
+    name: str
+    size: int
+    modified: int
+    """In nanoseconds."""
+
+
+def resolve(folder: str, source: str) -> Path:
+    """The folder with every link followed.
+
+    Raises:
+        Unavailable: it is not there, or no folder.
+    """
+    path = Path(folder).expanduser()
+    if not path.is_dir():
+        what = "is not a folder" if path.exists() else "does not exist"
+        raise Unavailable(f"The folder of data={source}:{folder} {what}. Name the one that holds the data.")
+    return path.resolve()
+
+
+def entries(folder: Path) -> Iterator[os.DirEntry[str]]:
+    """What lies in a folder, sorted by name, hidden entries left out.
+
+    Raises:
+        Unavailable: the folder cannot be read.
+    """
+    try:
+        with os.scandir(folder) as scan:
+            found = sorted(scan, key=lambda entry: entry.name)
+    except OSError as error:
+        raise Unavailable(
+            f"The folder {folder} cannot be read: {error.strerror}. Check its permissions."
+        ) from error
+    return (entry for entry in found if not entry.name.startswith("."))
+
+
+def inside(root: Path, entry: os.DirEntry[str]) -> None:
+    """Refuse a link that leads out of the root: data is what lies in the folder that was named.
+
+    Raises:
+        DocumentError: it does.
+    """
+    if entry.is_symlink():
+        target = Path(os.path.realpath(entry.path))
+        if not target.is_relative_to(root):
+            raise DocumentError(
+                f"{entry.path} is a link to {target}, outside the data's folder {root}. Put the file itself "
+                "there, or name a folder that holds both."
+            )
+
+
+def files(root: Path, folder: Path, suffixes: tuple[str, ...]) -> list[File]:
+    """The files of a folder whose names end in one of the suffixes, in any case; sorted by name.
+
+    Raises:
+        Unavailable: the folder, or a file's entry, cannot be read.
+        DocumentError: such a name is a link out of the root, or is no regular file.
+    """
+    found = []
+    for entry in entries(folder):
+        if not entry.name.lower().endswith(suffixes):
+            continue
+        inside(root, entry)
+        if not entry.is_file():
+            # A named pipe would be waited on for ever.
+            raise DocumentError(f"{entry.path} is no regular file. Remove it, or put the file itself there.")
+        try:
+            status = entry.stat()
+        except OSError as error:
+            raise Unavailable(f"{entry.path} cannot be read: {error.strerror}.") from error
+        found.append(File(entry.name, status.st_size, status.st_mtime_ns))
+    return found
+
+
+def subfolders(root: Path, folder: Path) -> list[str]:
+    """The names of the folders in a folder, sorted.
+
+    Raises:
+        Unavailable: the folder cannot be read.
+        DocumentError: one is a link out of the root.
+    """
+    names = []
+    for entry in entries(folder):
+        if entry.is_dir():
+            inside(root, entry)
+            names.append(entry.name)
+    return names

@@ -1,0 +1,137 @@
+"""`images:FOLDER`: JPEGs in ImageNet's layout, one folder per class, listed once in an index.
+
+The index is JSON Lines in ASCII. The first line is a header: `format`, `version`, `samples`, `classes` (the
+names; a label is a place in this list). Each line after it is `[label, path]`, the path relative to the
+images' folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dlperf_sdk.data import cache, folder
+from dlperf_sdk.errors import DocumentError, SpecError, Unavailable
+from dlperf_sdk.worker.data import IMAGES, INDEX_VERSION
+
+_SUFFIXES = (".jpeg", ".jpg")
+_START = b"\xff\xd8\xff"
+"""Start of image, and the first byte of the marker that follows: ITU-T T.81, annex B."""
+_END = b"\xff\xd9"
+
+Classes = dict[str, list[folder.File]]
+
+
+def _classes(root: Path, below: Path) -> Classes:
+    """The folders that hold JPEGs, and these, both sorted by name."""
+    found = {name: folder.files(root, below / name, _SUFFIXES) for name in folder.subfolders(root, below)}
+    return {name: images for name, images in found.items() if images}
+
+
+def scan(root: Path) -> tuple[Path, Classes]:
+    """Where the classes are (the root, or its `train`), and what is in them.
+
+    A folder without a JPEG is no class.
+
+    Raises:
+        Unavailable: there is no image, or a folder cannot be read.
+        DocumentError: a link leads out of the root, or an image is no regular file.
+    """
+    below = root
+    if "train" in folder.subfolders(root, root) and (found := _classes(root, root / "train")):
+        below = root / "train"
+    else:
+        found = _classes(root, root)
+    if not found:
+        raise Unavailable(
+            f"There are no images in {root}. They must be JPEG files (.jpg, .jpeg, .JPEG), one folder per "
+            "class, in FOLDER/CLASS/ or FOLDER/train/CLASS/."
+        )
+    return below, found
+
+
+def check_jpeg(path: Path) -> None:
+    """Look at a file's first and last bytes; whether it decodes is the loader's business.
+
+    Raises:
+        Unavailable: it cannot be read.
+        DocumentError: it is no JPEG, or breaks off.
+    """
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(_START))
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - len(_END)))
+            complete = file.read() == _END
+            if not complete:
+                # Cameras and old tools leave something behind the end of the image.
+                file.seek(0)
+                complete = _END in file.read()
+    except OSError as error:
+        raise Unavailable(
+            f"The image {path} cannot be read: {error.strerror}. Check its permissions."
+        ) from error
+    if start != _START:
+        raise DocumentError(
+            f"{path} is not a JPEG, whatever its name says: it begins with {start.hex(' ') or 'nothing'}, "
+            f"not {_START.hex(' ')}. Convert or remove it."
+        )
+    if not complete:
+        raise DocumentError(f"The JPEG {path} breaks off: its end is missing. Fetch it again, or remove it.")
+
+
+def _label_limit(options: Mapping[str, Any], inputs: Sequence[Mapping[str, Any]]) -> int:
+    names = {entry["name"] for entry in inputs}
+    if names != {"image", "label"}:
+        raise SpecError(
+            "data=images gives each sample an 'image' and a 'label', and this model's inputs are "
+            f"{', '.join(sorted(names))}. Use a model of images, or another data source."
+        )
+    return int(options["num_classes"])
+
+
+def prepare_images(
+    path: str, options: Mapping[str, Any], inputs: Sequence[Mapping[str, Any]], on_progress: cache.Progress
+) -> dict[str, Any]:
+    """Scan a folder, look at each image once, write the index. Arguments, errors: see `data.prepare`."""
+    limit = _label_limit(options, inputs)
+    root = folder.resolve(path, "images")
+    below, classes = scan(root)
+    if len(classes) > limit:
+        raise SpecError(
+            f"{below} holds {len(classes)} classes, and the model tells {limit} apart. Set "
+            f"num_classes={len(classes)}, or name a folder with fewer."
+        )
+    listed = [
+        (label, f"{name}/{file.name}")
+        for label, (name, images) in enumerate(classes.items())
+        for file in images
+    ]
+    header = {"format": IMAGES, "version": INDEX_VERSION, "samples": len(listed), "classes": list(classes)}
+    lines = [json.dumps(header), *(json.dumps(entry) for entry in listed), ""]
+    content = "\n".join(lines).encode("ascii")
+
+    # An index that is there says that these very files were looked at: sizes and times are in its name.
+    state = [os.fspath(below), list(classes.items())]
+    key = hashlib.sha256(content + json.dumps(state).encode("ascii")).hexdigest()
+    index = cache.directory() / f"images-{key[:32]}.jsonl"
+    if not index.is_file() or index.read_bytes() != content:
+        for done, (_, relative) in enumerate(listed):
+            if done % 256 == 0:
+                on_progress("looking at images", done, len(listed))
+            check_jpeg(below / relative)
+        cache.write(index, content)
+    on_progress("looking at images", len(listed), len(listed))
+    return {
+        "source": "images",
+        "path": os.fspath(below),
+        "index": os.fspath(index),
+        "checksum": hashlib.sha256(content).hexdigest(),
+        "samples": len(listed),
+        "classes": len(classes),
+        "bytes": sum(file.size for files in classes.values() for file in files),
+    }

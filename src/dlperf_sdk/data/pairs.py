@@ -1,0 +1,150 @@
+"""From tokenised text to what BERT is pre-trained on: pairs of spans, with some tokens masked.
+
+J. Devlin, M.-W. Chang, K. Lee, K. Toutanova: BERT, NAACL 2019, section 3.1 and appendices A.1 and A.2: two
+spans of text, of which the second follows the first half of the time and is from another document
+otherwise; `[CLS] A [SEP] B [SEP]`; 15 % of the tokens are predicted, of which 80 % are masked, 10 % are
+another word, and 10 % stay. As in google-research/bert, masking is done once, here, so every epoch and
+every framework trains on the same sequences.
+
+Only `Random.random()` is drawn from: it alone is promised to give the same numbers in every version of
+Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+FRACTION = 0.15
+"""Of the tokens that are predicted."""
+MASKED, REPLACED = 0.8, 0.1
+"""Of the predicted tokens; the others stay."""
+
+Sentence = Sequence[int]
+Document = Sequence[Sentence]
+"""Its sentences, each of at least one token."""
+
+
+class Source(Protocol):
+    """Where chance comes from."""
+
+    def random(self) -> float:
+        """A number in [0, 1)."""
+        ...
+
+
+class Pair(NamedTuple):
+    """Two spans of text; together they leave room for the three special tokens."""
+
+    first: list[int]
+    second: list[int]
+    label: int
+    """Of the next sentence: 0 if the second span follows the first, 1 if it is from another document."""
+
+
+class Masked(NamedTuple):
+    """A sequence with some tokens masked."""
+
+    tokens: list[int]
+    positions: list[int]
+    """Ascending: which tokens are to be predicted."""
+    originals: list[int]
+    """What stood there."""
+
+
+def _below(source: Source, limit: int) -> int:
+    return int(source.random() * limit)
+
+
+def _joined(sentences: Sequence[Sentence], most: int) -> list[int]:
+    """The tokens of the sentences, in order; no sentence is begun once there are `most`."""
+    tokens: list[int] = []
+    for sentence in sentences:
+        if len(tokens) >= most:
+            break
+        tokens.extend(sentence)
+    return tokens
+
+
+def _shorten(first: list[int], second: list[int], room: int, source: Source) -> None:
+    """Take tokens off the longer span, at either end by chance, until both fit."""
+    while len(first) + len(second) > room:
+        longer = first if len(first) > len(second) else second
+        del longer[0 if source.random() < 0.5 else -1]
+
+
+def _elsewhere(documents: Sequence[Document], own: int, most: int, source: Source) -> list[int]:
+    """A span from another document than `own`, from one of its sentences on."""
+    other = _below(source, len(documents) - 1)
+    document = documents[other + (other >= own)]
+    return _joined(document[_below(source, len(document)) :], most)
+
+
+def pairs(documents: Sequence[Document], length: int, source: Source) -> Iterator[Pair]:
+    """Pairs that fill a sequence of `length` tokens as far as their documents allow; two documents at least.
+
+    Sentences are collected until they fill a sequence, and are cut in two behind one of them by chance; a
+    single one is cut in the middle, and is not used if it has one token only. What a pair from elsewhere
+    does not use goes into the next.
+    """
+    room = length - 3
+    for own, document in enumerate(documents):
+        begin = 0
+        while begin < len(document):
+            end, total = begin, 0
+            while end < len(document) and total < room:
+                total += len(document[end])
+                end += 1
+            if total < 2:
+                break
+            alone = end - begin == 1
+            cut = end if alone else begin + 1 + _below(source, end - begin - 1)
+            first = _joined(document[begin:cut], total)
+            if source.random() < 0.5:
+                second = _elsewhere(documents, own, max(1, room - len(first)), source)
+                label, begin = 1, cut
+            else:
+                second = _joined(document[cut:end], total)
+                if alone:
+                    middle = len(first) // 2
+                    first, second = first[:middle], first[middle:]
+                label, begin = 0, end
+            _shorten(first, second, room, source)
+            yield Pair(first, second, label)
+
+
+def mask(
+    tokens: Sequence[int],
+    *,
+    fixed: Collection[int],
+    mask_token: int,
+    words: Sequence[int],
+    most: int,
+    source: Source,
+) -> Masked:
+    """Choose tokens to predict, and hide them.
+
+    Args:
+        tokens: The sequence, without padding.
+        fixed: Tokens that are never chosen: `[CLS]` and `[SEP]`.
+        mask_token: The number of `[MASK]`.
+        words: What a token can be replaced by.
+        most: How many can be predicted; at least one is.
+        source: Draws, in this order: one per chosen token, then for each of them in the order of the
+        sequence one
+            for what becomes of it, and one more for a replacement.
+    """
+    candidates = [i for i, token in enumerate(tokens) if token not in fixed]
+    count = min(most, max(1, round(len(tokens) * FRACTION)), len(candidates))
+    for i in range(count):
+        j = i + _below(source, len(candidates) - i)
+        candidates[i], candidates[j] = candidates[j], candidates[i]
+    positions = sorted(candidates[:count])
+    hidden = list(tokens)
+    for position in positions:
+        fate = source.random()
+        if fate < MASKED:
+            hidden[position] = mask_token
+        elif fate < MASKED + REPLACED:
+            hidden[position] = words[_below(source, len(words))]
+    return Masked(hidden, positions, [tokens[position] for position in positions])

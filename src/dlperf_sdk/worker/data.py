@@ -1,0 +1,151 @@
+"""Prepared data, as a worker reads it: the index, its checksums, and which samples are this replica's.
+
+The controller wrote the index (`dlperf_sdk.data`) and told its SHA-256 in `request.data`; a worker refuses
+one that differs. Decoding is the framework plugin's business: this needs no more than the standard library.
+"""
+
+import hashlib
+import json
+import os
+import random
+from array import array
+from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
+
+from dlperf_sdk.worker.request import Request
+
+INDEX_VERSION = "1.0"
+IMAGES = "dlperf-images"
+TEXT = "dlperf-text"
+
+
+class DataError(Exception):
+    """The prepared data is missing, or is not what the controller prepared."""
+
+
+class Images(NamedTuple):
+    """A folder of JPEGs: sample i is `paths[i]`, below `root`, with label `labels[i]`."""
+
+    root: str
+    paths: List[str]
+    labels: List[int]
+
+
+class Array(NamedTuple):
+    """One input of every sample in one file: `numpy.memmap(path, dtype, "r", shape=shape)`."""
+
+    path: str
+    dtype: str
+    """As NumPy writes it: `<i4` or `<f4`."""
+    shape: Tuple[int, ...]
+    """(samples, …)."""
+
+
+def checksum(path: str) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _refused(path: str, why: str) -> DataError:
+    return DataError(
+        "The prepared data %s %s. The controller prepares data on its own machine, before the run: "
+        "run again, and on several nodes let all of them see this file and the data's folder under the same paths."
+        % (path, why)
+    )
+
+
+def _check(path: str, expected: str) -> None:
+    try:
+        found = checksum(path)
+    except OSError as error:
+        raise _refused(path, "cannot be read (%s)" % error.strerror) from error
+    if found != expected:
+        raise _refused(path, "has changed: its SHA-256 is %s, and was %s" % (found, expected))
+
+
+def _header(line: str, path: str, kind: str) -> Dict[str, Any]:
+    header = json.loads(line)  # type: Dict[str, Any]
+    major = str(header["version"]).partition(".")[0]
+    if header["format"] != kind or major != INDEX_VERSION.partition(".")[0]:
+        what = (header["format"], header["version"], kind, INDEX_VERSION)
+        raise _refused(path, "is %s %s, and this worker reads %s %s" % what)
+    return header
+
+
+def read_images(data: Dict[str, Any]) -> Images:
+    """The index of `images:FOLDER`, checked against its checksum. `data` is the request's.
+
+    Raises DataError: the index is missing, altered, or of another version.
+    """
+    path = data["index"]
+    _check(path, data["checksum"])
+    images = Images(data["path"], [], [])
+    with open(path, encoding="ascii") as file:
+        header = _header(file.readline(), path, IMAGES)
+        for line in file:
+            label, relative = json.loads(line)
+            images.paths.append(relative)
+            images.labels.append(label)
+    if len(images.paths) != header["samples"]:
+        raise _refused(path, "lists %d images, not %d" % (len(images.paths), header["samples"]))
+    return images
+
+
+def read_arrays(data: Dict[str, Any]) -> Dict[str, Array]:
+    """The arrays of `text:FOLDER` by the names of the model's inputs, each checked against its checksum.
+
+    `data` is the request's. Raises DataError: the index or an array is missing, altered, or of another
+    version.
+    """
+    path = data["index"]
+    _check(path, data["checksum"])
+    with open(path, encoding="ascii") as file:
+        header = _header(file.read(), path, TEXT)
+    arrays = {}
+    for entry in header["arrays"]:
+        file_path = os.path.join(os.path.dirname(path), entry["file"])
+        _check(file_path, entry["sha256"])
+        arrays[entry["name"]] = Array(file_path, entry["dtype"], tuple(entry["shape"]))
+    return arrays
+
+
+def share(samples: int, replica: int, replicas: int) -> range:
+    """The samples that belong to one replica: every `replicas`-th. No two replicas share one.
+
+    With fewer samples than replicas there is not one for each, and replica r takes sample r mod samples.
+    """
+    if samples < replicas:
+        return range(replica % samples, replica % samples + 1)
+    return range(replica, samples, replicas)
+
+
+def endless(own: range, seed: int, replica: int) -> Iterator[int]:
+    """A replica's own samples, epoch after epoch, each epoch in a new random order.
+
+    The order follows from the seed and the replica alone, on every version of Python. It is shuffled one
+    draw at a time, so that the end of an epoch of a million samples is no pause in the measured window (R.
+    Durstenfeld, Algorithm 235: Random permutation, CACM 7, 1964).
+    """
+    generator = random.Random("order/%d/%d" % (seed, replica))  # noqa: S311 (no secret)
+    order = array("q", own)
+    while True:
+        for i in range(len(order)):
+            j = i + int(generator.random() * (len(order) - i))
+            order[i], order[j] = order[j], order[i]
+            yield order[i]
+
+
+def facts(request: Request, replica: int) -> Dict[str, Any]:
+    """What a result should say about the data that one replica sees, as JSON values."""
+    replicas = request.nodes * request.devices_per_node
+    own = len(share(request.data["samples"], replica, replicas))
+    return {
+        "source": request.data["source"],
+        "samples": request.data["samples"],
+        "samples_per_replica": own,
+        "repeats_within_a_batch": own < request.batch_size,
+        "shared_between_replicas": request.data["samples"] < replicas,
+    }
