@@ -1,16 +1,19 @@
 """What is asked: a benchmark case, as plain values.
 
-A `RunSpec` is flat on purpose: the same field names serve the keyword arguments of `run()`, the keys of a spec
-file, and the flags of the command line. What follows from it (which device `auto` is, what a protocol's name
-stands for, the model's hyper-parameters) is the business of the plan.
+A `RunSpec` is flat on purpose: the same field names serve the keyword arguments of `run()`, the keys of a
+spec file, and the flags of the command line. What follows from it (which device `auto` is, what a protocol's
+name stands for, the model's hyper-parameters) is the business of the plan.
 
 Every field carries a *role*, which decides how two results may be compared: **workload** must be equal,
 **treatment** is a column of the table, **circumstance** is a footnote.
 """
 
+# ruff: noqa: RUF009 - workload(), treatment() and circumstance() make attrs fields, not default values
+
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +21,7 @@ from typing import Any, Literal
 import attrs
 from attrs import frozen
 
+from dlperf_sdk.documents import load_document, shown
 from dlperf_sdk.errors import SpecError, UnknownName
 
 Role = Literal["workload", "treatment", "circumstance"]
@@ -26,8 +30,19 @@ Scalar = str | int | float | bool | None
 PHASES = ("start", "compile", "warmup", "step", "teardown")
 """The phases with a deadline. `step` is the longest silence between two steps of the measured window."""
 
-_NAME = re.compile(r"^[a-z0-9][a-z0-9._-]*$")
-_VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
+_TOPOLOGY = re.compile(rf"([1-9][0-9]{{0,5}})n([1-9][0-9]{{0,5}})d(?:@({_NAME.pattern}))?")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OPTION = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+
+# Bounds that no case comes near: they keep a mistyped or hostile number from becoming an overflow or a full
+# disk further on. The schemas state the same.
+_MOST_NODES = 999_999
+_MOST_SAMPLES = 2**31 - 1
+_MOST_STEPS = 10_000_000
+_MOST_REPEATS = 100_000
+_MOST_SEED = 2**32 - 1  # what NumPy's RandomState takes
+_MOST_SECONDS = 1e9
 
 
 def _field(role: Role, help: str, default: Any, validator: Any, converter: Any) -> Any:
@@ -48,34 +63,50 @@ def workload(help: str, default: Any = attrs.NOTHING, *, validator: Any = None, 
     return _field("workload", help, default, validator, converter)
 
 
-def treatment(help: str, default: Any = attrs.NOTHING, *, validator: Any = None, converter: Any = None) -> Any:
+def treatment(
+    help: str, default: Any = attrs.NOTHING, *, validator: Any = None, converter: Any = None
+) -> Any:
     """A field that makes a column: what a comparison is *of*."""
     return _field("treatment", help, default, validator, converter)
 
 
-def circumstance(help: str, default: Any = attrs.NOTHING, *, validator: Any = None, converter: Any = None) -> Any:
+def circumstance(
+    help: str, default: Any = attrs.NOTHING, *, validator: Any = None, converter: Any = None
+) -> Any:
     """A field that makes a footnote."""
     return _field("circumstance", help, default, validator, converter)
 
 
 def _name(_: Any, attribute: Any, value: Any) -> None:
-    if not isinstance(value, str) or not _NAME.match(value):
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
         raise SpecError(
-            f"{attribute.name} is {value!r}; it must be a name in lower-case letters, digits, '.', '-' and '_'."
+            f"{attribute.name} is {shown(value)}; it must be a name in lower-case letters, digits, '.', '-' "
+            "and '_'."
         )
 
 
-def _whole(least: int) -> Callable[[Any, Any, Any], None]:
+def _whole(least: int, most: int) -> Callable[[Any, Any, Any], None]:
     def check(_: Any, attribute: Any, value: Any) -> None:
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise SpecError(f"{attribute.name} is {value!r}; it must be a whole number, {least} or more.")
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise SpecError(
+                f"{attribute.name} is {shown(value)}; it must be a whole number from {least} to {most}."
+            )
 
     return check
 
 
-def _positive(_: Any, attribute: Any, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        raise SpecError(f"{attribute.name} is {value!r}; it must be a number above 0.")
+def _number(value: Any, most: float) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= most
+
+
+def _fraction(_: Any, attribute: Any, value: Any) -> None:
+    if not _number(value, 1):
+        raise SpecError(f"{attribute.name} is {shown(value)}; it must be a number above 0, and at most 1.")
+
+
+def _text(_: Any, attribute: Any, value: Any) -> None:
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise SpecError(f"{attribute.name} is {shown(value)}; it must be text.")
 
 
 def _one_of(*choices: str) -> Callable[[Any, Any, Any], None]:
@@ -98,9 +129,9 @@ def _optional(check: Callable[[Any, Any, Any], None]) -> Callable[[Any, Any, Any
 class TopologySpec:
     """Nodes × devices per node, and the engine that places them, written `2n8d` or `2n8d@slurm`."""
 
-    nodes: int
-    devices_per_node: int
-    engine: str = "local"
+    nodes: int = attrs.field(validator=_whole(1, _MOST_NODES))
+    devices_per_node: int = attrs.field(validator=_whole(1, _MOST_NODES))
+    engine: str = attrs.field(default="local", validator=_name)
 
     @property
     def devices(self) -> int:
@@ -116,11 +147,11 @@ class TopologySpec:
         """
         if isinstance(text, cls):
             return text
-        match = re.fullmatch(r"([1-9]\d{0,5})n([1-9]\d{0,5})d(?:@([a-z0-9][a-z0-9._-]*))?", str(text))
+        match = isinstance(text, str) and _TOPOLOGY.fullmatch(text)
         if not match:
             raise SpecError(
-                f"topology is {text!r}; write NODESnDEVICESd, both 1 or more, with the engine behind an '@' if it is "
-                "not the local machine: 1n1d, 1n8d, 4n8d@slurm."
+                f"topology is {shown(text)}; write NODESnDEVICESd, both 1 or more, with the engine behind "
+                "an '@' if it is not the local machine: 1n1d, 1n8d, 4n8d@slurm."
             )
         return cls(int(match[1]), int(match[2]), match[3] or "local")
 
@@ -131,10 +162,10 @@ class TopologySpec:
 
 @frozen
 class DataSpec:
-    """Where the samples come from, written `synthetic`, `synthetic-host`, `images:FOLDER` or `text:FOLDER`."""
+    """Where the samples come from: `synthetic`, `synthetic-host`, `images:FOLDER` or `text:FOLDER`."""
 
-    source: str
-    path: str | None = None
+    source: str = attrs.field(validator=_name)
+    path: str | None = attrs.field(default=None, validator=_optional(_text))
 
     @classmethod
     def parse(cls, text: str | DataSpec) -> DataSpec:
@@ -145,10 +176,11 @@ class DataSpec:
         """
         if isinstance(text, cls):
             return text
-        source, colon, path = str(text).partition(":")
-        if not _NAME.match(source) or (colon and not path):
+        source, colon, path = text.partition(":") if isinstance(text, str) else ("", "", "")
+        if not _NAME.fullmatch(source) or (colon and not path) or "\0" in path:
             raise SpecError(
-                f"data is {text!r}; write 'synthetic' (on the device), 'synthetic-host', 'images:FOLDER' or 'text:FOLDER'."
+                f"data is {shown(text)}; write 'synthetic' (on the device), 'synthetic-host', "
+                "'images:FOLDER' or 'text:FOLDER'."
             )
         return cls(source, path or None)
 
@@ -160,19 +192,27 @@ class DataSpec:
 class Protocol:
     """How a case is measured: in steps, and in repeats, each of which is made of new processes."""
 
-    name: str
-    warmup: int
+    name: str = attrs.field(validator=_name)
+    warmup: int = attrs.field(validator=_whole(0, _MOST_STEPS))
     """Steps before the window."""
-    steps: int
+    steps: int = attrs.field(validator=_whole(1, _MOST_STEPS))
     """Steps in the window."""
-    repeats: int
+    repeats: int = attrs.field(validator=_whole(1, _MOST_REPEATS))
     """Repeats; with a `target`, the fewest."""
-    max_repeats: int
+    max_repeats: int = attrs.field(validator=_whole(1, _MOST_REPEATS))
     """The most repeats; equal to `repeats` where there is no `target`."""
-    target: float | None = None
+    target: float | None = attrs.field(default=None, validator=_optional(_fraction))
     """Stop when the median's interval lies within ± this fraction of the median."""
-    canonical_steps: int = 5
+    canonical_steps: int = attrs.field(default=5, validator=_whole(0, _MOST_STEPS))
     """Steps on the canonical fixed batch, before the warm-up: they compile, and show that the loss falls."""
+
+    @max_repeats.validator
+    def _not_below_repeats(self, _: Any, value: int) -> None:
+        if value < self.repeats:
+            raise SpecError(
+                f"max_repeats is {value}, which is below repeats, {self.repeats}, the fewest that the "
+                f"protocol {self.name} takes: raise the one, or lower the other."
+            )
 
 
 PROTOCOLS: dict[str, Protocol] = {
@@ -183,29 +223,50 @@ PROTOCOLS: dict[str, Protocol] = {
         Protocol("adaptive", warmup=20, steps=100, repeats=6, max_repeats=30, target=0.01),
     )
 }
-"""The named protocols. `dlperf-v1` is DLPerf's own rule: skip 20 steps, measure 100, repeat 7 times, take the median."""
+"""The named protocols. `dlperf-v1` is DLPerf's own rule: skip 20 steps, measure 100, repeat 7 times,
+take the median."""
 
 
-def _deadlines(_: Any, attribute: Any, value: Mapping[str, Any]) -> None:
-    for phase, seconds in value.items():
+def _copied(value: Any) -> Any:
+    """A mapping of the spec's own, so that a later change of the caller's does not change the spec."""
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def _items(attribute: Any, value: Any, names: re.Pattern[str], what: str) -> list[tuple[str, Any]]:
+    if not isinstance(value, Mapping):
+        raise SpecError(f"{attribute.name} is {shown(value)}; it must be a mapping from names to values.")
+    for name in value:
+        if not isinstance(name, str) or not names.fullmatch(name):
+            raise SpecError(f"{shown(name)} is no name for {what}.")
+    return list(value.items())
+
+
+def _deadlines(_: Any, attribute: Any, value: Any) -> None:
+    for phase, seconds in _items(attribute, value, _NAME, "a phase"):
         if phase not in PHASES:
             raise UnknownName("deadline", phase, PHASES)
-        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < float("inf"):
-            raise SpecError(f"The deadline of phase {phase!r} is {seconds!r}; it must be seconds, above 0.")
+        if not _number(seconds, _MOST_SECONDS):
+            raise SpecError(
+                f"The deadline of phase {phase!r} is {shown(seconds)}; it must be seconds, above 0 and at "
+                f"most {_MOST_SECONDS:.0e}."
+            )
 
 
-def _variables(_: Any, attribute: Any, value: Mapping[str, Any]) -> None:
-    for name, content in value.items():
-        if not _VARIABLE.match(name):
-            raise SpecError(f"{name!r} is no name for an environment variable.")
+def _variables(_: Any, attribute: Any, value: Any) -> None:
+    for name, content in _items(attribute, value, _VARIABLE, "an environment variable"):
         if content is not None and (not isinstance(content, str) or "\0" in content):
-            raise SpecError(f"The environment variable {name} is {content!r}; it must be text.")
+            raise SpecError(f"The environment variable {name} is {shown(content)}; it must be text.")
 
 
-def _options(_: Any, attribute: Any, value: Mapping[str, Any]) -> None:
-    for name, content in value.items():
-        if content is not None and not isinstance(content, str | int | float | bool):
-            raise SpecError(f"The option {name!r} is {content!r}; it must be a number, a text, or true or false.")
+def _options(_: Any, attribute: Any, value: Any) -> None:
+    for name, content in _items(attribute, value, _OPTION, "an option"):
+        if content is None or isinstance(content, str):
+            continue
+        # Not a number also where NaN or an infinity is: JSON has neither.
+        if not isinstance(content, int | float) or not -sys.float_info.max <= content <= sys.float_info.max:
+            raise SpecError(
+                f"The option {name!r} is {shown(content)}; it must be a finite number, a text, true or false."
+            )
 
 
 @frozen(kw_only=True)
@@ -224,21 +285,29 @@ class RunSpec:
         default=TopologySpec(1, 1),
         converter=TopologySpec.parse,
     )
-    batch_size: int = workload("Samples per device and optimisation step.", 32, validator=_whole(1))
+    batch_size: int = workload(
+        "Samples per device and optimisation step.", 32, validator=_whole(1, _MOST_SAMPLES)
+    )
     accumulation: int = workload(
         "Micro-batches that one optimisation step accumulates gradients over; divides the batch size.",
         1,
-        validator=_whole(1),
+        validator=_whole(1, _MOST_SAMPLES),
     )
     precision: str = treatment("fp32, tf32, amp-fp16 or amp-bf16.", "fp32", validator=_name)
-    compiler: str = treatment("none, or one that the framework offers: inductor, xla, graph, …", "none", validator=_name)
+    compiler: str = treatment(
+        "none, or one that the framework offers: inductor, xla, graph, …", "none", validator=_name
+    )
     strategy: str = treatment(
         "How gradients meet: all_reduce, parameter_server, parameter_server_async, horovod, independent.",
         "all_reduce",
         validator=_name,
     )
-    layout: str = treatment("Memory layout of images: auto (the faster), nchw or nhwc.", "auto", validator=_name)
-    device: str = treatment("Kind of device: auto (a GPU where there is one), cpu, cuda, …", "auto", validator=_name)
+    layout: str = treatment(
+        "Memory layout of images: auto (the faster), nchw or nhwc.", "auto", validator=_name
+    )
+    device: str = treatment(
+        "Kind of device: auto (a GPU where there is one), cpu, cuda, …", "auto", validator=_name
+    )
     data: DataSpec = circumstance(
         "synthetic (made on the device), synthetic-host, images:FOLDER or text:FOLDER.",
         default=DataSpec("synthetic"),
@@ -249,31 +318,51 @@ class RunSpec:
         "constant",
         validator=_one_of("constant", "warmup"),
     )
-    seed: int = workload("Seed of the canonical weights and batches.", 0, validator=_whole(0))
+    seed: int = workload("Seed of the canonical weights and batches.", 0, validator=_whole(0, _MOST_SEED))
     protocol: str = circumstance(
-        "dlperf-v1 (20 / 100 / 7), quick (5 / 20 / 3) or adaptive.", "dlperf-v1", validator=_one_of(*PROTOCOLS)
+        "dlperf-v1 (20 / 100 / 7), quick (5 / 20 / 3) or adaptive.",
+        "dlperf-v1",
+        validator=_one_of(*PROTOCOLS),
     )
-    warmup: int | None = circumstance("Warm-up steps, instead of the protocol's.", None, validator=_optional(_whole(0)))
-    steps: int | None = circumstance("Measured steps, instead of the protocol's.", None, validator=_optional(_whole(1)))
-    repeats: int | None = circumstance("Repeats, instead of the protocol's.", None, validator=_optional(_whole(1)))
+    warmup: int | None = circumstance(
+        "Warm-up steps, instead of the protocol's.", None, validator=_optional(_whole(0, _MOST_STEPS))
+    )
+    steps: int | None = circumstance(
+        "Measured steps, instead of the protocol's.", None, validator=_optional(_whole(1, _MOST_STEPS))
+    )
+    repeats: int | None = circumstance(
+        "Repeats, instead of the protocol's.", None, validator=_optional(_whole(1, _MOST_REPEATS))
+    )
     max_repeats: int | None = circumstance(
-        "The most repeats that an adaptive run may take.", None, validator=_optional(_whole(1))
+        "The most repeats that an adaptive run may take.", None, validator=_optional(_whole(1, _MOST_REPEATS))
     )
     target: float | None = circumstance(
-        "Stop repeating when the median is known within ± this fraction.", None, validator=_optional(_positive)
+        "Stop repeating when the median is known within ± this fraction.",
+        None,
+        validator=_optional(_fraction),
     )
-    python: str | None = circumstance("Interpreter of an existing environment, instead of a managed one.", None)
+    python: str | None = circumstance(
+        "Interpreter of an existing environment, instead of a managed one.", None, validator=_optional(_text)
+    )
     env: dict[str, str | None] = circumstance(
-        "Variables for the workers, NAME=VALUE, or NAME to hand on this shell's.", {}, validator=_variables
+        "Variables for the workers, NAME=VALUE, or NAME to hand on this shell's.",
+        {},
+        validator=_variables,
+        converter=_copied,
     )
-    options: dict[str, Scalar] = workload("Options of the model and of the framework's plugin.", {}, validator=_options)
+    options: dict[str, Scalar] = workload(
+        "Options of the model and of the framework's plugin.", {}, validator=_options, converter=_copied
+    )
     on_busy: str = circumstance(
         "When another process holds the device: wait, note (go on, and say so) or refuse.",
         "refuse",
         validator=_one_of("wait", "note", "refuse"),
     )
     deadlines: dict[str, float] = circumstance(
-        "Seconds that a phase may take: start, compile, warmup, step, teardown.", {}, validator=_deadlines
+        "Seconds that a phase may take: start, compile, warmup, step, teardown.",
+        {},
+        validator=_deadlines,
+        converter=_copied,
     )
 
     def __attrs_post_init__(self) -> None:
@@ -293,16 +382,17 @@ class RunSpec:
         """The named protocol with this spec's own numbers in place of its.
 
         Raises:
-            SpecError: `target` or `max_repeats` is given for a protocol that has a fixed number of repeats.
+            SpecError: `target` or `max_repeats` is given for a protocol that has a fixed number of repeats,
+                or `max_repeats` is below the fewest.
         """
         base = PROTOCOLS[self.protocol]
         if base.target is None and (self.target is not None or self.max_repeats is not None):
             raise SpecError(
-                f"target and max_repeats belong to the adaptive protocol; {base.name} repeats a fixed number of times. "
-                "Add protocol=adaptive, or leave them out."
+                f"target and max_repeats belong to the adaptive protocol; {base.name} repeats a fixed "
+                "number of times. Add protocol=adaptive, or leave them out."
             )
         repeats = self.repeats or base.repeats
-        most = repeats if base.target is None else max(repeats, self.max_repeats or base.max_repeats)
+        most = repeats if base.target is None else self.max_repeats or max(repeats, base.max_repeats)
         return attrs.evolve(
             base,
             warmup=base.warmup if self.warmup is None else self.warmup,
@@ -313,7 +403,7 @@ class RunSpec:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values, under the schema `run-spec`. Fields that hold their default are written as well."""
+        """Plain JSON values, under the schema `run-spec`. Fields that hold their default are written too."""
         plain = attrs.asdict(self, recurse=False)
         plain["topology"], plain["data"] = str(self.topology), str(self.data)
         for name in ("env", "options", "deadlines"):
@@ -347,9 +437,7 @@ class RunSpec:
         Raises:
             DocumentError: the file cannot be read or parsed, or breaks the schema.
         """
-        from dlperf_sdk import schema
-
-        return cls.from_dict(schema.load_document(Path(path)))
+        return cls.from_dict(load_document(Path(path)))
 
 
 SPEC_VERSION = "1.0"

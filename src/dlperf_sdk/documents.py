@@ -1,0 +1,181 @@
+"""Files from outside, read as plain data: nothing in them can do anything.
+
+Importing this module imports no parser: TOML's and YAML's are loaded with the first file of their kind.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import reprlib
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from dlperf_sdk.errors import DocumentError
+
+LARGEST_SPEC = 4 * 1024 * 1024
+"""Bytes of a file that somebody wrote by hand, or a campaign's generator."""
+LARGEST_RESULT = 512 * 1024 * 1024
+"""Bytes of a file that we wrote: thousands of ranks with every step's time."""
+DEEPEST = 64
+"""Objects and arrays inside each other. No document of ours comes near."""
+
+
+_LONGEST = 1024
+"""Bits of a whole number: as large as the largest float."""
+
+
+def shown(value: Any) -> str:
+    """A value for an error message: what it looks like, in a hundred characters, whatever it is."""
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = 80
+    short.maxlong = 40
+    try:
+        text = short.repr(value)
+    except (ValueError, RecursionError):
+        text = f"a {type(value).__name__}"  # an int too long to print, for one
+    return text if len(text) <= 100 else text[:97] + "..."
+
+
+def load_document(path: Path, limit: int = LARGEST_SPEC) -> dict[str, Any]:
+    """Read a file as plain data: JSON, TOML or YAML, by its suffix. Nothing in it can do anything.
+
+    JSON is strict: no NaN, no key twice. YAML is the part of it that says the same as JSON: no tags, no
+    anchors or aliases, no key twice, and `yes`, `010` or `2020-01-01` are text.
+
+    Raises:
+        DocumentError: it cannot be read, is larger than `limit` bytes, is no regular file, cannot be
+            parsed, or is not an object at its top.
+    """
+    parse = _PARSERS.get(path.suffix.lower())
+    if parse is None:
+        raise DocumentError(
+            f"{path} has the suffix {path.suffix!r}; a document is read as .json, .toml or .yaml."
+        )
+    document = parse(_read(path, limit), str(path))
+    if not isinstance(document, dict):
+        raise DocumentError(
+            f"{path} must hold an object (names and their values); it holds {shown(document)}."
+        )
+    return document
+
+
+def parse_json(data: bytes, source: str) -> Any:
+    """Strict JSON in UTF-8; `source` says in messages where it comes from.
+
+    Raises:
+        DocumentError: it is no JSON, names a key twice, holds NaN or an infinity, or is nested too deeply.
+    """
+    try:
+        value = json.loads(_text(data, source), object_pairs_hook=_once, parse_constant=_no_constant)
+    except RecursionError:
+        raise DocumentError(f"{source} is nested too deeply.") from None
+    except ValueError as error:
+        raise DocumentError(f"{source} is not valid JSON: {error}.") from None
+    return plain(value, source)
+
+
+def _parse_toml(data: bytes, source: str) -> Any:
+    import tomllib
+
+    try:
+        value = tomllib.loads(_text(data, source))
+    except RecursionError:
+        raise DocumentError(f"{source} is nested too deeply.") from None
+    except ValueError as error:
+        raise DocumentError(f"{source} is not valid TOML: {error}.") from None
+    return plain(value, source)
+
+
+def _parse_yaml(data: bytes, source: str) -> Any:
+    import yaml
+
+    from dlperf_sdk.plain_yaml import PlainLoader
+
+    try:
+        value = yaml.load(_text(data, source), PlainLoader)  # noqa: S506 - it is stricter than the safe loader
+    except RecursionError:
+        raise DocumentError(f"{source} is nested too deeply.") from None
+    except (ValueError, yaml.YAMLError) as error:
+        raise DocumentError(f"{source} is not valid YAML: {' '.join(str(error).split())}.") from None
+    return plain(value, source)
+
+
+_PARSERS: dict[str, Callable[[bytes, str], Any]] = {
+    ".json": parse_json,
+    ".toml": _parse_toml,
+    ".yaml": _parse_yaml,
+    ".yml": _parse_yaml,
+}
+
+
+def _read(path: Path, limit: int) -> bytes:
+    """The bytes of a regular file. Without O_NONBLOCK, to open a named pipe would wait for its writer."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise DocumentError(f"{path} cannot be read: {reason}.") from None
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise DocumentError(f"{path} is not a file, but a directory, a pipe or a device.")
+        try:
+            data = file.read(limit + 1)
+        except OSError as error:
+            raise DocumentError(f"{path} cannot be read: {error.strerror}.") from None
+    if len(data) > limit:
+        raise DocumentError(f"{path} is larger than {limit} bytes; a document of its kind is not.")
+    return data
+
+
+def _text(data: bytes, source: str) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DocumentError(f"{source} is not text in UTF-8: byte {error.start} cannot be decoded.") from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise ValueError(f"the key {shown(twice)} is there twice")
+    return value
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def plain(value: Any, source: str) -> Any:
+    """The value, if it is made of what JSON has, and not too deep; `source` says in messages whose it is.
+
+    Raises:
+        DocumentError: it holds something else, a NaN, an endless number, or is nested too deeply.
+    """
+    level = [value]
+    for _ in range(DEEPEST):
+        deeper: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                deeper.extend(item.values())
+            elif isinstance(item, list):
+                deeper.extend(item)
+            elif isinstance(item, float):
+                if not math.isfinite(item):
+                    raise DocumentError(f"{source} holds {item}, which is no number of JSON.")
+            elif isinstance(item, int):
+                if item.bit_length() > _LONGEST:
+                    raise DocumentError(f"{source} holds a whole number of {item.bit_length()} bits.")
+            elif item is not None and not isinstance(item, str):
+                raise DocumentError(
+                    f"{source} holds {shown(item)}, a {type(item).__name__}; write it as text."
+                )
+        if not deeper:
+            return value
+        level = deeper
+    raise DocumentError(f"{source} is nested more than {DEEPEST} deep.")

@@ -1,0 +1,185 @@
+"""The JSON Schemas (`schemas/*.schema.json`, draft 2020-12), and documents checked against them.
+
+The schemas are files of their own, so that other programs and other languages can use them. `jsonschema` is
+imported when the first document is checked, not before.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dlperf_sdk.documents import load_document, parse_json, plain, shown
+from dlperf_sdk.errors import DocumentError
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator, ValidationError
+
+__all__ = ["NAMES", "check", "load", "load_document", "parse_json", "shown", "version"]
+
+NAMES = ("run-spec", "worker-request", "worker-record", "result")
+
+
+def check(name: str, document: Any, part: str = "") -> None:
+    """Check a document against the schema `name`, or against its `$defs/part`.
+
+    Raises:
+        DocumentError: it breaks the schema, or is of a newer major version; the message names the place as a
+            JSON path.
+    """
+    title = part.replace("-", " ") or _schemas()[name]["title"].lower()
+    plain(document, f"The {title}")
+    _check_version(name, title, document)
+    from jsonschema.exceptions import best_match
+
+    error = best_match(_validator(name, part).iter_errors(document))
+    if error is not None:
+        hint = _newer_minor(name, document) if error.validator in ("additionalProperties", "enum") else ""
+        raise DocumentError(f"The {title} is not valid at {_where(error)}: {_explained(error)}.{hint}")
+
+
+def load(name: str) -> dict[str, Any]:
+    """The schema `name` itself."""
+    document: dict[str, Any] = json.loads((_directory() / f"{name}.schema.json").read_text(encoding="utf-8"))
+    return document
+
+
+def version(name: str) -> str:
+    """The version of the schema `name` that this dlperf-sdk writes."""
+    schema = _schemas()[name]
+    properties = schema.get("properties") or schema["$defs"]["record"]["properties"]
+    return str(properties["schema_version"]["default"])
+
+
+def _directory() -> Path:
+    """Beside this file in a wheel; in a checkout, at its top."""
+    here = Path(__file__).resolve().parent
+    packaged = here / "schemas"
+    return packaged if packaged.is_dir() else here.parents[1] / "schemas"
+
+
+@cache
+def _schemas() -> dict[str, dict[str, Any]]:
+    return {name: load(name) for name in NAMES}
+
+
+@cache
+def _validator(name: str, part: str) -> Draft202012Validator:
+    from jsonschema import Draft202012Validator, validators
+    from referencing import Registry
+    from referencing.jsonschema import DRAFT202012
+
+    schema = _schemas()[name]
+    registry = Registry().with_resources(
+        (schema["$id"], DRAFT202012.create_resource(schema)) for schema in _schemas().values()
+    )
+    if part:
+        schema = {"$ref": f"{schema['$id']}#/$defs/{part}"}
+    extend: Any = validators.extend
+    ours: type[Draft202012Validator] = extend(Draft202012Validator, {"pattern": _pattern, "items": _items})
+    return ours(schema, registry=registry)
+
+
+def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    """As ECMA 262 has it: `$` is the end, where Python's also stands before a last newline."""
+    from jsonschema import ValidationError
+
+    if isinstance(instance, str) and not re.search(re.sub(r"\$$", r"\\Z", pattern), instance):
+        yield ValidationError(f"{shown(instance)} does not match {pattern!r}")
+
+
+def _items(validator: Any, items: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    """The draft's own, but lists of floats within their bounds pass at once: a result is full of them."""
+    if isinstance(instance, list):
+        least, most = _bounds(validator, items)
+        if not all(type(item) is float and least <= item <= most for item in instance):
+            for i, item in enumerate(instance):
+                yield from validator.descend(item, items, path=i)
+
+
+def _bounds(validator: Any, items: Mapping[str, Any]) -> tuple[float, float]:
+    """The interval that a float must be in to satisfy the schema `items`; empty where that is not all."""
+    if items.get("$ref") == "#/$defs/real":
+        items = {"type": "number", **_schemas()["result"]["$defs"]["real"]["anyOf"][0]}
+    if set(items) - {"description"} == {"type", "minimum", "maximum"} and items["type"] == "number":
+        return items["minimum"], items["maximum"]
+    return math.inf, -math.inf
+
+
+def _check_version(name: str, title: str, document: Any) -> None:
+    found = document.get("schema_version") if isinstance(document, Mapping) else None
+    match = re.fullmatch(r"([0-9]{1,9})\.([0-9]{1,9})", found) if isinstance(found, str) else None
+    major = version(name).split(".")[0]
+    if match and int(match[1]) > int(major):
+        raise DocumentError(f"The {title} is of version {found}, this dlperf-sdk reads {major}.x: update it.")
+    if match and int(match[1]) < int(major):
+        raise DocumentError(f"The {title} is of version {found}, this dlperf-sdk reads {major}.x only.")
+
+
+def _newer_minor(name: str, document: Any) -> str:
+    """Why a document of a newer minor version may hold what this one does not know."""
+    found = document.get("schema_version") if isinstance(document, Mapping) else None
+    ours = version(name)
+    if isinstance(found, str) and re.fullmatch(r"1\.[0-9]{1,9}", found) and int(found[2:]) > int(ours[2:]):
+        return f" It is of version {found}, this dlperf-sdk writes {ours}: update it to read what is newer."
+    return ""
+
+
+def _where(error: ValidationError) -> str:
+    """JSON path: `$.repeats[0].records[1].rank`."""
+    path = "$"
+    for key in error.absolute_path:
+        plain = isinstance(key, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,60}", key)
+        path += f"[{key}]" if isinstance(key, int) else f".{key}" if plain else f"[{shown(key)}]"
+    return path
+
+
+_TYPES = {
+    "object": "an object",
+    "array": "a list",
+    "string": "a text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "null": "null",
+}
+
+_EXPECTED: dict[str, Callable[[Any], str]] = {
+    "type": lambda types: " or ".join(_TYPES[one] for one in ([types] if isinstance(types, str) else types)),
+    "const": json.dumps,
+    "enum": lambda values: f"one of {', '.join(json.dumps(value) for value in values)}",
+    "minimum": lambda least: f"{least} or more",
+    "maximum": lambda most: f"{most} or less",
+    "exclusiveMinimum": lambda least: f"more than {least}",
+    "pattern": lambda pattern: f"a text of the form {pattern}",
+    "minItems": lambda least: f"{least} or more items",
+    "maxItems": lambda most: f"{most} items or fewer",
+    "anyOf": lambda _: "something else",
+}
+
+
+def _explained(error: ValidationError) -> str:
+    """What was expected, what was found."""
+    schema: Any = error.schema
+    if error.validator == "required":
+        missing = [key for key in schema["required"] if key not in error.instance]  # type: ignore[operator]
+        return f"{', '.join(repr(key) for key in missing)} must be there"
+    if error.validator == "additionalProperties":
+        known = schema["properties"]
+        unknown = [key for key in error.instance if key not in known]  # type: ignore[union-attr]
+        return f"{shown(unknown[0])} is no key of it{_meant(unknown[0], known)}"
+    expected = _EXPECTED[str(error.validator)](error.validator_value)
+    choices: Any = error.validator_value if error.validator == "enum" else ()
+    return f"expected {expected}; found {shown(error.instance)}{_meant(error.instance, choices)}"
+
+
+def _meant(found: Any, known: Iterable[Any]) -> str:
+    choices = [choice for choice in known if isinstance(choice, str)]
+    close = difflib.get_close_matches(found[:100], choices, n=1, cutoff=0.5) if isinstance(found, str) else []
+    return f" (did you mean {close[0]!r}?)" if close else ""
