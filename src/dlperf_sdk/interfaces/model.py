@@ -69,7 +69,8 @@ class Optimizer:
     """`sgd` (with momentum) or `adamw` (decoupled weight decay)."""
     numbers: Mapping[str, float | None]
     """`learning_rate`, `weight_decay`, and `momentum`, or `beta1`, `beta2`, `epsilon`; `clip_norm`, None for none;
-    `warmup_steps`, over which the policy `warmup` ramps the rate up from zero."""
+    `warmup_steps`, over which the policy `warmup` ramps the rate up from zero to `warmup_learning_rate`.
+    `dlperf_sdk.worker.schedule` makes each step's rate of them."""
     source: str
     """Where the numbers are published."""
 
