@@ -91,9 +91,9 @@ class BertBaseOptions:
             )
         if self.predictions_per_sequence > self.sequence_length - 2:
             raise SpecError(
-                f"predictions_per_sequence is {self.predictions_per_sequence}, but with a sequence_length of "
-                f"{self.sequence_length} only the {self.sequence_length - 2} tokens between the first and the "
-                "last can be masked."
+                f"predictions_per_sequence is {self.predictions_per_sequence}, but of the sequence_length "
+                f"{self.sequence_length} only the {self.sequence_length - 2} between the first and the last "
+                "can be masked."
             )
 
 
