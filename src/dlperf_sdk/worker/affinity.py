@@ -30,7 +30,7 @@ def share(cpus_by_numa: Mapping[int, Sequence[int]], index: int, count: int) -> 
 
 
 def _workers(sizes: Sequence[int], count: int) -> List[int]:
-    """How many workers each node takes so that every share is the mean, rounded down or up; empty if impossible."""
+    """How many workers each node takes so that all shares are the rounded mean; empty if there is no way."""
     total = sum(sizes)
     least, most = total // count, -(-total // count)
     # A node of s processors can be cut into w shares of `least` to `most` if w * least <= s <= w * most.

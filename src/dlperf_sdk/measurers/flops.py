@@ -1,0 +1,49 @@
+"""Achieved arithmetic rate, and what fraction of the device's peak it is."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from dlperf_sdk import metrics
+from dlperf_sdk.interfaces.measurer import Measured, Measurer, Metric
+from dlperf_sdk.measurers.peaks import Peak, peak
+
+_CONVENTION = "the model's matrix work, 1 multiply-accumulate = 2 FLOP"
+
+
+class Flops(Measurer):
+    """`flops-per-device`, and `mfu` (model FLOP utilisation) where the peak of the devices is known.
+
+    The work is the model's own arithmetic: what a framework computes twice, or pads, does not count. The term
+    is that of A. Chowdhery et al., PaLM: Scaling Language Modeling with Pathways, arXiv:2204.02311, appendix
+    B.
+    """
+
+    name: ClassVar[str] = "flops"
+
+    def summarise(self, measured: Measured) -> tuple[Metric, ...]:
+        """The metrics; none for a model that does not say its arithmetic."""
+        if not measured.flops_per_sample or not measured.repeats:
+            return ()
+        rates = [
+            metrics.throughput(repeat) / measured.devices * measured.flops_per_sample
+            for repeat in measured.repeats
+        ]
+        found = [metrics.metric("flops-per-device", "FLOP/s", rates, _CONVENTION)]
+        known = _peak(measured)
+        if known is not None:
+            note = f"of {known.flops:.4g} FLOP/s, dense ({known.source}); {_CONVENTION}"
+            found.append(metrics.metric("mfu", "%", [100 * rate / known.flops for rate in rates], note))
+        return tuple(found)
+
+
+def _peak(measured: Measured) -> Peak | None:
+    """The peak that all devices share; None where they differ, or the runtime does not name them."""
+    names: set[str] = set()
+    for repeat in measured.repeats:
+        for record in repeat.records:
+            devices = record.facts.get("devices")
+            if not isinstance(devices, list | tuple) or not devices:
+                return None
+            names.update(str(device) for device in devices)
+    return peak(names.pop(), measured.precision) if len(names) == 1 else None

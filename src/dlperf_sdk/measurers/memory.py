@@ -1,0 +1,29 @@
+"""Peak memory."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from dlperf_sdk import metrics
+from dlperf_sdk.interfaces.measurer import Measured, Measurer, Metric
+
+
+class Memory(Measurer):
+    """`peak-host-memory` and `peak-device-memory` of the process that took most."""
+
+    name: ClassVar[str] = "memory"
+
+    def summarise(self, measured: Measured) -> tuple[Metric, ...]:
+        """The metrics; device memory is absent where one of the processes could not tell it."""
+        host = [max(record.peak_host_memory for record in repeat.records) for repeat in measured.repeats]
+        device: list[float | None] = []
+        for repeat in measured.repeats:
+            told = [record.peak_device_memory for record in repeat.records]
+            known = [peak for peak in told if peak is not None]
+            device.append(max(known) if len(known) == len(told) else None)
+        return (
+            *metrics.measured_metric("peak-host-memory", "B", host, "of one process, since its start"),
+            *metrics.measured_metric(
+                "peak-device-memory", "B", device, "of one process, in the window, as its framework counts it"
+            ),
+        )

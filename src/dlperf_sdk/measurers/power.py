@@ -1,0 +1,171 @@
+"""Energy, power, utilisation and clocks, from what the agents sampled."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import ClassVar
+
+from attrs import frozen
+
+from dlperf_sdk import metrics
+from dlperf_sdk.interfaces.measurer import Measured, Measurer, Metric
+from dlperf_sdk.measurers import series
+from dlperf_sdk.records import Repeat, Series, Window
+
+_COUNTER, _INTEGRAL = "from the energy counter", "power readings, integrated"
+
+
+@frozen
+class _Energy:
+    """Joules in the windows, watts in the mean, both summed over devices or nodes."""
+
+    joules: float
+    watts: float
+    source: str
+
+
+class Power(Measurer):
+    """`device-…` for GPUs, `host-…` for the nodes' processors and memory: energy, power, utilisation.
+
+    Each of them is there only if it was sampled on every node, for every device, in every repeat.
+    """
+
+    name: ClassVar[str] = "power"
+    samplers: ClassVar[tuple[str, ...]] = (
+        "dlperf_sdk.worker.samplers.nvml:Sampler",
+        "dlperf_sdk.worker.samplers.rapl:Sampler",
+        "dlperf_sdk.worker.samplers.host:Sampler",
+    )
+
+    def summarise(self, measured: Measured) -> tuple[Metric, ...]:
+        """The metrics of what was sampled."""
+        found = list(_energy_metrics("device", measured.repeats, _device_energy, "all devices"))
+        for name, unit, value, note in _QUANTITIES:
+            values = [value(repeat) for repeat in measured.repeats]
+            found += metrics.measured_metric(name, unit, values, note)
+        found += _energy_metrics("host", measured.repeats, _host_energy, "everything on the nodes")
+        return tuple(found)
+
+
+def _energy_metrics(
+    prefix: str, repeats: tuple[Repeat, ...], energy_of: Callable[[Repeat], _Energy | None], scope: str
+) -> tuple[Metric, ...]:
+    found = [energy_of(repeat) for repeat in repeats]
+    known = [energy for energy in found if energy is not None]
+    if len(known) < len(repeats):
+        return ()
+    note = "; ".join((scope, *sorted({energy.source for energy in known})))
+    per_sample = [
+        energy.joules / metrics.samples(repeat) for energy, repeat in zip(known, repeats, strict=True)
+    ]
+    return (
+        *metrics.measured_metric(f"{prefix}-energy", "J", [energy.joules for energy in known], note),
+        *metrics.measured_metric(f"{prefix}-energy-per-sample", "J", per_sample, note),
+        *metrics.measured_metric(f"{prefix}-power", "W", [energy.watts for energy in known], note),
+    )
+
+
+def _device_energy(repeat: Repeat) -> _Energy | None:
+    """Of all replicas' devices, each in the window of the process that owns it."""
+    return _sum(
+        _energy(_series(repeat, node, device, "energy"), _series(repeat, node, device, "power"), window)
+        for node, device, window in _devices(repeat)
+    )
+
+
+def _host_energy(repeat: Repeat) -> _Energy | None:
+    """Of all packages and their memory, on every node."""
+    zones = []
+    for node, window in _nodes(repeat).items():
+        here = [
+            each
+            for each in repeat.series
+            if each.node == node and each.name == "energy" and each.device.startswith(("package-", "dram-"))
+        ]
+        zones += [_energy(each, None, window) for each in here] or [None]
+    return _sum(zones)
+
+
+def _energy(counter: Series | None, power: Series | None, window: Window) -> _Energy | None:
+    """From the counter if it tells, else from the power."""
+    joules, source = None if counter is None else series.growth(counter, window), _COUNTER
+    if joules is None and power is not None:
+        joules, source = series.integral(power, window), _INTEGRAL
+    return None if joules is None else _Energy(joules, joules / window.seconds, source)
+
+
+def _sum(parts: Iterable[_Energy | None]) -> _Energy | None:
+    whole = list(parts)
+    known = [part for part in whole if part is not None]
+    if not known or len(known) < len(whole):
+        return None
+    sources = ", ".join(sorted({part.source for part in known}))
+    return _Energy(math.fsum(part.joules for part in known), math.fsum(part.watts for part in known), sources)
+
+
+def _device_mean(repeat: Repeat, name: str) -> float | None:
+    """A gauge's mean over the window and over the replicas' devices."""
+    found = []
+    for node, device, window in _devices(repeat):
+        each = _series(repeat, node, device, name)
+        value = None if each is None else series.mean(each, window)
+        if value is None:
+            return None
+        found.append(value)
+    return math.fsum(found) / len(found) if found else None
+
+
+def _host_share(repeat: Repeat, state: str) -> float | None:
+    """Percent of all nodes' processor time that was spent in a state."""
+    spent = whole = 0.0
+    for node, window in _nodes(repeat).items():
+        grown = {}
+        for name in ("busy", "idle", "steal"):
+            each = _series(repeat, node, "host", f"cpu-{name}")
+            value = None if each is None else series.growth(each, window)
+            if value is None:
+                return None
+            grown[name] = value
+        spent, whole = spent + grown[state], whole + math.fsum(grown.values())
+    return 100 * spent / whole if whole else None
+
+
+def _devices(repeat: Repeat) -> list[tuple[int, str, Window]]:
+    return [
+        (record.node, replica.device, record.window)
+        for record in repeat.records
+        for replica in record.replicas
+    ]
+
+
+def _nodes(repeat: Repeat) -> dict[int, Window]:
+    """Each node's window: from its first process's start to its last one's end."""
+    found: dict[int, Window] = {}
+    for record in repeat.records:
+        known = found.get(record.node, record.window)
+        found[record.node] = Window(min(known.start, record.window.start), max(known.end, record.window.end))
+    return found
+
+
+def _series(repeat: Repeat, node: int, device: str, name: str) -> Series | None:
+    for each in repeat.series:
+        if (each.node, each.device, each.name) == (node, device, name):
+            return each
+    return None
+
+
+def _throttled(repeat: Repeat) -> float | None:
+    share = _device_mean(repeat, "throttled")
+    return None if share is None else 100 * share
+
+
+_QUANTITIES: tuple[tuple[str, str, Callable[[Repeat], float | None], str], ...] = (
+    ("device-utilisation", "%", partial(_device_mean, name="utilisation"), "time with a kernel running"),
+    ("device-clock", "MHz", partial(_device_mean, name="clock"), "mean over the devices"),
+    ("device-throttled", "%", _throttled, "time slowed down by heat or a power brake"),
+    ("host-utilisation", "%", partial(_host_share, state="busy"), "everything on the nodes"),
+    ("host-steal", "%", partial(_host_share, state="steal"), "time taken by other virtual machines"),
+)
+"""Name, unit, value in a repeat, and note."""

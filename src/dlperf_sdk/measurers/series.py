@@ -1,0 +1,67 @@
+"""Samplers' series, cut to a window: pure functions.
+
+A sampler looks every now and then, a window begins in between. What lies between two looks is interpolated,
+and only where the looks are close against the window; else the answer is None.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from bisect import bisect_left
+
+from dlperf_sdk.records import Series, Window
+
+COARSEST = 0.2
+"""Two looks may be this fraction of the window apart. An edge of the window is then misplaced by a tenth of
+it at most on average, and what is misplaced is only the difference between the load inside and outside."""
+
+
+def growth(series: Series, window: Window) -> float | None:
+    """How much a counter grew in the window; None where the looks do not tell, or it was reset."""
+    start, end = _at(series, window.start, window), _at(series, window.end, window)
+    if start is None or end is None:
+        return None
+    return None if _falls(series) else end - start
+
+
+def integral(series: Series, window: Window) -> float | None:
+    """A gauge's integral over the window, by trapezoids, in its unit times seconds.
+
+    None where the looks do not tell.
+    """
+    start, end = _at(series, window.start, window), _at(series, window.end, window)
+    if start is None or end is None:
+        return None
+    looks = zip(series.times, series.values, strict=True)
+    inside = [look for look in looks if window.start < look[0] < window.end]
+    pairs = list(itertools.pairwise([(window.start, start), *inside, (window.end, end)]))
+    if any(later - earlier > COARSEST * window.seconds for (earlier, _), (later, _) in pairs):
+        return None
+    return math.fsum((later - earlier) * (a + b) / 2 for (earlier, a), (later, b) in pairs)
+
+
+def mean(series: Series, window: Window) -> float | None:
+    """A gauge's mean over the window; None where the looks do not tell."""
+    whole = integral(series, window)
+    return None if whole is None else whole / window.seconds
+
+
+def _falls(series: Series) -> bool:
+    return any(later < earlier for earlier, later in itertools.pairwise(series.values))
+
+
+def _at(series: Series, time: float, window: Window) -> float | None:
+    """The value at a time, between the looks around it."""
+    if window.seconds <= 0:
+        return None
+    after = bisect_left(series.times, time)
+    if after < len(series.times) and series.times[after] == time:
+        return series.values[after]
+    if after in (0, len(series.times)):
+        return None
+    earlier, later = series.times[after - 1], series.times[after]
+    if later - earlier > COARSEST * window.seconds:
+        return None
+    share = (time - earlier) / (later - earlier)
+    return series.values[after - 1] * (1 - share) + series.values[after] * share

@@ -1,0 +1,32 @@
+"""Throughput: the published figure."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from dlperf_sdk import metrics
+from dlperf_sdk.interfaces.measurer import Measured, Measurer, Metric
+
+
+class Throughput(Measurer):
+    """`throughput` of all devices and per device, and `skipped-steps` where a loss scaler may skip some."""
+
+    name: ClassVar[str] = "throughput"
+
+    def summarise(self, measured: Measured) -> tuple[Metric, ...]:
+        """The metrics; none without repeats."""
+        rates = [metrics.throughput(repeat) for repeat in measured.repeats]
+        skipped = [max(record.skipped_steps for record in repeat.records) for repeat in measured.repeats]
+        if not rates:
+            return ()
+        note = "samples of all processes over the slowest process's window"
+        found = [
+            metrics.metric("throughput", measured.unit, rates, note),
+            metrics.metric(
+                "throughput-per-device", measured.unit, [rate / measured.devices for rate in rates], note
+            ),
+        ]
+        if measured.precision == "amp-fp16" or any(skipped):
+            note = "optimisation steps in the window that the loss scaler skipped"
+            found.append(metrics.metric("skipped-steps", "steps", skipped, note))
+        return tuple(found)

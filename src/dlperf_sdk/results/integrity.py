@@ -1,0 +1,231 @@
+"""Whether the number is true: the integrity verdicts, which set the exit code."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from attrs import frozen
+
+from dlperf_sdk.records import Record, Repeat, Replica
+from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, INTEGRITY, NOT_APPLICABLE, PASS, Verdict
+from dlperf_sdk.spec import Protocol
+
+UNEQUAL_STRATEGIES = frozenset({"independent", "parameter_server_async"})
+"""Strategies under which replicas are not meant to be equal."""
+
+
+@frozen
+class Bounds:
+    """Between which relative deviations from fp32 a precision is in effect."""
+
+    low: float
+    high: float
+
+
+# A number format with p bits of significand has the unit round-off u = 2^-p: 2^-8 for bf16, 2^-11 for fp16
+# and for tf32. A matrix product whose operands are rounded deviates by about 0.6 u in the norm (each operand
+# by 0.43 u, if significands are spread log-uniformly), with a rounded result by 0.74 u; further layers add to
+# it. Measured against fp32 with torch on a CPU (autocast; tf32 by rounding or cutting the operands of every
+# product), from the initial weights, for ResNet-50 v1.5 at 64 to 224 pixels with a last gamma of 0 or 0.2,
+# and for BERT with 1 to 12 layers:
+#
+#     bf16 4.2e-3 to 2.5e-2    fp16 5.2e-4 to 3.2e-3    tf32 3.9e-4 to 2.7e-3    that is 0.8 u to 6.6 u,
+#     fp32 against float64 4.2e-7 to 3.0e-6.
+#
+# The lower bounds are u / 2, and u / 4 for tf32, where results are not rounded. The upper ones are 8 u, which
+# is below what bf16 gives, so that it cannot pass for fp16, and 16 u for bf16, the round-off of 8-bit formats.
+# fp32 may differ from itself by the order of summation: its bound is ten times what was measured, and a quarter
+# of the least for tf32. fp16 and tf32 have equal significands: this evidence cannot tell them apart.
+BOUNDS = {
+    "fp32": Bounds(0.0, 2.0**-15),
+    "tf32": Bounds(2.0**-13, 2.0**-8),
+    "amp-fp16": Bounds(2.0**-12, 2.0**-8),
+    "amp-bf16": Bounds(2.0**-9, 2.0**-4),
+}
+"""Precision → the bounds on ‖y - y32‖ / ‖y32‖."""
+
+
+@frozen
+class Expected:
+    """What the records are held against: the case, as it was planned."""
+
+    request: str
+    """The request's id, which every record carries."""
+    ranks: int
+    """Trainer processes."""
+    replicas: int
+    """Replicas on all nodes."""
+    batch_size: int
+    """Samples per replica and step."""
+    precision: str
+    strategy: str
+    protocol: Protocol
+
+
+def complete_records(repeats: tuple[Repeat, ...], expected: Expected) -> Verdict:
+    """Every rank wrote a record, every replica is in exactly one, and all did the plan's steps and samples."""
+    problems = list(_incomplete(repeats, expected))
+    if problems:
+        more = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""
+        return Verdict("complete-records", INTEGRITY, FAIL, f"{problems[0]}{more}.")
+    protocol = expected.protocol
+    detail = (
+        f"{len(repeats)} repeats × {expected.ranks} records for {expected.replicas} replicas, each with "
+        f"{protocol.steps} steps of {expected.batch_size} samples in the window."
+    )
+    return Verdict("complete-records", INTEGRITY, PASS, detail)
+
+
+def _incomplete(repeats: tuple[Repeat, ...], expected: Expected) -> Iterator[str]:
+    if len(repeats) < expected.protocol.repeats:
+        yield f"{len(repeats)} of {expected.protocol.repeats} repeats finished"
+    if len({repeat.attempt for repeat in repeats}) < len(repeats):
+        yield "two repeats carry the same number"
+    for repeat in repeats:
+        where = f"attempt {repeat.attempt}"
+        ranks = sorted(record.rank for record in repeat.records)
+        if ranks != list(range(expected.ranks)):
+            yield f"{where} has records of ranks {ranks} instead of 0 to {expected.ranks - 1}"
+        replicas = sorted(replica.index for record in repeat.records for replica in record.replicas)
+        if replicas != list(range(expected.replicas)):
+            yield f"{where} has replicas {replicas} instead of 0 to {expected.replicas - 1}"
+        for record in repeat.records:
+            for problem in _incomplete_record(record, repeat, expected):
+                yield f"{where}, rank {record.rank}: {problem}"
+
+
+def _incomplete_record(record: Record, repeat: Repeat, expected: Expected) -> Iterator[str]:
+    protocol = expected.protocol
+    if record.request != expected.request or record.attempt != repeat.attempt:
+        yield f"the record belongs to attempt {record.attempt} of request {record.request!r}"
+    counts = [
+        ("step times", len(record.step_times), protocol.steps),
+        ("data waits", len(record.data_waits), protocol.steps),
+    ]
+    for replica in record.replicas:
+        whose = f"losses of replica {replica.index}"
+        counts += [
+            (f"canonical {whose}", len(replica.canonical_losses), protocol.canonical_steps),
+            (f"warm-up {whose}", len(replica.warmup_losses), protocol.warmup),
+            (whose, len(replica.losses), protocol.steps),
+        ]
+    for what, found, expected_count in counts:
+        if found != expected_count:
+            yield f"{found} {what} instead of {expected_count}"
+    samples = expected.batch_size * protocol.steps * len(record.replicas)
+    if record.samples != samples:
+        yield f"{record.samples} samples instead of {samples}"
+    if not 0 < record.window.seconds < math.inf:
+        yield f"the window lasted {record.window.seconds} s"
+
+
+def finite_loss(repeats: tuple[Repeat, ...]) -> Verdict:
+    """No loss is NaN or infinite: not on the canonical batch, not in the warm-up, not in the window.
+
+    This holds under a loss scaler, too. It multiplies the loss only for the backward pass, and what overflows
+    there are gradients: the loss of the step that it then skips is finite.
+    """
+    count = 0
+    for where, losses in _losses(repeats):
+        for step, loss in enumerate(losses):
+            if not math.isfinite(loss):
+                return Verdict("finite-loss", INTEGRITY, FAIL, f"The loss of step {step} {where} is {loss}.")
+        count += len(losses)
+    if not count:
+        return Verdict("finite-loss", INTEGRITY, INCONCLUSIVE, "There is no loss to look at.")
+    skipped = sum(max(record.skipped_steps for record in repeat.records) for repeat in repeats)
+    note = f" The loss scaler skipped {skipped} steps." if skipped else ""
+    return Verdict("finite-loss", INTEGRITY, PASS, f"All {count} losses are finite.{note}")
+
+
+def _losses(repeats: tuple[Repeat, ...]) -> Iterator[tuple[str, tuple[float, ...]]]:
+    for attempt, replica in _replicas(repeats):
+        where = f"(attempt {attempt}, replica {replica.index})"
+        yield f"on the canonical batch {where}", replica.canonical_losses
+        yield f"in the warm-up {where}", replica.warmup_losses
+        yield f"in the window {where}", replica.losses
+
+
+def loss_falls(repeats: tuple[Repeat, ...]) -> Verdict:
+    """On the canonical batch, which stays the same, the loss gets below its first value on every replica."""
+    name, kind, least = "loss-falls", INTEGRITY, math.inf
+    for attempt, replica in _replicas(repeats):
+        losses = replica.canonical_losses
+        if len(losses) < 2:
+            detail = f"{len(losses)} steps on the canonical batch; it takes two to see the loss fall."
+            return Verdict(name, kind, INCONCLUSIVE, detail)
+        fall = losses[0] - min(losses[1:])
+        if not fall > 0:  # also where one of them is NaN
+            series = ", ".join(f"{loss:.6g}" for loss in losses)
+            detail = (
+                f"On the canonical batch the loss never gets below its first value (attempt {attempt}, "
+                f"replica {replica.index}): {series}."
+            )
+            return Verdict(name, kind, FAIL, detail)
+        least = min(least, fall)
+    detail = f"On the canonical batch the loss of every replica falls, by {least:.3g} at least."
+    return Verdict(name, kind, PASS, detail)
+
+
+def _replicas(repeats: tuple[Repeat, ...]) -> Iterator[tuple[int, Replica]]:
+    for repeat in repeats:
+        for record in repeat.records:
+            for replica in record.replicas:
+                yield repeat.attempt, replica
+
+
+def replicas_equal(repeats: tuple[Repeat, ...], strategy: str) -> Verdict:
+    """At the end of each repeat, all replicas have the same trainable parameters."""
+    name, kind = "replicas-equal", INTEGRITY
+    if strategy in UNEQUAL_STRATEGIES:
+        detail = f"With the strategy {strategy} the replicas are not meant to be equal."
+        return Verdict(name, kind, NOT_APPLICABLE, detail)
+    most = 0
+    for repeat in repeats:
+        pairs = [(replica.index, replica.digest) for record in repeat.records for replica in record.replicas]
+        if not all(digest for _, digest in pairs):
+            missing = next(index for index, digest in pairs if not digest)
+            detail = f"Replica {missing} gave no digest of its parameters (attempt {repeat.attempt})."
+            return Verdict(name, kind, INCONCLUSIVE, detail)
+        if len({digest for _, digest in pairs}) > 1:
+            described = ", ".join(f"{index}: {digest[:12]}" for index, digest in sorted(pairs))
+            detail = f"In attempt {repeat.attempt} the replicas end with different parameters ({described})."
+            return Verdict(name, kind, FAIL, detail)
+        most = max(most, len(pairs))
+    if most < 2:
+        return Verdict(name, kind, PASS, "One replica: there is nothing to compare.")
+    detail = f"In each of {len(repeats)} repeats all {most} replicas end with the same parameters."
+    return Verdict(name, kind, PASS, detail)
+
+
+def precision_effective(repeats: tuple[Repeat, ...], precision: str) -> Verdict:
+    """The outputs deviate from fp32 as much as the requested precision must, and no more than it may."""
+    name, kind = "precision-effective", INTEGRITY
+    records = [(repeat.attempt, record) for repeat in repeats for record in repeat.records]
+    for attempt, record in records:
+        observed = record.observed.get("precision", precision)
+        if observed != precision:
+            detail = f"{precision} was asked for, {observed} ran (attempt {attempt}, rank {record.rank})."
+            return Verdict(name, kind, FAIL, detail)
+    bounds = BOUNDS.get(precision)
+    if bounds is None:
+        return Verdict(name, kind, INCONCLUSIVE, f"It is not known how far {precision} deviates from fp32.")
+    between = f"{bounds.low:.2g} to {bounds.high:.2g}"
+    for attempt, record in records:
+        deviation = record.deviation
+        if deviation is not None and not bounds.low <= deviation <= bounds.high:
+            too_close = deviation < bounds.low
+            why = "it was not in effect" if too_close else "coarser arithmetic ran, or wrong arithmetic"
+            detail = (
+                f"The outputs deviate from fp32 by {deviation:.3g}, with {precision} it must be {between}: "
+                f"{why} (attempt {attempt}, rank {record.rank})."
+            )
+            return Verdict(name, kind, FAIL, detail)
+    known = [record.deviation for _, record in records if record.deviation is not None]
+    if len(known) < len(records) or not known:
+        return Verdict(name, kind, INCONCLUSIVE, "The trainer offers no evidence for the precision that ran.")
+    detail = (
+        f"The outputs deviate from fp32 by {max(known):.3g} at most; with {precision} it must be {between}."
+    )
+    return Verdict(name, kind, PASS, detail)

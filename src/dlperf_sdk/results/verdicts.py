@@ -1,0 +1,40 @@
+"""Whether to believe a case: all verdicts on its records."""
+
+from __future__ import annotations
+
+from dlperf_sdk import metrics
+from dlperf_sdk.records import Repeat
+from dlperf_sdk.results import integrity, quality
+from dlperf_sdk.results.integrity import Expected
+from dlperf_sdk.results.result import INCONCLUSIVE, QUALITY, Verdict
+
+__all__ = ["Expected", "judge"]
+
+
+def judge(repeats: tuple[Repeat, ...], expected: Expected) -> tuple[Verdict, ...]:
+    """All verdicts on a case with at least one finished repeat, integrity first; pure.
+
+    Integrity says whether the number is true (`complete-records`, `finite-loss`, `loss-falls`,
+    `replicas-equal`, `precision-effective`), quality how good it is (`steady-state`, `spread`,
+    `stopping-rule`).
+    """
+    return (
+        integrity.complete_records(repeats, expected),
+        integrity.finite_loss(repeats),
+        integrity.loss_falls(repeats),
+        integrity.replicas_equal(repeats, expected.strategy),
+        integrity.precision_effective(repeats, expected.precision),
+        *_quality(repeats, expected),
+    )
+
+
+def _quality(repeats: tuple[Repeat, ...], expected: Expected) -> tuple[Verdict, ...]:
+    if not all(metrics.seconds(repeat) > 0 for repeat in repeats):
+        detail = "A window has no length."
+        names = ("steady-state", "spread", "stopping-rule")
+        return tuple(Verdict(name, QUALITY, INCONCLUSIVE, detail) for name in names)
+    return (
+        quality.steady_state(repeats),
+        quality.spread(repeats),
+        quality.stopping_rule(repeats, expected.protocol),
+    )
