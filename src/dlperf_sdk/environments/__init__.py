@@ -1,0 +1,77 @@
+"""What a framework's workers run in: found, or made, and described exactly.
+
+`prepare` gives, in this order: the interpreter that was named (`--python PATH`), the running one if it
+satisfies the plugin, or a managed one, made with uv in the user's cache (`DLPERF_CACHE_DIR` names another
+folder for it).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from dlperf_sdk.environments.catalogue import ManagedEnvironment, list_environments, remove
+from dlperf_sdk.environments.installer import Progress
+from dlperf_sdk.environments.managed import in_use
+from dlperf_sdk.environments.prepared import PreparedEnvironment
+from dlperf_sdk.environments.rebuild import from_lock
+from dlperf_sdk.environments.variables import worker_variables
+from dlperf_sdk.errors import PluginError
+from dlperf_sdk.interfaces.framework import EnvironmentSpec
+
+__all__ = [
+    "ManagedEnvironment",
+    "PreparedEnvironment",
+    "from_lock",
+    "in_use",
+    "list_environments",
+    "prepare",
+    "remove",
+    "worker_variables",
+]
+
+
+def prepare(
+    spec: EnvironmentSpec,
+    framework: str,
+    device: str,
+    *,
+    python: str | None = None,
+    env: Mapping[str, str | None] | None = None,
+    on_progress: Progress = lambda text: None,
+) -> PreparedEnvironment:
+    """A usable environment for a framework on a kind of device.
+
+    `python` names an existing interpreter, `env` are the spec's variables for workers, and `on_progress` is
+    told in lines of text what is going on. Hold `in_use(environment)` while workers run in it.
+
+    Raises:
+        EnvironmentFailed: there is none, and none can be made; says what to do.
+        PluginError: the plugin's specification cannot be understood, or its lock file is not there.
+    """
+    from dlperf_sdk.environments import given, interpreters, managed, probe
+
+    for text in spec.requirements:
+        probe.requirement(text)
+    variables = worker_variables(env or {}, os.environ)
+    if python is not None:
+        return given.given(framework, spec, device, python, variables)
+    running = given.running(framework, spec, device, variables)
+    if isinstance(running, PreparedEnvironment):
+        on_progress(f"using the running interpreter, Python {running.python}")
+        return running
+    on_progress(running)
+    try:
+        lock = None if spec.lock is None else spec.lock.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PluginError(f"The lock file that {framework}'s plugin names cannot be read: {error}") from error
+    recipe = managed.Recipe(
+        framework=framework,
+        device=device,
+        interpreter=interpreters.find(spec.python, os.environ),
+        requirements=spec.requirements,
+        lock=lock,
+        uv_options=spec.uv_options,
+        asked=spec.requirements,
+    )
+    return managed.obtain(recipe, on_progress)

@@ -1,0 +1,107 @@
+"""Environments that are there already: the interpreter that somebody names, and the one that is running."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from dlperf_sdk.environments import probe
+from dlperf_sdk.environments.prepared import GIVEN, RUNNING, PreparedEnvironment, key_of
+from dlperf_sdk.errors import EnvironmentFailed
+from dlperf_sdk.interfaces.framework import EnvironmentSpec
+
+
+def given(
+    framework: str, spec: EnvironmentSpec, device: str, python: str, variables: Mapping[str, str]
+) -> PreparedEnvironment:
+    """The environment of an interpreter that somebody names: a program, a virtual environment's folder, or a
+    command.
+
+    `variables` are those that a worker would see: what they make visible counts as installed.
+
+    Raises:
+        EnvironmentFailed: it is not there, does not run, has the wrong version, or lacks requirements; names
+        each.
+    """
+    path = _locate(python)
+    interpreter = probe.version_of(path, variables)
+    if interpreter is None:
+        raise EnvironmentFailed(
+            f"--python {python}: {path} does not run as a Python interpreter. Name a program that "
+            f"`{path} --version` works for."
+        )
+    if not probe.python_specifier(spec.python).contains(interpreter.version, prereleases=True):
+        raise EnvironmentFailed(
+            f'--python {python}: {framework} requested "Python {spec.python}", '
+            f'found "Python {interpreter.version}". Name an interpreter of a version that it runs on, or '
+            "leave --python out to get a managed environment."
+        )
+    facts = probe.ask(path, variables)
+    unmet = probe.unmet(spec.requirements, device, facts)
+    if unmet:
+        raise EnvironmentFailed(
+            f"--python {python}: the environment does not have what {framework} needs: {'; '.join(unmet)}. "
+            "Install it there, or leave --python out to get a managed environment."
+        )
+    return _prepared(GIVEN, framework, device, path, facts)
+
+
+def running(
+    framework: str, spec: EnvironmentSpec, device: str, variables: Mapping[str, str]
+) -> PreparedEnvironment | str:
+    """The environment of the interpreter that runs this, or in a sentence why it will not do.
+
+    Raises:
+        PluginError: the plugin's specifiers are none.
+    """
+    path = Path(sys.executable) if sys.executable else None
+    interpreter = probe.version_of(path, variables) if path else None
+    if path is None or interpreter is None:
+        return "the running interpreter cannot be started anew"
+    if not probe.python_specifier(spec.python).contains(interpreter.version, prereleases=True):
+        return f"the running interpreter is Python {interpreter.version}, not {spec.python}"
+    try:
+        facts = probe.ask(path, variables)
+    except EnvironmentFailed as error:
+        return str(error)
+    unmet = probe.unmet(spec.requirements, device, facts)
+    if unmet:
+        return f"the running interpreter lacks requirements: {'; '.join(unmet)}"
+    return _prepared(RUNNING, framework, device, path, facts)
+
+
+def _prepared(kind: str, framework: str, device: str, path: Path, facts: probe.Facts) -> PreparedEnvironment:
+    return PreparedEnvironment(
+        kind=kind,
+        framework=framework,
+        device=device,
+        python=facts.version,
+        lock=facts.lock,
+        command=(str(path),),
+        key=key_of(framework, device, facts.minor, facts.lock),
+        path=facts.prefix,
+    )
+
+
+def _locate(python: str) -> Path:
+    # The path is not resolved: a virtual environment's python is a link, and what it is called says where it
+    # belongs.
+    path = Path(python).expanduser()
+    if path.is_dir():
+        inside = path / "bin" / "python"
+        if inside.is_file():
+            return inside.absolute()
+        raise EnvironmentFailed(
+            f"--python {python} is a folder without bin/python, so no virtual environment. Name an "
+            "interpreter, or the folder of a virtual environment."
+        )
+    if path.is_file():
+        return path.absolute()
+    if "/" not in python and (found := shutil.which(python)):
+        return Path(found).absolute()
+    raise EnvironmentFailed(
+        f"--python {python}: there is no such file, and no command of that name on PATH. Name an "
+        "interpreter, for example /usr/bin/python3.11, or the folder of a virtual environment."
+    )

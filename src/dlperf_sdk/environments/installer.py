@@ -1,0 +1,127 @@
+"""Running uv: with pip's settings, line by line into the progress, and nothing secret out of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from attrs import frozen
+
+from dlperf_sdk.environments.pip_settings import UvSettings
+from dlperf_sdk.environments.redact import redact
+from dlperf_sdk.errors import EnvironmentFailed
+
+Progress = Callable[[str], None]
+"""Told what is going on, a line at a time."""
+
+_LAST_LINES = 12
+"""How much of uv's own message an error quotes."""
+
+_GRACE = 5.0
+"""Seconds between asking uv to end and ending it."""
+
+_TAKEN_OUT = (
+    "UV_PYTHON",
+    "UV_SYSTEM_PYTHON",
+    "UV_PROJECT",
+    "UV_WORKING_DIR",
+    "UV_WORKING_DIRECTORY",
+    "VIRTUAL_ENV",
+)
+"""Variables that would lead uv to another environment than the one that it is told about."""
+
+
+class UvFailed(Exception):  # noqa: N818  (named as `errors.RunFailed` is)
+    """uv ended with an error; the text is the end of its own message, redacted."""
+
+
+def uv_binary() -> str:
+    """The path of the uv that came with the package `uv`.
+
+    Raises:
+        EnvironmentFailed: the package is broken, or not installed.
+    """
+    try:
+        import uv
+
+        return uv.find_uv_bin()
+    except (ImportError, FileNotFoundError) as error:
+        raise EnvironmentFailed(
+            "uv makes the managed environments, and its program is not there. Install it beside dlperf-sdk "
+            "(`python -m pip install --force-reinstall uv`), or name an existing environment with --python "
+            "PATH."
+        ) from error
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End uv and what it started: building a source distribution runs a Python of its own."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_GRACE)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+@frozen
+class Installer:
+    """uv, ready to run."""
+
+    settings: UvSettings
+    folder: Path
+    """Where it runs: a folder of ours, so that no project's `uv.toml` or `pyproject.toml` is found."""
+    lock: int
+    """The descriptor that holds the environment's lock. uv inherits it: should this process be killed, then
+    the lock lasts until uv, too, has gone, and nobody builds in the same place meanwhile."""
+    on_progress: Progress
+
+    def venv(self, python: Path, folder: Path) -> None:
+        """Make an empty virtual environment of an interpreter.
+
+        Raises:
+            UvFailed: uv ended with an error.
+        """
+        self._run("venv", "--no-project", "--python", str(python), str(folder))
+
+    def pip(self, *arguments: str) -> None:
+        """Run `uv pip ARGUMENTS` with pip's settings.
+
+        Raises:
+            UvFailed: uv ended with an error.
+        """
+        self._run("pip", *arguments, *self.settings.arguments)
+
+    def _run(self, *arguments: str) -> None:
+        variables = {name: value for name, value in self.settings.variables.items() if name not in _TAKEN_OUT}
+        variables |= {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1", "NO_COLOR": "1"}
+        last: deque[str] = deque(maxlen=_LAST_LINES)
+        with subprocess.Popen(
+            [uv_binary(), *arguments],
+            cwd=self.folder,
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            pass_fds=(self.lock,),
+            process_group=0,
+        ) as process:
+            assert process.stderr is not None
+            try:
+                for line in process.stderr:
+                    text = redact(line.rstrip(), self.settings.secrets)
+                    if text:
+                        last.append(text)
+                        self.on_progress(text)
+            except BaseException:  # Ctrl-C, or a callback that failed
+                _end(process)
+                raise
+        if process.returncode:
+            raise UvFailed("\n".join(last) or f"uv ended with exit code {process.returncode} and no message")

@@ -1,0 +1,147 @@
+"""Finding a Python of the right version where people keep them. Nothing is downloaded."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from attrs import define, field
+from packaging.specifiers import SpecifierSet
+
+from dlperf_sdk.environments import probe
+from dlperf_sdk.environments.installer import uv_binary
+from dlperf_sdk.environments.probe import Interpreter
+from dlperf_sdk.errors import EnvironmentFailed
+
+_LAST_PATCH = 40
+"""No minor version of Python has had more patch releases than this."""
+
+
+@define
+class _Search:
+    """What was looked at, for the sentence that says that nothing was found."""
+
+    specifier: SpecifierSet
+    environ: Mapping[str, str]
+    seen: dict[Path, Interpreter | None] = field(factory=dict)
+    places: dict[str, list[str]] = field(factory=dict)
+
+    def look(self, place: str, path: Path) -> Interpreter | None:
+        """The interpreter at a path, if it is a CPython of a version that is wanted."""
+        found = self.places.setdefault(place, [])
+        target = path.resolve()
+        first = target not in self.seen
+        if first:
+            self.seen[target] = probe.version_of(path, self.environ)
+        interpreter = self.seen[target]
+        if interpreter is None:
+            return None
+        if first:
+            found.append(str(interpreter.version))
+        # Hardly any framework has wheels for free-threaded builds, which have an ABI of their own, or for
+        # versions that are not released yet.
+        usable = interpreter.implementation == "cpython" and not interpreter.free_threaded
+        wanted = self.specifier.contains(interpreter.version, prereleases=False)
+        return interpreter if usable and wanted else None
+
+    def __str__(self) -> str:
+        return ", ".join(f"{place} ({', '.join(found) or 'none'})" for place, found in self.places.items())
+
+
+def find(specifier: str, environ: Mapping[str, str]) -> Interpreter:
+    """A CPython whose version satisfies a specifier: the running one if it does, else the newest that is
+    found.
+
+    Looked at are the running interpreter, `python`, `python3` and `python3.*` on PATH (an inactive pyenv shim
+    does not answer, and is passed over), pyenv's versions, and those that uv has installed.
+
+    Raises:
+        EnvironmentFailed: there is none; says what is wanted and where it was looked for.
+        PluginError: the text is no specifier.
+    """
+    plain = {name: value for name, value in environ.items() if not name.startswith("PYTHON")}
+    search = _Search(probe.python_specifier(specifier), plain)
+    running = search.look("the running interpreter", Path(sys.executable)) if sys.executable else None
+    if running:
+        return running
+    places = (
+        ("PATH", _on_path(environ)),
+        ("pyenv", _of_pyenv(environ)),
+        ("uv", _of_uv(environ)),
+    )
+    found = []
+    for place, paths in places:
+        search.places.setdefault(place, [])
+        found += [
+            interpreter
+            for path in paths
+            if _may_satisfy(path, search.specifier) and (interpreter := search.look(place, path))
+        ]
+    if not found:
+        raise EnvironmentFailed(
+            f"A Python that satisfies {specifier!r} is needed, and none was found in {search}. Install one "
+            "(with pyenv, `uv python install`, or the system's packages), or name an existing one with "
+            "--python PATH."
+        )
+    return max(found, key=lambda interpreter: interpreter.version)
+
+
+def _may_satisfy(path: Path, specifier: SpecifierSet) -> bool:
+    """Whether an interpreter's name lets it be what is wanted; `python` and `python3` may be anything."""
+    minor = re.fullmatch(r"python(\d+\.\d+)", path.name)
+    return minor is None or any(f"{minor[1]}.{patch}" in specifier for patch in range(_LAST_PATCH))
+
+
+def _on_path(environ: Mapping[str, str]) -> Iterator[Path]:
+    for folder in environ.get("PATH", os.defpath).split(os.pathsep):
+        try:
+            entries = sorted(Path(folder).iterdir()) if folder else []
+        except OSError:
+            continue
+        yield from (path for path in entries if re.fullmatch(r"python(3(\.\d+)?)?", path.name))
+
+
+def _of_pyenv(environ: Mapping[str, str]) -> Iterator[Path]:
+    home = Path(environ.get("HOME") or Path.home())
+    root = Path(environ.get("PYENV_ROOT") or home / ".pyenv")
+    try:
+        versions = sorted((root / "versions").iterdir())
+    except OSError:
+        return
+    for version in versions:
+        # pyenv names a folder after the version in it; other names (conda, virtual environments) may hold
+        # any.
+        number = re.fullmatch(r"(\d+\.\d+)\.\d+", version.name)
+        python = version / "bin" / (f"python{number[1]}" if number else "python")
+        if python.exists():
+            yield python
+
+
+def _of_uv(environ: Mapping[str, str]) -> Iterator[Path]:
+    command = [
+        uv_binary(),
+        "python",
+        "list",
+        "--only-installed",
+        "--managed-python",
+        "--output-format",
+        "json",
+    ]
+    try:
+        answer = subprocess.run(
+            [*command, "--offline", "--no-config"],
+            env=dict(environ),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=probe.PATIENCE,
+            check=True,
+        )
+        for entry in json.loads(answer.stdout):
+            yield Path(entry["path"])
+    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError):
+        return

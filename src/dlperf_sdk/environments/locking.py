@@ -1,0 +1,85 @@
+"""One lock per managed environment: whoever makes or removes it has it alone, whoever uses it shares it.
+
+`flock` on a file beside the environment's folder: the kernel lets go of it when the last process that holds
+it ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class Held(Exception):  # noqa: N818  (a state, as in `errors.LostNode`)
+    """Somebody else has the lock, and it was not to be waited for."""
+
+
+@contextmanager
+def locked(path: Path, *, shared: bool, waiting: Callable[[], None] | None) -> Iterator[int]:
+    """Hold a lock; the value is the descriptor that holds it.
+
+    `waiting` is called before waiting for somebody else; None: do not wait.
+
+    Raises:
+        Held: somebody else has it, and `waiting` is None.
+    """
+    descriptor = _acquire(path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, waiting)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _acquire(path: Path, kind: int, waiting: Callable[[], None] | None) -> int:
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            try:
+                fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                if waiting is None:
+                    raise Held from error
+                waiting()
+                fcntl.flock(descriptor, kind)
+            # Who removes an environment removes its lock file, too: a lock on a file without a name locks
+            # nobody out.
+            if _names(path, descriptor):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _names(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def holders(path: Path) -> list[int]:
+    """The processes that took a lock on a file and still run, as far as the kernel's table shows them to us.
+
+    A lock may be held by a child of one that has gone: then there is none to name.
+    """
+    try:
+        inode = path.stat().st_ino
+        table = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return []
+    found = set()
+    for line in table:
+        words = line.split()
+        # 1: FLOCK ADVISORY WRITE 4711 fd:01:12345 0 EOF; a waiting one has '->' in second place
+        if len(words) > 5 and words[1] == "FLOCK" and words[5].rpartition(":")[2] == str(inode):
+            found.add(int(words[4]))
+    return sorted(process for process in found if Path(f"/proc/{process}").exists())
+
+
+def named(path: Path) -> str:
+    """`process 4711`, or `another process`: who holds a lock, for a sentence."""
+    return " and ".join(f"process {process}" for process in holders(path)) or "another process"

@@ -1,0 +1,276 @@
+"""Environments of our own: made with uv, kept in the user's cache, found again by what they were made from.
+
+One folder each, `FRAMEWORK-DEVICE-KEY`, with `venv/` and the marker `environment.json` in it, and the lock
+file beside it. A folder without a marker is half-made (its creator was killed) and is made anew. A folder
+whose contents are no longer what its marker says is made anew, too: the lock is part of a result, so it has
+to be true.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import platformdirs
+from attrs import frozen
+
+from dlperf_sdk.environments import marker, pip_settings, probe, resolution
+from dlperf_sdk.environments.installer import Installer, Progress, UvFailed
+from dlperf_sdk.environments.locking import locked, named
+from dlperf_sdk.environments.marker import Marker
+from dlperf_sdk.environments.prepared import MANAGED, PreparedEnvironment, key_of
+from dlperf_sdk.environments.probe import Interpreter
+from dlperf_sdk.environments.redact import redact
+from dlperf_sdk.environments.variables import worker_variables
+from dlperf_sdk.errors import EnvironmentFailed
+
+
+@frozen
+class Recipe:
+    """All that a managed environment is made from."""
+
+    framework: str
+    device: str
+    interpreter: Interpreter
+    requirements: tuple[str, ...]
+    lock: str | None
+    """Exact versions, in requirements format, that the requirements are resolved within."""
+    uv_options: tuple[str, ...]
+    asked: tuple[str, ...]
+    """The requirements that name distributions which are wanted whatever the device."""
+    exact: bool = False
+    """The requirements are a whole lock: nothing is added to them, and nothing may differ."""
+
+    @property
+    def key(self) -> str:
+        """The hash that the environment is found by."""
+        contents = (*sorted(self.requirements), self.lock or "", *self.uv_options)
+        return key_of(self.framework, self.device, self.interpreter.minor, *contents)
+
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        return f"{self.framework}-{self.device}-{self.key}"
+
+
+def home() -> Path:
+    """The folder of all managed environments: in DLPERF_CACHE_DIR, else in the user's cache directory.
+
+    It and what is in it belong to the user alone: whoever else can write there could have their code run.
+
+    Raises:
+        EnvironmentFailed: it cannot be made or written, or belongs to somebody else.
+    """
+    named = os.environ.get("DLPERF_CACHE_DIR") or platformdirs.user_cache_dir("dlperf")
+    root = Path(named).expanduser().absolute()
+    folder = root / "environments"
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        about = folder.lstat()
+        writable = os.access(folder, os.W_OK | os.X_OK)
+    except OSError as error:
+        raise EnvironmentFailed(
+            f"The folder for managed environments, {folder}, cannot be made: {error.strerror}. Set "
+            "DLPERF_CACHE_DIR to a folder that you can write to."
+        ) from error
+    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or not writable:
+        raise EnvironmentFailed(
+            f"The folder for managed environments, {folder}, is no folder of your own that you can write to. "
+            "Set DLPERF_CACHE_DIR to one."
+        )
+    if about.st_mode & 0o077:
+        folder.chmod(0o700)
+    return folder
+
+
+def lock_file(name: str) -> Path:
+    """The file whose lock guards an environment."""
+    return home() / f"{name}.lock"
+
+
+def obtain(recipe: Recipe, on_progress: Progress) -> PreparedEnvironment:
+    """The environment of a recipe: found again if it is complete, else made.
+
+    Raises:
+        EnvironmentFailed: it cannot be made; then nothing of it is left.
+    """
+    folder = home() / recipe.name
+    lock = lock_file(recipe.name)
+
+    def waiting() -> None:
+        on_progress(f"waiting for {named(lock)}, which is making or using {recipe.name}")
+
+    # Using is shared, so that an environment is found at once while a long run goes on in it; making is not.
+    with locked(lock, shared=True, waiting=waiting):
+        found = _complete(folder, on_progress)
+        if found:
+            return found
+    with locked(lock, shared=False, waiting=waiting) as descriptor:
+        return _complete(folder, None) or _make(recipe, folder, descriptor, on_progress)
+
+
+@contextmanager
+def in_use(environment: PreparedEnvironment) -> Iterator[None]:
+    """Keep a managed environment from being removed or made anew while workers run in it. Others need no
+    keeping.
+
+    Raises:
+        EnvironmentFailed: it has been removed since it was prepared.
+    """
+    if environment.kind != MANAGED:
+        yield
+        return
+    gone = (
+        f"The managed environment {environment.path.name} has been removed since it was prepared. Run again: "
+        "it is made anew."
+    )
+    if not environment.path.is_dir():
+        raise EnvironmentFailed(gone)
+    with locked(lock_file(environment.path.name), shared=True, waiting=lambda: None):
+        found = marker.read(environment.path)
+        if found is None or found.lock != environment.lock:
+            raise EnvironmentFailed(gone)
+        marker.touch(environment.path)
+        yield
+
+
+def same_lock(
+    framework: str, device: str, minor: str, lock: str, on_progress: Progress
+) -> PreparedEnvironment | None:
+    """A complete environment that holds exactly a lock, whatever it was made from."""
+    for folder in sorted(home().iterdir()):
+        about = marker.read(folder) if folder.is_dir() else None
+        if about is None or (about.framework, about.device) != (framework, device):
+            continue
+        if about.lock == lock and about.python.split(".")[:2] == minor.split("."):
+            with locked(lock_file(folder.name), shared=True, waiting=lambda: None):
+                found = _complete(folder, on_progress)
+            if found and found.lock == lock:
+                return found
+    return None
+
+
+def python_of(folder: Path) -> Path:
+    """The interpreter of a managed environment."""
+    return folder / "venv" / "bin" / "python"
+
+
+def _complete(folder: Path, on_progress: Progress | None) -> PreparedEnvironment | None:
+    """The environment in a folder if it is whole: marked, runnable, and holding what its marker says."""
+    about = marker.read(folder)
+    if about is None:
+        return None
+    try:
+        facts = probe.ask(python_of(folder), worker_variables({}, os.environ))
+    except EnvironmentFailed:
+        facts = None
+    if facts is None or facts.lock != about.lock:
+        if on_progress:
+            on_progress(f"{folder.name} is no longer what it was made as; making it anew")
+        return None
+    if on_progress:
+        on_progress(f"reusing {folder.name}, made {about.created_at}")
+    marker.touch(folder)
+    return _prepared(folder, about)
+
+
+def _make(recipe: Recipe, folder: Path, lock: int, on_progress: Progress) -> PreparedEnvironment:
+    if folder.exists():
+        on_progress(f"removing what is left of {recipe.name}")
+        shutil.rmtree(folder)
+    on_progress(f"making {recipe.name} with Python {recipe.interpreter.version} ({recipe.interpreter.path})")
+    folder.mkdir(mode=0o700)
+    try:
+        settings = pip_settings.for_uv(
+            pip_settings.read(os.environ, Path(sys.prefix)), os.environ, Path.cwd()
+        )
+        return _fill(recipe, Installer(settings, folder, lock, on_progress))
+    except BaseException:  # Ctrl-C as well: what is half-made is of no use to anybody
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _fill(recipe: Recipe, installer: Installer) -> PreparedEnvironment:
+    folder, on_progress = installer.folder, installer.on_progress
+    on_progress(f"resolving {len(recipe.requirements)} requirements")
+    resolved = resolution.resolve(
+        recipe.requirements,
+        recipe.lock,
+        recipe.uv_options,
+        asked=recipe.asked,
+        exact=recipe.exact,
+        framework=recipe.framework,
+        device=recipe.device,
+        interpreter=recipe.interpreter,
+        installer=installer,
+    )
+    pins = folder / "requirements.txt"
+    resolved.write(pins)
+    on_progress(f"installing {len(resolved.pins)} distributions")
+    python = python_of(folder)
+    try:
+        installer.venv(recipe.interpreter.path, folder / "venv")
+        installer.pip(
+            "install", "--python", str(python), "--no-deps", "--requirement", str(pins), *resolved.options
+        )
+    except UvFailed as error:
+        raise EnvironmentFailed(
+            f"The environment of {recipe.framework} for {recipe.device} could not be installed, and was "
+            f"removed again. uv said: {error}"
+        ) from error
+    finally:
+        for scratch in ("requirements.in", "lock.in", "resolved.txt", "requirements.txt"):
+            (folder / scratch).unlink(missing_ok=True)  # addresses in them may hold credentials
+    facts = probe.ask(python, worker_variables({}, os.environ))
+    wrong = probe.unmet(recipe.requirements, recipe.device, facts)
+    if wrong:
+        raise EnvironmentFailed(
+            f"The environment of {recipe.framework} for {recipe.device} was installed, and yet does not have "
+            f"what was asked for: {'; '.join(wrong)}. It was removed again. The plugin's lock and "
+            "requirements disagree, or the index holds a broken distribution."
+        )
+    about = Marker(
+        framework=recipe.framework,
+        device=recipe.device,
+        python=facts.version,
+        key=recipe.key,
+        lock=facts.lock,
+        requirements=tuple(redact(text, installer.settings.secrets) for text in recipe.requirements),
+        options=tuple(redact(text, installer.settings.secrets) for text in resolved.options),
+        size=size_of(folder),
+        created_at=marker.now(),
+    )
+    marker.write(folder, about)
+    on_progress(f"made {recipe.name}: {len(facts.installed)} distributions, {about.size / 1e6:.0f} MB")
+    return _prepared(folder, about)
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of all files in a folder, those included that uv shares with its cache through hard links."""
+    total, seen = 0, set()
+    for parent, _, files in os.walk(folder):
+        for name in files:
+            about = (Path(parent) / name).lstat()
+            if (about.st_dev, about.st_ino) not in seen:
+                seen.add((about.st_dev, about.st_ino))
+                total += about.st_size
+    return total
+
+
+def _prepared(folder: Path, about: Marker) -> PreparedEnvironment:
+    return PreparedEnvironment(
+        kind=MANAGED,
+        framework=about.framework,
+        device=about.device,
+        python=about.python,
+        lock=about.lock,
+        command=(str(python_of(folder)),),
+        key=about.key,
+        path=folder,
+    )

@@ -1,0 +1,81 @@
+"""The file that makes a managed environment complete: written last, and read before all else is believed."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import attrs
+from attrs import frozen
+
+FILE = "environment.json"
+VERSION = 1
+
+
+@frozen
+class Marker:
+    """What a managed environment consists of. Its file's time of modification is the time of the last use."""
+
+    framework: str
+    device: str
+    python: str
+    """The version of Python: `3.11.7`."""
+    key: str
+    lock: str
+    """Exact versions of everything installed."""
+    requirements: tuple[str, ...]
+    """What was asked for; without credentials."""
+    options: tuple[str, ...]
+    """The extra arguments for uv that it took."""
+    size: int
+    """Bytes of its files when it was made."""
+    created_at: str
+    """UTC, ISO 8601."""
+
+
+def write(folder: Path, marker: Marker) -> None:
+    """Write the marker, so that at any moment there is all of it or none of it."""
+    text = json.dumps({"version": VERSION, **attrs.asdict(marker)}, indent=2, ensure_ascii=False) + "\n"
+    new = folder / f".{FILE}.{os.getpid()}"
+    with new.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(folder / FILE)
+
+
+def read(folder: Path) -> Marker | None:
+    """The marker of a complete environment; None where there is none that can be understood."""
+    try:
+        plain: Any = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        if not isinstance(plain, dict) or plain.pop("version", None) != VERSION:
+            return None
+        for name in ("requirements", "options"):
+            plain[name] = tuple(plain[name])
+        marker = Marker(**plain)
+        datetime.fromisoformat(marker.created_at)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    texts = (marker.framework, marker.device, marker.python, marker.key, marker.lock, marker.created_at)
+    listed = (*marker.requirements, *marker.options)
+    whole = isinstance(marker.size, int) and all(isinstance(text, str) for text in (*texts, *listed))
+    return marker if whole else None
+
+
+def touch(folder: Path) -> None:
+    """Note that the environment is being used now."""
+    os.utime(folder / FILE)
+
+
+def last_used(folder: Path) -> str:
+    """When it was last used: UTC, ISO 8601."""
+    stamp = (folder / FILE).stat().st_mtime
+    return datetime.fromtimestamp(stamp, UTC).isoformat(timespec="seconds")
+
+
+def now() -> str:
+    """This moment: UTC, ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,217 @@
+"""pip's configuration, read and translated for uv, which does not read it.
+
+Mirrors, air-gapped sites and folders of local wheels are configured for pip, nearly everywhere: in `pip.conf`
+files and `PIP_*` variables. pip's documentation ("Configuration", "pip install") is the source of the places,
+their order and the format; uv's ("Environment variables", "Compatibility with pip") that of the names they
+become.
+
+Everything travels to uv in variables rather than in arguments where uv has both: an index's address may hold
+credentials, and everybody on a machine can read everybody's arguments.
+"""
+
+from __future__ import annotations
+
+import configparser
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from urllib.parse import quote
+
+from attrs import frozen
+
+from dlperf_sdk.environments.redact import redact, secrets_of
+from dlperf_sdk.errors import EnvironmentFailed
+
+_SECTIONS = ("global", "install")
+"""Sections of a pip.conf that count for an installation; the later one wins."""
+
+_SHORTEST = 4
+"""A shorter secret is taken out of URLs only: as a word of its own it would mask parts of ordinary ones."""
+
+
+@frozen
+class UvSettings:
+    """What uv is started with."""
+
+    variables: Mapping[str, str]
+    """The user's own variables, and the translated settings."""
+    arguments: tuple[str, ...]
+    """Settings that uv takes as arguments only; none holds credentials."""
+    secrets: frozenset[str]
+    """What must not be shown of them."""
+
+
+def config_files(environ: Mapping[str, str], prefix: Path, etc: Path = Path("/etc")) -> list[Path]:
+    """The places of pip's configuration files on Linux; later ones win. Not all of them exist.
+
+    Global, then the user's (left out where PIP_CONFIG_FILE names a file), then that of the virtual
+    environment `prefix`, then PIP_CONFIG_FILE; `PIP_CONFIG_FILE=/dev/null` stands for none at all.
+    """
+    named = environ.get("PIP_CONFIG_FILE")
+    if named == os.devnull:
+        return []
+    home = Path(environ.get("HOME") or Path.home())
+    shared = environ.get("XDG_CONFIG_DIRS") or str(etc / "xdg")
+    files = [Path(folder) / "pip" / "pip.conf" for folder in shared.split(os.pathsep) if folder]
+    files.append(etc / "pip.conf")
+    if not (named and Path(named).exists()):
+        files.append(home / ".pip" / "pip.conf")
+        files.append(Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "pip" / "pip.conf")
+    files.append(prefix / "pip.conf")
+    if named:
+        files.append(Path(named))
+    return files
+
+
+def read(environ: Mapping[str, str], prefix: Path, etc: Path = Path("/etc")) -> dict[str, str]:
+    """pip's settings for an installation, option name (`extra-index-url`) → text, as pip itself would see
+    them.
+
+    A section `[install]` of any file beats every file's `[global]`, and a `PIP_*` variable beats both; empty
+    values count as not given.
+
+    Raises:
+        EnvironmentFailed: a file is not in pip's format; pip does not start with such a file either.
+    """
+    sections: dict[str, dict[str, str]] = {section: {} for section in _SECTIONS}
+    for path in config_files(environ, prefix, etc):
+        parser = configparser.RawConfigParser()
+        try:
+            parser.read_string(path.read_text(encoding="utf-8"), source=str(path))
+        except OSError:
+            continue
+        except (configparser.Error, UnicodeDecodeError) as error:
+            raise EnvironmentFailed(
+                f"pip's configuration file {path} cannot be read ({redact(str(error))}). Mend or remove it, "
+                "or set PIP_CONFIG_FILE=/dev/null to go without."
+            ) from error
+        for section in _SECTIONS:
+            if parser.has_section(section):
+                for key, value in parser.items(section):
+                    sections[section][_option(key)] = value
+    variables = {
+        _option(name.removeprefix("PIP_")): value
+        for name, value in environ.items()
+        if name.startswith("PIP_")
+    }
+    merged: dict[str, str] = {}
+    for layer in (*sections.values(), variables):
+        merged.update({key: value for key, value in layer.items() if value.strip()})
+    return merged
+
+
+def _option(key: str) -> str:
+    return key.lower().replace("_", "-").removeprefix("--")
+
+
+def for_uv(pip: Mapping[str, str], environ: Mapping[str, str], folder: Path) -> UvSettings:
+    """The settings of pip, as variables and arguments for uv; pure.
+
+    What the user has set for uv itself (`UV_*`) stays and wins. Relative paths are relative to `folder`.
+    Options of pip without an equivalent, and those that would change what a lock says (`constraint`, `pre`,
+    `require-hashes`), are not handed on.
+
+    Raises:
+        EnvironmentFailed: `no-index`, `timeout` or `retries` has a value that pip would refuse as well.
+    """
+    given = {name: value for name, value in environ.items() if value}
+    variables = {**given, **_indexes(pip, given, folder), **_network(pip, given, folder)}
+    secrets = frozenset(secret for secret in _secrets(variables) if len(secret) >= _SHORTEST)
+    return UvSettings(variables, tuple(_arguments(pip, given)), secrets)
+
+
+def _indexes(pip: Mapping[str, str], given: Mapping[str, str], folder: Path) -> dict[str, str]:
+    variables = {}
+    # uv runs in another folder, so the user's own relative paths are made absolute as well.
+    links = (
+        given["UV_FIND_LINKS"].split(",") if "UV_FIND_LINKS" in given else pip.get("find-links", "").split()
+    )
+    if links:
+        addresses = [_address(link.strip(), folder) for link in links if link.strip()]
+        variables["UV_FIND_LINKS"] = ",".join(address.replace(",", "%2C") for address in addresses)
+    if _switch(pip, "no-index"):
+        return variables
+    if "index-url" in pip and not given.keys() & {"UV_DEFAULT_INDEX", "UV_INDEX_URL"}:
+        variables["UV_DEFAULT_INDEX"] = _address(pip["index-url"].strip(), folder)
+    extra = [_address(index, folder) for index in pip.get("extra-index-url", "").split()]
+    if extra and not given.keys() & {"UV_INDEX", "UV_EXTRA_INDEX_URL"}:
+        variables["UV_INDEX"] = " ".join(extra)
+        # pip takes the best version that any index has; uv would take the first index that has the name.
+        variables["UV_INDEX_STRATEGY"] = given.get("UV_INDEX_STRATEGY", "unsafe-best-match")
+    return variables
+
+
+def _network(pip: Mapping[str, str], given: Mapping[str, str], folder: Path) -> dict[str, str]:
+    variables = {}
+    if "cert" in pip and not given.keys() & {"SSL_CERT_FILE", "SSL_CERT_DIR"}:
+        cert = _path(pip["cert"], folder)
+        variables["SSL_CERT_DIR" if cert.is_dir() else "SSL_CERT_FILE"] = str(cert)
+    if "client-cert" in pip and "SSL_CLIENT_CERT" not in given:
+        variables["SSL_CLIENT_CERT"] = str(_path(pip["client-cert"], folder))
+    seconds = pip.get("timeout") or pip.get("default-timeout")
+    if seconds and not given.keys() & {"UV_HTTP_TIMEOUT", "UV_REQUEST_TIMEOUT", "HTTP_TIMEOUT"}:
+        variables["UV_HTTP_TIMEOUT"] = _number("timeout", seconds)
+    if "retries" in pip and "UV_HTTP_RETRIES" not in given:
+        variables["UV_HTTP_RETRIES"] = _number("retries", pip["retries"])
+    if "proxy" in pip:
+        proxy = pip["proxy"].strip()
+        # pip's own setting beats the general variables, and tools read either spelling of those.
+        for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+            variables[name] = variables[name.lower()] = proxy if "://" in proxy else f"http://{proxy}"
+    return variables
+
+
+def _arguments(pip: Mapping[str, str], given: Mapping[str, str]) -> Iterator[str]:
+    own = {"UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL"}
+    if _switch(pip, "no-index") and not given.keys() & own:
+        yield "--no-index"
+    if "UV_INSECURE_HOST" not in given:
+        for host in pip.get("trusted-host", "").split():
+            yield from ("--allow-insecure-host", host)
+    for option in ("only-binary", "no-binary"):
+        for name in re.split(r"[\s,]+", pip.get(option, "")):
+            if name and name != ":none:":
+                yield from (f"--{option}", name)
+
+
+def _path(text: str, folder: Path) -> Path:
+    return (folder / Path(text.strip()).expanduser()).absolute()
+
+
+def _address(text: str, folder: Path) -> str:
+    """An address as it is; a path, with `~` and relative to `folder`, as a `file://` URL."""
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", text):
+        return text
+    return "file://" + quote(str(_path(text, folder)))
+
+
+def _switch(pip: Mapping[str, str], option: str) -> bool:
+    text = pip.get(option, "no").strip().lower()
+    if text in {"y", "yes", "t", "true", "on", "1"}:
+        return True
+    if text in {"n", "no", "f", "false", "off", "0"}:
+        return False
+    raise EnvironmentFailed(
+        f"pip's setting {option} is {text!r}; it must be yes or no. `pip config debug` shows where it is set."
+    )
+
+
+def _number(option: str, text: str) -> str:
+    try:
+        return str(max(0, math.ceil(float(text))))
+    except (ValueError, OverflowError) as error:
+        raise EnvironmentFailed(
+            f"pip's setting {option} is {text.strip()!r}; it must be a number. `pip config debug` shows "
+            "where it is set."
+        ) from error
+
+
+def _secrets(variables: Mapping[str, str]) -> Iterator[str]:
+    for name, value in variables.items():
+        if "://" in value and (name.startswith(("UV_", "PIP_")) or name.upper().endswith("_PROXY")):
+            for part in re.split(r"[\s,]+", value):
+                yield from secrets_of(part.partition("=")[2] if re.match(r"[\w-]+=", part) else part)
+        elif re.fullmatch(r"UV_INDEX_\w+_PASSWORD", name) and value:
+            yield value

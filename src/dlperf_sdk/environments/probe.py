@@ -1,0 +1,202 @@
+"""Asking an interpreter what it is and what it has, and holding that against a plugin's requirements."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from attrs import frozen
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from dlperf_sdk.environments.redact import redact
+from dlperf_sdk.errors import EnvironmentFailed, PluginError
+
+SCRIPT = Path(__file__).with_name("probe_script.py")
+
+PATIENCE = 60.0
+"""Seconds that an interpreter may take to answer: from a cold network file system it takes several."""
+
+# Any Python back to 2.7 answers this one, so that a wrong version can be named instead of a syntax error.
+_VERSION = (
+    "import sys; v = sys.version_info; i = getattr(sys, 'implementation', None); "
+    "print('%d.%d.%d%s' % (v[0], v[1], v[2], '' if v[3] == 'final' else v[3][0] + str(v[4])) + ' ' + "
+    "(i.name if i else 'cpython') + ' ' + (getattr(sys, 'abiflags', '') or '-'))"
+)
+
+_ORIGINS = {
+    "editable": "editable",
+    "folder": "from a folder",
+    "archive": "from an archive",
+    "vcs": "from version control",
+}
+
+
+@frozen
+class Interpreter:
+    """A Python that answered."""
+
+    path: Path
+    version: Version
+    implementation: str
+    """`cpython`, `pypy`, …"""
+    free_threaded: bool
+
+    @property
+    def minor(self) -> str:
+        """`3.11` of `3.11.7`."""
+        return f"{self.version.major}.{self.version.minor}"
+
+
+@frozen
+class Distribution:
+    """One installed distribution."""
+
+    name: str
+    """Normalised: lower case, with hyphens."""
+    version: str
+    origin: str = ""
+    """`editable`, `folder`, `archive` or `vcs`; empty for what came from an index or a folder of wheels."""
+
+
+@frozen
+class Facts:
+    """What an interpreter said of itself."""
+
+    version: str
+    prefix: Path
+    installed: tuple[Distribution, ...]
+    markers: Mapping[str, str]
+    """The variables of environment markers (PEP 508)."""
+
+    @property
+    def minor(self) -> str:
+        """`3.11` of `3.11.7`."""
+        return self.markers["python_version"]
+
+    @property
+    def lock(self) -> str:
+        """Exact versions of everything installed, in requirements format, sorted by name.
+
+        What came from elsewhere than an index is marked by a comment. Neither addresses nor folders are
+        written, since they may hold credentials and names of people.
+        """
+        lines = []
+        for distribution in sorted(self.installed, key=lambda one: one.name):
+            comment = f"  # {_ORIGINS[distribution.origin]}" if distribution.origin in _ORIGINS else ""
+            lines.append(f"{distribution.name}=={distribution.version}{comment}\n")
+        return "".join(lines)
+
+
+def version_of(path: Path, environ: Mapping[str, str]) -> Interpreter | None:
+    """The interpreter at a path, or None if it does not answer (an inactive pyenv shim, a broken link)."""
+    try:
+        answer = subprocess.run(
+            [str(path), "-c", _VERSION],
+            env=dict(environ),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=PATIENCE,
+            check=True,
+        )
+        words = answer.stdout.decode("utf-8", "replace").strip().splitlines()[-1].split()
+        version, implementation, flags = words
+        return Interpreter(path, Version(version), implementation, "t" in flags)
+    except (OSError, subprocess.SubprocessError, IndexError, ValueError):
+        return None
+
+
+def ask(path: Path, environ: Mapping[str, str]) -> Facts:
+    """What a Python 3.7 or later says of itself, started as a worker is: isolated, with a worker's variables.
+
+    Raises:
+        EnvironmentFailed: it does not start, fails, or answers something else.
+    """
+    try:
+        answer = subprocess.run(
+            [str(path), "-I", str(SCRIPT)],
+            env=dict(environ),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=PATIENCE,
+            check=True,
+        )
+        plain = json.loads(answer.stdout.decode("utf-8", "replace").strip().splitlines()[-1])
+        return Facts(
+            version=str(plain["version"]),
+            prefix=Path(plain["prefix"]),
+            installed=tuple(Distribution(**one) for one in plain["installed"]),
+            markers={str(name): str(value) for name, value in plain["markers"].items()},
+        )
+    except subprocess.CalledProcessError as error:
+        last = (error.stderr.decode("utf-8", "replace").strip().splitlines() or ["nothing on stderr"])[-1]
+        raise EnvironmentFailed(
+            f"The interpreter {path} was asked what is installed in it and ended with exit code "
+            f"{error.returncode}: {redact(last)}. Check that it runs (`{path} -c 'import sys'`), or name "
+            "another one with --python PATH."
+        ) from error
+    except (OSError, subprocess.SubprocessError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise EnvironmentFailed(
+            f"The interpreter {path} was asked what is installed in it and did not answer: "
+            f"{redact(str(error))}. Check that it runs, or name another one with --python PATH."
+        ) from error
+
+
+def python_specifier(text: str) -> SpecifierSet:
+    """A plugin's range of Python versions.
+
+    Raises:
+        PluginError: the text is no version specifier.
+    """
+    try:
+        return SpecifierSet(text)
+    except InvalidSpecifier as error:
+        raise PluginError(f"The plugin asks for Python {text!r}, which is no version specifier.") from error
+
+
+def requirement(text: str) -> Requirement:
+    """One of a plugin's requirements.
+
+    Raises:
+        PluginError: the text is no requirement.
+    """
+    try:
+        return Requirement(text)
+    except InvalidRequirement as error:
+        raise PluginError(f"The plugin asks for {redact(text)!r}, which is no requirement.") from error
+
+
+def unmet(requirements: tuple[str, ...], device: str, facts: Facts) -> list[str]:
+    """The requirements that an interpreter does not meet, each as `requested "…", found "…"`; empty if it
+    meets all.
+
+    A distribution whose version ends in `+cpu` meets no requirement on another device than a CPU: by the
+    convention of the indexes that carry such builds it has no code for one.
+    """
+    present = {distribution.name: distribution.version for distribution in facts.installed}
+    complaints = []
+    for text in requirements:
+        wanted = requirement(text)
+        if wanted.marker is not None and not wanted.marker.evaluate({**facts.markers, "extra": ""}):
+            continue
+        found = present.get(canonicalize_name(wanted.name))
+        if found is None:
+            complaints.append(f'requested "{redact(text)}", found nothing of that name')
+        elif not _satisfies(found, wanted.specifier):
+            complaints.append(f'requested "{redact(text)}", found "{wanted.name} {found}"')
+        elif device != "cpu" and found.endswith("+cpu"):
+            complaints.append(
+                f'requested "{redact(text)}" for {device}, found "{wanted.name} {found}", a build for CPUs'
+            )
+    return complaints
+
+
+def _satisfies(found: str, specifier: SpecifierSet) -> bool:
+    try:
+        return specifier.contains(Version(found), prereleases=True)
+    except InvalidVersion:
+        return not specifier  # a version that nothing can be said about meets only a bare name

@@ -1,0 +1,82 @@
+"""An environment from the lock of a result, to repeat it."""
+
+from __future__ import annotations
+
+import os
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from dlperf_sdk.environments import interpreters, managed
+from dlperf_sdk.environments.installer import Progress
+from dlperf_sdk.environments.managed import Recipe
+from dlperf_sdk.environments.prepared import PreparedEnvironment
+from dlperf_sdk.errors import DocumentError, EnvironmentFailed
+
+_OURS = "dlperf-"
+"""Distributions of this project and its plugins: workers get them in the bundle, whatever is installed."""
+
+
+def from_lock(
+    framework: str,
+    device: str,
+    python_version: str,
+    lock_text: str,
+    *,
+    asked: tuple[str, ...] = (),
+    uv_options: tuple[str, ...] = (),
+    on_progress: Progress = lambda text: None,
+) -> PreparedEnvironment:
+    """A managed environment with exactly the versions of a lock: one that exists, or a new one.
+
+    `python_version` is the version that the lock was taken from; another patch release of it will do. `asked`
+    and `uv_options` are the plugin's `requirements` and `uv_options`, if it is installed here.
+
+    Raises:
+        DocumentError: the lock is not in the format of `PreparedEnvironment.lock`, or the version is none.
+        EnvironmentFailed: something in it did not come from an index, or cannot be had any more.
+    """
+    pins = _pins(lock_text)
+    minor = ".".join(python_version.split(".")[:2])
+    if not all(part.isdecimal() for part in minor.split(".")) or minor.count(".") != 1:
+        raise DocumentError(f"{python_version!r} is no version of Python, such as 3.11.7.")
+    lock = "".join(f"{pin}\n" for pin in pins)
+    found = managed.same_lock(framework, device, minor, lock, on_progress)
+    if found:
+        return found
+    recipe = Recipe(
+        framework=framework,
+        device=device,
+        interpreter=interpreters.find(f"=={minor}.*", os.environ),
+        requirements=pins,
+        lock=None,
+        uv_options=uv_options,
+        asked=asked,
+        exact=True,
+    )
+    return managed.obtain(recipe, on_progress)
+
+
+def _pins(lock_text: str) -> tuple[str, ...]:
+    pins: list[str] = []
+    elsewhere: list[str] = []
+    for number, line in enumerate(lock_text.splitlines(), 1):
+        pin, _, comment = (part.strip() for part in line.partition("#"))
+        if not pin:
+            continue
+        try:
+            requirement = Requirement(pin)
+        except InvalidRequirement as error:
+            raise DocumentError(f"Line {number} of the lock is {pin!r}, which is no requirement.") from error
+        operators = [specifier.operator for specifier in requirement.specifier]
+        if operators not in (["=="], ["==="]) or requirement.url or requirement.marker or requirement.extras:
+            raise DocumentError(f"Line {number} of the lock is {pin!r}; it must be NAME==VERSION.")
+        if requirement.name.startswith(_OURS):
+            continue
+        (elsewhere if comment else pins).append(pin)
+    if elsewhere:
+        raise EnvironmentFailed(
+            f"The environment of the result cannot be made again: {', '.join(elsewhere)} came from a folder, "
+            "an archive or version control, not from an index. Name an interpreter that has it with --python "
+            "PATH."
+        )
+    return tuple(sorted(pins))

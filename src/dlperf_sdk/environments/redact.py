@@ -1,0 +1,33 @@
+"""Taking credentials out of text before anybody, or any file, gets to see it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from urllib.parse import unquote
+
+# Everything between '://' and the last '@' before the next slash or blank: also passwords that hold an '@'.
+_USER = re.compile(r"(?P<scheme>\b[A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#]*@")
+_MASK = "***"
+
+
+def redact(text: str, secrets: Iterable[str] = ()) -> str:
+    """The text with the user part of every URL, and every one of the given secrets, replaced by `***`."""
+    text = _USER.sub(rf"\g<scheme>{_MASK}@", text)
+    for secret in sorted(set(secrets), key=len, reverse=True):
+        if secret:
+            text = text.replace(secret, _MASK)
+    return text
+
+
+def secrets_of(url: str) -> set[str]:
+    """What must never be shown of a URL: its password, or, where there is none, its user name (a token).
+
+    Both as it is written and decoded, since tools print either.
+    """
+    authority = re.match(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?//([^\s/?#]*)@", url)
+    if not authority:
+        return set()
+    user, colon, password = authority[1].partition(":")
+    secret = password if colon else user
+    return {one for one in (secret, unquote(secret)) if one}

@@ -1,0 +1,124 @@
+"""From requirements to exact versions, before anything is downloaded, and whether those fit the device."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from attrs import frozen
+from packaging.utils import canonicalize_name
+
+from dlperf_sdk.environments import probe
+from dlperf_sdk.environments.installer import Installer, UvFailed
+from dlperf_sdk.environments.probe import Interpreter
+from dlperf_sdk.environments.redact import redact
+from dlperf_sdk.errors import EnvironmentFailed
+
+# NVIDIA's libraries, the CUDA toolkit's parts, and a package's variant for one CUDA version (mxnet-cu112).
+_CUDA_NAME = re.compile(r"(nvidia|cuda)-.+|.+-(cu|cuda)\d+(-.+)?")
+_NOT_CUDA = frozenset({"nvidia-ml-py"})
+"""Of that name, but small and pure Python."""
+_CUDA_BUILD = re.compile(r"\+cu\d+")
+
+
+@frozen
+class Resolution:
+    """What would be installed."""
+
+    pins: tuple[str, ...]
+    """`name==version`, or `name @ url`, one per distribution, sorted."""
+    options: tuple[str, ...]
+    """The extra arguments for uv that it took to find them."""
+
+    def write(self, path: Path) -> None:
+        """Write a requirements file."""
+        path.write_text("".join(f"{pin}\n" for pin in self.pins), encoding="utf-8")
+
+
+def unfit(pins: Sequence[str], device: str, asked: Sequence[str]) -> list[str]:
+    """The pins that have no place in an environment for this kind of device; pure.
+
+    For `cpu`: CUDA's libraries and CUDA builds, which are gigabytes, unless a requirement in `asked` names
+    the distribution itself (some frameworks have one build for all, and do not start without those
+    libraries). For other devices: builds for CPUs (`+cpu`).
+    """
+    names = {canonicalize_name(probe.requirement(text).name) for text in asked}
+    if device != "cpu":
+        return [pin for pin in pins if pin.endswith("+cpu")]
+    found = []
+    for pin in pins:
+        name = canonicalize_name(re.split(r"[=@\s\[]", pin, maxsplit=1)[0])
+        cuda = _CUDA_NAME.fullmatch(name) and name not in _NOT_CUDA
+        if (cuda and name not in names) or _CUDA_BUILD.search(pin):
+            found.append(pin)
+    return found
+
+
+def resolve(
+    requirements: Sequence[str],
+    lock: str | None,
+    uv_options: Sequence[str],
+    *,
+    asked: Sequence[str],
+    exact: bool,
+    framework: str,
+    device: str,
+    interpreter: Interpreter,
+    installer: Installer,
+) -> Resolution:
+    """The exact versions of everything that is to be installed.
+
+    First from the configured indexes alone; where they do not hold it, or hold only what does not fit the
+    device, once more with `uv_options`. `asked`: see `unfit`. `exact`: the requirements are a whole lock, to
+    which nothing is added.
+
+    Raises:
+        EnvironmentFailed: neither way leads anywhere; quotes the end of uv's messages, and says what to do.
+    """
+    folder = installer.folder
+    sources = [folder / "requirements.in"]
+    sources[0].write_text("".join(f"{text}\n" for text in requirements), encoding="utf-8")
+    if lock is not None:
+        sources.append(folder / "lock.in")
+        sources[1].write_text(lock, encoding="utf-8")
+    output = folder / "resolved.txt"
+    command = ["compile", *map(str, sources), "--python", str(interpreter.path), "--output-file", str(output)]
+    command += ["--no-header", "--no-annotate", *(["--no-deps"] if exact else [])]
+
+    reasons = []
+    attempts: list[tuple[str, ...]] = [(), tuple(uv_options)] if uv_options else [()]
+    for options in attempts:
+        if options:
+            installer.on_progress(f"trying again with {redact(' '.join(options))}")
+        output.unlink(missing_ok=True)
+        where = f"with {redact(' '.join(options))}" if options else "from the configured indexes"
+        try:
+            installer.pip(*command, *options)
+        except UvFailed as error:
+            reasons.append(f"{where}, uv said: {error}")
+            continue
+        text = output.read_text(encoding="utf-8")
+        pins = tuple(sorted(line.partition(" #")[0].strip() for line in text.splitlines() if line.strip()))
+        wrong = [redact(pin) for pin in unfit(pins, device, asked)]
+        if not wrong:
+            return Resolution(pins, options)
+        shown = ", ".join(wrong[:4]) + (f" and {len(wrong) - 4} more" if len(wrong) > 4 else "")
+        reasons.append(
+            f"{where} it would take CUDA packages, which a machine without a GPU has no use for: {shown}"
+            if device == "cpu"
+            else f"{where} it would take builds for CPUs: {shown}"
+        )
+    builds = "builds for CPUs" if device == "cpu" else f"builds for {device}"
+    raise EnvironmentFailed(
+        f"The environment of {framework} for {device} on Python {interpreter.minor} cannot be resolved; "
+        f"nothing was installed. {'; '.join(_sentence(reason) for reason in reasons)}. Point pip's settings "
+        f"at a folder of wheels or an index that has {builds} (PIP_FIND_LINKS, PIP_EXTRA_INDEX_URL, or "
+        "find-links and extra-index-url in pip.conf; uv is handed all of them), or name an existing "
+        "environment with --python PATH."
+    )
+
+
+def _sentence(text: str) -> str:
+    text = text.rstrip(".")
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,51 @@
+"""Which environment variables a worker process sees: an allow-list, what was asked for, and what starts it.
+
+A worker must not find by accident what changes its number (`OMP_*`, `LD_PRELOAD`, `PYTHONPATH`, a framework's
+own switches), and a result must be able to say what was set. So a worker inherits little, and the rest is
+asked for.
+"""
+
+from typing import Dict, Mapping, Optional
+
+INHERITED = (
+    "PATH",  # compilers, and the tools that frameworks call
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "LANG",
+    "LANGUAGE",
+    "TZ",
+    "TMPDIR",
+    "XDG_CACHE_HOME",  # caches of compiled kernels
+    "LD_LIBRARY_PATH",  # drivers and MPI where a site keeps them; module systems set it
+)
+"""Variables that a worker inherits, beside those that begin with one of `INHERITED_PREFIXES`.
+
+Not on the list, on purpose: everything of a proxy, a package index or a certificate store (a worker does not
+need the network), `PYTHON*`, `LD_PRELOAD`, thread and device settings (the agent sets those), and credentials
+of any kind.
+"""
+
+INHERITED_PREFIXES = ("LC_",)
+
+
+def worker_environment(
+    own: Mapping[str, str], requested: Mapping[str, Optional[str]], process: Mapping[str, str]
+) -> Dict[str, str]:
+    """All variables of one worker process; pure.
+
+    `own` are the variables of who starts it: only those on the allow-list pass. `requested` are the user's
+    (`--env NAME=VALUE`, and `--env NAME`, whose None hands on the one in `own`, if it is set there).
+    `process` are the launch variables of this process; they win: without them no process meets its neighbours.
+    """
+    result = {}
+    for name, value in own.items():
+        if name in INHERITED or name.startswith(INHERITED_PREFIXES):
+            result[name] = value
+    for name, value in requested.items():
+        if value is not None:
+            result[name] = value
+        elif name in own:
+            result[name] = own[name]
+    result.update(process)
+    return result

@@ -1,0 +1,591 @@
+"""Environments for real: real uv, real interpreters, tiny distributions that are built on the spot."""
+
+from __future__ import annotations
+
+import base64
+import http.server
+import io
+import json
+import os
+import re
+import signal
+import stat
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dlperf_sdk import environments
+from dlperf_sdk.environments import managed, marker, probe
+from dlperf_sdk.errors import DocumentError, EnvironmentFailed, PluginError, UnknownName
+from dlperf_sdk.interfaces.framework import EnvironmentSpec
+
+RUNNING = f"=={sys.version_info.major}.{sys.version_info.minor}.*"
+SOURCE = Path(environments.__file__).parents[2]
+
+
+def wheel(folder: Path, name: str, version: str, requires: tuple[str, ...] = ()) -> Path:
+    """A pure-Python wheel with one module of the distribution's name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    record = f"{name}-{version}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    metadata += "".join(f"Requires-Dist: {one}\n" for one in requires)
+    files = {
+        f"{name}.py": f"version = {version!r}\n",
+        f"{record}/METADATA": metadata,
+        f"{record}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    files[f"{record}/RECORD"] = "".join(f"{path},,\n" for path in (*files, f"{record}/RECORD"))
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for inside, text in files.items():
+            archive.writestr(inside, text)
+    return path
+
+
+BACKEND = """
+import os, pathlib, sys, time, zipfile
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    gate = pathlib.Path("GATE")
+    (gate / "reached").write_text(str(os.getpid()))
+    if FAILS:
+        sys.exit("the compiler said: no rule for NAME")
+    for _ in range(1200):
+        if (gate / "open").exists():
+            break
+        time.sleep(0.05)
+    path = pathlib.Path(wheel_directory) / "NAME-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("NAME.py", "")
+        about = "Metadata-Version: 2.2\\nName: NAME\\nVersion: 1.0\\n"
+        archive.writestr("NAME-1.0.dist-info/METADATA", about)
+        about = "Wheel-Version: 1.0\\nGenerator: tests\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n"
+        archive.writestr("NAME-1.0.dist-info/WHEEL", about)
+        archive.writestr("NAME-1.0.dist-info/RECORD", "NAME.py,,\\n")
+    return path.name
+"""
+
+
+def gated(folder: Path, name: str, gate: Path, *, fails: bool = False) -> None:
+    """A source distribution whose build reaches a gate, and goes on when `gate/open` exists, or fails."""
+    folder.mkdir(parents=True, exist_ok=True)
+    gate.mkdir(parents=True, exist_ok=True)
+    backend = BACKEND.replace("NAME", name).replace("GATE", str(gate)).replace("FAILS", str(fails))
+    files = {
+        "PKG-INFO": f"Metadata-Version: 2.2\nName: {name}\nVersion: 1.0\n",
+        "pyproject.toml": (
+            '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+            f'[project]\nname = "{name}"\nversion = "1.0"\n'
+        ),
+        "backend.py": backend,
+    }
+    with tarfile.open(folder / f"{name}-1.0.tar.gz", "w:gz") as archive:
+        for inside, text in files.items():
+            about = tarfile.TarInfo(f"{name}-1.0/{inside}")
+            about.size = len(text.encode())
+            archive.addfile(about, io.BytesIO(text.encode()))
+
+
+@pytest.fixture
+def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of wheels that is all that pip, and so uv, is configured to use; caches of its own."""
+    for name in list(os.environ):
+        if name.startswith(("PIP_", "UV_")):
+            monkeypatch.delenv(name)
+    folder = tmp_path / "wheels"
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))
+    monkeypatch.setenv("DLPERF_CACHE_DIR", str(tmp_path / "cache"))
+    wheel(folder, "toyframe", "1.0", ("toydep>=2",))
+    wheel(folder, "toydep", "2.1")
+    return folder
+
+
+def spec(*requirements: str, python: str = RUNNING, **more: object) -> EnvironmentSpec:
+    return EnvironmentSpec(python=python, requirements=requirements, **more)  # type: ignore[arg-type]
+
+
+def run_in(environment: environments.PreparedEnvironment, code: str) -> str:
+    return subprocess.run(
+        [*environment.command, "-I", "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+
+
+def creator(requirement: str) -> subprocess.Popen[str]:
+    """Another process that prepares the same environment, and prints its progress line by line."""
+    code = (
+        "import sys\n"
+        "from dlperf_sdk import environments\n"
+        "from dlperf_sdk.interfaces.framework import EnvironmentSpec\n"
+        f"spec = EnvironmentSpec(python={RUNNING!r}, requirements=({requirement!r},))\n"
+        "made = environments.prepare(spec, 'toy', 'cpu', on_progress=lambda text: print(text, flush=True))\n"
+        "print('path', made.path, flush=True)\n"
+    )
+    variables = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    return subprocess.Popen(
+        [sys.executable, "-c", code], env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def until(condition: object, what: str, patience: float = 60.0) -> None:
+    end = time.monotonic() + patience
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < end, f"waited in vain for {what}"
+        time.sleep(0.02)
+
+
+def alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def folders() -> list[str]:
+    return sorted(path.name for path in managed.home().iterdir() if path.is_dir())
+
+
+# --- managed ------------------------------------------------------------------------------------------------
+
+
+def test_a_managed_environment_is_made_described_and_found_again(wheels: Path, tmp_path: Path) -> None:
+    told: list[str] = []
+    made = environments.prepare(spec("toyframe>=1"), "toy", "cpu", on_progress=told.append)
+    assert made.kind == "managed"
+    assert made.lock == "toydep==2.1\ntoyframe==1.0\n"
+    assert made.python == ".".join(map(str, sys.version_info[:3]))
+    assert made.path == tmp_path / "cache" / "environments" / f"toy-cpu-{made.key}"
+    assert run_in(made, "import toyframe, toydep; print(toyframe.version, toydep.version)") == "1.0 2.1\n"
+    assert any(line.startswith("making toy-cpu-") for line in told)
+    assert any("toyframe==1.0" in line for line in told)
+    assert stat.S_IMODE(made.path.stat().st_mode) == 0o700
+    assert stat.S_IMODE(made.path.parent.stat().st_mode) == 0o700
+    assert sorted(path.name for path in made.path.iterdir()) == ["environment.json", "venv"]
+
+    told.clear()
+    assert environments.prepare(spec("toyframe>=1"), "toy", "cpu", on_progress=told.append) == made
+    assert any(line.startswith("reusing") for line in told)
+    assert environments.prepare(spec("toydep"), "toy", "cpu").path != made.path
+
+
+def test_a_lock_decides_the_versions(wheels: Path, tmp_path: Path) -> None:
+    wheel(wheels, "toydep", "2.4")
+    lock = tmp_path / "lock.txt"
+    lock.write_text("toyframe==1.0\ntoydep==2.1 ; python_version >= '3.8'\n")
+    locked = environments.prepare(spec("toyframe", lock=lock), "toy", "cpu")
+    assert locked.lock == "toydep==2.1\ntoyframe==1.0\n"
+    free = environments.prepare(spec("toyframe"), "toy", "cpu")
+    assert free.lock == "toydep==2.4\ntoyframe==1.0\n"
+    assert free.key != locked.key
+    lock.write_text("toyframe==1.0\ntoydep==2.4\n")
+    assert environments.prepare(spec("toyframe", lock=lock), "toy", "cpu").key not in {free.key, locked.key}
+
+
+def test_a_lock_that_is_not_there_is_the_plugins_fault(wheels: Path, tmp_path: Path) -> None:
+    with pytest.raises(PluginError, match="lock file"):
+        environments.prepare(spec("toyframe", lock=tmp_path / "none.txt"), "toy", "cpu")
+
+
+def test_an_environment_that_was_changed_is_made_anew(wheels: Path) -> None:
+    made = environments.prepare(spec("toyframe"), "toy", "cpu")
+    site = next((made.path / "venv" / "lib").glob("python*/site-packages"))
+    with zipfile.ZipFile(wheel(wheels.parent / "other", "stranger", "9")) as archive:
+        archive.extractall(site)
+    told: list[str] = []
+    again = environments.prepare(spec("toyframe"), "toy", "cpu", on_progress=told.append)
+    assert again == made
+    assert any("no longer what it was made as" in line for line in told)
+    assert not (site / "stranger.py").exists()
+
+
+def test_what_cannot_be_resolved_is_an_error_with_uvs_own_words_and_leaves_nothing(wheels: Path) -> None:
+    with pytest.raises(
+        EnvironmentFailed, match=r"(?s)cannot be resolved.*nosuchframe.*PIP_FIND_LINKS.*--python"
+    ):
+        environments.prepare(spec("nosuchframe==3"), "toy", "cpu")
+    assert folders() == []
+
+
+def test_a_failure_half_way_leaves_nothing(wheels: Path, tmp_path: Path) -> None:
+    gated(wheels, "toybuild", tmp_path / "gate", fails=True)
+    with pytest.raises(
+        EnvironmentFailed, match=r"(?s)removed again.*the compiler said: no rule for toybuild"
+    ):
+        environments.prepare(spec("toybuild"), "toy", "cpu")
+    assert (tmp_path / "gate" / "reached").exists()
+    assert folders() == []
+
+
+def test_a_progress_callback_that_fails_ends_uv_and_leaves_nothing(wheels: Path) -> None:
+    def broken(text: str) -> None:
+        if "Resolved" in text:
+            raise RuntimeError("the terminal has gone")
+
+    with pytest.raises(RuntimeError, match="terminal has gone"):
+        environments.prepare(spec("toyframe"), "toy", "cpu", on_progress=broken)
+    assert folders() == []
+
+
+def test_the_second_of_two_creators_waits_and_reuses(wheels: Path, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    gated(wheels, "toybuild", gate)
+    with creator("toybuild") as first:
+        until((gate / "reached").exists, "the first creator's build")
+        with creator("toybuild") as second:
+            assert second.stdout is not None
+            seen = []
+            while not any("waiting for process" in line for line in seen):
+                seen.append(second.stdout.readline())
+                assert seen[-1], second.communicate()
+            assert str(first.pid) in seen[-1]
+            (gate / "open").touch()
+            out_first, _ = first.communicate(timeout=60)
+            rest, err = second.communicate(timeout=60)
+    assert (first.returncode, second.returncode) == (0, 0), err
+    assert "making toy-cpu-" in out_first
+    assert "reusing toy-cpu-" in rest
+    assert "making" not in rest
+    assert out_first.splitlines()[-1] == rest.splitlines()[-1]
+
+
+def test_ctrl_c_leaves_neither_files_nor_processes(wheels: Path, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    gated(wheels, "toybuild", gate)
+    with creator("toybuild") as process:
+        until(lambda: (gate / "reached").exists() and (gate / "reached").read_text(), "the build")
+        builder = int((gate / "reached").read_text())
+        assert alive(builder)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert "KeyboardInterrupt" in err
+    until(lambda: not alive(builder), "the end of the build")
+    assert folders() == []
+
+
+def test_what_a_killed_creator_leaves_is_recognised_and_made_anew(wheels: Path, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    gated(wheels, "toybuild", gate)
+    with creator("toybuild") as process:
+        until((gate / "reached").exists, "the build")
+        process.kill()
+    [half] = environments.list_environments()
+    assert (half.complete, half.framework, half.device) == (False, "toy", "cpu")
+    told: list[str] = []
+
+    def on_progress(text: str) -> None:
+        told.append(text)
+        if text.startswith("waiting"):  # for the uv that the killed one left behind: it still holds the lock
+            (gate / "open").touch()
+
+    made = environments.prepare(spec("toybuild"), "toy", "cpu", on_progress=on_progress)
+    assert any(line.startswith("waiting for another process") for line in told), told
+    assert any(line.startswith("removing what is left") for line in told), told
+    assert made.lock == "toybuild==1.0\n"
+    assert [one.complete for one in environments.list_environments()] == [True]
+
+
+# --- what fits a device -------------------------------------------------------------------------------------
+
+
+def cuda_frame(wheels: Path) -> None:
+    wheel(wheels, "bigframe", "3.0", ("nvidia-toy-cu13",))
+    wheel(wheels, "nvidia_toy_cu13", "13.0")
+
+
+def test_cuda_packages_are_refused_on_a_cpu_before_anything_is_installed(wheels: Path) -> None:
+    cuda_frame(wheels)
+    told: list[str] = []
+    with pytest.raises(EnvironmentFailed, match=r"(?s)CUDA packages.*nvidia-toy-cu13==13\.0.*PIP_FIND_LINKS"):
+        environments.prepare(spec("bigframe"), "toy", "cpu", on_progress=told.append)
+    assert not any("installing" in line for line in told)
+    assert folders() == []
+    assert (
+        environments.prepare(spec("bigframe"), "toy", "cuda").lock == "bigframe==3.0\nnvidia-toy-cu13==13.0\n"
+    )
+
+
+def test_cuda_packages_that_the_plugin_asks_for_by_name_are_not_refused(wheels: Path) -> None:
+    cuda_frame(wheels)
+    made = environments.prepare(spec("bigframe", "nvidia_toy_cu13"), "toy", "cpu")
+    assert "nvidia-toy-cu13==13.0" in made.lock
+
+
+def test_the_plugins_own_options_are_tried_when_the_indexes_hold_only_what_does_not_fit(
+    wheels: Path, tmp_path: Path
+) -> None:
+    cuda_frame(wheels)
+    wheel(tmp_path / "for-cpu", "bigframe", "3.0+cpu")
+    options = ("--find-links", str(tmp_path / "for-cpu"))
+    told: list[str] = []
+    made = environments.prepare(spec("bigframe", uv_options=options), "toy", "cpu", on_progress=told.append)
+    assert made.lock == "bigframe==3.0+cpu\n"
+    assert any(line.startswith("trying again with --find-links") for line in told)
+
+
+def test_a_build_for_cpus_is_refused_on_a_gpu(wheels: Path) -> None:
+    wheel(wheels, "bigframe", "3.0+cpu")
+    with pytest.raises(EnvironmentFailed, match=r"builds for CPUs: bigframe==3\.0\+cpu"):
+        environments.prepare(spec("bigframe==3.0"), "toy", "cuda")
+
+
+# --- list, remove, use --------------------------------------------------------------------------------------
+
+
+def test_environments_are_listed_and_removed(wheels: Path) -> None:
+    assert environments.list_environments() == []
+    made = environments.prepare(spec("toyframe"), "toy", "cpu")
+    os.utime(made.path / marker.FILE, (0, 0))
+    [one] = environments.list_environments()
+    assert (one.name, one.framework, one.device, one.python) == (made.path.name, "toy", "cpu", made.python)
+    assert one.size == pytest.approx(managed.size_of(made.path), abs=2000)
+    assert one.last_used == "1970-01-01T00:00:00+00:00"
+    environments.prepare(spec("toyframe"), "toy", "cpu")
+    [one] = environments.list_environments()
+    assert one.last_used is not None and one.created_at is not None
+    assert one.last_used >= one.created_at
+
+    with pytest.raises(UnknownName, match=f"Did you mean '{one.name}'"):
+        environments.remove(one.name[:-1])
+    with environments.in_use(made):
+        assert environments.prepare(spec("toyframe"), "toy", "cpu") == made
+        with pytest.raises(EnvironmentFailed, match=f"in use by process {os.getpid()}"):
+            environments.remove(one.name)
+    environments.remove(one.name)
+    assert list(managed.home().iterdir()) == []
+    with pytest.raises(EnvironmentFailed, match="has been removed"), environments.in_use(made):
+        pass
+
+
+@pytest.mark.parametrize("name", ["..", "../environments", "/", "", "toy-cpu-x.lock"])
+def test_only_environments_can_be_removed(wheels: Path, name: str) -> None:
+    environments.prepare(spec("toyframe"), "toy", "cpu")
+    with pytest.raises(UnknownName):
+        environments.remove(name)
+    assert len(environments.list_environments()) == 1
+
+
+def test_a_cache_that_cannot_be_used_is_said_to_be_so(
+    wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("DLPERF_CACHE_DIR", str(tmp_path / "file"))
+    with pytest.raises(EnvironmentFailed, match="DLPERF_CACHE_DIR"):
+        environments.list_environments()
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "environments").symlink_to(tmp_path)
+    monkeypatch.setenv("DLPERF_CACHE_DIR", str(tmp_path / "linked"))
+    with pytest.raises(EnvironmentFailed, match="no folder of your own"):
+        environments.list_environments()
+
+
+# --- from a lock --------------------------------------------------------------------------------------------
+
+
+def test_a_lock_is_made_again_exactly(wheels: Path) -> None:
+    wheel(wheels, "toydep", "2.4")
+    first = environments.prepare(spec("toyframe", "toydep==2.1"), "toy", "cpu")
+    assert environments.from_lock("toy", "cpu", first.python, first.lock) == first
+    environments.remove(first.path.name)
+    again = environments.from_lock("toy", "cpu", first.python, first.lock)
+    assert (again.lock, again.key != first.key) == (first.lock, True)
+    assert environments.from_lock("toy", "cpu", first.python, first.lock) == again
+    alone = environments.from_lock("toy", "cpu", first.python, "toyframe==1.0\ndlperf-toy==0.3  # editable\n")
+    assert alone.lock == "toyframe==1.0\n"
+
+
+@pytest.mark.parametrize(
+    "line", ["toyframe", "toyframe>=1", "not a requirement", "toyframe==1 ; os_name == 'nt'"]
+)
+def test_a_lock_in_another_format_is_refused(wheels: Path, line: str) -> None:
+    with pytest.raises(DocumentError, match="Line 2 of the lock"):
+        environments.from_lock("toy", "cpu", "3.11.7", f"toydep==2.1\n{line}\n")
+
+
+def test_a_lock_with_what_no_index_has_is_refused(wheels: Path) -> None:
+    with pytest.raises(EnvironmentFailed, match=r"toyframe==1\.0 came from a folder"):
+        environments.from_lock("toy", "cpu", "3.11.7", "toydep==2.1\ntoyframe==1.0  # editable\n")
+
+
+# --- given and running --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own(wheels: Path, tmp_path: Path) -> Path:
+    """Somebody's own virtual environment, with toydep 2.1 in it."""
+    folder = tmp_path / "own environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    site = next((folder / "lib").glob("python*/site-packages"))
+    with zipfile.ZipFile(wheels / "toydep-2.1-py3-none-any.whl") as archive:
+        archive.extractall(site)
+    return folder
+
+
+def test_a_given_interpreter_that_has_everything_is_used(own: Path) -> None:
+    python = own / "bin" / "python"
+    for name in (str(python), str(own)):
+        given = environments.prepare(spec("toydep>=2", "absent ; os_name == 'nt'"), "toy", "cpu", python=name)
+        assert (given.kind, given.command, given.path) == ("given", (str(python),), own)
+        assert given.lock == "toydep==2.1\n"
+    assert folders() == []
+
+
+def test_what_a_given_interpreter_lacks_is_named_one_by_one(own: Path) -> None:
+    with pytest.raises(EnvironmentFailed) as error:
+        environments.prepare(spec("toydep>=3", "toyframe", "Absent_One"), "toy", "cpu", python=str(own))
+    assert 'requested "toydep>=3", found "toydep 2.1"' in str(error.value)
+    assert 'requested "toyframe", found nothing' in str(error.value)
+    assert 'requested "Absent_One", found nothing' in str(error.value)
+    with pytest.raises(EnvironmentFailed, match=r'requested "Python ==3\.7\.\*", found "Python 3\.'):
+        environments.prepare(spec("toydep", python="==3.7.*"), "toy", "cpu", python=str(own))
+
+
+def test_a_given_interpreter_has_to_be_one(wheels: Path, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no program")
+    for name, words in (
+        (str(tmp_path / "none"), "there is no such file"),
+        ("no-such-python", "no command of that name"),
+        (str(tmp_path), "without bin/python"),
+        (str(tmp_path / "text"), "does not run as a Python"),
+        ("/bin/true", "does not run as a Python"),
+    ):
+        with pytest.raises(EnvironmentFailed, match=words):
+            environments.prepare(spec("toydep"), "toy", "cpu", python=name)
+
+
+def test_a_given_interpreter_of_python_2_is_named_by_its_version(wheels: Path) -> None:
+    python = next(Path.home().glob(".pyenv/versions/2.7*/bin/python"), None)
+    if python is None:
+        pytest.skip("no Python 2.7 in ~/.pyenv/versions: the message for a version that old was NOT tested")
+    with pytest.raises(EnvironmentFailed, match=r'found "Python 2\.7'):
+        environments.prepare(spec("toydep"), "toy", "cpu", python=str(python))
+
+
+def test_distributions_from_elsewhere_are_marked_without_saying_from_where(own: Path) -> None:
+    site = next((own / "lib").glob("python*/site-packages"))
+    for name, direct in {
+        "edited": {"url": "file:///home/someone/secret", "dir_info": {"editable": True}},
+        "local": {"url": "file:///home/someone/secret", "dir_info": {}},
+        "fetched": {"url": "https://me:secret@host/x.whl", "archive_info": {}},
+        "cloned": {"url": "https://me:secret@host/x", "vcs_info": {"vcs": "git"}},
+        "odd": ["secret"],
+    }.items():
+        record = site / f"{name}-1.dist-info"
+        record.mkdir()
+        (record / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n\nName: secret\n")
+        (record / "direct_url.json").write_text(json.dumps(direct))
+    (site / "nameless-1.dist-info").mkdir()
+    given = environments.prepare(spec("toydep"), "toy", "cpu", python=str(own))
+    assert given.lock == (
+        "cloned==1  # from version control\nedited==1  # editable\nfetched==1  # from an archive\n"
+        "local==1  # from a folder\nodd==1\ntoydep==2.1\n"
+    )
+
+
+def test_the_running_interpreter_is_used_when_it_satisfies(wheels: Path) -> None:
+    told: list[str] = []
+    running = environments.prepare(spec("attrs>=20"), "toy", "cpu", on_progress=told.append)
+    assert (running.kind, running.command) == ("running", (sys.executable,))
+    assert "attrs==" in running.lock
+    assert folders() == []
+    assert told == [f"using the running interpreter, Python {running.python}"]
+
+
+def test_a_build_for_cpus_does_not_satisfy_on_a_gpu() -> None:
+    facts = probe.Facts(
+        "3.11.7", Path("/p"), (probe.Distribution("torch", "2.13.0+cpu"),), {"python_version": "3.11"}
+    )
+    assert probe.unmet(("torch==2.13.*",), "cpu", facts) == []
+    assert "a build for CPUs" in probe.unmet(("torch==2.13.*",), "cuda", facts)[0]
+
+
+# --- Python 3.7 ---------------------------------------------------------------------------------------------
+
+
+def test_a_python_3_7_environment_is_made_probed_and_given(wheels: Path) -> None:
+    python = next(Path.home().glob(".pyenv/versions/3.7*/bin/python"), None)
+    if python is None:
+        pytest.skip("no Python 3.7 in ~/.pyenv/versions: environments of that version were NOT tested")
+    made = environments.prepare(spec("toyframe", python=">=3.7,<3.8"), "toy", "cpu")
+    assert made.python.startswith("3.7.")
+    assert run_in(made, "import sys, toyframe; print(sys.version_info[:2])") == "(3, 7)\n"
+    given = environments.prepare(spec("toyframe", python="==3.7.*"), "toy", "cpu", python=made.command[0])
+    assert (given.kind, given.lock) == ("given", made.lock)
+
+
+# --- credentials --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def index(wheels: Path) -> Iterator[str]:
+    """An index that asks for a name and a password; the value is its address, with them."""
+    secret = base64.b64encode(b"reader:s3cr3t-w0rd").decode()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.headers.get("Authorization") != f"Basic {secret}":
+                self.send_response(401)
+                self.send_header("WWW-Authenticate", "Basic")
+                body, kind = b"", "text/plain"
+            elif self.path.startswith("/files/") and (wheels / Path(self.path).name).exists():
+                self.send_response(200)
+                body, kind = (wheels / Path(self.path).name).read_bytes(), "application/octet-stream"
+            elif match := re.fullmatch(r"/simple/(toy\w+)/", self.path):
+                self.send_response(200)
+                names = [path.name for path in wheels.iterdir() if path.name.startswith(match[1])]
+                body = "".join(f'<a href="/files/{name}">{name}</a>' for name in names).encode()
+                kind = "text/html"
+            else:
+                self.send_response(404)
+                body, kind = b"", "text/plain"
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_HEAD(self) -> None:
+            self.send_error(405)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://reader:s3cr3t-w0rd@127.0.0.1:{server.server_address[1]}/simple"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_credentials_reach_the_index_and_nothing_else(
+    wheels: Path, index: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PIP_NO_INDEX", "PIP_FIND_LINKS"):
+        monkeypatch.delenv(name)
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PIP_INDEX_URL", index)
+    monkeypatch.setenv("PIP_RETRIES", "0")
+    told: list[str] = []
+    made = environments.prepare(spec("toyframe"), "toy", "cpu", on_progress=told.append)
+    assert made.lock == "toydep==2.1\ntoyframe==1.0\n"
+    kept = [path.read_bytes() for path in made.path.rglob("*") if path.is_file()]
+    assert not any(b"s3cr3t" in content for content in kept)
+    assert "s3cr3t" not in "\n".join(told)
+
+    with pytest.raises(EnvironmentFailed) as error:
+        environments.prepare(spec("nosuchframe"), "toy", "cpu", on_progress=told.append)
+    direct = index.replace("/simple", "/files/absent-1-py3-none-any.whl")
+    with pytest.raises(EnvironmentFailed) as other:
+        environments.prepare(spec(f"absent @ {direct}"), "toy", "cpu", on_progress=told.append)
+    assert "s3cr3t" not in str(error.value) + str(other.value) + "\n".join(told)
+    assert "absent" in str(other.value)
