@@ -25,9 +25,12 @@ def directory() -> Path:
     Raises:
         Unavailable: it cannot be made.
     """
-    from platformdirs import user_cache_dir
+    chosen = os.environ.get("DLPERF_CACHE_DIR")
+    if not chosen:
+        from platformdirs import user_cache_dir
 
-    root = Path(os.environ.get("DLPERF_CACHE_DIR") or user_cache_dir("dlperf")).absolute() / "data"
+        chosen = user_cache_dir("dlperf")
+    root = Path(chosen).absolute() / "data"
     try:
         # `parents` alone would make the directory above with the mode that everybody can read.
         root.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -56,28 +56,33 @@ def _below(source: Source, limit: int) -> int:
     return int(source.random() * limit)
 
 
-def _joined(sentences: Sequence[Sentence], most: int) -> list[int]:
-    """The tokens of the sentences, in order; no sentence is begun once there are `most`."""
-    tokens: list[int] = []
-    for sentence in sentences:
-        if len(tokens) >= most:
-            break
-        tokens.extend(sentence)
-    return tokens
+def _joined(document: Document, begin: int, end: int) -> list[int]:
+    """The tokens of some of a document's sentences, in order."""
+    return [token for i in range(begin, end) for token in document[i]]
 
 
 def _shorten(first: list[int], second: list[int], room: int, source: Source) -> None:
-    """Take tokens off the longer span, at either end by chance, until both fit."""
+    """Take tokens off the longer span (of equals, the second), at either end by chance, until both fit."""
     while len(first) + len(second) > room:
         longer = first if len(first) > len(second) else second
         del longer[0 if source.random() < 0.5 else -1]
 
 
-def _elsewhere(documents: Sequence[Document], own: int, most: int, source: Source) -> list[int]:
-    """A span from another document than `own`, from one of its sentences on."""
+def _elsewhere(documents: Sequence[Document], own: int, enough: int, source: Source) -> list[int]:
+    """A span from another document than `own`: from one of its sentences on, to `enough` tokens."""
     other = _below(source, len(documents) - 1)
     document = documents[other + (other >= own)]
-    return _joined(document[_below(source, len(document)) :], most)
+    begin = _below(source, len(document))
+    return _joined(document, begin, _filled(document, begin, enough))
+
+
+def _filled(document: Document, begin: int, enough: int) -> int:
+    """The end of the fewest sentences from `begin` on, one at least, that have `enough` tokens."""
+    end, total = begin + 1, len(document[begin])
+    while end < len(document) and total < enough:
+        total += len(document[end])
+        end += 1
+    return end
 
 
 def pairs(documents: Sequence[Document], length: int, source: Source) -> Iterator[Pair]:
@@ -91,20 +96,18 @@ def pairs(documents: Sequence[Document], length: int, source: Source) -> Iterato
     for own, document in enumerate(documents):
         begin = 0
         while begin < len(document):
-            end, total = begin, 0
-            while end < len(document) and total < room:
-                total += len(document[end])
-                end += 1
-            if total < 2:
-                break
+            end = _filled(document, begin, room)
             alone = end - begin == 1
+            if alone and len(document[begin]) == 1:
+                begin = end
+                continue
             cut = end if alone else begin + 1 + _below(source, end - begin - 1)
-            first = _joined(document[begin:cut], total)
+            first = _joined(document, begin, cut)
             if source.random() < 0.5:
-                second = _elsewhere(documents, own, max(1, room - len(first)), source)
+                second = _elsewhere(documents, own, room - len(first), source)
                 label, begin = 1, cut
             else:
-                second = _joined(document[cut:end], total)
+                second = _joined(document, cut, end)
                 if alone:
                     middle = len(first) // 2
                     first, second = first[:middle], first[middle:]
