@@ -36,7 +36,7 @@ def worker_environment(
 
     `own` are the variables of who starts it: only those on the allow-list pass. `requested` are the user's
     (`--env NAME=VALUE`, and `--env NAME`, whose None hands on the one in `own`, if it is set there).
-    `process` are the launch variables of this process; they win: without them no process meets its neighbours.
+    `process` are the launch variables of this process; they win: without them no process meets others.
     """
     result = {}
     for name, value in own.items():
