@@ -127,7 +127,7 @@ def creator(requirement: str) -> subprocess.Popen[str]:
         "from dlperf_sdk import environments\n"
         "from dlperf_sdk.interfaces.framework import EnvironmentSpec\n"
         f"spec = EnvironmentSpec(python={RUNNING!r}, requirements=({requirement!r},))\n"
-        "made = environments.prepare(spec, 'toy', 'cpu', on_progress=lambda text: print(text, flush=True))\n"
+        "made = environments.prepare('toy', spec, 'cpu', on_progress=lambda text: print(text, flush=True))\n"
         "print('path', made.path, flush=True)\n"
     )
     variables = {**os.environ, "PYTHONPATH": str(SOURCE)}
@@ -150,8 +150,9 @@ def alive(process: int) -> bool:
         return False
 
 
-def folders() -> list[str]:
-    return sorted(path.name for path in managed.home().iterdir() if path.is_dir())
+def left() -> list[str]:
+    """What there is in the folder of managed environments."""
+    return sorted(path.name for path in managed.home().iterdir())
 
 
 # --- managed ------------------------------------------------------------------------------------------------
@@ -159,7 +160,7 @@ def folders() -> list[str]:
 
 def test_a_managed_environment_is_made_described_and_found_again(wheels: Path, tmp_path: Path) -> None:
     told: list[str] = []
-    made = environments.prepare(spec("toyframe>=1"), "toy", "cpu", on_progress=told.append)
+    made = environments.prepare("toy", spec("toyframe>=1"), "cpu", on_progress=told.append)
     assert made.kind == "managed"
     assert made.lock == "toydep==2.1\ntoyframe==1.0\n"
     assert made.python == ".".join(map(str, sys.version_info[:3]))
@@ -172,36 +173,36 @@ def test_a_managed_environment_is_made_described_and_found_again(wheels: Path, t
     assert sorted(path.name for path in made.path.iterdir()) == ["environment.json", "venv"]
 
     told.clear()
-    assert environments.prepare(spec("toyframe>=1"), "toy", "cpu", on_progress=told.append) == made
+    assert environments.prepare("toy", spec("toyframe>=1"), "cpu", on_progress=told.append) == made
     assert any(line.startswith("reusing") for line in told)
-    assert environments.prepare(spec("toydep"), "toy", "cpu").path != made.path
+    assert environments.prepare("toy", spec("toydep"), "cpu").path != made.path
 
 
 def test_a_lock_decides_the_versions(wheels: Path, tmp_path: Path) -> None:
     wheel(wheels, "toydep", "2.4")
     lock = tmp_path / "lock.txt"
     lock.write_text("toyframe==1.0\ntoydep==2.1 ; python_version >= '3.8'\n")
-    locked = environments.prepare(spec("toyframe", lock=lock), "toy", "cpu")
+    locked = environments.prepare("toy", spec("toyframe", lock=lock), "cpu")
     assert locked.lock == "toydep==2.1\ntoyframe==1.0\n"
-    free = environments.prepare(spec("toyframe"), "toy", "cpu")
+    free = environments.prepare("toy", spec("toyframe"), "cpu")
     assert free.lock == "toydep==2.4\ntoyframe==1.0\n"
     assert free.key != locked.key
     lock.write_text("toyframe==1.0\ntoydep==2.4\n")
-    assert environments.prepare(spec("toyframe", lock=lock), "toy", "cpu").key not in {free.key, locked.key}
+    assert environments.prepare("toy", spec("toyframe", lock=lock), "cpu").key not in {free.key, locked.key}
 
 
 def test_a_lock_that_is_not_there_is_the_plugins_fault(wheels: Path, tmp_path: Path) -> None:
     with pytest.raises(PluginError, match="lock file"):
-        environments.prepare(spec("toyframe", lock=tmp_path / "none.txt"), "toy", "cpu")
+        environments.prepare("toy", spec("toyframe", lock=tmp_path / "none.txt"), "cpu")
 
 
 def test_an_environment_that_was_changed_is_made_anew(wheels: Path) -> None:
-    made = environments.prepare(spec("toyframe"), "toy", "cpu")
+    made = environments.prepare("toy", spec("toyframe"), "cpu")
     site = next((made.path / "venv" / "lib").glob("python*/site-packages"))
     with zipfile.ZipFile(wheel(wheels.parent / "other", "stranger", "9")) as archive:
         archive.extractall(site)
     told: list[str] = []
-    again = environments.prepare(spec("toyframe"), "toy", "cpu", on_progress=told.append)
+    again = environments.prepare("toy", spec("toyframe"), "cpu", on_progress=told.append)
     assert again == made
     assert any("no longer what it was made as" in line for line in told)
     assert not (site / "stranger.py").exists()
@@ -211,8 +212,8 @@ def test_what_cannot_be_resolved_is_an_error_with_uvs_own_words_and_leaves_nothi
     with pytest.raises(
         EnvironmentFailed, match=r"(?s)cannot be resolved.*nosuchframe.*PIP_FIND_LINKS.*--python"
     ):
-        environments.prepare(spec("nosuchframe==3"), "toy", "cpu")
-    assert folders() == []
+        environments.prepare("toy", spec("nosuchframe==3"), "cpu")
+    assert left() == []
 
 
 def test_a_failure_half_way_leaves_nothing(wheels: Path, tmp_path: Path) -> None:
@@ -220,9 +221,9 @@ def test_a_failure_half_way_leaves_nothing(wheels: Path, tmp_path: Path) -> None
     with pytest.raises(
         EnvironmentFailed, match=r"(?s)removed again.*the compiler said: no rule for toybuild"
     ):
-        environments.prepare(spec("toybuild"), "toy", "cpu")
+        environments.prepare("toy", spec("toybuild"), "cpu")
     assert (tmp_path / "gate" / "reached").exists()
-    assert folders() == []
+    assert left() == []
 
 
 def test_a_progress_callback_that_fails_ends_uv_and_leaves_nothing(wheels: Path) -> None:
@@ -231,8 +232,8 @@ def test_a_progress_callback_that_fails_ends_uv_and_leaves_nothing(wheels: Path)
             raise RuntimeError("the terminal has gone")
 
     with pytest.raises(RuntimeError, match="terminal has gone"):
-        environments.prepare(spec("toyframe"), "toy", "cpu", on_progress=broken)
-    assert folders() == []
+        environments.prepare("toy", spec("toyframe"), "cpu", on_progress=broken)
+    assert left() == []
 
 
 def test_the_second_of_two_creators_waits_and_reuses(wheels: Path, tmp_path: Path) -> None:
@@ -268,7 +269,7 @@ def test_ctrl_c_leaves_neither_files_nor_processes(wheels: Path, tmp_path: Path)
         _, err = process.communicate(timeout=60)
     assert "KeyboardInterrupt" in err
     until(lambda: not alive(builder), "the end of the build")
-    assert folders() == []
+    assert left() == []
 
 
 def test_what_a_killed_creator_leaves_is_recognised_and_made_anew(wheels: Path, tmp_path: Path) -> None:
@@ -286,7 +287,7 @@ def test_what_a_killed_creator_leaves_is_recognised_and_made_anew(wheels: Path, 
         if text.startswith("waiting"):  # for the uv that the killed one left behind: it still holds the lock
             (gate / "open").touch()
 
-    made = environments.prepare(spec("toybuild"), "toy", "cpu", on_progress=on_progress)
+    made = environments.prepare("toy", spec("toybuild"), "cpu", on_progress=on_progress)
     assert any(line.startswith("waiting for another process") for line in told), told
     assert any(line.startswith("removing what is left") for line in told), told
     assert made.lock == "toybuild==1.0\n"
@@ -305,17 +306,17 @@ def test_cuda_packages_are_refused_on_a_cpu_before_anything_is_installed(wheels:
     cuda_frame(wheels)
     told: list[str] = []
     with pytest.raises(EnvironmentFailed, match=r"(?s)CUDA packages.*nvidia-toy-cu13==13\.0.*PIP_FIND_LINKS"):
-        environments.prepare(spec("bigframe"), "toy", "cpu", on_progress=told.append)
+        environments.prepare("toy", spec("bigframe"), "cpu", on_progress=told.append)
     assert not any("installing" in line for line in told)
-    assert folders() == []
+    assert left() == []
     assert (
-        environments.prepare(spec("bigframe"), "toy", "cuda").lock == "bigframe==3.0\nnvidia-toy-cu13==13.0\n"
+        environments.prepare("toy", spec("bigframe"), "cuda").lock == "bigframe==3.0\nnvidia-toy-cu13==13.0\n"
     )
 
 
 def test_cuda_packages_that_the_plugin_asks_for_by_name_are_not_refused(wheels: Path) -> None:
     cuda_frame(wheels)
-    made = environments.prepare(spec("bigframe", "nvidia_toy_cu13"), "toy", "cpu")
+    made = environments.prepare("toy", spec("bigframe", "nvidia_toy_cu13"), "cpu")
     assert "nvidia-toy-cu13==13.0" in made.lock
 
 
@@ -326,7 +327,7 @@ def test_the_plugins_own_options_are_tried_when_the_indexes_hold_only_what_does_
     wheel(tmp_path / "for-cpu", "bigframe", "3.0+cpu")
     options = ("--find-links", str(tmp_path / "for-cpu"))
     told: list[str] = []
-    made = environments.prepare(spec("bigframe", uv_options=options), "toy", "cpu", on_progress=told.append)
+    made = environments.prepare("toy", spec("bigframe", uv_options=options), "cpu", on_progress=told.append)
     assert made.lock == "bigframe==3.0+cpu\n"
     assert any(line.startswith("trying again with --find-links") for line in told)
 
@@ -334,7 +335,7 @@ def test_the_plugins_own_options_are_tried_when_the_indexes_hold_only_what_does_
 def test_a_build_for_cpus_is_refused_on_a_gpu(wheels: Path) -> None:
     wheel(wheels, "bigframe", "3.0+cpu")
     with pytest.raises(EnvironmentFailed, match=r"builds for CPUs: bigframe==3\.0\+cpu"):
-        environments.prepare(spec("bigframe==3.0"), "toy", "cuda")
+        environments.prepare("toy", spec("bigframe==3.0"), "cuda")
 
 
 # --- list, remove, use --------------------------------------------------------------------------------------
@@ -342,13 +343,13 @@ def test_a_build_for_cpus_is_refused_on_a_gpu(wheels: Path) -> None:
 
 def test_environments_are_listed_and_removed(wheels: Path) -> None:
     assert environments.list_environments() == []
-    made = environments.prepare(spec("toyframe"), "toy", "cpu")
+    made = environments.prepare("toy", spec("toyframe"), "cpu")
     os.utime(made.path / marker.FILE, (0, 0))
     [one] = environments.list_environments()
     assert (one.name, one.framework, one.device, one.python) == (made.path.name, "toy", "cpu", made.python)
     assert one.size == pytest.approx(managed.size_of(made.path), abs=2000)
     assert one.last_used == "1970-01-01T00:00:00+00:00"
-    environments.prepare(spec("toyframe"), "toy", "cpu")
+    environments.prepare("toy", spec("toyframe"), "cpu")
     [one] = environments.list_environments()
     assert one.last_used is not None and one.created_at is not None
     assert one.last_used >= one.created_at
@@ -356,7 +357,7 @@ def test_environments_are_listed_and_removed(wheels: Path) -> None:
     with pytest.raises(UnknownName, match=f"Did you mean '{one.name}'"):
         environments.remove(one.name[:-1])
     with environments.in_use(made):
-        assert environments.prepare(spec("toyframe"), "toy", "cpu") == made
+        assert environments.prepare("toy", spec("toyframe"), "cpu") == made
         with pytest.raises(EnvironmentFailed, match=f"in use by process {os.getpid()}"):
             environments.remove(one.name)
     environments.remove(one.name)
@@ -367,7 +368,7 @@ def test_environments_are_listed_and_removed(wheels: Path) -> None:
 
 @pytest.mark.parametrize("name", ["..", "../environments", "/", "", "toy-cpu-x.lock"])
 def test_only_environments_can_be_removed(wheels: Path, name: str) -> None:
-    environments.prepare(spec("toyframe"), "toy", "cpu")
+    environments.prepare("toy", spec("toyframe"), "cpu")
     with pytest.raises(UnknownName):
         environments.remove(name)
     assert len(environments.list_environments()) == 1
@@ -392,7 +393,7 @@ def test_a_cache_that_cannot_be_used_is_said_to_be_so(
 
 def test_a_lock_is_made_again_exactly(wheels: Path) -> None:
     wheel(wheels, "toydep", "2.4")
-    first = environments.prepare(spec("toyframe", "toydep==2.1"), "toy", "cpu")
+    first = environments.prepare("toy", spec("toyframe", "toydep==2.1"), "cpu")
     assert environments.from_lock("toy", "cpu", first.python, first.lock) == first
     environments.remove(first.path.name)
     again = environments.from_lock("toy", "cpu", first.python, first.lock)
@@ -432,20 +433,20 @@ def own(wheels: Path, tmp_path: Path) -> Path:
 def test_a_given_interpreter_that_has_everything_is_used(own: Path) -> None:
     python = own / "bin" / "python"
     for name in (str(python), str(own)):
-        given = environments.prepare(spec("toydep>=2", "absent ; os_name == 'nt'"), "toy", "cpu", python=name)
+        given = environments.prepare("toy", spec("toydep>=2", "absent ; os_name == 'nt'"), "cpu", python=name)
         assert (given.kind, given.command, given.path) == ("given", (str(python),), own)
         assert given.lock == "toydep==2.1\n"
-    assert folders() == []
+    assert left() == []
 
 
 def test_what_a_given_interpreter_lacks_is_named_one_by_one(own: Path) -> None:
     with pytest.raises(EnvironmentFailed) as error:
-        environments.prepare(spec("toydep>=3", "toyframe", "Absent_One"), "toy", "cpu", python=str(own))
+        environments.prepare("toy", spec("toydep>=3", "toyframe", "Absent_One"), "cpu", python=str(own))
     assert 'requested "toydep>=3", found "toydep 2.1"' in str(error.value)
     assert 'requested "toyframe", found nothing' in str(error.value)
     assert 'requested "Absent_One", found nothing' in str(error.value)
     with pytest.raises(EnvironmentFailed, match=r'requested "Python ==3\.7\.\*", found "Python 3\.'):
-        environments.prepare(spec("toydep", python="==3.7.*"), "toy", "cpu", python=str(own))
+        environments.prepare("toy", spec("toydep", python="==3.7.*"), "cpu", python=str(own))
 
 
 def test_a_given_interpreter_has_to_be_one(wheels: Path, tmp_path: Path) -> None:
@@ -458,7 +459,7 @@ def test_a_given_interpreter_has_to_be_one(wheels: Path, tmp_path: Path) -> None
         ("/bin/true", "does not run as a Python"),
     ):
         with pytest.raises(EnvironmentFailed, match=words):
-            environments.prepare(spec("toydep"), "toy", "cpu", python=name)
+            environments.prepare("toy", spec("toydep"), "cpu", python=name)
 
 
 def test_a_given_interpreter_of_python_2_is_named_by_its_version(wheels: Path) -> None:
@@ -466,7 +467,7 @@ def test_a_given_interpreter_of_python_2_is_named_by_its_version(wheels: Path) -
     if python is None:
         pytest.skip("no Python 2.7 in ~/.pyenv/versions: the message for a version that old was NOT tested")
     with pytest.raises(EnvironmentFailed, match=r'found "Python 2\.7'):
-        environments.prepare(spec("toydep"), "toy", "cpu", python=str(python))
+        environments.prepare("toy", spec("toydep"), "cpu", python=str(python))
 
 
 def test_distributions_from_elsewhere_are_marked_without_saying_from_where(own: Path) -> None:
@@ -483,7 +484,7 @@ def test_distributions_from_elsewhere_are_marked_without_saying_from_where(own: 
         (record / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n\nName: secret\n")
         (record / "direct_url.json").write_text(json.dumps(direct))
     (site / "nameless-1.dist-info").mkdir()
-    given = environments.prepare(spec("toydep"), "toy", "cpu", python=str(own))
+    given = environments.prepare("toy", spec("toydep"), "cpu", python=str(own))
     assert given.lock == (
         "cloned==1  # from version control\nedited==1  # editable\nfetched==1  # from an archive\n"
         "local==1  # from a folder\nodd==1\ntoydep==2.1\n"
@@ -492,10 +493,10 @@ def test_distributions_from_elsewhere_are_marked_without_saying_from_where(own: 
 
 def test_the_running_interpreter_is_used_when_it_satisfies(wheels: Path) -> None:
     told: list[str] = []
-    running = environments.prepare(spec("attrs>=20"), "toy", "cpu", on_progress=told.append)
+    running = environments.prepare("toy", spec("attrs>=20"), "cpu", on_progress=told.append)
     assert (running.kind, running.command) == ("running", (sys.executable,))
     assert "attrs==" in running.lock
-    assert folders() == []
+    assert left() == []
     assert told == [f"using the running interpreter, Python {running.python}"]
 
 
@@ -514,10 +515,10 @@ def test_a_python_3_7_environment_is_made_probed_and_given(wheels: Path) -> None
     python = next(Path.home().glob(".pyenv/versions/3.7*/bin/python"), None)
     if python is None:
         pytest.skip("no Python 3.7 in ~/.pyenv/versions: environments of that version were NOT tested")
-    made = environments.prepare(spec("toyframe", python=">=3.7,<3.8"), "toy", "cpu")
+    made = environments.prepare("toy", spec("toyframe", python=">=3.7,<3.8"), "cpu")
     assert made.python.startswith("3.7.")
     assert run_in(made, "import sys, toyframe; print(sys.version_info[:2])") == "(3, 7)\n"
-    given = environments.prepare(spec("toyframe", python="==3.7.*"), "toy", "cpu", python=made.command[0])
+    given = environments.prepare("toy", spec("toyframe", python="==3.7.*"), "cpu", python=made.command[0])
     assert (given.kind, given.lock) == ("given", made.lock)
 
 
@@ -576,16 +577,16 @@ def test_credentials_reach_the_index_and_nothing_else(
     monkeypatch.setenv("PIP_INDEX_URL", index)
     monkeypatch.setenv("PIP_RETRIES", "0")
     told: list[str] = []
-    made = environments.prepare(spec("toyframe"), "toy", "cpu", on_progress=told.append)
+    made = environments.prepare("toy", spec("toyframe"), "cpu", on_progress=told.append)
     assert made.lock == "toydep==2.1\ntoyframe==1.0\n"
     kept = [path.read_bytes() for path in made.path.rglob("*") if path.is_file()]
     assert not any(b"s3cr3t" in content for content in kept)
     assert "s3cr3t" not in "\n".join(told)
 
     with pytest.raises(EnvironmentFailed) as error:
-        environments.prepare(spec("nosuchframe"), "toy", "cpu", on_progress=told.append)
+        environments.prepare("toy", spec("nosuchframe"), "cpu", on_progress=told.append)
     direct = index.replace("/simple", "/files/absent-1-py3-none-any.whl")
     with pytest.raises(EnvironmentFailed) as other:
-        environments.prepare(spec(f"absent @ {direct}"), "toy", "cpu", on_progress=told.append)
+        environments.prepare("toy", spec(f"absent @ {direct}"), "cpu", on_progress=told.append)
     assert "s3cr3t" not in str(error.value) + str(other.value) + "\n".join(told)
     assert "absent" in str(other.value)

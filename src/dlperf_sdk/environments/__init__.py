@@ -32,8 +32,8 @@ __all__ = [
 
 
 def prepare(
-    spec: EnvironmentSpec,
     framework: str,
+    spec: EnvironmentSpec,
     device: str,
     *,
     python: str | None = None,

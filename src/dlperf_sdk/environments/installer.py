@@ -37,7 +37,7 @@ _TAKEN_OUT = (
 
 
 class UvFailed(Exception):  # noqa: N818  (named as `errors.RunFailed` is)
-    """uv ended with an error; the text is the end of its own message, redacted."""
+    """uv ended with an error; the text is the end of its own message, redacted, in one paragraph."""
 
 
 def uv_binary() -> str:
@@ -86,7 +86,7 @@ class Installer:
         Raises:
             UvFailed: uv ended with an error.
         """
-        self._run("venv", "--no-project", "--python", str(python), str(folder))
+        self._run("venv", "--quiet", "--no-project", "--python", str(python), str(folder))
 
     def pip(self, *arguments: str) -> None:
         """Run `uv pip ARGUMENTS` with pip's settings.
@@ -118,10 +118,10 @@ class Installer:
                 for line in process.stderr:
                     text = redact(line.rstrip(), self.settings.secrets)
                     if text:
-                        last.append(text)
+                        last.append(text.strip())
                         self.on_progress(text)
             except BaseException:  # Ctrl-C, or a callback that failed
                 _end(process)
                 raise
         if process.returncode:
-            raise UvFailed("\n".join(last) or f"uv ended with exit code {process.returncode} and no message")
+            raise UvFailed(" ".join(last) or f"uv ended with exit code {process.returncode} and no message")

@@ -112,7 +112,11 @@ def obtain(recipe: Recipe, on_progress: Progress) -> PreparedEnvironment:
         if found:
             return found
     with locked(lock, shared=False, waiting=waiting) as descriptor:
-        return _complete(folder, None) or _make(recipe, folder, descriptor, on_progress)
+        try:
+            return _complete(folder, None) or _make(recipe, folder, descriptor, on_progress)
+        finally:
+            if not folder.exists():
+                lock.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -198,7 +202,8 @@ def _make(recipe: Recipe, folder: Path, lock: int, on_progress: Progress) -> Pre
 
 def _fill(recipe: Recipe, installer: Installer) -> PreparedEnvironment:
     folder, on_progress = installer.folder, installer.on_progress
-    on_progress(f"resolving {len(recipe.requirements)} requirements")
+    shown = redact(", ".join(recipe.requirements[:4]), installer.settings.secrets)
+    on_progress(f"resolving {shown}{', …' if len(recipe.requirements) > 4 else ''}")
     resolved = resolution.resolve(
         recipe.requirements,
         recipe.lock,
