@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import http.server
 import io
 import json
@@ -189,6 +190,17 @@ def test_a_lock_decides_the_versions(wheels: Path, tmp_path: Path) -> None:
     assert free.key != locked.key
     lock.write_text("toyframe==1.0\ntoydep==2.4\n")
     assert environments.prepare("toy", spec("toyframe", lock=lock), "cpu").key not in {free.key, locked.key}
+
+
+def test_hashes_in_a_lock_are_checked(wheels: Path, tmp_path: Path) -> None:
+    lock = tmp_path / "lock.txt"
+    true = hashlib.sha256((wheels / "toydep-2.1-py3-none-any.whl").read_bytes()).hexdigest()
+    lock.write_text(f"toydep==2.1 --hash=sha256:{'0' * 64}\n")
+    with pytest.raises(EnvironmentFailed, match=f"removed again.*Hash mismatch.*{true}"):
+        environments.prepare("toy", spec("toydep", lock=lock), "cpu")
+    assert left() == []
+    lock.write_text(f"toydep==2.1 --hash=sha256:{true}\n")
+    assert environments.prepare("toy", spec("toydep", lock=lock), "cpu").lock == "toydep==2.1\n"
 
 
 def test_a_lock_that_is_not_there_is_the_plugins_fault(wheels: Path, tmp_path: Path) -> None:

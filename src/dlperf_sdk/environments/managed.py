@@ -221,16 +221,17 @@ def _fill(recipe: Recipe, installer: Installer) -> PreparedEnvironment:
     python = python_of(folder)
     try:
         installer.venv(recipe.interpreter.path, folder / "venv")
-        installer.pip(
-            "install", "--python", str(python), "--no-deps", "--requirement", str(pins), *resolved.options
-        )
+        # As a constraint the lock decides nothing any more, but uv checks the hashes in it.
+        hashes = [] if recipe.lock is None else ["--constraint", str(folder / resolution.LOCK)]
+        command = ["install", "--python", str(python), "--no-deps", "--requirement", str(pins)]
+        installer.pip(*command, *hashes, *resolved.options)
     except UvFailed as error:
         raise EnvironmentFailed(
             f"The environment of {recipe.framework} for {recipe.device} could not be installed, and was "
             f"removed again. uv said: {error}"
         ) from error
     finally:
-        for scratch in ("requirements.in", "lock.in", "resolved.txt", "requirements.txt"):
+        for scratch in ("requirements.in", resolution.LOCK, "resolved.txt", "requirements.txt"):
             (folder / scratch).unlink(missing_ok=True)  # addresses in them may hold credentials
     facts = probe.ask(python, worker_variables({}, os.environ))
     wrong = probe.unmet(recipe.requirements, recipe.device, facts)

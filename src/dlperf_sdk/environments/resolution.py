@@ -15,6 +15,9 @@ from dlperf_sdk.environments.probe import Interpreter
 from dlperf_sdk.environments.redact import redact
 from dlperf_sdk.errors import EnvironmentFailed
 
+LOCK = "lock.in"
+"""The file that the lock is written to, beside the environment to be."""
+
 # NVIDIA's libraries, the CUDA toolkit's parts, and a package's variant for one CUDA version (mxnet-cu112).
 _CUDA_NAME = re.compile(r"(nvidia|cuda)-.+|.+-(cu|cuda)\d+(-.+)?")
 _NOT_CUDA = frozenset({"nvidia-ml-py"})
@@ -80,7 +83,7 @@ def resolve(
     sources = [folder / "requirements.in"]
     sources[0].write_text("".join(f"{text}\n" for text in requirements), encoding="utf-8")
     if lock is not None:
-        sources.append(folder / "lock.in")
+        sources.append(folder / LOCK)
         sources[1].write_text(lock, encoding="utf-8")
     output = folder / "resolved.txt"
     command = ["compile", *map(str, sources), "--python", str(interpreter.path), "--output-file", str(output)]
