@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from dlperf_sdk.errors import DocumentError
 
-LARGEST_SPEC = 4 * 1024 * 1024
+LARGEST_SPEC = 1024 * 1024
 """Bytes of a file that somebody wrote by hand, or a campaign's generator."""
 LARGEST_RESULT = 512 * 1024 * 1024
 """Bytes of a file that we wrote: thousands of ranks with every step's time."""
@@ -119,13 +119,15 @@ def _read(path: Path, limit: int) -> bytes:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise DocumentError(f"{path} cannot be read: {reason}.") from None
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise DocumentError(f"{path} is not a file, but a directory, a pipe or a device.")
-        try:
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
             data = file.read(limit + 1)
-        except OSError as error:
-            raise DocumentError(f"{path} cannot be read: {error.strerror}.") from None
+    except OSError as error:
+        raise DocumentError(f"{path} cannot be read: {error.strerror}.") from None
+    finally:
+        os.close(descriptor)
     if len(data) > limit:
         raise DocumentError(f"{path} is larger than {limit} bytes; a document of its kind is not.")
     return data
@@ -162,6 +164,8 @@ def plain(value: Any, source: str) -> Any:
         deeper: list[Any] = []
         for item in level:
             if isinstance(item, dict):
+                if not all(isinstance(key, str) for key in item):
+                    raise DocumentError(f"{source} holds {shown(item)}, with a key that is no text.")
                 deeper.extend(item.values())
             elif isinstance(item, list):
                 deeper.extend(item)

@@ -1,0 +1,178 @@
+"""Values ↔ documents: results, records and attempts as plain JSON values, and back.
+
+The way out follows the values, the way in follows the types of the attrs classes, after the schema has been
+checked. The round trip is exact, also for losses that are not finite. Only in fields that take any value
+(`facts`, `observed`, `hardware`, a fact's `requested`) does a tuple come back as a list, and a number that
+is not finite as its name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import attrs
+from attrs import frozen
+from cattrs import Converter
+
+from dlperf_sdk import schema
+from dlperf_sdk.errors import DocumentError, SpecError
+from dlperf_sdk.records import RECORD_VERSION, Exit, Failure, Record, Repeat, Series
+from dlperf_sdk.results.result import RESULT_VERSION, Result
+from dlperf_sdk.spec import RunSpec
+
+_NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+@frozen
+class Attempt:
+    """One attempt at a repeat, as the coordinator reported it: finished, or failed."""
+
+    attempt: int
+    status: str
+    """`ok`, or the kind of the failure."""
+    failure: Failure | None
+    records: tuple[Record, ...]
+    """From the trainers that came to the end; where the status is `ok`, from all."""
+    series: tuple[Series, ...]
+    exits: tuple[Exit, ...]
+
+    @property
+    def repeat(self) -> Repeat:
+        """What a finished attempt adds to a result."""
+        return Repeat(self.attempt, self.records, self.series, self.exits)
+
+
+# -- out
+
+
+def result_to_dict(result: Result) -> dict[str, Any]:
+    """A document of the schema `result`.
+
+    Raises:
+        TypeError: a plugin put a value into the result that JSON does not have.
+    """
+    return {"schema_version": RESULT_VERSION, **_fields(result)}
+
+
+def record_to_dict(record: Record) -> dict[str, Any]:
+    """A document of the schema `worker-record`, as the trainer wrote it."""
+    return {"schema_version": RECORD_VERSION, "status": "ok", "failure": None, **_fields(record)}
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {field.name: to_plain(getattr(value, field.name)) for field in attrs.fields(type(value))}
+
+
+def to_plain(value: Any) -> Any:
+    """Any value of ours as JSON values, sharing nothing that can change with the original.
+
+    Raises:
+        TypeError: it is none of ours, and JSON does not have it.
+    """
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, tuple | list):
+        return [to_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(item) for key, item in value.items()}
+    if attrs.has(type(value)):
+        write = _WRITERS.get(type(value), _fields)
+        return write(value)
+    raise TypeError(
+        f"a result cannot hold {schema.shown(value)}, a {type(value).__name__}: JSON has no such value"
+    )
+
+
+_WRITERS: dict[type[Any], Callable[[Any], dict[str, Any]]] = {
+    RunSpec: RunSpec.to_dict,
+    Record: record_to_dict,
+}
+"""The documents inside documents, which carry a version of their own."""
+
+
+# -- in
+
+
+def result_from_dict(plain: Mapping[str, Any]) -> Result:
+    """The inverse of `result_to_dict`.
+
+    Raises:
+        DocumentError: it breaks the schema, is of a newer major version, or contradicts itself.
+    """
+    schema.check("result", plain)
+    _check_failure("result", plain["status"], plain["failure"])
+    for i, repeat in enumerate(plain["repeats"]):
+        for j, record in enumerate(repeat["records"]):
+            _check_window(record, f"$.repeats[{i}].records[{j}]")
+    try:
+        return _converter().structure(plain, Result)
+    except SpecError as error:
+        raise DocumentError(f"The result is not valid at $.spec: {error}") from error
+
+
+def record_from_dict(plain: Mapping[str, Any]) -> Record:
+    """The record of a trainer that came to the end.
+
+    Raises:
+        DocumentError: it breaks the schema `worker-record`, contradicts itself, or is a failed trainer's.
+    """
+    schema.check("worker-record", plain)
+    if plain["status"] != "ok":
+        said = plain["failure"]["message"]
+        raise DocumentError(f"The record of rank {plain['rank']} is a failed trainer's: {said}")
+    _check_window(plain, "$")
+    return _converter().structure(plain, Record)
+
+
+def attempt_from_dict(event: Mapping[str, Any]) -> Attempt:
+    """The event `attempt-ended` of the coordinator; its name and the logs are left aside.
+
+    Raises:
+        DocumentError: it, or a record in it, breaks the schema or contradicts itself.
+    """
+    names = [field.name for field in attrs.fields(Attempt)]
+    plain = {name: event[name] for name in names if name in event}
+    schema.check("result", plain, "attempt")
+    _check_failure("attempt", plain["status"], plain["failure"])
+    finished = []
+    for i, record in enumerate(plain["records"]):
+        if record["status"] == "ok":
+            _check_window(record, f"$.records[{i}]")
+            finished.append(record)
+        elif plain["status"] == "ok":
+            raise DocumentError(
+                f"The attempt's status is 'ok', but the record at $.records[{i}] is a failed one."
+            )
+    return _converter().structure({**plain, "records": finished}, Attempt)
+
+
+def _check_failure(what: str, status: str, failure: Mapping[str, Any] | None) -> None:
+    said = "ok" if failure is None else failure["kind"]
+    if said != status:
+        raise DocumentError(
+            f"The {what} contradicts itself: its status is {status!r}, its failure says {said!r}."
+        )
+
+
+def _check_window(record: Mapping[str, Any], where: str) -> None:
+    window = record["window"]
+    if not window["start"] < window["end"]:
+        raise DocumentError(
+            f"The worker record is not valid at {where}.window: its end, {window['end']} s, does not lie "
+            f"after its start, {window['start']} s."
+        )
+
+
+@cache
+def _converter() -> Converter:
+    """Follows the types. What it is handed has passed the schema, so nothing is left to complain about."""
+    converter = Converter(detailed_validation=False)
+    converter.register_structure_hook_func(lambda kind: kind is Any, lambda value, _: to_plain(value))
+    converter.register_structure_hook(float, lambda value, _: _NON_FINITE.get(value) or float(value))
+    converter.register_structure_hook(RunSpec, lambda value, _: RunSpec.from_dict(value))
+    return converter

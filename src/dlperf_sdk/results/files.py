@@ -1,0 +1,81 @@
+"""Files that appear whole or not at all, in directories that no symbolic link leads out of."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from dlperf_sdk.errors import StoreError
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """What the operating system refuses, as a StoreError that says what to do about it."""
+    try:
+        yield
+    except OSError as error:
+        advice = {
+            errno.ENOSPC: "make room on its disk",
+            errno.EDQUOT: "make room in your quota",
+            errno.ELOOP: "a symbolic link stands there, and results are not written through links: remove it",
+        }.get(error.errno or 0, "choose another directory with --output, or mend its permissions")
+        raise StoreError(f"{path} cannot be written: {error.strerror or error}; {advice}.") from error
+
+
+@contextmanager
+def directory_of(root: Path, folder: tuple[str, ...]) -> Iterator[int]:
+    """A descriptor of the directory; below `root`, made where it is missing, refused where it is a link."""
+    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for name in folder:
+            try:
+                os.mkdir(name, mode=0o700, dir_fd=descriptor)
+            except FileExistsError:
+                pass
+            else:
+                _settle(descriptor)
+            if stat.S_ISLNK(os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode):
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            deeper = os.open(name, flags, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = deeper
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def write_whole(directory: int, name: str, data: bytes) -> None:
+    """Write beside the name, then rename: a reader, or a crash, sees the old file or the new one."""
+    partial = f".{name}.{secrets.token_hex(8)}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with os.fdopen(os.open(partial, flags, 0o600, dir_fd=directory), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(partial, name, src_dir_fd=directory, dst_dir_fd=directory)
+    except BaseException:
+        remove(directory, partial)
+        raise
+    _settle(directory)
+
+
+def _settle(directory: int) -> None:
+    """Make the directory's entries durable; file systems that cannot do that say EINVAL."""
+    try:
+        os.fsync(directory)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+
+
+def remove(directory: int, name: str) -> None:
+    """Unlink it, if it is there."""
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=directory)

@@ -1,0 +1,160 @@
+"""A result for sharing: without the names of hosts and people.
+
+Names are *collected* where a result is known to hold them (hardware, variables, addresses, home
+directories), then *replaced* wherever they stand as a word, the same name by the same stand-in: `host-1`,
+`user`. A name that is also a word of the project (a host called `cpu`) says nothing, and stays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from dlperf_sdk import schema
+from dlperf_sdk.results.convert import result_from_dict, result_to_dict
+from dlperf_sdk.results.result import Result
+from dlperf_sdk.spec import PHASES
+
+_HOST_KEYS = frozenset({"host", "hosts", "hostname", "fqdn", "nodename", "address", "addresses", "ip"})
+_HOST_VARIABLES = frozenset({"HOST", "HOSTNAME", "MASTER_ADDR", "DMLC_PS_ROOT_URI", "DMLC_NODE_HOST"})
+_USER_KEYS = frozenset({"user", "username", "login", "owner"})
+_USER_VARIABLES = frozenset({"USER", "LOGNAME", "USERNAME", "SUDO_USER"})
+_HOME = re.compile(r"(/(?:home|Users)/)([^/\s:'\",;()<>\[\]{}]+)")
+_URL_HOST = re.compile(r"://(?:[^/\s@]*@)?([A-Za-z0-9][A-Za-z0-9.-]*)")
+_CREDENTIALS = re.compile(r"(://)[^/\s@]*@")
+_PUBLIC = frozenset(
+    {
+        *("pypi.org", "files.pythonhosted.org", "download.pytorch.org", "github.com", "huggingface.co"),
+        *("localhost", "127.0.0.1", "0.0.0.0"),  # noqa: S104 - nothing is bound here
+    }
+)
+_FREE = frozenset({"hardware", "observed", "requested"})
+"""Fields of a document that take any value, so that keys in them may be names as well."""
+
+
+def redacted(result: Result, hosts: Iterable[str] = (), users: Iterable[str] = ()) -> Result:
+    """The same result with its host names as `host-1`, `host-2`, … and its user names as `user`, `user-2`, ….
+
+    Credentials in URLs are dropped. `hosts` and `users` are names to replace besides those that the result is
+    known to hold; nothing is looked up on the machine that this runs on.
+    """
+    document = result_to_dict(result)
+    words = _vocabulary(result)
+    names: dict[str, str] = {}
+    for host in [*hosts, *_hosts(document)]:
+        _name_host(host, words, names)
+    people = dict.fromkeys(user for user in [*users, *_users(document)] if _is_name(user, words))
+    for i, user in enumerate(people):
+        names.setdefault(user, "user" if i == 0 else f"user-{i + 1}")
+    # The longest first: `gpu1.example.org` goes before `gpu1`.
+    longest = sorted(names, key=len, reverse=True)
+    pattern = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, longest))})(?![\w-])") if names else None
+
+    def replace(text: str) -> str:
+        text = _CREDENTIALS.sub(r"\1", text)
+        text = pattern.sub(lambda match: names[match[0]], text) if pattern else text
+        return _HOME.sub(lambda match: match[1] + (match[2] if match[2].startswith("user") else "user"), text)
+
+    return result_from_dict(_rewritten(document, replace, free=False))
+
+
+def _name_host(host: str, words: frozenset[str], names: dict[str, str]) -> None:
+    """Give a host, and its short name, a stand-in."""
+    host = re.sub(r":[0-9]+$", "", host)
+    short = host if re.fullmatch(r"[0-9a-fA-F.:]+", host) else host.partition(".")[0]
+    known = names.get(host) or names.get(short) or f"host-{len(set(names.values())) + 1}"
+    for form in (host, short):
+        if _is_name(form, words):
+            names.setdefault(form, known)
+
+
+def _is_name(text: str, words: frozenset[str]) -> bool:
+    """Whether it can be told from an ordinary word or number."""
+    return (
+        len(text) > 1 and not text.isdigit() and text not in words and text not in _PUBLIC and text != "root"
+    )
+
+
+def _vocabulary(result: Result) -> frozenset[str]:
+    """The words that a result consists of, whatever hosts and people are called."""
+    spec = result.spec
+    words = {
+        spec.framework,
+        spec.model,
+        spec.precision,
+        spec.compiler,
+        spec.strategy,
+        spec.layout,
+        spec.device,
+    }
+    words |= {str(spec.topology), spec.topology.engine, spec.data.source, *PHASES, "measure", "ready", "done"}
+    words |= {word for name in schema.NAMES for word in _enumerated(schema.load(name))}
+    words |= {word for metric in result.metrics for word in (metric.name, metric.unit)}
+    words |= {verdict.name for verdict in result.verdicts} | {fact.name for fact in result.facts}
+    series = [series for repeat in result.repeats for series in repeat.series]
+    return frozenset(words | {word for one in series for word in (one.name, one.unit)})
+
+
+def _enumerated(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from (word for word in (*value.get("enum", ()), value.get("const")) if isinstance(word, str))
+        for item in value.values():
+            yield from _enumerated(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _enumerated(item)
+
+
+def _hosts(document: Mapping[str, Any]) -> Iterator[str]:
+    for key, text in _texts(document, ""):
+        if key in _HOST_KEYS or key in _HOST_VARIABLES:
+            yield text
+    # A cited source is a URL as well: hosts are taken from where an index or a proxy is named.
+    environment = document["environment"] or {}
+    for part in ("lock", "command", "variables"):
+        for _, text in _texts(environment.get(part), ""):
+            yield from _URL_HOST.findall(text)
+    for _, text in _texts(document["failure"], ""):
+        yield from _URL_HOST.findall(text)
+
+
+def _users(document: Mapping[str, Any]) -> Iterator[str]:
+    for key, text in _texts(document, ""):
+        if key in _USER_KEYS or key in _USER_VARIABLES:
+            yield text
+        elif key == "HOME":
+            yield text.rstrip("/").rpartition("/")[2]
+        yield from (match[2] for match in _HOME.finditer(text))
+
+
+def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
+    """Every text in a document, with the key it stands under; keys that look like paths stand under none."""
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            if "/" in name:
+                yield "", name
+            yield from _texts(item, name)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item, key)
+
+
+def _rewritten(value: Any, replace: Any, free: bool) -> Any:
+    """The document with every text replaced; keys only where they are free."""
+    if isinstance(value, str):
+        return replace(value)
+    if isinstance(value, list):
+        return [_rewritten(item, replace, free) for item in value]
+    if not isinstance(value, dict):
+        return value
+    written: dict[str, Any] = {}
+    for key, item in value.items():
+        inside = free or key in _FREE or (key == "facts" and isinstance(item, dict))
+        name, count = replace(key) if free else key, 2
+        while name in written:
+            name, count = f"{replace(key)}-{count}", count + 1
+        written[name] = _rewritten(item, replace, inside)
+    return written
