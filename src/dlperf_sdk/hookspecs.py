@@ -25,6 +25,7 @@ It is found through the entry-point group `dlperf_sdk.observers`, or handed to `
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import pluggy
@@ -124,3 +125,25 @@ def _register(plugins: pluggy.PluginManager, observer: Any, name: str | None, la
         plugins.register(observer, name)
     except (ValueError, pluggy.PluginValidationError) as error:
         raise PluginError(f"The {label} cannot be registered: {error}") from error
+
+
+class Observers:
+    """All observers of one run. One that raises is reported, and left out from then on: it cannot hurt the run."""
+
+    def __init__(self, plugins: pluggy.PluginManager) -> None:
+        self._plugins = plugins
+
+    def tell(self, hook: str, **arguments: Any) -> None:
+        """Call a hook on every observer."""
+        for plugin in list(self._plugins.get_plugins()):
+            others = [other for other in self._plugins.get_plugins() if other is not plugin]
+            try:
+                self._plugins.subset_hook_caller(hook, others)(**arguments)
+            except Exception as error:
+                warnings.warn(
+                    f"The observer {self._plugins.get_name(plugin)!r} failed in {hook} and is left out from now on: "
+                    f"{type(error).__name__}: {error}",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+                self._plugins.unregister(plugin)

@@ -13,10 +13,17 @@ from dlperf_sdk.results.result import Fact
 from dlperf_sdk.spec import Role, RunSpec
 
 
-def facts_of(plan: Plan, records: Iterable[Record]) -> tuple[Fact, ...]:
-    """The facts of a case; `observed` is None where nothing was measured that could tell."""
+def facts_of(spec: RunSpec, plan: Plan | None, records: Iterable[Record]) -> tuple[Fact, ...]:
+    """The facts of a case; `observed` is None where nothing was measured that could tell.
+
+    Without a plan, where a case was refused, they are what was asked for.
+    """
     records = tuple(records)
     observed = {key: _agreed(record.observed.get(key) for record in records) for key in _keys(r.observed for r in records)}
+    asked = spec.to_dict()
+    if plan is None:
+        names = [field for field in attrs.fields(RunSpec) if field.name != "options"]
+        return tuple(Fact(field.name, field.metadata["role"], asked[field.name], None) for field in names)
     resolved: dict[str, Any] = {
         "device": plan.device if records else None,
         "warmup": plan.protocol.warmup,
@@ -24,13 +31,13 @@ def facts_of(plan: Plan, records: Iterable[Record]) -> tuple[Fact, ...]:
         "repeats": len({record.attempt for record in records}),
         "max_repeats": plan.protocol.max_repeats,
         "target": plan.protocol.target,
-        "strategy": "none" if records and plan.spec.topology.devices == 1 else None,
+        "strategy": "none" if records and spec.topology.devices == 1 else None,
     }
     found: list[Fact] = []
     for field in attrs.fields(RunSpec):
         if field.name == "options":
             continue
-        requested = plan.spec.to_dict()[field.name]
+        requested = asked[field.name]
         # What no worker can contradict is as it was asked for.
         seen = observed.pop(field.name, None)
         if seen is None:

@@ -104,7 +104,10 @@ class Result:
     """None where the case failed before it had one."""
     hardware: tuple[Mapping[str, Any], ...]
     """What each node found of itself."""
-    workload: Workload
+    workload: Workload | None
+    """None where the case was refused before it had a plan."""
+    notes: tuple[str, ...]
+    """What the nodes had to say, such as a device that was busy."""
     started_at: str
     """UTC, ISO 8601."""
     finished_at: str

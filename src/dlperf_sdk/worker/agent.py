@@ -45,7 +45,8 @@ class Agent:
         self._attempt = None  # type: Optional[Attempt]
         self._sampling = None  # type: Optional[Sampling]
         self._ready = False
-        self._reported = 0.0
+        self._reported = ("", 0)
+        self._reported_at = 0.0
         self._beat = 0.0
 
     def serve(self, tether):
@@ -138,13 +139,13 @@ class Agent:
             cpus = ()  # type: Any
             if process.devices:
                 cpus = share(cores, message["host_index"] * len(trainers) + trainers.index(process), sharers)
-            variables = dict(thread_variables(core_count(cpus)) if cpus else {})
-            variables.update(devices.visible(cluster.device, [cluster.nodes[self.node].devices[i] for i in process.devices]))
+            threads = thread_variables(core_count(cpus)) if cpus else {}
+            variables = dict(devices.visible(cluster.device, [cluster.nodes[self.node].devices[i] for i in process.devices]))
             variables.update(process.variables)
             orders.append(
                 {
                     "command": list(self.request.command) + ["-I", "-u", self._bundle],
-                    "environment": worker_environment(os.environ, self.request.variables, variables),
+                    "environment": worker_environment(os.environ, dict(threads, **self.request.variables), variables),
                     "cpus": list(cpus),
                     "request": os.path.join(self._bundle, "request.json"),
                 }
@@ -179,13 +180,13 @@ class Agent:
             self._say({"event": "heartbeat"})
         if attempt is None:
             return
-        moved = attempt.check()
+        attempt.check()
         if self._sampling is not None:
             self._sampling.look(now)
         trainers = attempt.trainers
-        if trainers and trainers[0] in moved and now - self._reported >= REPORT:
-            self._reported = now
-            phase, step = trainers[0].seen
+        if trainers and trainers[0].seen != self._reported and now - self._reported_at >= REPORT:
+            self._reported, self._reported_at = trainers[0].seen, now
+            phase, step = self._reported
             self._say({"event": "progress", "attempt": attempt.number, "rank": trainers[0].process.rank, "phase": phase, "step": step})
         if not self._ready and attempt.ready():
             self._ready = True
@@ -274,8 +275,8 @@ def main(node, coordinator, tether):
             leader.start()
         connection = link.connect(address, secret, request.deadlines["start"])
         code = Agent(request, node, connection, bundle, scratch).serve(tether)
-        if node == 0:
-            leader.join(timeout=10)
+        if node == 0 and code == 0:
+            leader.join()  # it has said quit, and has only its last words to write
         connection.close()
         return code
     finally:

@@ -63,13 +63,11 @@ class Worker:
             pass  # it has died; its exit says so
 
     def look(self):
-        # type: () -> bool
-        """Note how far it is; True if it got on since the last look."""
+        # type: () -> None
+        """Note how far it is, and when it last got on."""
         now = self.progress.read()
-        if now == self.seen:
-            return False
-        self.seen, self.changed = now, time.monotonic()
-        return True
+        if now != self.seen:
+            self.seen, self.changed = now, time.monotonic()
 
     def overdue(self):
         # type: () -> Optional[Dict[str, Any]]
@@ -220,14 +218,12 @@ class Attempt:
         return [worker for worker in self.workers if worker.process.role != SERVICE]
 
     def check(self):
-        # type: () -> List[Worker]
-        """Look at everyone: returns who got on. A worker past its deadline is ended."""
-        moved = []
+        # type: () -> None
+        """Look at everyone. A worker past its deadline is ended."""
         for worker in self.workers:
             if worker.ended:
                 continue
-            if worker.look():
-                moved.append(worker)
+            worker.look()
             if worker.popen.poll() is not None:
                 worker.look()
                 worker.ended = True
@@ -237,7 +233,6 @@ class Attempt:
             if overdue is not None and worker.verdict is None:
                 worker.verdict = overdue
                 worker.signal(signal.SIGKILL)
-        return moved
 
     def ready(self):
         # type: () -> bool

@@ -1,0 +1,113 @@
+"""Agent 0's events, taken one by one: told to the observers, put on disk, kept as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import define, field
+
+from dlperf_sdk import metrics
+from dlperf_sdk.errors import FAILURES, DocumentError
+from dlperf_sdk.hookspecs import Observers
+from dlperf_sdk.records import Exit, Failure, Repeat, Series
+from dlperf_sdk.results.convert import record_from_dict
+from dlperf_sdk.results.result import Stopping
+from dlperf_sdk.results.store import RunDirectory
+
+
+@define
+class Collector:
+    """What has come back of one case so far."""
+
+    run_id: str
+    observers: Observers
+    directory: RunDirectory | None
+    repeats: list[Repeat] = field(factory=list)
+    hardware: tuple[Mapping[str, Any], ...] = ()
+    failure: Failure | None = None
+    stopping: Stopping | None = None
+    notes: list[str] = field(factory=list)
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """One event. A finished repeat is on disk when this returns."""
+        tell, run_id = self.observers.tell, self.run_id
+        match event["event"]:
+            case "agents-ready":
+                self.hardware = tuple(event["nodes"])
+            case "attempt-started":
+                tell("dlperf_repeat_started", run_id=run_id, attempt=event["attempt"])
+            case "worker-started":
+                told = {key: event[key] for key in ("attempt", "node", "name", "pid")}
+                tell("dlperf_worker_started", run_id=run_id, **told)
+            case "progress":
+                told = {key: event[key] for key in ("attempt", "node", "rank", "phase", "step")}
+                tell("dlperf_step_progress", run_id=run_id, **told)
+            case "note":
+                self.notes.append(event["text"])
+                tell("dlperf_stage", run_id=run_id, stage="note", detail=event["text"])
+            case "attempt-ended":
+                self._attempt_ended(event)
+            case "ended":
+                if event["failure"] is not None and self.failure is None:
+                    self.failure = failure_from(event["failure"])
+                if event["stopping"] is not None:
+                    self.stopping = Stopping(**event["stopping"])
+
+    def _attempt_ended(self, event: Mapping[str, Any]) -> None:
+        if self.directory is not None:
+            self.directory.write_attempt(event)
+        throughput = None
+        if event["failure"] is not None:
+            self.failure = failure_from(event["failure"])
+        else:
+            try:
+                repeat = repeat_from(event)
+            except DocumentError as error:
+                self.failure = Failure("invalid-record", f"A worker's record breaks the protocol: {error}")
+            else:
+                self.repeats.append(repeat)
+                throughput = metrics.throughput(repeat)
+        self.observers.tell(
+            "dlperf_repeat_ended",
+            run_id=self.run_id,
+            attempt=event["attempt"],
+            status="ok" if self.failure is None else self.failure.kind,
+            throughput=throughput,
+        )
+
+
+def repeat_from(event: Mapping[str, Any]) -> Repeat:
+    """The repeat that an event `attempt-ended` without a failure tells of.
+
+    Raises:
+        DocumentError: a record breaks its schema, or belongs to another attempt.
+    """
+    records = tuple(record_from_dict(record) for record in event["records"])
+    for record in records:
+        if record.attempt != event["attempt"]:
+            raise DocumentError(f"rank {record.rank} wrote a record of attempt {record.attempt} in attempt {event['attempt']}.")
+    series = tuple(
+        Series(**{**one, "times": tuple(one["times"]), "values": tuple(one["values"])}) for one in event["series"]
+    )
+    return Repeat(event["attempt"], records, series, tuple(Exit(**one) for one in event["exits"]))
+
+
+def failure_from(plain: Mapping[str, Any]) -> Failure:
+    """A failure as an agent tells it."""
+    kind = plain["kind"] if plain["kind"] in FAILURES else "crashed"
+    known = {key: plain.get(key) for key in ("phase", "node", "rank", "type", "traceback")}
+    return Failure(kind=kind, message=_sentence(plain), **known)
+
+
+def _sentence(plain: Mapping[str, Any]) -> str:
+    """What happened, where, and what to do; an exception's own words are not enough."""
+    message = str(plain["message"]).strip()
+    if not plain.get("type"):
+        return message
+    where = f"Rank {plain.get('rank')} on node {plain.get('node')}, in phase '{plain.get('phase')}'"
+    if plain["kind"] == "out-of-memory":
+        return f"{where}, ran out of memory: {message} Use a smaller batch size, or accumulate gradients over micro-batches."
+    if plain["kind"] == "unsupported":
+        return message
+    return f"{where}, raised {plain['type']}: {message} The rank's log has the traceback."

@@ -1,0 +1,75 @@
+"""From what came back to the result; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dlperf_sdk
+from dlperf_sdk.interfaces.measurer import Measured, Measurer, Metric
+from dlperf_sdk.plan import Plan
+from dlperf_sdk.records import Failure, Repeat
+from dlperf_sdk.results.facts import facts_of
+from dlperf_sdk.results.result import Environment, Result, Stopping, Verdict
+from dlperf_sdk.results.verdicts import judge
+from dlperf_sdk.spec import RunSpec
+
+
+def summarise(
+    *,
+    run_id: str,
+    spec: RunSpec,
+    plan: Plan | None,
+    environment: Environment | None,
+    repeats: Sequence[Repeat],
+    hardware: Sequence[Mapping[str, Any]],
+    failure: Failure | None,
+    stopping: Stopping | None,
+    notes: Sequence[str],
+    measurers: Sequence[Measurer],
+    started_at: str,
+    finished_at: str,
+) -> Result:
+    """The result of a case, failed or not. Repeats that finished before a failure are measured like any others."""
+    repeats = tuple(repeats)
+    records = [record for repeat in repeats for record in repeat.records]
+    metrics: tuple[Metric, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    if plan is not None and repeats:
+        measured = Measured(
+            repeats=repeats,
+            unit=plan.workload.unit,
+            batch_size=spec.batch_size,
+            devices=spec.topology.devices,
+            device=plan.device,
+            precision=spec.precision,
+            flops_per_sample=plan.workload.flops_per_sample,
+        )
+        metrics = tuple(metric for measurer in measurers for metric in measurer.summarise(measured))
+        verdicts = judge(
+            repeats,
+            protocol=plan.protocol,
+            replicas=spec.topology.devices,
+            batch_size=spec.batch_size,
+            strategy=spec.strategy,
+            precision=spec.precision,
+            stopping=stopping,
+        )
+    return Result(
+        id=run_id,
+        status="ok" if failure is None else failure.kind,
+        failure=failure,
+        spec=spec,
+        facts=facts_of(spec, plan, records),
+        metrics=metrics,
+        verdicts=verdicts,
+        repeats=repeats,
+        stopping=stopping,
+        environment=environment,
+        hardware=tuple(hardware),
+        workload=None if plan is None else plan.workload,
+        notes=tuple(notes),
+        started_at=started_at,
+        finished_at=finished_at,
+        sdk_version=dlperf_sdk.__version__,
+    )

@@ -1,0 +1,56 @@
+"""What tests share: nothing is kept between them, and no process outlives them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from dlperf_sdk import RunSpec
+from dlperf_sdk.bundle import build
+from dlperf_sdk.interfaces.topology import Job
+from dlperf_sdk.launch import events
+from dlperf_sdk.plan import make_plan
+from dlperf_sdk.registry import Registry
+from dlperf_sdk.topologies.local import Local
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The checkout."""
+    return ROOT
+
+
+def processes_with(marker: str) -> list[str]:
+    """The command lines of all living processes that hold a text."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+            except OSError:
+                continue
+            if marker in line and state != "Z":
+                found.append(line)
+    return found
+
+
+@pytest.fixture
+def stream(tmp_path):
+    """Run a case of the toy frameworks with this interpreter and give all events of agent 0."""
+
+    def run(framework: str = "numpy", python: str = sys.executable, **fields) -> list[dict]:
+        fields = {"batch_size": 8, "warmup": 2, "steps": 20, "repeats": 2, **fields}
+        spec = RunSpec(framework=framework, model="linear", **fields)
+        plan = make_plan(spec, Registry())
+        request = plan.request("case", (python,), spec.env, {"source": "synthetic"})
+        bundle = build(request, tmp_path / "case.pyz")
+        job = Job("case", bundle.path, spec.topology.nodes, spec.topology.devices_per_node, plan.device, {})
+        return list(events(Local(), job))
+
+    return run

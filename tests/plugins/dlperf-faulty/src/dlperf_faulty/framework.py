@@ -1,0 +1,19 @@
+"""Controller half: NumPy's, with one option that says what goes wrong."""
+
+from attrs import frozen
+from dlperf_numpy.framework import NumPy
+
+
+@frozen
+class FaultyOptions:
+    fault: str = "none"
+    rank: int = 0
+    """The rank that the fault befalls."""
+
+
+class Faulty(NumPy):
+    name = "faulty"
+    runtime = "dlperf_faulty.worker:Runtime"
+    trainers = {"linear": "dlperf_faulty.worker:Linear"}
+    processes = "dlperf_faulty.processes:processes"
+    Options = FaultyOptions

@@ -1,0 +1,1 @@
+"""A framework plugin for NumPy: the smallest that is complete."""
