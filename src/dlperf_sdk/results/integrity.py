@@ -34,9 +34,9 @@ class Bounds:
 #     fp32 against float64 4.2e-7 to 3.0e-6.
 #
 # The lower bounds are u / 2, and u / 4 for tf32, where results are not rounded. The upper ones are 8 u, which
-# is below what bf16 gives, so that it cannot pass for fp16, and 16 u for bf16, the round-off of 8-bit formats.
-# fp32 may differ from itself by the order of summation: its bound is ten times what was measured, and a quarter
-# of the least for tf32. fp16 and tf32 have equal significands: this evidence cannot tell them apart.
+# is below what bf16 gives, so that it cannot pass for fp16, and 16 u for bf16, the round-off of 8-bit floats.
+# fp32 may differ from itself by the order of summation: its bound is ten times what was measured, a
+# fourth of the least for tf32. fp16 and tf32 have equal significands: this evidence cannot tell them apart.
 BOUNDS = {
     "fp32": Bounds(0.0, 2.0**-15),
     "tf32": Bounds(2.0**-13, 2.0**-8),
@@ -64,7 +64,7 @@ class Expected:
 
 
 def complete_records(repeats: tuple[Repeat, ...], expected: Expected) -> Verdict:
-    """Every rank wrote a record, every replica is in exactly one, and all did the plan's steps and samples."""
+    """Every rank wrote a record, every replica is in one, and all did the planned steps and samples."""
     problems = list(_incomplete(repeats, expected))
     if problems:
         more = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""
