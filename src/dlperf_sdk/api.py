@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
@@ -25,7 +24,7 @@ from dlperf_sdk.plan import Plan, make_plan
 from dlperf_sdk.records import Failure
 from dlperf_sdk.registry import Registry
 from dlperf_sdk.results.result import Environment, Result
-from dlperf_sdk.results.store import ResultStore, RunDirectory
+from dlperf_sdk.results.store import ResultStore, RunDirectory, new_run_id
 from dlperf_sdk.results.summarise import summarise
 from dlperf_sdk.spec import RunSpec
 
@@ -139,7 +138,7 @@ def _execute(
     registry = registry or Registry()
     told = Observers(hookspecs.manager(tuple(observers)))
     measurers = registry.measurers()
-    started, run_id = _now(), _run_id(spec)
+    started, run_id = _now(), new_run_id(spec, datetime.now(UTC))
     planned: Plan | None = None
     environment: Environment | None = None
     interrupted = False
@@ -162,7 +161,7 @@ def _execute(
         )
         request = planned.request(run_id, environment.command, spec.env, samples)
         if directory is not None:
-            directory.write_spec(spec.to_dict())
+            directory.write_spec(spec)
             directory.write_plan(planned.to_dict())
             directory.write_environment(environment)
         with environments.in_use(prepared), tempfile.TemporaryDirectory(prefix="dlperf-") as scratch:
@@ -252,9 +251,3 @@ def _open(store: ResultStore | str | Path | None, run_id: str) -> RunDirectory |
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
-
-def _run_id(spec: RunSpec) -> str:
-    """Unique, sortable within a case, and safe as a file name."""
-    topology = str(spec.topology).replace("@", "-")
-    moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
-    return f"{spec.framework}-{spec.model}-{topology}-b{spec.batch_size}-{spec.precision}-{moment}-{secrets.token_hex(2)}"

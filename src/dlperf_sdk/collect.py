@@ -10,8 +10,8 @@ from attrs import define, field
 from dlperf_sdk import metrics
 from dlperf_sdk.errors import FAILURES, DocumentError
 from dlperf_sdk.hookspecs import Observers
-from dlperf_sdk.records import Exit, Failure, Repeat, Series
-from dlperf_sdk.results.convert import record_from_dict
+from dlperf_sdk.records import Failure, Repeat
+from dlperf_sdk.results.convert import attempt_from_dict
 from dlperf_sdk.results.result import Stopping
 from dlperf_sdk.results.store import RunDirectory
 
@@ -83,14 +83,11 @@ def repeat_from(event: Mapping[str, Any]) -> Repeat:
     Raises:
         DocumentError: a record breaks its schema, or belongs to another attempt.
     """
-    records = tuple(record_from_dict(record) for record in event["records"])
-    for record in records:
-        if record.attempt != event["attempt"]:
-            raise DocumentError(f"rank {record.rank} wrote a record of attempt {record.attempt} in attempt {event['attempt']}.")
-    series = tuple(
-        Series(**{**one, "times": tuple(one["times"]), "values": tuple(one["values"])}) for one in event["series"]
-    )
-    return Repeat(event["attempt"], records, series, tuple(Exit(**one) for one in event["exits"]))
+    repeat = attempt_from_dict(event).repeat
+    for record in repeat.records:
+        if record.attempt != repeat.attempt:
+            raise DocumentError(f"Rank {record.rank} wrote a record of attempt {record.attempt} in attempt {repeat.attempt}.")
+    return repeat
 
 
 def failure_from(plain: Mapping[str, Any]) -> Failure:

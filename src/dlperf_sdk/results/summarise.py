@@ -11,8 +11,9 @@ from dlperf_sdk.plan import Plan
 from dlperf_sdk.records import Failure, Repeat
 from dlperf_sdk.results.facts import facts_of
 from dlperf_sdk.results.result import Environment, Result, Stopping, Verdict
-from dlperf_sdk.results.verdicts import judge
+from dlperf_sdk.results.verdicts import Expected, judge
 from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.worker.processes import TRAINER
 
 
 def summarise(
@@ -48,12 +49,15 @@ def summarise(
         metrics = tuple(metric for measurer in measurers for metric in measurer.summarise(measured))
         verdicts = judge(
             repeats,
-            protocol=plan.protocol,
-            replicas=spec.topology.devices,
-            batch_size=spec.batch_size,
-            strategy=spec.strategy,
-            precision=spec.precision,
-            stopping=stopping,
+            Expected(
+                request=run_id,
+                ranks=sum(process.role == TRAINER for process in plan.placeholder_processes()),
+                replicas=spec.topology.devices,
+                batch_size=spec.batch_size,
+                precision=spec.precision,
+                strategy=spec.strategy,
+                protocol=plan.protocol,
+            ),
         )
     return Result(
         id=run_id,

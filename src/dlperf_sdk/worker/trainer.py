@@ -57,7 +57,7 @@ def _circumstances():
     # type: () -> Dict[str, Any]
     """What every worker can say of itself, whatever the framework."""
     return {
-        "python": "%d.%d.%d" % sys.version_info[:3],
+        "python_version": "%d.%d.%d" % sys.version_info[:3],
         "cpus": sorted(os.sched_getaffinity(0)),
         "thread_variables": {k: v for k, v in sorted(os.environ.items()) if k.startswith(_THREAD_VARIABLES)},
     }
