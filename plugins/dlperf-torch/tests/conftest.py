@@ -1,14 +1,14 @@
-"""Worker halves for the tests, without agents: a request as the planner makes it, small enough for seconds."""
+"""Worker halves for the tests, without agents: requests as the planner makes them, of small cases."""
 
 import attrs
 import pytest
+from dlperf_torch.framework import Torch
 
 from dlperf_sdk.interfaces.model import plain
 from dlperf_sdk.models.bert_base import BertBase
 from dlperf_sdk.models.resnet50 import ResNet50
 from dlperf_sdk.worker.processes import Cluster, Node
-from dlperf_sdk.worker.request import Request
-from dlperf_torch.framework import Options, Torch
+from dlperf_sdk.worker.request import Request, resolve
 
 MODELS = {"resnet50": ResNet50(), "bert-base": BertBase()}
 SMALL = {
@@ -54,8 +54,15 @@ def make_request(model, options=None, framework_options=None, **changes):
         "inputs": [plain(entry) for entry in entry.inputs(chosen)],
         "optimizer": {"kind": optimizer.kind, "policy": "constant", **optimizer.numbers},
         "model_options": attrs.asdict(chosen),
-        "framework_options": attrs.asdict(Options(**(framework_options or {}))),
-        "protocol": {"warmup": 1, "steps": 2, "repeats": 1, "max_repeats": 1, "target": None, "canonical_steps": 3},
+        "framework_options": attrs.asdict(Torch.Options(**(framework_options or {}))),
+        "protocol": {
+            "warmup": 1,
+            "steps": 2,
+            "repeats": 1,
+            "max_repeats": 1,
+            "target": None,
+            "canonical_steps": 3,
+        },
         "deadlines": {"start": 60.0, "compile": 60.0, "warmup": 60.0, "step": 60.0, "teardown": 60.0},
         "command": [],
         "variables": {},
@@ -67,16 +74,15 @@ def make_request(model, options=None, framework_options=None, **changes):
 
 def make_cluster(request, port="29500"):
     """The nodes that the request asks for, all on this machine."""
-    devices = tuple("cpu:%d" % i for i in range(request.devices_per_node))
+    devices = tuple(f"cpu:{i}" for i in range(request.devices_per_node))
     node = Node("127.0.0.1", (port,), devices, "lo")
     return Cluster((node,) * request.nodes, request.device, request.strategy)
 
 
 @pytest.fixture
-def make_trainer():
-    """Start a runtime and build a trainer for a case of one replica: `make_trainer("resnet50", precision="amp-bf16")`."""
-    from dlperf_sdk.worker.request import resolve
-
+def make_trainer(monkeypatch):
+    """Builds the trainer of a case with one replica, its runtime started: `make_trainer("resnet50")`."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     runtimes = []
 
     def make(model, **changes):

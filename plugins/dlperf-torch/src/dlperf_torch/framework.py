@@ -6,24 +6,43 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from attrs import define, field, validators
+from attrs import frozen
 
+from dlperf_sdk.errors import SpecError
 from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
+from dlperf_sdk.models.options import whole
+from dlperf_sdk.spec import circumstance, treatment
 
 _PYTHON = ">=3.11,<3.14"
 _REQUIREMENTS = ("torch==2.13.*", "numpy>=2.0", "pillow>=11.0")
 
 
-@define
-class Options:
-    """The plugin's own options."""
+def _yes_or_no(_: Any, attribute: Any, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise SpecError(f"{attribute.name} is {value!r}; it must be true or false.")
 
-    cudnn_benchmark: bool = field(default=True, validator=validators.instance_of(bool))
-    """Let cuDNN time its convolution algorithms in the first steps, and keep the fastest. CUDA only."""
-    bucket_cap_mb: int = field(default=25, validator=[validators.instance_of(int), validators.ge(1)])
-    """Size in MiB of the gradient buckets that DistributedDataParallel reduces while the backward pass goes on."""
-    loader_workers: int = field(default=2, validator=[validators.instance_of(int), validators.ge(1)])
-    """Parallel loaders per device for the data sources `images` and `text`."""
+
+@frozen
+class TorchOptions:
+    """The plugin's own options.
+
+    Raises:
+        SpecError: an option has an impossible value.
+    """
+
+    cudnn_benchmark: bool = treatment(
+        "Let cuDNN time its convolution algorithms in the first steps, and keep the fastest (CUDA).",
+        True,
+        validator=_yes_or_no,
+    )
+    bucket_cap_mb: int = treatment(
+        "MiB of gradients that are collected before they are averaged, while the backward pass goes on.",
+        25,
+        validator=whole(1, 65536),
+    )
+    loader_workers: int = circumstance(
+        "Parallel loaders per device, for images and text.", 2, validator=whole(1, 1024)
+    )
 
 
 class Torch(Framework):
@@ -45,10 +64,10 @@ class Torch(Framework):
         data={"synthetic", "synthetic-host", "images", "text"},
         accumulation=True,
     )
-    Options: ClassVar[type[Any]] = Options
+    Options: ClassVar[type[Any]] = TorchOptions
 
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
-        """One environment per kind of device: the CPU build of torch, which brings no CUDA packages, and the other.
+        """One environment per kind of device; the CPU's has torch's own build, without any CUDA packages.
 
         The CPU lock holds for every Python of the range, with markers where they differ.
         """
@@ -59,12 +78,14 @@ class Torch(Framework):
                 lock=Path(__file__).with_name("locks") / "cpu.txt",
                 uv_options=("--torch-backend", "cpu"),
             )
-        return EnvironmentSpec(python=_PYTHON, requirements=_REQUIREMENTS)
+        return EnvironmentSpec(_PYTHON, _REQUIREMENTS, uv_options=("--torch-backend", "auto"))
 
     def refuses(self, case: Mapping[str, str]) -> str | None:
         """What torch cannot do although it can do each part of it."""
         if case["precision"] == "tf32" and case["device"] != "cuda":
             return "tf32 is a mode of NVIDIA GPUs' matrix units; on a CPU, choose fp32 or amp-bf16."
         if case["model"] == "bert-base" and case["layout"] != "auto":
-            return f"bert-base has no images whose layout could be {case['layout']}; leave the layout at auto."
+            return (
+                f"bert-base has no images whose layout could be {case['layout']}; leave the layout at auto."
+            )
         return None

@@ -1,23 +1,21 @@
-"""Which processes a torch case consists of: one per device, finding each other through environment variables."""
+"""Which processes a torch case consists of: one per device, finding each other through variables."""
 
 from typing import Dict, List
 
 from dlperf_sdk.worker.processes import Cluster, Process, one_per_device
 
 
-def processes(cluster):
-    # type: (Cluster) -> List[Process]
+def processes(cluster: Cluster) -> List[Process]:
     """A trainer per device; where gradients meet, with the variables that `torch.distributed` reads ("env://").
 
-    NCCL and gloo are told which interface reaches the others. Left alone both guess, gloo from what the host's name
-    resolves to, which in a container is often nothing.
+    NCCL and gloo are told which interface reaches the others. Left alone both guess, gloo from what the
+    host's name resolves to, which in a container is often nothing.
     """
     trainers = one_per_device(cluster)
     if cluster.strategy != "all_reduce" or len(trainers) == 1:
         return trainers
 
-    def variables(trainer):
-        # type: (Process) -> Dict[str, str]
+    def variables(trainer: Process) -> Dict[str, str]:
         found = {
             "MASTER_ADDR": cluster.nodes[0].host,
             "MASTER_PORT": cluster.nodes[0].ports[0],

@@ -1,7 +1,7 @@
 """BERT-Base pre-training in torch: Devlin et al. 2019, masked language model and next sentence prediction.
 
-What is computed is laid down in `dlperf_sdk.models.bert_base`; the names are the manifest's. Letters in shapes: B
-sequences, S tokens, P predictions, H the hidden size, V word pieces.
+What is computed is laid down in `dlperf_sdk.models.bert_base`; the names are the manifest's. Letters in
+shapes: B sequences, S tokens, P predictions, H the hidden size, V word pieces.
 """
 
 import torch
@@ -114,7 +114,7 @@ class Bert(nn.Module):
 def additive(attention_mask, x):
     """0 for keys that get attention, -∞ for the others, (B, S) → (B, 1, 1, S), in the type of the scores.
 
-    Made once: given whole numbers, or another type than the queries have, every layer would convert them again.
+    Made once: given as whole numbers, or in another type than the queries, every layer would convert them.
     """
     device = x.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype

@@ -22,7 +22,7 @@ def convolution(inputs, outputs, kernel, stride=1):
 def batch_norm(channels):
     """Batch norm over this replica's micro-batch."""
     norm = nn.BatchNorm2d(channels, eps=1e-5, momentum=0.1)
-    # torch counts the batches for a cumulative average, which a fixed momentum does not use: a kernel per layer saved.
+    # torch counts batches for a cumulative average, which a fixed momentum does not use: one kernel less.
     norm.num_batches_tracked = None
     return norm
 
@@ -50,7 +50,7 @@ class Bottleneck(nn.Module):
 
 
 class ResNet50(nn.Module):
-    """A 7×7 convolution, a max-pool, four stages of bottlenecks, the mean over all positions, a linear layer."""
+    """A 7×7 convolution, a max-pool, four stages of bottlenecks, the mean over positions, a linear layer."""
 
     def __init__(self, classes):
         super().__init__()

@@ -1,7 +1,8 @@
-"""torch inside one worker process: its device, its threads, its arithmetic, and the way to the other processes."""
+"""torch inside one worker process: its device, its threads, its arithmetic, its way to the others."""
 
 import os
 from datetime import timedelta
+from itertools import pairwise
 
 import torch
 import torch.distributed as dist
@@ -16,6 +17,10 @@ _OUT_OF_MEMORY = (
     "CUDNN_STATUS_ALLOC_FAILED",
     "std::bad_alloc",
 )
+# All that oneDNN says when there is no memory for the code it generates (seen under an
+# address space limit). For a layer that it does not know it says more:
+# "could not create a primitive descriptor for …".
+_NO_MEMORY_FOR_CODE = "could not create a primitive"
 
 
 class TorchRuntime(Runtime):
@@ -45,8 +50,8 @@ class TorchRuntime(Runtime):
         torch.backends.cuda.matmul.allow_tf32 = tf32
         torch.backends.cudnn.allow_tf32 = tf32
         if self.meets:
-            # Workers may compile for different lengths of time, so no collective ends before the longest phase may;
-            # the agents hold the tighter deadlines.
+            # Workers may compile for different lengths of time, so no collective ends before the longest
+            # phase may; the agents hold the tighter deadlines.
             dist.init_process_group(
                 "nccl" if request.device == "cuda" else "gloo",
                 timeout=timedelta(seconds=max(request.deadlines.values())),
@@ -56,8 +61,8 @@ class TorchRuntime(Runtime):
     def _take_gpu(self):
         if not torch.cuda.is_available():
             raise Unsupported(
-                "torch %s finds no usable GPU (built for CUDA %s, CUDA_VISIBLE_DEVICES is %r); check the driver with "
-                "nvidia-smi, or run with --device cpu"
+                "torch %s finds no usable GPU (built for CUDA %s, CUDA_VISIBLE_DEVICES is %r); check the "
+                "driver with nvidia-smi, or run with --device cpu"
                 % (torch.__version__, torch.version.cuda, os.environ.get("CUDA_VISIBLE_DEVICES"))
             )
         torch.cuda.set_device(self.device)
@@ -65,7 +70,7 @@ class TorchRuntime(Runtime):
         if capability < (8, 0) and self.request.precision in ("tf32", "amp-bf16"):
             raise Unsupported(
                 "%s has compute capability %d.%d; %s needs 8.0 (Ampere) or later"
-                % ((torch.cuda.get_device_name(self.device),) + capability + (self.request.precision,))
+                % (torch.cuda.get_device_name(self.device), *capability, self.request.precision)
             )
         torch.backends.cudnn.benchmark = self.request.framework_options["cudnn_benchmark"]
 
@@ -82,7 +87,7 @@ class TorchRuntime(Runtime):
 
     def elapsed(self, marks):
         """Seconds between neighbouring events."""
-        return [earlier.elapsed_time(later) / 1e3 for earlier, later in zip(marks, marks[1:])]
+        return [earlier.elapsed_time(later) / 1e3 for earlier, later in pairwise(marks)]
 
     def reset_peak_memory(self):
         """Forget the allocator's peak."""
@@ -126,7 +131,10 @@ class TorchRuntime(Runtime):
         """torch's own exception, the interpreter's, and the messages of those libraries that have none."""
         if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
             return True
-        return isinstance(error, RuntimeError) and any(message in str(error) for message in _OUT_OF_MEMORY)
+        if not isinstance(error, RuntimeError):
+            return False
+        said = str(error)
+        return said == _NO_MEMORY_FOR_CODE or any(message in said for message in _OUT_OF_MEMORY)
 
     def stop(self):
         """Leave the process group."""

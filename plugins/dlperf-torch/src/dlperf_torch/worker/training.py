@@ -1,4 +1,4 @@
-"""What every torch trainer shares: wrapping, the optimisation step, input, digests, evidence for the precision.
+"""What every torch trainer shares: wrapping, the step, input, digests, evidence for the precision.
 
 A model's own file has its network, its loss, and nothing else.
 """
@@ -29,7 +29,7 @@ class TorchTrainer(Trainer):
         self.network = self._place_network(self.build(request.model_options))
         self.trained = self._trained()
         self.optimizer = _optimizer(self.network, request)
-        # Only fp16's narrow exponent needs a loss scale; where it is off, the scaler hands everything through.
+        # Only fp16's narrow exponent needs a loss scale; without it the scaler hands everything through.
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=request.precision == "amp-fp16")
         self._one = torch.ones((), device=self.device)
         self._scale = self.scaler.scale(self._one)
@@ -49,7 +49,7 @@ class TorchTrainer(Trainer):
         raise NotImplementedError("a torch model implements build()")
 
     def outputs(self, network, batch):
-        """The outputs of `network` (this model's, perhaps wrapped) for a batch: a tuple of tensors, logits."""
+        """The outputs of `network` (this model's, or it wrapped) for a batch: a tuple of tensors, logits."""
         raise NotImplementedError("a torch model implements outputs()")
 
     def loss(self, outputs, batch):
@@ -71,16 +71,17 @@ class TorchTrainer(Trainer):
         return network.to(self.device).train()
 
     def _trained(self):
-        """The network as `step` calls it: averaging its gradients with the other replicas', where there are any.
+        """The network as `step` calls it: with gradients averaged over the replicas, where there are several.
 
-        BatchNorm statistics stay each replica's own (`broadcast_buffers=False`), and replicas start from the canonical
-        weights, not from a copy of rank 0's (`init_sync=False`), so that equal digests at the end mean something.
+        Batch norm's statistics stay each replica's own (`forward_sync_buffers=False`), and replicas start
+        from the canonical weights, not from a copy of rank 0's (`init_sync=False`): so equal digests at the
+        end mean something.
         """
         if not self.runtime.meets:
             return self.network
         return DistributedDataParallel(
             self.network,
-            broadcast_buffers=False,
+            forward_sync_buffers=False,
             init_sync=False,
             gradient_as_bucket_view=True,
             bucket_cap_mb=self.request.framework_options["bucket_cap_mb"],
@@ -88,7 +89,9 @@ class TorchTrainer(Trainer):
 
     def _place(self, batch):
         """A host batch on this replica's device, images in the network's layout."""
-        return {name: self._laid_out(value).to(self.device, non_blocking=True) for name, value in batch.items()}
+        return {
+            name: self._laid_out(value).to(self.device, non_blocking=True) for name, value in batch.items()
+        }
 
     def _laid_out(self, value):
         if self.channels_last and value.dim() == 4:
@@ -114,7 +117,7 @@ class TorchTrainer(Trainer):
         if source == "synthetic":
             return itertools.repeat(self.canonical_batch())
         if source == "synthetic-host":
-            # One batch in page-locked memory, copied to the device for every step. On a CPU there is nothing to copy.
+            # One batch in page-locked memory, copied to the device for every step; a CPU has it already.
             batch = self._canonical_host_batch()
             if self.device.type == "cuda":
                 batch = {name: value.pin_memory() for name, value in batch.items()}
@@ -183,7 +186,7 @@ class TorchTrainer(Trainer):
         self.scaler.step(self.optimizer)
         self.scaler.update()
         if self.scaler.is_enabled():
-            # A skipped step halves the scale and nothing else lowers it. Compared on the device: reading it would wait.
+            # A skipped step halves the scale, and nothing else lowers it. Counting on the device never waits.
             scale = self.scaler.scale(self._one)
             self._skipped += scale < self._scale
             self._scale = scale
@@ -199,7 +202,7 @@ class TorchTrainer(Trainer):
         return [loss.item()]
 
     def digests(self):
-        """SHA-256 over the parameters' bytes as float32 in C order, one parameter after another as in the manifest."""
+        """SHA-256 over the parameters as float32 in C order, one after another as the manifest lists them."""
         digest = hashlib.sha256()
         parameters = dict(self.network.named_parameters())
         for entry in self.request.parameters:
@@ -210,11 +213,11 @@ class TorchTrainer(Trainer):
     # Evidence for what was in effect.
 
     def deviation(self):
-        """‖y - y32‖ / ‖y32‖ over the logits of the canonical batch (of its first micro-batch, where they accumulate).
+        """‖y - y32‖ / ‖y32‖ over the logits of the canonical batch's first micro-batch.
 
-        y comes from the very network that `step` calls, wrapped and compiled as it is, with gradients recorded, so
-        that nothing is compiled that `step` does not use; y32 from the plain network, eager, in fp32 without TF32.
-        Dropout is off in both, BatchNorm uses the batch's statistics in both, and neither leaves a trace.
+        y comes from the very network that `step` calls, wrapped and compiled as it is, with gradients
+        recorded, so that nothing is compiled that `step` does not use; y32 from the plain network, eager, in
+        fp32 without TF32. In both dropout is off, batch norm uses the batch's statistics, and no trace stays.
         """
         batch = self._micro_batches(self.canonical_batch())[0]
         with _undisturbed(self.network):
@@ -228,7 +231,7 @@ class TorchTrainer(Trainer):
 
     @contextlib.contextmanager
     def _watched(self):
-        """Note the type and layout that convolutions and linear layers give out; a compiled network hides its layers."""
+        """Note type and layout of what convolutions and linear layers give out; compiled, they are hidden."""
 
         def note(module, args, output):
             self._seen["dtypes"].add(str(output.dtype).replace("torch.", ""))
@@ -264,6 +267,8 @@ class TorchTrainer(Trainer):
         if isinstance(self._module(), DistributedDataParallel):
             found["strategy"] = "all_reduce"
             found["transport"] = torch.distributed.get_backend()
+        if self._loader is not None:
+            found["data"] = self._loader.facts
         return found
 
     def _module(self):
@@ -272,7 +277,7 @@ class TorchTrainer(Trainer):
 
 
 def _optimizer(network, request):
-    """The torch optimizer with the request's numbers, weight decay on the manifest's decaying parameters only."""
+    """The torch optimizer with the request's numbers, and weight decay where the manifest says so."""
     numbers = request.optimizer
     parameters = dict(network.named_parameters())
     groups = [
@@ -293,7 +298,7 @@ def _optimizer(network, request):
 
 @contextlib.contextmanager
 def _undisturbed(network):
-    """Dropout off, and the buffers (BatchNorm's running statistics) put back at the end."""
+    """Dropout off, and the buffers (batch norm's running statistics) put back at the end."""
     buffers = {name: buffer.clone() for name, buffer in network.named_buffers()}
     dropouts = [(module, module.p) for module in network.modules() if isinstance(module, nn.Dropout)]
     for module, _ in dropouts:

@@ -1,0 +1,130 @@
+"""The controller half: what it offers and refuses, its processes, its lock. None of it needs torch."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import attrs
+import pytest
+from dlperf_torch import processes as processes_module
+from dlperf_torch.framework import Torch
+from dlperf_torch.processes import processes
+
+from dlperf_sdk.errors import SpecError
+from dlperf_sdk.worker.processes import TRAINER, Cluster, Node
+
+CASE = {
+    "device": "cpu",
+    "precision": "fp32",
+    "compiler": "none",
+    "strategy": "all_reduce",
+    "layout": "auto",
+    "data": "synthetic",
+    "model": "resnet50",
+}
+
+
+def test_the_controller_half_imports_no_torch():
+    code = (
+        "import sys, dlperf_torch.framework, dlperf_torch.processes\n"
+        "found = sorted({'torch', 'numpy', 'PIL'} & set(sys.modules))\n"
+        "assert not found, found"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_shared_half_is_python_3_7():
+    ast.parse(Path(processes_module.__file__).read_text(encoding="utf-8"), feature_version=(3, 7))
+
+
+def test_what_the_plugin_names_is_in_its_files():
+    for reference in (Torch.runtime, Torch.processes, *Torch.trainers.values()):
+        module, _, attribute = reference.partition(":")
+        path = Path(processes_module.__file__).parents[1] / (module.replace(".", "/") + ".py")
+        names = {getattr(node, "name", None) for node in ast.parse(path.read_text(encoding="utf-8")).body}
+        assert attribute in names, reference
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"precision": "tf32"}, "NVIDIA"),
+        ({"model": "bert-base", "layout": "nhwc"}, "layout"),
+        ({"precision": "tf32", "device": "cuda"}, None),
+        ({"precision": "amp-fp16"}, None),
+        ({}, None),
+    ],
+)
+def test_refuses(change, word):
+    reason = Torch().refuses({**CASE, **change})
+    assert reason is None if word is None else word in reason
+
+
+def test_the_cpu_lock_pins_everything_and_nothing_of_cuda():
+    environment = Torch().environment("cpu", "all_reduce", "resnet50")
+    lines = [
+        line
+        for line in environment.lock.read_text(encoding="utf-8").splitlines()
+        if line and not line.startswith("#")
+    ]
+    assert all(re.fullmatch(r"[a-z0-9-]+==[^\s;]+( ; .+)?", line) for line in lines)
+    pins = dict(line.partition(" ;")[0].split("==") for line in lines)
+    assert pins["torch"] == "2.13.0+cpu"
+    assert {"numpy", "pillow"} <= set(pins)
+    assert not [name for name in pins if "nvidia" in name or "cuda" in name or name == "torchvision"]
+
+
+def test_other_devices_have_no_cpu_build():
+    environment = Torch().environment("cuda", "all_reduce", "resnet50")
+    assert environment.lock is None
+    assert "cpu" not in environment.uv_options
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"loader_workers": 0}, {"bucket_cap_mb": 1.5}, {"cudnn_benchmark": 1}, {"bucket_cap_mb": True}],
+)
+def test_impossible_options(options):
+    with pytest.raises(SpecError):
+        Torch.Options(**options)
+
+
+def test_every_option_has_help_and_a_role():
+    for field in attrs.fields(Torch.Options):
+        assert field.metadata["role"] in ("treatment", "circumstance")
+        assert field.metadata["help"]
+
+
+def cluster(nodes, devices, strategy="all_reduce", device="cpu"):
+    return Cluster(
+        tuple(
+            Node(f"10.0.0.{n}", ("4000", "4001"), tuple(f"cpu:{d}" for d in range(devices)), f"eth{n}")
+            for n in range(nodes)
+        ),
+        device,
+        strategy,
+    )
+
+
+def test_processes_of_two_nodes():
+    found = processes(cluster(2, 2))
+    assert [p.role for p in found] == [TRAINER] * 4
+    assert [p.variables["RANK"] for p in found] == ["0", "1", "2", "3"]
+    assert [p.variables["LOCAL_RANK"] for p in found] == ["0", "1", "0", "1"]
+    assert {p.variables["WORLD_SIZE"] for p in found} == {"4"}
+    assert {(p.variables["MASTER_ADDR"], p.variables["MASTER_PORT"]) for p in found} == {("10.0.0.0", "4000")}
+    assert [p.variables["GLOO_SOCKET_IFNAME"] for p in found] == ["eth0", "eth0", "eth1", "eth1"]
+    assert not any("NCCL_SOCKET_IFNAME" in p.variables for p in found)
+    assert [p.replicas for p in found] == [(0,), (1,), (2,), (3,)]
+
+
+def test_nccl_is_told_the_exact_interface():
+    found = processes(cluster(2, 1, device="cuda"))
+    assert [p.variables["NCCL_SOCKET_IFNAME"] for p in found] == ["=eth0", "=eth1"]
+
+
+@pytest.mark.parametrize("alone", [cluster(1, 1), cluster(2, 2, strategy="independent")])
+def test_replicas_that_do_not_meet_need_no_variables(alone):
+    assert all(p.variables == {} for p in processes(alone))
