@@ -1,0 +1,110 @@
+"""`images`: JPEGs, decoded and augmented in parallel, for ResNet's training recipe.
+
+Per image: decode at full size (JPEG's scaled decoding would be cheaper, and would be other pixels), convert
+to RGB (greyscale and CMYK as well), crop at random, resize bilinearly with antialiasing, mirror half of the
+time, normalise. EXIF orientation is ignored, as is usual for ImageNet. The crop covers 8 to 100 % of the
+area at an aspect ratio from 3/4 to 4/3: C. Szegedy et al., Going Deeper with Convolutions, CVPR 2015,
+section 6.
+"""
+
+import math
+import os
+import random
+
+import numpy as np
+import torch
+from PIL import Image, features
+from PIL import __version__ as pillow_version
+
+from dlperf_sdk.worker.data import DataError, read_images
+from dlperf_torch.worker.loading import Batches
+
+MEAN = (0.485, 0.456, 0.406)
+STD = (0.229, 0.224, 0.225)
+"""Of ImageNet's red, green and blue, where white is 1; the numbers that every ImageNet recipe uses."""
+AREA = (0.08, 1.0)
+RATIO = (3 / 4, 4 / 3)
+_ATTEMPTS = 10
+
+
+def batches(request, process):
+    """An endless iterator over this replica's batches: `image` (B, 3, H, W) float32, `label` (B,) int64.
+
+    Raises:
+        DataError: the index is not the one that was prepared; later, an image does not decode.
+    """
+    made = Batches(JpegDataset(request, process.replicas[0]), request, process)
+    turbo = features.check("libjpeg_turbo") and features.version("libjpeg_turbo")
+    made.facts["decoder"] = "Pillow %s, %s" % (
+        pillow_version,
+        "libjpeg-turbo %s" % turbo if turbo else "libjpeg %s" % features.version("jpg"),
+    )
+    return made
+
+
+class JpegDataset:
+    """The images of a request's index; `dataset[keys]` is a batch or a `DataError`. See `loading.Batches`."""
+
+    def __init__(self, request, replica):
+        shapes = {entry["name"]: entry["shape"] for entry in request.inputs}
+        _, self.height, self.width = shapes["image"]
+        self.images = read_images(request.data)
+        self.chance = "augment/%d/%d/%%d" % (request.seed, replica)
+        # Decoded pixels lie in NHWC order; the trainer takes it unless told otherwise.
+        self.channels_last = request.layout != "nchw"
+
+    def __getitem__(self, keys):
+        pixels = np.empty((len(keys), self.height, self.width, 3), np.uint8)
+        for place, (draw, sample) in zip(pixels, keys):
+            path = os.path.join(self.images.root, self.images.paths[sample])
+            chance = random.Random(self.chance % draw)  # noqa: S311 (no secret)
+            try:
+                place[...] = augment(decode(path), self.width, self.height, chance)
+            except Exception as error:  # Pillow raises a dozen types for a broken file
+                why = "The image %s cannot be decoded: %s. Replace or remove it." % (path, error)
+                return DataError(why)
+        labels = [self.images.labels[sample] for _, sample in keys]
+        return {
+            "image": normalise(torch.from_numpy(pixels), self.channels_last),
+            "label": torch.tensor(labels, dtype=torch.int64),
+        }
+
+
+def decode(path):
+    """A JPEG as an RGB image of its full size."""
+    with Image.open(path, formats=("JPEG",)) as image:
+        return image.convert("RGB")
+
+
+def augment(image, width, height, chance):
+    """A random crop of the image, width × height, perhaps mirrored."""
+    cropped = image.crop(crop_box(image.width, image.height, chance))
+    resized = cropped.resize((width, height), Image.Resampling.BILINEAR)
+    return resized.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if chance.random() < 0.5 else resized
+
+
+def crop_box(width, height, chance):
+    """Left, top, right and bottom of a random crop: area uniform in AREA, ratio log-uniform in RATIO.
+
+    If no crop of ten fits into the image, it is the largest in the middle whose ratio is allowed.
+    """
+    low, high = RATIO
+    for _ in range(_ATTEMPTS):
+        area = width * height * chance.uniform(*AREA)
+        ratio = math.exp(chance.uniform(math.log(low), math.log(high)))
+        w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        if 0 < w <= width and 0 < h <= height:
+            left, top = int(chance.random() * (width - w + 1)), int(chance.random() * (height - h + 1))
+            return left, top, left + w, top + h
+    w, h = min(width, round(height * high)), min(height, round(width / low))
+    left, top = (width - w) // 2, (height - h) // 2
+    return left, top, left + w, top + h
+
+
+def normalise(pixels, channels_last):
+    """(B, H, W, 3) bytes as (B, 3, H, W) float32 with ImageNet's mean and deviation taken out."""
+    image = pixels.permute(0, 3, 1, 2)
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    image = image.to(torch.float32, memory_format=layout)
+    mean, std = (255 * torch.tensor(values).view(3, 1, 1) for values in (MEAN, STD))
+    return image.sub_(mean).div_(std)

@@ -1,0 +1,73 @@
+"""Parallel loading, the same for images and text: who loads what, and in which order."""
+
+import functools
+import os
+
+import torch
+from torch.utils.data import DataLoader
+
+from dlperf_sdk.worker import data, lifetime
+
+PREFETCH = 2
+"""Batches that each loader may hold ready; torch's own default."""
+
+
+class Batches:
+    """An endless iterator over the batches of one replica: dicts of CPU tensors, page-locked where there is
+    a GPU.
+
+    Each batch is a whole optimisation step's. The replica sees its own samples only, in an order that
+    follows from the seed (`dlperf_sdk.worker.data`), whatever the number of loaders. Every batch is full:
+    with fewer samples than a batch needs, some are in it twice, and `facts` says so.
+
+    `dataset[keys]` must give the batch for a list of (draw, sample): `sample` is the sample's index, and
+    `draw` counts what this replica has taken so far, so that chance can be drawn anew for each visit and
+    yet be repeatable. A batch that cannot be loaded is a `dlperf_sdk.worker.data.DataError` in its place.
+    """
+
+    def __init__(self, dataset, request, process):
+        (replica,) = process.replicas
+        loaders = request.framework_options["loader_workers"]
+        self.prefetched = loaders * PREFETCH
+        """How many batches can be ready ahead of the one that is being trained on."""
+        self.facts = dict(
+            data.facts(request, replica), loader_workers=loaders, prefetched_batches=self.prefetched
+        )
+        """What a result should say about the input, as JSON values."""
+        own = data.share(request.data["samples"], replica, request.nodes * request.devices_per_node)
+        loader = DataLoader(
+            dataset,
+            batch_size=None,
+            sampler=_keys(own, request.batch_size, request.seed, replica),
+            num_workers=loaders,
+            prefetch_factor=PREFETCH,
+            pin_memory=request.device == "cuda",
+            # Not "spawn": this program is a zip archive, which a new interpreter cannot import as main.
+            multiprocessing_context="fork",
+            worker_init_fn=functools.partial(_begin, os.getpid()),
+            # Without it, a number would come from torch's own generator, and move dropout with the source.
+            generator=torch.Generator().manual_seed(request.seed),
+        )
+        self._iterator = iter(loader)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        batch = next(self._iterator)
+        if isinstance(batch, data.DataError):
+            # A new one: an exception that its own traceback holds would keep the loaders until a collection.
+            raise data.DataError(str(batch))
+        return batch
+
+
+def _keys(own, batch_size, seed, replica):
+    """(draw, sample) for each sample of each batch, without end."""
+    drawn = enumerate(data.endless(own, seed, replica))
+    while True:
+        yield [next(drawn) for _ in range(batch_size)]
+
+
+def _begin(parent, loader):
+    """In a new loader process; torch has set its threads to one by then."""
+    lifetime.die_with(parent)
