@@ -203,7 +203,7 @@ def test_crops_lie_inside_with_the_area_and_ratio_of_the_recipe(width, height):
         assert min(ratios) > 0.7 and max(ratios) < 1.45
     if (width, height) == (500, 375):
         assert min(areas) >= 0.079 and max(areas) > 0.9
-        # Area f and ratio r fit if f <= 0.75 r; so of the uniform f and the log-uniform r these means are left:
+        # Area f and ratio r fit if f <= 0.75 r; of the uniform f and the log-uniform r these means are left:
         # E f = E((0.75 r)² - 0.08²) / 2 E(0.75 r - 0.08), E log r = E(log r · 0.75 r) / E(0.75 r - 0.08).
         assert abs(np.mean(areas) - 0.4318) < 4 * np.std(areas) / 2000**0.5
         assert abs(np.mean(np.log(ratios)) - 0.0307) < 4 * np.std(np.log(ratios)) / 2000**0.5

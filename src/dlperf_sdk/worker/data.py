@@ -53,8 +53,7 @@ def _refused(path: str, why: str) -> DataError:
     return DataError(
         "The prepared data %s %s. The controller prepares data on its own machine, before the run: "
         "run again, and on several nodes let all of them see this file and the data's folder under the same "
-        "paths."
-        % (path, why)
+        "paths." % (path, why)
     )
 
 
