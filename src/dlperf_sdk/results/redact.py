@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from dlperf_sdk import schema
@@ -22,6 +23,7 @@ _USER_KEYS = frozenset({"user", "username", "login", "owner"})
 _USER_VARIABLES = frozenset({"USER", "LOGNAME", "USERNAME", "SUDO_USER"})
 _HOME = re.compile(r"(/(?:home|Users)/)([^/\s:'\",;()<>\[\]{}]+)")
 _URL_HOST = re.compile(r"://(?:[^/\s@]*@)?([A-Za-z0-9][A-Za-z0-9.-]*)")
+_ADDRESS = re.compile(r"[0-9.]+|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*")
 _CREDENTIALS = re.compile(r"(://)[^/\s@]*@")
 _PUBLIC = frozenset(
     {
@@ -42,8 +44,8 @@ def redacted(result: Result, hosts: Iterable[str] = (), users: Iterable[str] = (
     document = result_to_dict(result)
     words = _vocabulary(result)
     names: dict[str, str] = {}
-    for host in [*hosts, *_hosts(document)]:
-        _name_host(host, words, names)
+    for forms in [*((host,) for host in hosts), *_hosts(document)]:
+        _name_host(forms, words, names)
     people = dict.fromkeys(user for user in [*users, *_users(document)] if _is_name(user, words))
     for i, user in enumerate(people):
         names.setdefault(user, "user" if i == 0 else f"user-{i + 1}")
@@ -59,21 +61,22 @@ def redacted(result: Result, hosts: Iterable[str] = (), users: Iterable[str] = (
     return result_from_dict(_rewritten(document, replace, free=False))
 
 
-def _name_host(host: str, words: frozenset[str], names: dict[str, str]) -> None:
-    """Give a host, and its short name, a stand-in."""
-    host = re.sub(r":[0-9]+$", "", host)
-    short = host if re.fullmatch(r"[0-9a-fA-F.:]+", host) else host.partition(".")[0]
-    known = names.get(host) or names.get(short) or f"host-{len(set(names.values())) + 1}"
-    for form in (host, short):
-        if _is_name(form, words):
-            names.setdefault(form, known)
+def _name_host(forms: Iterable[str], words: frozenset[str], names: dict[str, str]) -> None:
+    """Give the forms of one host (name, address) one stand-in; a name with a domain is also short."""
+    every: list[str] = []
+    for form in forms:
+        bare = re.sub(r"(?<=[^:]):[0-9]+$", "", form)
+        if bare not in _PUBLIC:
+            every += [bare] if _ADDRESS.fullmatch(bare) else [bare, bare.partition(".")[0]]
+    every = [form for form in every if _is_name(form, words)]
+    known = next((names[form] for form in every if form in names), f"host-{len(set(names.values())) + 1}")
+    for form in every:
+        names.setdefault(form, known)
 
 
 def _is_name(text: str, words: frozenset[str]) -> bool:
     """Whether it can be told from an ordinary word or number."""
-    return (
-        len(text) > 1 and not text.isdigit() and text not in words and text not in _PUBLIC and text != "root"
-    )
+    return len(text) > 1 and not text.isdigit() and text not in words and text != "root"
 
 
 def _vocabulary(result: Result) -> frozenset[str]:
@@ -89,11 +92,16 @@ def _vocabulary(result: Result) -> frozenset[str]:
         spec.device,
     }
     words |= {str(spec.topology), spec.topology.engine, spec.data.source, *PHASES, "measure", "ready", "done"}
-    words |= {word for name in schema.NAMES for word in _enumerated(schema.load(name))}
+    words |= _schema_words()
     words |= {word for metric in result.metrics for word in (metric.name, metric.unit)}
     words |= {verdict.name for verdict in result.verdicts} | {fact.name for fact in result.facts}
     series = [series for repeat in result.repeats for series in repeat.series]
     return frozenset(words | {word for one in series for word in (one.name, one.unit)})
+
+
+@cache
+def _schema_words() -> frozenset[str]:
+    return frozenset(word for name in schema.NAMES for word in _enumerated(schema.load(name)))
 
 
 def _enumerated(value: Any) -> Iterator[str]:
@@ -106,17 +114,19 @@ def _enumerated(value: Any) -> Iterator[str]:
             yield from _enumerated(item)
 
 
-def _hosts(document: Mapping[str, Any]) -> Iterator[str]:
+def _hosts(document: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    """The hosts, each by all its names; the nodes' own first, so that `host-1` is node 0's."""
+    for node in document["hardware"]:
+        keys = (_HOST_KEYS - {"hosts"}) & node.keys()
+        yield tuple(text for key in node if key in keys for _, text in _texts(node[key], key))
     for key, text in _texts(document, ""):
         if key in _HOST_KEYS or key in _HOST_VARIABLES:
-            yield text
+            yield (text,)
     # A cited source is a URL as well: hosts are taken from where an index or a proxy is named.
     environment = document["environment"] or {}
-    for part in ("lock", "command", "variables"):
-        for _, text in _texts(environment.get(part), ""):
-            yield from _URL_HOST.findall(text)
-    for _, text in _texts(document["failure"], ""):
-        yield from _URL_HOST.findall(text)
+    for part in (*(environment.get(name) for name in ("lock", "command", "variables")), document["failure"]):
+        for _, text in _texts(part, ""):
+            yield from ((host,) for host in _URL_HOST.findall(text))
 
 
 def _users(document: Mapping[str, Any]) -> Iterator[str]:

@@ -1,0 +1,65 @@
+"""The wheel holds the schemas, and validates with them where there is no checkout."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PROGRAM = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import dlperf_sdk.schema as schema
+from dlperf_sdk import RunSpec
+from dlperf_sdk.errors import DocumentError
+
+assert schema.__file__.startswith(sys.argv[1]), schema.__file__
+assert str(schema._directory()).startswith(sys.argv[1]), schema._directory()
+spec = RunSpec.from_dict({"framework": "torch", "model": "resnet50", "topology": "1n2d"})
+schema.check("run-spec", spec.to_dict())
+for name in schema.NAMES:
+    try:
+        schema.check(name, {"schema_version": "1.0"})
+    except DocumentError as error:
+        print(error)
+"""
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory):
+    """The wheel, built from this tree and unpacked where nothing else is."""
+    built, clean = tmp_path_factory.mktemp("built"), tmp_path_factory.mktemp("clean")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(built), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = built.glob("dlperf_sdk-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(clean)
+    return clean
+
+
+def test_the_wheel_has_the_schemas_of_the_checkout(unpacked):
+    schemas = {path.name: path.read_bytes() for path in (ROOT / "schemas").iterdir()}
+    assert len(schemas) == 4
+    assert {
+        path.name: path.read_bytes() for path in (unpacked / "dlperf_sdk" / "schemas").iterdir()
+    } == schemas
+
+
+def test_the_wheel_has_every_module_and_nothing_else(unpacked):
+    source = ROOT / "src" / "dlperf_sdk"
+    modules = {str(path.relative_to(source)) for path in source.rglob("*.py")}
+    assert {str(path.relative_to(unpacked / "dlperf_sdk")) for path in unpacked.rglob("*.py")} == modules
+    assert {path.name.partition("-")[0] for path in unpacked.iterdir()} == {"dlperf_sdk"}
+
+
+def test_a_document_is_checked_from_the_wheel(unpacked):
+    """`-I`: no current directory, no user's packages, no PYTHONPATH: the wheel and what it needs."""
+    command = [sys.executable, "-I", "-c", PROGRAM, str(unpacked)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=unpacked.parent)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == 4
+    assert all(" is not valid at $: " in line and " must be there" in line for line in lines)
