@@ -8,6 +8,7 @@ from time import monotonic
 from typing import Any, Callable, Dict, List, Optional
 
 from dlperf_sdk.worker import loop
+from dlperf_sdk.worker.data import DataError
 from dlperf_sdk.worker.interface import Runtime, Unsupported
 from dlperf_sdk.worker.processes import Cluster, Process
 from dlperf_sdk.worker.progress import Progress
@@ -69,6 +70,8 @@ def _failure(error, phase, runtime):
         kind = "out-of-memory"
     elif isinstance(error, Unsupported):
         kind = "unsupported"
+    elif isinstance(error, DataError):
+        kind = "unavailable"
     else:
         kind = "crashed"
     return {

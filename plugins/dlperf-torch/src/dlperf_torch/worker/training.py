@@ -266,7 +266,6 @@ class TorchTrainer(Trainer):
             found["layout"] = "+".join(sorted(layouts))
         if isinstance(self._module(), DistributedDataParallel):
             found["strategy"] = "all_reduce"
-            found["transport"] = torch.distributed.get_backend()
         if self._loader is not None:
             found["data"] = self._loader.facts
         return found

@@ -1,0 +1,152 @@
+"""torch through the front door: real models, real collectives, real JPEGs and text, in the managed environment."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from conftest import processes_with
+from data_samples import image_folder, text_folder
+
+from dlperf_sdk import ResultStore, hookimpl, run
+
+pytestmark = pytest.mark.framework
+
+SMALL = {
+    "resnet50": {"batch_size": 2, "options": {"image_size": 64, "num_classes": 10}},
+    "bert-base": {"batch_size": 2, "options": {"sequence_length": 32, "layers": 2, "predictions_per_sequence": 4}},
+}
+"""Both models, small enough for a laptop; all layers of ResNet-50, two of BERT's."""
+SHORT = {"warmup": 1, "steps": 3, "repeats": 1}
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory):
+    """Model → its real data."""
+    images, text = tmp_path_factory.mktemp("images"), tmp_path_factory.mktemp("text")
+    image_folder(images)
+    text_folder(text)
+    return {"resnet50": f"images:{images}", "bert-base": f"text:{text}"}
+
+
+def integrity(result):
+    return {verdict.name: verdict.outcome for verdict in result.verdicts if verdict.kind == "integrity"}
+
+
+@pytest.mark.parametrize("source", ["synthetic", "real"])
+@pytest.mark.parametrize("topology", ["1n1d", "1n2d", "2n1d"])
+@pytest.mark.parametrize("model", ["resnet50", "bert-base"])
+def test_a_true_number(model, topology, source, real, tmp_path):
+    data = real[model] if source == "real" else "synthetic"
+    result = run("torch", model, topology=topology, data=data, store=tmp_path, **SHORT, **SMALL[model])
+    assert result.status == "ok", result.failure
+    assert result.exit_code == 0
+    assert set(integrity(result).values()) == {"pass"}, result.verdicts
+    assert result.metric("throughput").value > 0
+    assert result.environment.lock.count("torch==") == 1
+    assert ResultStore(tmp_path).load(result.id) == result
+    if topology != "1n1d":
+        assert {record.facts["transport"] for record in result.repeats[0].records} == {"gloo"}
+
+
+@pytest.mark.parametrize("model", ["resnet50", "bert-base"])
+def test_bf16_is_really_bf16(model):
+    result = run("torch", model, precision="amp-bf16", store=None, **SHORT, **SMALL[model])
+    assert set(integrity(result).values()) == {"pass"}, result.verdicts
+    assert result.repeats[0].records[0].deviation > 1e-3
+
+
+def test_fp16_counts_the_steps_that_its_loss_scaler_skips():
+    result = run("torch", "bert-base", precision="amp-fp16", store=None, **SHORT, **SMALL["bert-base"])
+    assert set(integrity(result).values()) == {"pass"}, result.verdicts
+    assert all(record.skipped_steps >= 0 for record in result.repeats[0].records)
+
+
+def test_inductor_compiles_what_is_measured():
+    small = {"batch_size": 2, "options": {"sequence_length": 16, "layers": 1, "predictions_per_sequence": 2}}
+    result = run("torch", "bert-base", compiler="inductor", store=None, **SHORT, **small)
+    assert set(integrity(result).values()) == {"pass"}, result.failure or result.verdicts
+    assert next(fact for fact in result.facts if fact.name == "compiler").observed == "inductor"
+
+
+def test_accumulation_and_independent_replicas():
+    result = run(
+        "torch", "resnet50", topology="1n2d", strategy="independent", accumulation=2, store=None, **SHORT,
+        **{**SMALL["resnet50"], "batch_size": 4},
+    )
+    assert result.status == "ok", result.failure
+    assert integrity(result)["replicas-equal"] == "not-applicable"
+
+
+class _Killer:
+    """Kills rank 1 as soon as somebody is in the window."""
+
+    def __init__(self):
+        self.pids = {}
+
+    @hookimpl
+    def dlperf_worker_started(self, name, pid):
+        self.pids[name] = pid
+
+    @hookimpl
+    def dlperf_step_progress(self, phase):
+        if phase == "measure" and "rank-1" in self.pids:
+            self.killed = time.monotonic()
+            os.kill(self.pids.pop("rank-1"), signal.SIGKILL)
+
+
+def test_a_rank_killed_in_mid_window(tmp_path):
+    killer = _Killer()
+    result = run(
+        "torch", "resnet50", topology="1n2d", warmup=1, steps=10000, repeats=1, store=tmp_path, observers=[killer],
+        **SMALL["resnet50"],
+    )
+    assert time.monotonic() - killer.killed < 10
+    assert result.status == "crashed"
+    assert (result.failure.rank, result.failure.phase) == (1, "measure")
+    assert "SIGKILL" in result.failure.message
+    assert not processes_with(result.id)
+
+
+def test_out_of_memory_under_a_limit(tmp_path):
+    """The limit is on the command and all that it starts: it cannot take the test run with it."""
+    limit = 5 * 2**30
+    command = [sys.executable, "-m", "dlperf_sdk.cli", "run", "torch", "resnet50", "--batch-size", "256", "--warmup", "1"]
+    ended = subprocess.run(
+        [*command, "--steps", "2", "--repeats", "1", "--output", str(tmp_path)],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 4, ended.stderr
+    result = ResultStore(tmp_path).load(ResultStore(tmp_path).ids()[0])
+    assert result.status == "out-of-memory", result.failure
+    assert "batch" in result.failure.message
+    assert "Traceback" not in ended.stderr
+
+
+def test_interrupting_a_run_leaves_nothing_behind(tmp_path):
+    command = [sys.executable, "-m", "dlperf_sdk.cli", "run", "torch", "resnet50", "--batch-size", "2", "--set", "image_size=64"]
+    with subprocess.Popen(
+        [*command, "--topology", "1n2d", "--steps", "10000", "--output", str(tmp_path)],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+    ) as process:  # fmt: skip
+        said = []
+        reader = threading.Thread(target=lambda: said.extend(process.stdout), daemon=True)
+        reader.start()
+        end = time.monotonic() + 120
+        while not any("measure" in line for line in list(said)) and time.monotonic() < end:
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130, "".join(said)
+        reader.join(10)
+    run_id = ResultStore(tmp_path).ids()[0]
+    assert ResultStore(tmp_path).load(run_id).status == "interrupted"
+    assert not processes_with(run_id)
