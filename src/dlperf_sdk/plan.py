@@ -147,7 +147,7 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
             f"{framework.name} has no implementation of {model.name}: neither the framework's plugin nor the model's "
             f"brings a trainer. {framework.name} implements {_listed(framework.trainers)}."
         )
-    device = _device(spec, framework)
+    device = device_of(spec.device, framework)
     _check_capabilities(spec, device, framework, model)
     model_options, framework_options = _split_options(spec, framework, model)
     reason = topology.refuses(spec.topology.nodes, spec.topology.devices_per_node, device)
@@ -186,10 +186,10 @@ def _listed(names: Any) -> str:
     return ", ".join(sorted(names)) or "nothing"
 
 
-def _device(spec: RunSpec, framework: Framework) -> str:
+def device_of(asked: str, framework: Framework) -> str:
     """The kind of device: the one asked for, or for `auto` a GPU where there is one and the framework can use it."""
-    if spec.device != "auto":
-        return spec.device
+    if asked != "auto":
+        return asked
     offered = framework.capabilities.devices
     if "cuda" in offered:
         from dlperf_sdk.worker.gpus import list_gpus

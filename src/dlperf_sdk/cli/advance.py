@@ -1,0 +1,125 @@
+"""How far a run is, from what the hooks tell: no terminal, no clock of its own, nothing to draw."""
+
+from __future__ import annotations
+
+from attrs import define, field, frozen
+
+STEPPED = ("warmup", "measure")
+"""The phases whose number of steps is known beforehand, in order."""
+
+AT_ONCE = 0.1
+"""Seconds: two reports that are nearer to each other than this were not sent so."""
+SURE = 0.5
+"""Seconds of steps from which on their pace means something."""
+
+TITLES = {
+    "start": "starting the workers",
+    "compile": "compiling, first steps",
+    "warmup": "warming up",
+    "ready": "waiting for all workers",
+    "measure": "measuring",
+    "teardown": "collecting the records",
+    "done": "collecting the records",
+}
+"""What the phases of `dlperf_sdk.worker.progress` are called for people."""
+
+
+@frozen
+class Course:
+    """What a run is made of."""
+
+    warmup: int
+    steps: int
+    repeats: int
+    """The fewest."""
+    max_repeats: int
+    global_batch_size: int
+    unit: str
+
+
+@define
+class Advance:
+    """How far a run is. Times are seconds on the caller's monotonic clock."""
+
+    course: Course
+    attempt: int = 0
+    phase: str = "start"
+    step: int = 0
+    began: float = 0.0
+    """When this repeat began."""
+    throughputs: list[float] = field(factory=list)
+    durations: list[float] = field(factory=list)
+    """Of the finished repeats, from one's beginning to the end of its workers."""
+    _first: tuple[float, int] | None = None
+    """When a step of this phase was first heard of, and which."""
+    _last: tuple[float, int] | None = None
+
+    def repeat_started(self, attempt: int, now: float) -> None:
+        """A repeat begins."""
+        self.attempt, self.began = attempt, now
+        self._enter("start")
+
+    def stepped(self, phase: str, step: int, now: float) -> None:
+        """A worker is in a phase, `step` steps of which are behind it."""
+        if phase != self.phase:
+            self._enter(phase)
+        self.step = step
+        # Workers report four times a second. Reports that were held up somewhere arrive at once, and only the
+        # last of them is news.
+        if self._first is None or now - self._first[0] < AT_ONCE:
+            self._first = (now, step)
+        self._last = (now, step)
+
+    def repeat_ended(self, throughput: float | None, now: float) -> None:
+        """A repeat is over; `throughput` is None if it failed."""
+        self.durations.append(now - self.began)
+        if throughput is not None:
+            self.throughputs.append(throughput)
+
+    def _enter(self, phase: str) -> None:
+        self.phase, self.step = phase, 0
+        self._first = self._last = None
+
+    @property
+    def steps(self) -> int | None:
+        """How many steps this phase has; None where nobody knows."""
+        return {"warmup": self.course.warmup, "measure": self.course.steps}.get(self.phase)
+
+    @property
+    def repeats(self) -> str:
+        """How many repeats there will be: `7`, or `6 to 30`."""
+        course = self.course
+        return (
+            str(course.repeats)
+            if course.repeats == course.max_repeats
+            else f"{course.repeats} to {course.max_repeats}"
+        )
+
+    @property
+    def pace(self) -> float | None:
+        """Steps per second in this phase, as far as that is known from outside."""
+        if self.phase not in STEPPED or self._first is None or self._last is None:
+            return None
+        seconds, steps = self._last[0] - self._first[0], self._last[1] - self._first[1]
+        return steps / seconds if seconds >= SURE and steps > 0 else None
+
+    @property
+    def throughput(self) -> float | None:
+        """Samples per second in this phase, as far as that is known from outside: no measurement."""
+        return None if self.pace is None else self.pace * self.course.global_batch_size
+
+    def left(self, now: float) -> float | None:
+        """Seconds until the fewest repeats are done, if it goes on like this; None while nobody can tell."""
+        elapsed = now - self.began
+        after = max(0, self.course.repeats - self.attempt)
+        if self.durations:
+            usual = sum(self.durations) / len(self.durations)
+            here = usual - elapsed
+            return here + after * usual if here > 0 else after * usual or None
+        if self.pace is None:
+            return None
+        steps = self.course.steps - self.step
+        if self.phase == "warmup":
+            steps = self.course.warmup - self.step + self.course.steps
+        rest = max(0, steps) / self.pace
+        return rest + after * (elapsed + rest)

@@ -1,0 +1,250 @@
+"""`doctor`: whether this machine can measure, and what would make it measure better."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+from attrs import frozen
+
+import dlperf_sdk
+from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, show
+from dlperf_sdk.errors import DlperfError
+from dlperf_sdk.report.blocks import Cell, Column, Heading, Labels, Table, Tone
+from dlperf_sdk.report.numbers import counted, quantity
+
+GOOD, ADVICE, BROKEN = "ok", "advice", "broken"
+_MARKS: dict[str, tuple[str, Tone]] = {GOOD: ("✓", "good"), ADVICE: ("!", "doubt"), BROKEN: ("✗", "bad")}
+_NOT_READY = 3
+
+ROOM = 10 * 2**30
+"""Bytes that should be free for environments: one with CUDA packages takes 5 to 8 GB."""
+QUIET = 0.2
+"""Load per processor from which on somebody else's work shows in the numbers."""
+
+
+@frozen
+class Finding:
+    """One thing that was looked at."""
+
+    name: str
+    outcome: str
+    """`ok`, `advice` (it could be better) or `broken` (nothing, or not everything, can be measured)."""
+    detail: str
+    advice: str = ""
+
+
+@command
+def doctor(*, common: Common = AS_USUAL) -> int:
+    """Look at the machine: what is there, what is missing, what disturbs. Exits with 3 if it cannot measure."""
+    found = [finding for check in CHECKS for finding in check()]
+    broken = [finding for finding in found if finding.outcome == BROKEN]
+    advice = [finding for finding in found if finding.advice]
+    if common.json:
+        emit({"ready": not broken, "findings": [attrs.asdict(finding) for finding in found]})
+        return _NOT_READY if broken else 0
+    rows = []
+    for finding in found:
+        mark, tone = _MARKS[finding.outcome]
+        rows.append((Cell(f"{mark} {finding.outcome}", tone), finding.name, finding.detail))
+    word = (
+        Cell("ready", "good")
+        if not broken
+        else Cell(f"not ready: {', '.join(each.name for each in broken)}", "bad")
+    )
+    blocks: list[Any] = [
+        Heading("dlperf doctor", word),
+        Table((Column(""), Column("what"), Column("finding")), tuple(rows)),
+    ]
+    if advice:
+        blocks += [Heading("What to do"), Labels(tuple((finding.name, finding.advice) for finding in advice))]
+    show(blocks)
+    return _NOT_READY if broken else 0
+
+
+def _interpreter() -> Iterator[Finding]:
+    yield Finding("dlperf-sdk", GOOD, f"{dlperf_sdk.__version__} in {Path(dlperf_sdk.__file__).parent}")
+    yield Finding(
+        "python", GOOD, f"{platform.python_implementation()} {platform.python_version()}, {sys.executable}"
+    )
+
+
+def _uv() -> Iterator[Finding]:
+    from dlperf_sdk.environments.installer import uv_binary
+
+    try:
+        uv = uv_binary()
+        said = subprocess.run(
+            [uv, "--version"], capture_output=True, text=True, check=True, timeout=20
+        ).stdout.strip()
+    except DlperfError as error:
+        yield Finding("uv", BROKEN, "not found", str(error))
+    except (OSError, subprocess.SubprocessError) as error:
+        yield Finding(
+            "uv",
+            BROKEN,
+            f"does not run: {error}",
+            "Reinstall it: `python -m pip install --force-reinstall uv`.",
+        )
+    else:
+        yield Finding("uv", GOOD, f"{said}, {uv}")
+
+
+def _plugins() -> Iterator[Finding]:
+    from dlperf_sdk.registry import GROUPS, Registry
+
+    registry = Registry()
+    for group in GROUPS:
+        names, works = registry.names(group), []
+        for name in names:
+            try:
+                registry.load(group, name)
+            except DlperfError as error:
+                yield Finding(group, BROKEN, f"{name} does not work", str(error))
+            else:
+                works.append(name)
+        if works:
+            yield Finding(group, GOOD, ", ".join(works))
+        elif not names:
+            yield Finding(
+                group,
+                BROKEN,
+                "none is installed",
+                f"Install one: a distribution with the entry point dlperf_sdk.{group}.",
+            )
+
+
+def _pythons() -> Iterator[Finding]:
+    from dlperf_sdk.environments import interpreters
+    from dlperf_sdk.registry import Registry
+
+    registry = Registry()
+    for name in registry.names("frameworks"):
+        try:
+            framework = registry.framework(name)
+            device = sorted(framework.capabilities.devices)[0]
+            wanted = framework.environment(
+                device, "all_reduce", next(iter(sorted(framework.trainers)), "")
+            ).python
+            there = interpreters.find(wanted, os.environ)
+        except DlperfError as error:
+            if error.exit_code == _NOT_READY and "Python" in str(error):
+                yield Finding(f"python for {name}", ADVICE, "none that it runs on", str(error))
+            continue
+        yield Finding(f"python for {name}", GOOD, f"{there.version}, {there.path} (it takes {wanted})")
+
+
+def _cache() -> Iterator[Finding]:
+    from dlperf_sdk.environments import managed
+
+    try:
+        home = managed.home()
+    except DlperfError as error:
+        yield Finding("cache", BROKEN, "cannot be used", str(error))
+        return
+    free = shutil.disk_usage(home).free
+    detail = f"{quantity(free, 'B')} free, {home}"
+    if free < ROOM:
+        yield Finding(
+            "cache",
+            ADVICE,
+            detail,
+            f"An environment can take several GB. Free {quantity(ROOM, 'B')}, remove old ones "
+            "(`dlperf env list`), or set DLPERF_CACHE_DIR to a roomier place.",
+        )
+    else:
+        yield Finding("cache", GOOD, detail)
+
+
+def _gpus() -> Iterator[Finding]:
+    from dlperf_sdk.worker import gpus
+
+    found = gpus.list_gpus()
+    if not found:
+        yield Finding("gpus", GOOD, "none (no NVIDIA driver answers); cases run on the processors")
+    for gpu in found:
+        size = "" if gpu.memory is None else f", {quantity(gpu.memory, 'B')}"
+        detail = f"{gpu.name or 'unnamed'}{size}, driver {gpu.driver or 'unknown'}"
+        held = gpus.holders(gpu.uuid)
+        if held:
+            who = ", ".join(f"process {each.pid} ({each.name})" if each.pid else each.name for each in held)
+            yield Finding(
+                f"gpu {gpu.number}",
+                ADVICE,
+                f"{detail}; held by {who}",
+                f"GPU {gpu.number}: end what holds it, or take another.",
+            )
+        else:
+            yield Finding(f"gpu {gpu.number}", GOOD, f"{detail}; idle")
+
+
+def _processors() -> Iterator[Finding]:
+    from dlperf_sdk.worker import hardware
+
+    facts = hardware.describe()
+    cpu = facts.get("cpu", {})
+    usable = cpu.get("usable", 1)
+    detail = f"{cpu.get('model', 'unknown')}, {usable} of {counted(cpu.get('logical', usable), 'processor')}"
+    limit = cpu.get("limit")
+    if limit is not None and limit < usable:
+        yield Finding(
+            "processors",
+            ADVICE,
+            f"{detail}, limited to the time of {limit:g}",
+            "A control group throttles this container: ask for whole processors, or the numbers will wander.",
+        )
+    else:
+        yield Finding("processors", GOOD, detail)
+    nodes = facts.get("numa_nodes")
+    if nodes is not None:
+        yield Finding("numa", GOOD, counted(nodes, "node"))
+    yield from _governor(cpu)
+    yield from _load(facts.get("load"), usable)
+    memory = facts.get("memory_limit") or facts.get("memory")
+    if memory is not None:
+        yield Finding("memory", GOOD, quantity(memory, "B"))
+
+
+def _governor(cpu: dict[str, Any]) -> Iterator[Finding]:
+    governor = cpu.get("governor")
+    if governor is None:
+        yield Finding("governor", GOOD, "not to be seen from here (a virtual machine or container)")
+    elif governor == "performance":
+        yield Finding("governor", GOOD, governor)
+    else:
+        yield Finding(
+            "governor",
+            ADVICE,
+            governor,
+            "The clock follows the load. `cpupower frequency-set -g performance` (as root) steadies it.",
+        )
+
+
+def _load(load: list[float] | None, usable: int) -> Iterator[Finding]:
+    if not load:
+        return
+    detail = f"load {load[0]:.2f} on {counted(usable, 'processor')}"
+    if load[0] > max(QUIET * usable, QUIET):
+        yield Finding(
+            "quietness", ADVICE, detail, "Other processes are at work: end them, or expect a wide spread."
+        )
+    else:
+        yield Finding("quietness", GOOD, detail)
+
+
+CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
+    _interpreter,
+    _uv,
+    _plugins,
+    _pythons,
+    _cache,
+    _gpus,
+    _processors,
+)

@@ -1,0 +1,146 @@
+"""The flags of `run` and `plan`: one for each field of `RunSpec`, made from the field itself.
+
+A flag that is not given leaves the field to the spec file, or to its default.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import attrs
+from cyclopts import Group, Parameter
+
+from dlperf_sdk.errors import SpecError
+from dlperf_sdk.spec import RunSpec, Scalar
+
+_POSITIONAL = ("framework", "model")
+
+_GROUPS = {
+    "workload": Group("Workload: two results must share it to be compared", sort_key=1),
+    "treatment": Group("Treatment: what a comparison is of", sort_key=2),
+    "circumstance": Group("Circumstances: footnotes of a comparison", sort_key=3),
+}
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,400}")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_WORDS: dict[str, Scalar] = {"true": True, "false": False, "null": None}
+
+
+def scalar(text: str) -> Scalar:
+    """What is behind the `=` of `--set`: a whole number, a number, true, false, null, or else text."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    return float(text) if _NUMBER.fullmatch(text) else text
+
+
+def _option(text: str) -> tuple[str, Scalar]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise SpecError(f"--set {text}: write NAME=VALUE, for example --set image_size=64.")
+    return name, scalar(value)
+
+
+def _variable(text: str) -> tuple[str, str | None]:
+    name, equals, value = text.partition("=")
+    if not name:
+        raise SpecError(f"--env {text}: write NAME=VALUE, or NAME to hand on this shell's.")
+    return name, value if equals else None
+
+
+def _deadline(text: str) -> tuple[str, float]:
+    phase, _, seconds = text.partition("=")
+    if not phase or not _NUMBER.fullmatch(seconds):
+        raise SpecError(f"--deadline {text}: write PHASE=SECONDS, for example --deadline step=60.")
+    return phase, float(seconds)
+
+
+_MAPPINGS: dict[str, tuple[str, str, Callable[[str], tuple[str, Any]]]] = {
+    "options": ("--set", "NAME=VALUE", _option),
+    "env": ("--env", "NAME[=VALUE]", _variable),
+    "deadlines": ("--deadline", "PHASE=SECONDS", _deadline),
+}
+"""Fields that hold a mapping: their flag, given once per entry, and how an entry is read."""
+
+
+def entries(field: str, texts: Sequence[str]) -> dict[str, Any]:
+    """The mapping that a repeated flag gives.
+
+    Raises:
+        SpecError: an entry is not of the flag's form, or names the same thing as another.
+    """
+    flag, _, read = _MAPPINGS[field]
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, value = read(text)
+        if name in found:
+            raise SpecError(f"{flag} gives {name!r} twice; leave one of them out.")
+        found[name] = value
+    return found
+
+
+def fields_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of `RunSpec` that the given flags stand for; raises as `entries` does."""
+    return {
+        name: entries(name, value) if name in _MAPPINGS else value
+        for name, value in given.items()
+        if value is not None
+    }
+
+
+def takes_a_case(function: Callable[..., int]) -> Callable[..., int]:
+    """Give a command a flag for each field of `RunSpec`, in place of its `**given`."""
+    signature = inspect.signature(function)
+    own = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+    hints = get_type_hints(RunSpec)
+    flags = [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=_annotation(field, hints[field.name]),
+        )
+        for field in attrs.fields(RunSpec)
+        if field.name not in _POSITIONAL
+    ]
+
+    @functools.wraps(function)
+    def command(*args: Any, **kwargs: Any) -> int:
+        return function(*args, **kwargs)
+
+    command.__signature__ = signature.replace(parameters=[*own, *flags])  # type: ignore[attr-defined]
+    return command
+
+
+def _annotation(field: attrs.Attribute[Any], hint: Any) -> Any:
+    """What cyclopts needs to know of a field."""
+    about: dict[str, Any] = {
+        "help": field.metadata["help"],
+        "group": _GROUPS[field.metadata["role"]],
+        "negative": (),
+    }
+    if field.name in _MAPPINGS:
+        flag, metavar, _ = _MAPPINGS[field.name]
+        about["help"] += " May be repeated."
+        return Annotated[list[str] | None, Parameter(name=flag, metavar=metavar, **about)]
+    if field.default is not None:
+        about["show_default"] = lambda _: str(field.default)
+    return Annotated[_read_as(hint) | None, Parameter(metavar=_metavar(field.name, hint), **about)]
+
+
+def _read_as(hint: Any) -> Any:
+    """The type that a flag's text is turned into; a value type of ours reads its text itself."""
+    if get_origin(hint) in (types.UnionType,):
+        hint = next(each for each in get_args(hint) if each is not type(None))
+    return hint if hint in (int, float, str) else str
+
+
+def _metavar(name: str, hint: Any) -> str:
+    kind = _read_as(hint)
+    return {int: "N", float: "X"}.get(kind, name.rpartition("_")[2].upper())

@@ -1,0 +1,173 @@
+"""A plan in full: what `dlperf plan` shows, and `run --dry-run`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+from dlperf_sdk import bundle
+from dlperf_sdk.interfaces.topology import Job
+from dlperf_sdk.plan import Plan
+from dlperf_sdk.registry import Registry
+from dlperf_sdk.report.blocks import Block, Cell, Column, Heading, Labels, Paragraph, Table
+from dlperf_sdk.report.numbers import counted, quantity
+
+# What a plan cannot know yet. The names say so, and nothing is called like this.
+_PYTHON = "<python of the environment>"
+_BUNDLE = Path("<bundle>")
+_RUN = "<run>"
+
+
+@frozen
+class Outline:
+    """A plan, the commands that its topology would run, and the files that it would deliver."""
+
+    plan: Plan
+    commands: tuple[tuple[str, ...], ...]
+    files: tuple[tuple[str, int], ...]
+    """Name and bytes of each file in the bundle, and the agents' secret."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            **self.plan.to_dict(),
+            "commands": [list(command) for command in self.commands],
+            "files": [{"name": name, "bytes": size} for name, size in self.files],
+        }
+
+    def blocks(self) -> list[Block]:
+        """For people."""
+        plan = self.plan
+        spec = plan.spec
+        heading = f"{spec.framework} {spec.model} · {spec.topology} · {spec.precision} on {plan.device}"
+        return [
+            Heading(heading, Cell("a plan: nothing was started", "quiet")),
+            self._case(),
+            self._environment(),
+            *self._processes(),
+            Table(
+                (Column("node", right=True), Column("command")), self._commands(), "Commands, one per node"
+            ),
+            self._bundle(),
+        ]
+
+    def _case(self) -> Labels:
+        plan, spec, protocol, workload = self.plan, self.plan.spec, self.plan.protocol, self.plan.workload
+        repeats = f"{protocol.repeats} repeats"
+        if protocol.target is not None:
+            repeats = (
+                f"{protocol.repeats} to {protocol.max_repeats} repeats, until the median is known within "
+                f"±{100 * protocol.target:g} %"
+            )
+        batch = (
+            f"{spec.batch_size:,} per device × {counted(spec.topology.devices, 'device')} = "
+            f"{spec.global_batch_size:,} in all"
+        )
+        if spec.accumulation > 1:
+            batch += f", in {spec.accumulation} micro-batches"
+        return Labels(
+            (
+                ("Batch", batch),
+                ("Parameters", f"{workload.parameters:,}, in {counted(len(plan.parameters), 'tensor')}"),
+                ("FLOPs", f"{quantity(workload.flops_per_sample, 'FLOP')} per sample and training step"),
+                ("Optimizer", _named(plan.optimizer)),
+                ("", Cell(str(workload.optimizer.get("source", "")), "quiet")),
+                ("Options", _named({**plan.model_options, **plan.framework_options}) or "none"),
+                ("Compiler", f"{spec.compiler}; strategy {spec.strategy}, layout {spec.layout}"),
+                ("Data", str(spec.data)),
+                (
+                    "Protocol",
+                    f"{protocol.name}: {protocol.canonical_steps} steps on the canonical batch, "
+                    f"{protocol.warmup} warm-up, {protocol.steps} measured; {repeats}",
+                ),
+                (
+                    "Deadlines",
+                    ", ".join(f"{phase} {seconds:g} s" for phase, seconds in plan.deadlines.items()),
+                ),
+                ("Samplers", ", ".join(plan.samplers) or "none"),
+            )
+        )
+
+    def _environment(self) -> Labels:
+        environment, spec = self.plan.environment, self.plan.spec
+        how = (
+            f"the interpreter {spec.python}"
+            if spec.python
+            else "the running interpreter if it will do, else a managed one"
+        )
+        variables = {name: "(this shell's)" if value is None else value for name, value in spec.env.items()}
+        pairs = [
+            ("Environment", how),
+            ("Python", environment.python),
+            ("Requirements", ", ".join(environment.requirements) or "none"),
+            (
+                "Lock",
+                "shipped with the plugin"
+                if environment.lock is not None
+                else "none; resolved when it is made",
+            ),
+            ("Plugin", self.plan.plugin),
+        ]
+        if variables:
+            pairs.append(("Variables", _named(variables)))
+        return Labels(tuple(pairs))
+
+    def _processes(self) -> list[Block]:
+        processes = self.plan.placeholder_processes()
+        rows = []
+        for process in processes:
+            variables = "\n".join(f"{name}={value}" for name, value in process.variables.items())
+            rows.append(
+                (
+                    "" if process.rank is None else str(process.rank),
+                    str(process.node),
+                    process.role if process.target is None else f"{process.role} {process.target}",
+                    ", ".join(map(str, process.devices)),
+                    ", ".join(map(str, process.replicas)),
+                    variables or "none",
+                )
+            )
+        columns = (
+            Column("rank", right=True),
+            Column("node", right=True),
+            Column("role"),
+            Column("device"),
+            Column("replica"),
+            Column("variables"),
+        )
+        said = "Each repeat starts them anew, beside what the environment and --env give them."
+        return [Table(columns, tuple(rows), "Processes"), Paragraph(said, "quiet")]
+
+    def _commands(self) -> tuple[tuple[str, str], ...]:
+        return tuple((str(node), " ".join(command)) for node, command in enumerate(self.commands))
+
+    def _bundle(self) -> Table:
+        rows = [(name, f"{size:,}") for name, size in self.files]
+        total = sum(size for _, size in self.files)
+        columns = (Column("file"), Column("bytes", right=True))
+        return Table(
+            columns, tuple(rows), f"Bundle: {len(rows)} files, {quantity(total, 'B')} before compression"
+        )
+
+
+def outline(plan: Plan) -> Outline:
+    """What a plan amounts to.
+
+    Raises:
+        PluginError: a package that the plan refers to is not installed here.
+    """
+    spec = plan.spec
+    data = {"source": spec.data.source} | ({} if spec.data.path is None else {"path": spec.data.path})
+    contents = bundle.contents(plan.request(_RUN, (_PYTHON,), spec.env, data))
+    job = Job(_RUN, _BUNDLE, spec.topology.nodes, spec.topology.devices_per_node, plan.device, {})
+    return Outline(
+        plan=plan,
+        commands=Registry().topology(spec.topology.engine).commands(job),
+        files=(*((name, len(content)) for name, content in contents.items()), ("secret", 64)),
+    )
+
+
+def _named(values: Any) -> str:
+    return ", ".join(f"{name} = {'none' if value is None else value}" for name, value in values.items())

@@ -1,0 +1,205 @@
+"""The progress of a run on standard error: a live line on a terminal, plain lines elsewhere.
+
+Both are observers like any other, and both are context managers: what is drawn is gone when they are left.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.padding import Padding
+from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from dlperf_sdk.cli.advance import TITLES, Advance, Course
+from dlperf_sdk.hookspecs import hookimpl
+from dlperf_sdk.report.blocks import visible
+from dlperf_sdk.report.numbers import duration, quantity
+
+EVERY = 10.0
+"""Seconds between two plain lines about steps."""
+
+
+def course_of(plan: Any) -> Course:
+    """What the run of a plan is made of."""
+    protocol = plan.protocol
+    return Course(
+        protocol.warmup,
+        protocol.steps,
+        protocol.repeats,
+        protocol.max_repeats,
+        plan.spec.global_batch_size,
+        plan.workload.unit,
+    )
+
+
+class Lines:
+    """What happens, a line each: no control characters, nothing to overwrite."""
+
+    def __init__(
+        self, console: Console, *, verbose: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.console, self.verbose, self.clock = console, verbose, clock
+        self.advance: Advance | None = None
+        self.stage = ""
+        self._said = 0.0
+
+    def __enter__(self) -> Lines:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def print(self, text: str, style: str = "") -> None:
+        """A line that stays."""
+        self.console.print(Text(visible(text), style), soft_wrap=not self.console.is_terminal)
+
+    @hookimpl
+    def dlperf_run_started(self, run_id: str, plan: Any, directory: str | None) -> None:
+        spec = plan.spec
+        self.advance = Advance(course_of(plan))
+        self.print(
+            f"{spec.framework} {spec.model} {spec.topology} on {plan.device}, batch {spec.batch_size} "
+            f"per device ({spec.global_batch_size} in all), {spec.precision}, {plan.protocol.name}",
+            "bold",
+        )
+        if directory is not None:
+            self.print(f"results in {directory}")
+
+    @hookimpl
+    def dlperf_stage(self, stage: str, detail: str) -> None:
+        self.stage = f"{stage}: {detail}"
+        self.staged(stage, detail)
+
+    def staged(self, stage: str, detail: str) -> None:
+        """Something before, or beside, the repeats."""
+        self.print(f"{stage}: {detail}", "yellow" if stage == "note" else "dim")
+
+    @hookimpl
+    def dlperf_repeat_started(self, attempt: int) -> None:
+        self.stage = ""
+        if self.advance is not None:
+            self.advance.repeat_started(attempt, self.clock())
+
+    @hookimpl
+    def dlperf_worker_started(self, attempt: int, node: int, name: str, pid: int) -> None:
+        if self.verbose:
+            self.print(f"repeat {attempt}: node {node} started {name} as process {pid}", "dim")
+
+    @hookimpl
+    def dlperf_step_progress(self, node: int, phase: str, step: int) -> None:
+        # Synchronous workers advance together: the first node's stands for all.
+        if self.advance is None or node != 0:
+            return
+        before = self.advance.phase
+        self.advance.stepped(phase, step, self.clock())
+        self.stepped(before)
+
+    def stepped(self, before: str) -> None:
+        """A worker got on; `before` is the phase that it was last heard in."""
+        advance = self.advance
+        assert advance is not None
+        now = self.clock()
+        if advance.phase == before and now - self._said < EVERY:
+            return
+        if advance.phase in ("ready", "teardown", "done") or (
+            advance.phase == before and advance.steps is None
+        ):
+            return
+        self._said = now
+        said = ", ".join(part for part in (self.doing(), self.left()) if part)
+        self.print(f"repeat {advance.attempt} of {advance.repeats}: {said}")
+
+    def doing(self) -> str:
+        """The phase, the step in it and the throughput so far, as far as they are known."""
+        advance = self.advance
+        assert advance is not None
+        parts = [TITLES.get(advance.phase, advance.phase)]
+        if advance.steps:
+            parts.append(f"step {min(advance.step, advance.steps):,} of {advance.steps:,}")
+        if advance.throughput is not None:
+            parts.append(f"about {quantity(advance.throughput, advance.course.unit)}")
+        return ", ".join(parts)
+
+    def left(self) -> str:
+        """The time left, as far as it is known."""
+        seconds = None if self.advance is None else self.advance.left(self.clock())
+        return "" if seconds is None else f"{duration(seconds)} left"
+
+    @hookimpl
+    def dlperf_repeat_ended(self, attempt: int, status: str, throughput: float | None) -> None:
+        advance = self.advance
+        if advance is None:
+            return
+        advance.repeat_ended(throughput, self.clock())
+        took = duration(advance.durations[-1])
+        if throughput is None:
+            self.print(f"repeat {attempt} of {advance.repeats}: {status} after {took}", "bold red")
+        else:
+            said = quantity(throughput, advance.course.unit)
+            self.print(f"repeat {attempt} of {advance.repeats}: {said} in {took}", "green")
+
+
+class Screen(Lines):
+    """The same on a terminal: lines about what is over, and below them, drawn live, what happens now."""
+
+    def __init__(
+        self, console: Console, *, verbose: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(console, verbose=verbose, clock=clock)
+        self._spinner = Spinner("dots")
+        self._live = Live(
+            console=console,
+            get_renderable=self.drawn,
+            refresh_per_second=8,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+
+    def __enter__(self) -> Screen:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def staged(self, stage: str, detail: str) -> None:
+        if stage == "note" or self.verbose:
+            super().staged(stage, detail)
+
+    def stepped(self, before: str) -> None:
+        """Drawn with the next refresh."""
+
+    def drawn(self) -> RenderableType:
+        """What happens now."""
+        advance = self.advance
+        if advance is None or not advance.attempt or len(advance.durations) >= advance.attempt:
+            return self._line(Text(visible(self.stage) or "preparing", "dim"))
+        now = self._line(
+            Text(f"repeat {advance.attempt} of {advance.repeats}: ", "bold") + Text(self.doing(), "")
+        )
+        if not advance.steps:
+            return now
+        row = Table.grid(padding=(0, 2))
+        bar = ProgressBar(total=advance.steps, completed=min(advance.step, advance.steps), width=50)
+        row.add_row(bar, Text(self.left(), "dim"))
+        return Group(now, Padding(row, (0, 0, 0, 2)))
+
+    def _line(self, text: Text) -> RenderableType:
+        grid = Table.grid(padding=(0, 1))
+        grid.add_column()
+        grid.add_column(no_wrap=True, overflow="ellipsis")
+        grid.add_row(self._spinner, text)
+        return grid
+
+
+def display(console: Console, *, live: bool, verbose: bool = False) -> Lines:
+    """The display that suits: `live` on a terminal that can overwrite what it shows."""
+    return (Screen if live else Lines)(console, verbose=verbose)

@@ -1,0 +1,256 @@
+"""`validate` and `report`: documents that are there already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from attrs import define, field
+from cyclopts import Parameter
+
+from dlperf_sdk.cli.running import DEFAULT_OUTPUT
+from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show, write
+from dlperf_sdk.errors import DlperfError, DocumentError, StoreError, UsageError
+from dlperf_sdk.report.blocks import Block, Cell, Column, Heading, Paragraph, Table
+
+if TYPE_CHECKING:
+    from dlperf_sdk.results.result import Result
+    from dlperf_sdk.results.store import ResultStore
+
+_PARTIAL = 5
+
+
+@command
+def validate(
+    file: Annotated[
+        Path, Parameter(help="A run spec, request, record or result: .json; a spec also .toml or .yaml.")
+    ],
+    /,
+    *,
+    common: Common = AS_USUAL,
+) -> int:
+    """Check a document against its schema. What kind it is, its content tells."""
+    from dlperf_sdk import schema
+    from dlperf_sdk.documents import LARGEST_RESULT, load_document
+
+    document = load_document(file, LARGEST_RESULT)
+    kind = kind_of(document)
+    try:
+        _READ[kind](document)
+    except DlperfError as error:
+        raise DocumentError(f"{file}: {error}") from error
+    version = str(document.get("schema_version", schema.version(kind)))
+    if common.json:
+        emit({"file": str(file), "kind": kind, "schema_version": version, "valid": True})
+    else:
+        show([Paragraph(f"{file} is a valid {kind.replace('-', ' ')}, version {version}.", "good")])
+    return 0
+
+
+def kind_of(document: Mapping[str, Any]) -> str:
+    """Which of our schemas a document is meant for: the one that knows most of its keys.
+
+    Raises:
+        DocumentError: none knows any of them.
+    """
+    from dlperf_sdk import schema
+
+    known = {name: _keys(schema.load(name)) - {"schema_version"} for name in schema.NAMES}
+    kind = max(schema.NAMES, key=lambda name: len(known[name] & set(document)))
+    if not known[kind] & set(document):
+        raise DocumentError(f"This is none of our documents: it is neither {', nor '.join(schema.NAMES)}.")
+    return kind
+
+
+def _keys(described: Mapping[str, Any]) -> set[str]:
+    """The keys of a schema's documents."""
+    return set(described.get("properties") or described["$defs"]["record"]["properties"])
+
+
+def _read_spec(document: dict[str, Any]) -> None:
+    from dlperf_sdk.spec import RunSpec
+
+    RunSpec.from_dict(document)
+
+
+def _read_request(document: dict[str, Any]) -> None:
+    from dlperf_sdk import schema
+
+    schema.check("worker-request", document)
+
+
+def _read_record(document: dict[str, Any]) -> None:
+    from dlperf_sdk import schema
+    from dlperf_sdk.results.convert import record_from_dict
+
+    # A failed trainer's record is a valid one, too, but no measurement.
+    schema.check("worker-record", document)
+    if document.get("status") == "ok":
+        record_from_dict(document)
+
+
+def _read_result(document: dict[str, Any]) -> None:
+    from dlperf_sdk.results.convert import result_from_dict
+
+    result_from_dict(document)
+
+
+_READ: dict[str, Callable[[dict[str, Any]], None]] = {
+    "run-spec": _read_spec,
+    "worker-request": _read_request,
+    "worker-record": _read_record,
+    "result": _read_result,
+}
+
+
+# -- report
+
+
+@define
+class _Found:
+    """What the arguments of `report` led to."""
+
+    results: list[tuple[Result, Path | None]] = field(factory=list)
+    unfinished: list[tuple[ResultStore, str]] = field(factory=list)
+    errors: list[str] = field(factory=list)
+
+
+@command
+def report(
+    *what: Annotated[
+        str,
+        Parameter(
+            help="Runs' names, directories or result.json files, or directories of runs; all of DIR if none."
+        ),
+    ],
+    output: Annotated[
+        Path, Parameter(metavar="DIR", help="The directory of runs that names are looked up in.")
+    ] = DEFAULT_OUTPUT,
+    markdown: Annotated[bool, Parameter(negative=(), show_default=False, help="Print Markdown.")] = False,
+    redact: Annotated[
+        bool, Parameter(negative=(), show_default=False, help="Leave out the names of hosts and users.")
+    ] = False,
+    common: Common = AS_USUAL,
+) -> int:
+    """Show results: one in full, several side by side, with a table for each workload."""
+    from dlperf_sdk.report import markdown as as_markdown
+
+    found = _find(what or (str(output),), output)
+    for error in found.errors:
+        say(f"Error: {error}", "red")
+    if not found.results and not found.unfinished:
+        raise StoreError(
+            "There is nothing to report."
+            if not found.errors
+            else "Nothing that could be read is left to report."
+        )
+    if redact:
+        from dlperf_sdk.results.redact import redacted
+
+        found.results = [(redacted(result), None) for result, _ in found.results]
+    if common.json:
+        emit(
+            {
+                "results": [result.to_dict() for result, _ in found.results],
+                "unfinished": [run_id for _, run_id in found.unfinished],
+            }
+        )
+    else:
+        blocks = _blocks(found)
+        if markdown:
+            write(as_markdown.text_of(blocks))
+        else:
+            show(blocks)
+    return _PARTIAL if found.errors or found.unfinished else 0
+
+
+def _find(what: tuple[str, ...], output: Path) -> _Found:
+    from dlperf_sdk.results.store import ResultStore
+
+    found = _Found()
+    for each in what:
+        path = Path(each)
+        try:
+            if path.is_file():
+                found.results.append((ResultStore(output).load(path), path.parent))
+            elif _is_run(path):
+                _take(found, ResultStore(path.absolute().parent), path.absolute().name, path)
+            elif path.is_dir():
+                store = ResultStore(path)
+                ids = [run_id for run_id in store.ids() if _is_run(path / run_id)]
+                if not ids:
+                    raise StoreError(f"{path} holds no runs. `dlperf run … --output {path}` puts one there.")
+                for run_id in ids:
+                    _take(found, store, run_id, path / run_id)
+            elif each == str(output):
+                raise StoreError(
+                    f"There are no results in {output} yet: `dlperf run FRAMEWORK MODEL` makes one; --output "
+                    "names another directory."
+                )
+            elif (output / each).is_dir() and "/" not in each:
+                _take(found, ResultStore(output), each, output / each)
+            else:
+                ResultStore(output).load(each)
+        except DlperfError as error:
+            found.errors.append(str(error))
+    return found
+
+
+def _is_run(path: Path) -> bool:
+    return any((path / name).exists() for name in ("result.json", "spec.json", "attempts"))
+
+
+def _take(found: _Found, store: ResultStore, run_id: str, shown_as: Path) -> None:
+    """A run's result; or, where it has none, that it is unfinished."""
+    if not (store.directory / run_id / "result.json").exists():
+        found.unfinished.append((store, run_id))
+        return
+    try:
+        found.results.append((store.load(store.directory / run_id), shown_as))
+    except DlperfError as error:
+        found.errors.append(f"{shown_as}: {error}")
+
+
+def _blocks(found: _Found) -> list[Block]:
+    from dlperf_sdk.report import several, single
+
+    if len(found.results) == 1:
+        blocks = single.page(*found.results[0])
+    else:
+        blocks = several.pages([result for result, _ in found.results])
+    for store, run_id in found.unfinished:
+        blocks += _unfinished(store, run_id)
+    return blocks
+
+
+def _unfinished(store: ResultStore, run_id: str) -> list[Block]:
+    """What a run without a result has finished."""
+    from dlperf_sdk import metrics
+    from dlperf_sdk.report.numbers import counted, quantity
+
+    try:
+        left = store.recover(run_id)
+    except DlperfError as error:
+        raise UsageError(
+            f"{store.directory / run_id} has no result.json, and its rest cannot be read: {error}"
+        ) from error
+    done = [attempt for attempt in left.attempts if attempt.status == "ok"]
+    text = (
+        "There is no result.json: the run is still going on, or it was ended before it could write one. "
+        f"{counted(len(done), 'repeat')} had finished"
+    )
+    blocks: list[Block] = [
+        Heading(run_id, Cell("unfinished", "doubt")),
+        Paragraph(text + (":" if done else ".")),
+    ]
+    rows = []
+    for attempt in left.attempts:
+        ok = attempt.status == "ok"
+        rate = quantity(metrics.throughput(attempt.repeat), "samples/s") if ok else ""
+        rows.append((str(attempt.attempt), Cell(attempt.status, "good" if ok else "bad"), rate))
+    if rows:
+        columns = (Column("repeat", right=True), Column("status"), Column("throughput", right=True))
+        blocks.append(Table(columns, tuple(rows)))
+    blocks += [Paragraph(f"{each.path} cannot be read: {each.error}", "doubt") for each in left.unreadable]
+    return blocks

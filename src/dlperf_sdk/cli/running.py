@@ -1,0 +1,251 @@
+"""`run`, `plan` and `rerun`: a case, measured or only laid out."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from attrs import define, frozen
+from cyclopts import Group, Parameter
+
+from dlperf_sdk.cli.flags import fields_of, takes_a_case
+from dlperf_sdk.cli.screen import AS_USUAL, INTERRUPTED, Common, command, complain, emit, err, say, show
+from dlperf_sdk.errors import DlperfError, UsageError
+from dlperf_sdk.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from dlperf_sdk.results.result import Result
+    from dlperf_sdk.results.store import ResultStore
+
+DEFAULT_OUTPUT = Path("dlperf-results")
+OUTPUT = Group("Output", sort_key=0)
+
+
+@Parameter(name="*", group=OUTPUT)
+@frozen
+class Shown:
+    """How a run is shown, and where it is kept."""
+
+    output: Annotated[
+        Path,
+        Parameter(
+            metavar="DIR", help="Directory that gets a directory per run: its records, logs and report."
+        ),
+    ] = DEFAULT_OUTPUT
+    quiet: Annotated[
+        bool,
+        Parameter(
+            name=["--quiet", "-q"], negative=(), show_default=False, help="No progress: only the table."
+        ),
+    ] = False
+    verbose: Annotated[
+        bool,
+        Parameter(
+            name=["--verbose", "-v"],
+            negative=(),
+            show_default=False,
+            help="Every line of an installation, every process.",
+        ),
+    ] = False
+    redact: Annotated[
+        bool,
+        Parameter(
+            negative=(),
+            show_default=False,
+            help="Leave the names of hosts and users out of what is printed, and out of report.md.",
+        ),
+    ] = False
+
+
+_AS_USUAL = Shown()
+
+
+@define(eq=False)
+class _Witness:
+    """Holds on to what the hooks tell, for the case that `run` cannot return it: after Ctrl-C."""
+
+    result: Result | None = None
+    directory: Path | None = None
+
+    @hookimpl
+    def dlperf_run_started(self, directory: str | None) -> None:
+        self.directory = None if directory is None else Path(directory)
+
+    @hookimpl
+    def dlperf_result(self, result: Result) -> None:
+        self.result = result
+
+
+@command
+@takes_a_case
+def run(
+    what: Annotated[
+        str, Parameter(help="A framework's name; or a spec file (.toml, .json, .yaml) with the whole case.")
+    ],
+    model: Annotated[str | None, Parameter(help="A model's name; not with a spec file.")] = None,
+    /,
+    *,
+    dry_run: Annotated[
+        bool,
+        Parameter(negative=(), show_default=False, help="Show the plan and start nothing.", group=OUTPUT),
+    ] = False,
+    shown: Shown = _AS_USUAL,
+    common: Common = AS_USUAL,
+    **given: Any,
+) -> int:
+    """Measure one case: train MODEL in FRAMEWORK for a few steps, and again in new processes, several times.
+
+    Flags take precedence over a spec file's fields.
+    """
+    from dlperf_sdk import api
+
+    spec = api.spec_from(*_case(what, model), fields_of(given))
+    if dry_run:
+        return _show_plan(spec, common)
+    return _measure(lambda store, observers: api.run(spec, store=store, observers=observers), shown, common)
+
+
+@command
+@takes_a_case
+def plan(
+    what: Annotated[
+        str, Parameter(help="A framework's name; or a spec file (.toml, .json, .yaml) with the whole case.")
+    ],
+    model: Annotated[str | None, Parameter(help="A model's name; not with a spec file.")] = None,
+    /,
+    *,
+    common: Common = AS_USUAL,
+    **given: Any,
+) -> int:
+    """Show what a run would do, and start nothing: processes, variables, commands, files, environment."""
+    from dlperf_sdk import api
+
+    return _show_plan(api.spec_from(*_case(what, model), fields_of(given)), common)
+
+
+@command
+def rerun(
+    result: Annotated[
+        str, Parameter(help="A run's name in DIR, or the path of a run's directory or result.json.")
+    ],
+    /,
+    *,
+    shown: Shown = _AS_USUAL,
+    common: Common = AS_USUAL,
+) -> int:
+    """Measure a result's case again, in the environment that its lock describes."""
+    from dlperf_sdk import api
+    from dlperf_sdk.results.store import ResultStore
+
+    before = ResultStore(shown.output).load(result)
+    return _measure(
+        lambda store, observers: api.rerun(before, store=store, observers=observers), shown, common
+    )
+
+
+def _case(what: str, model: str | None) -> tuple[str, str | None]:
+    """The two positional arguments, after a look at what `what` can be."""
+    if model is None and not Path(what).suffix and not Path(what).exists():
+        from dlperf_sdk.registry import Registry
+
+        known = ", ".join(Registry().names("models")) or "none"
+        raise UsageError(
+            f"Which model? Write `dlperf run {what} MODEL` (models: {known}), or name a spec file: case.toml."
+        )
+    return what, model
+
+
+def _show_plan(spec: Any, common: Common) -> int:
+    from dlperf_sdk import api
+    from dlperf_sdk.cli import planning
+
+    outline = planning.outline(api.dry_run(spec))
+    if common.json:
+        emit(outline.to_dict())
+    else:
+        show(outline.blocks())
+    return 0
+
+
+def _measure(measure: Any, shown: Shown, common: Common) -> int:
+    """Run a case, show how it goes and what came out."""
+    from dlperf_sdk.results.store import ResultStore
+
+    if shown.quiet and shown.verbose:
+        raise UsageError("--quiet and --verbose contradict each other; leave one of them out.")
+    store, witness = ResultStore(shown.output), _Witness()
+    try:
+        if shown.quiet:
+            result = measure(store, [witness])
+        else:
+            from dlperf_sdk.cli.progress import display
+
+            console = err()
+            live = sys.stderr.isatty() and not console.is_dumb_terminal
+            with display(console, live=live, verbose=shown.verbose) as watching:
+                result = measure(store, [witness, watching])
+    except KeyboardInterrupt:
+        return _interrupted(witness, store, shown, common)
+    return _present(result, store, shown, common)
+
+
+def _interrupted(witness: _Witness, store: ResultStore, shown: Shown, common: Common) -> int:
+    kept = witness.result
+    if kept is None:
+        where = "" if witness.directory is None else f" What there is lies in {witness.directory}."
+        return complain(KeyboardInterrupt(f"Interrupted.{where}"), common, INTERRUPTED)
+    if kept.repeats and not common.json:
+        _present(kept, store, shown, common)
+    elif common.json:
+        emit(_handed_out(kept, shown).to_dict())
+    count = len(kept.repeats)
+    repeats = (
+        "No repeat had finished"
+        if not count
+        else f"{count} finished repeat{'s are' if count > 1 else ' is'} kept"
+    )
+    say(f"Interrupted. {repeats}: {store.directory / kept.id}", "red")
+    return INTERRUPTED
+
+
+def _present(result: Result, store: ResultStore, shown: Shown, common: Common) -> int:
+    """Print a result, put its report beside it, and say what is wrong with it."""
+    from dlperf_sdk.report import markdown, single
+    from dlperf_sdk.results.result import FAIL, INTEGRITY
+
+    given_out = _handed_out(result, shown)
+    directory = store.directory / result.id
+    try:
+        store.reopen_run(result.id).write_report(markdown.text_of(single.page(given_out)))
+    except DlperfError as error:
+        say(f"The report was not written: {error}", "red")
+    if common.json:
+        emit(given_out.to_dict())
+    else:
+        show(single.page(given_out, directory))
+    failure = given_out.failure
+    if failure is not None and common.debug and failure.traceback:
+        say(failure.traceback)
+    # On a terminal that shows both streams, the table has just said it.
+    if common.json or not (sys.stdout.isatty() and sys.stderr.isatty()):
+        if failure is not None and result.status != "interrupted":
+            say(f"Error: {' '.join(failure.message.split())}", "red")
+        for verdict in given_out.verdicts:
+            if verdict.kind == INTEGRITY and verdict.outcome == FAIL:
+                say(
+                    f"Error: {verdict.name} failed, so the number is not to be trusted: {verdict.detail}",
+                    "red",
+                )
+    return result.exit_code
+
+
+def _handed_out(result: Result, shown: Shown) -> Result:
+    if not shown.redact:
+        return result
+    import getpass
+    import platform
+
+    from dlperf_sdk.results.redact import redacted
+
+    return redacted(result, hosts=(platform.node(),), users=(getpass.getuser(),))

@@ -1,0 +1,172 @@
+"""Standard output and standard error: where what goes, and what happens when nobody reads it.
+
+Standard output is for what was asked for: a table, or with `--json` exactly one object. Everything else goes
+to standard error. A reader that goes away (`| head`) ends the output, not the command.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import wraps
+from typing import IO, TYPE_CHECKING, Annotated, Any
+
+from attrs import frozen
+from cyclopts import Parameter
+from rich.console import Console
+
+from dlperf_sdk.errors import DlperfError, UsageError
+
+if TYPE_CHECKING:
+    from dlperf_sdk.report.blocks import Block
+
+INTERRUPTED = 130
+
+
+@Parameter(name="*")
+@frozen
+class Common:
+    """What every command takes."""
+
+    json: Annotated[
+        bool,
+        Parameter(
+            negative=(), show_default=False, help="Print one JSON object, and nothing else, on stdout."
+        ),
+    ] = False
+    debug: Annotated[
+        bool, Parameter(negative=(), show_default=False, help="Show the traceback of an error as well.")
+    ] = False
+
+
+AS_USUAL = Common()
+"""Neither of them."""
+
+
+class _Console(Console):
+    """rich's console, but one that a reader's going away does not end the program with."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        _mute(self.file)
+
+
+def err() -> Console:
+    """Standard error."""
+    return _Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
+
+
+def emit(document: Any) -> None:
+    """One JSON object on standard output.
+
+    Raises:
+        UsageError: standard output takes no more, for another reason than that nobody reads it.
+    """
+    write(json.dumps(document, indent=1, allow_nan=False) + "\n")
+
+
+def write(text: str) -> None:
+    """A text on standard output, as it is; raises as `emit` does."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _mute(sys.stdout)
+    except OSError as error:
+        _mute(sys.stdout)
+        raise UsageError(f"Standard output cannot be written: {error.strerror}.") from error
+
+
+def show(blocks: Iterable[Block]) -> None:
+    """Blocks on standard output; raises as `emit` does."""
+    from dlperf_sdk.report import terminal
+
+    # As wide as the terminal; in a pipe 80 columns, or COLUMNS.
+    write(terminal.text_of(blocks, Console(file=sys.stdout, highlight=False, markup=False, emoji=False)))
+
+
+def say(text: str, style: str = "") -> None:
+    """A paragraph on standard error. That it cannot be written is no reason to stop."""
+    from dlperf_sdk.report.blocks import visible
+
+    with suppress(OSError):
+        err().print(visible(text), style=style or None, soft_wrap=not sys.stderr.isatty())
+
+
+def complain(error: BaseException, common: Common, exit_code: int) -> int:
+    """Say what went wrong: a paragraph on standard error, and with `--json` an object on standard output."""
+    if common.debug:
+        with suppress(OSError):
+            traceback.print_exception(error, file=sys.stderr)
+    message = " ".join(str(error).split()) or type(error).__name__
+    say(f"Error: {message}", "red")
+    if common.json:
+        described = {"type": type(error).__name__, "message": message, "exit_code": exit_code}
+        with suppress(UsageError):
+            emit({"error": described})
+    return exit_code
+
+
+def command(function: Callable[..., int]) -> Callable[..., int]:
+    """A command of the CLI: its errors become a paragraph and an exit code."""
+
+    @wraps(function)
+    def guarded(*args: Any, **kwargs: Any) -> int:
+        common = kwargs.get("common") or Common()
+        try:
+            return function(*args, **kwargs)
+        except DlperfError as error:
+            return complain(error, common, error.exit_code)
+        except KeyboardInterrupt:
+            return complain(KeyboardInterrupt("Interrupted."), common, INTERRUPTED)
+        except Exception as error:
+            advice = "" if common.debug else " --debug shows the traceback."
+            said = RuntimeError(
+                f"{type(error).__name__}: {error}. This is a fault of dlperf-sdk or of a plugin.{advice}"
+            )
+            return complain(said.with_traceback(error.__traceback__), common, DlperfError.exit_code)
+
+    return guarded
+
+
+def open_missing_streams() -> None:
+    """Let `/dev/null` take the places of standard streams that are closed: no file that is opened later shall
+    become standard output by accident."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            if descriptor != number:
+                os.dup2(descriptor, number)
+                os.close(descriptor)
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123 - for good
+
+
+def replace_unprintable() -> None:
+    """Write `?` for what the terminal's encoding does not have, instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+
+
+def flush() -> None:
+    """Write what is left, while a failure can still be dealt with."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            _mute(stream)
+
+
+def _mute(stream: IO[str]) -> None:
+    """Send the rest of a stream to nowhere: what Python flushes at its end must not fail again."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)

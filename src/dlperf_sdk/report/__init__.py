@@ -1,0 +1,1 @@
+"""What people read: results as blocks of text and tables, for the terminal and as Markdown."""

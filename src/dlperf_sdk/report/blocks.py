@@ -1,0 +1,89 @@
+"""What a report consists of: headings, labelled lines, tables and notes, as plain values.
+
+Whoever has something to say makes blocks; `terminal` and `markdown` show the same blocks in their own ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from attrs import field, frozen
+
+Tone = Literal["plain", "quiet", "good", "bad", "doubt"]
+"""How a text is meant. Colour only ever repeats what the words say."""
+
+
+@frozen
+class Cell:
+    """A text and how it is meant."""
+
+    text: str
+    tone: Tone = "plain"
+
+
+def _cell(value: Cell | str) -> Cell:
+    return value if isinstance(value, Cell) else Cell(value)
+
+
+def _rows(rows: Iterable[Iterable[Cell | str]]) -> tuple[tuple[Cell, ...], ...]:
+    return tuple(tuple(map(_cell, row)) for row in rows)
+
+
+def _pairs(pairs: Iterable[tuple[str, Cell | str]]) -> tuple[tuple[str, Cell], ...]:
+    return tuple((label, _cell(value)) for label, value in pairs)
+
+
+@frozen
+class Heading:
+    """What the blocks under it are about, and in `aside` a word on how it came out."""
+
+    text: str
+    aside: Cell = Cell("")
+
+
+@frozen
+class Paragraph:
+    """Running text."""
+
+    text: str
+    tone: Tone = "plain"
+
+
+@frozen
+class Labels:
+    """Labels and their values, one below the other."""
+
+    pairs: tuple[tuple[str, Cell], ...] = field(converter=_pairs)
+
+
+@frozen
+class Column:
+    """A table's column; numbers stand on the right."""
+
+    title: str
+    right: bool = False
+
+
+@frozen
+class Table:
+    """Rows of as many cells as there are columns."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...] = field(converter=_rows)
+    title: str = ""
+
+
+@frozen
+class Notes:
+    """Footnotes, counted from 1: `[1]` in a table points at the first."""
+
+    texts: tuple[str, ...]
+
+
+Block = Heading | Paragraph | Labels | Table | Notes
+
+
+def visible(text: str) -> str:
+    """A text without control characters: what a worker or a file says must not steer a terminal."""
+    return "".join(char if char in "\n\t" or char.isprintable() else "�" for char in text)

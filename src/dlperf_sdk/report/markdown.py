@@ -1,0 +1,46 @@
+"""Blocks as Markdown: what `report.md` holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from dlperf_sdk.report.blocks import Block, Heading, Labels, Notes, Paragraph, Table, visible
+
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
+
+
+def text_of(blocks: Iterable[Block]) -> str:
+    """A Markdown document (GitHub's tables). What the blocks hold stays text: none of it becomes markup."""
+    return "\n\n".join(_rendered(block) for block in blocks) + "\n"
+
+
+def _rendered(block: Block) -> str:
+    match block:
+        case Heading():
+            aside = f" ({_plain(block.aside.text)})" if block.aside.text else ""
+            return f"## {_plain(block.text)}{aside}"
+        case Paragraph():
+            return _plain(block.text)
+        case Labels():
+            return "\n".join(f"- **{_plain(label)}**: {_plain(value.text)}" for label, value in block.pairs)
+        case Table():
+            return _table(block)
+        case Notes():
+            return "\n".join(f"- \\[{number}\\] {_plain(note)}" for number, note in enumerate(block.texts, 1))
+
+
+def _table(block: Table) -> str:
+    lines = [f"**{_plain(block.title)}**\n"] if block.title else []
+    lines.append(_row(column.title for column in block.columns))
+    lines.append(_row(("---:" if column.right else "---") for column in block.columns))
+    lines += [_row(_plain(cell.text) for cell in row) for row in block.rows]
+    return "\n".join(lines)
+
+
+def _row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _plain(text: str) -> str:
+    return _SPECIAL.sub(r"\\\1", " ".join(visible(text).split()))

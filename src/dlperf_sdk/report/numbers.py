@@ -1,0 +1,103 @@
+"""Numbers for people: as many digits as mean something, in the unit that suits their size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from attrs import frozen
+
+_DECIMAL = (
+    (1e15, "P"),
+    (1e12, "T"),
+    (1e9, "G"),
+    (1e6, "M"),
+    (1e3, "k"),
+    (1.0, ""),
+    (1e-3, "m"),
+    (1e-6, "µ"),
+    (1e-9, "n"),
+)
+_BINARY = ((2.0**40, "Ti"), (2.0**30, "Gi"), (2.0**20, "Mi"), (2.0**10, "Ki"), (1.0, ""))
+
+# Which prefixes are usual for a unit. Throughputs are compared across orders of magnitude: they have none.
+_PREFIXES = {
+    "B": _BINARY,
+    "s": tuple(pair for pair in _DECIMAL if pair[0] <= 1),
+    "J": _DECIMAL,
+    "W": _DECIMAL,
+    "FLOP": tuple(pair for pair in _DECIMAL if pair[0] >= 1),
+    "FLOP/s": tuple(pair for pair in _DECIMAL if pair[0] >= 1),
+}
+
+
+@frozen
+class Scale:
+    """The unit and the decimals that one value, and what is shown beside it, are written in."""
+
+    divisor: float
+    unit: str
+    decimals: int
+
+    def __call__(self, value: float) -> str:
+        """The bare number."""
+        return f"{value / self.divisor:,.{self.decimals}f}"
+
+    def with_unit(self, value: float) -> str:
+        """The number and its unit."""
+        return f"{self(value)} {self.unit}".rstrip()
+
+    def interval(self, low: float, high: float) -> str:
+        """Both ends."""
+        return f"{self(low)} – {self(high)}"
+
+
+def scale(value: float, unit: str) -> Scale:
+    """How to write a value: with four significant digits, three below one, and whole numbers whole."""
+    size = abs(value)
+    prefixes = _PREFIXES.get(unit, ((1.0, ""),))
+    divisor, prefix = next((pair for pair in prefixes if size >= pair[0]), prefixes[-1])
+    if size == 0:
+        divisor, prefix = 1.0, ""
+    return Scale(divisor, prefix + unit, _decimals(size / divisor))
+
+
+def quantity(value: float, unit: str) -> str:
+    """A value and its unit: `133.2 img/s`, `1.945 GiB`, `7.512 ms`."""
+    return scale(value, unit).with_unit(value)
+
+
+def _decimals(size: float) -> int:
+    if not math.isfinite(size) or size == int(size):
+        return 0
+    if size >= 1:
+        return max(0, 3 - math.floor(math.log10(size)))
+    return min(9, 2 - math.floor(math.log10(size)))
+
+
+def duration(seconds: float) -> str:
+    """A time that passes: `0.9 s`, `12 s`, `3 min 20 s`, `2 h 05 min`."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 repeat`, `3 repeats`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """`0-3, 7`: ascending numbers, neighbours joined."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1].append(number)
+        else:
+            parts.append([number])
+    return ", ".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
