@@ -89,6 +89,7 @@ def test_the_tightest_group_of_version_2_limits(proc: str, sys: str) -> None:
         {
             f"{group}/cpu.max": "400000 100000",
             f"{group}/step_0/cpu.max": "max 100000",
+            "fs/cgroup/slurm/cpu.max": "1600000 100000",
             f"{group}/memory.max": "8589934592",
             f"{group}/step_0/memory.max": "max",
             "fs/cgroup/slurm/memory.max": "17179869184",

@@ -29,6 +29,8 @@ def two(first: float, second: float, samples: int = 100) -> Repeat:
 
 def test_throughput_is_all_samples_over_the_slowest_window() -> None:
     assert metrics.throughput(two(1.0, 2.0)) == pytest.approx(200 / 2.0)
+    assert metrics.seconds(two(1.0, 2.0)) == 2.0
+    assert metrics.samples(two(1.0, 2.0)) == 200
 
 
 @given(positive, positive)
