@@ -30,8 +30,8 @@ def steady_state(repeats: tuple[Repeat, ...]) -> Verdict:
     A drift is reported where it is both large enough to matter and significant: over all repeats together, or
     in one of them. By simulation, noise without a drift is taken for one in at most 2 % of the cases of seven
     repeats of 100 steps, also where neighbouring steps are correlated (autoregressive, up to 0.9), and in at
-    most 8 % of one to three repeats of 20 steps. A drift of 3 % under a noise of 1 % is found in nine cases of ten
-    of three repeats of 20 steps, and practically always in seven of 100.
+    most 8 % of one to three repeats of 20 steps. A drift of 3 % under a noise of 1 % is found in nine cases
+    of ten of three repeats of 20 steps, and practically always in seven of 100.
 
     Up and down again is no drift: only what rises or falls on the whole is looked for.
     """
