@@ -1,6 +1,7 @@
 """The schemas and the classes say the same: in what they are made of, and in what they accept."""
 
 import json
+import math
 from pathlib import Path
 
 import attrs
@@ -136,6 +137,50 @@ def test_the_run_spec_has_the_fields_of_its_schema_and_their_defaults():
             assert part["default"] == written[name]
     assert document["properties"]["protocol"]["enum"] == list(PROTOCOLS)
     assert list(document["properties"]["deadlines"]["properties"]) == list(PHASES)
+
+
+def judged_alike(fields, fine, name):
+    """By the schema and by the class."""
+    for judge in (lambda: schema.check("run-spec", fields), lambda: RunSpec(**fields)):
+        if fine:
+            judge()
+        else:
+            with pytest.raises((DocumentError, SpecError), match=name):
+                judge()
+
+
+NUMBERS = ("batch_size", "accumulation", "seed", "warmup", "steps", "repeats", "max_repeats", "target")
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_the_spec_has_the_bounds_of_its_schema(name):
+    """Exactly: what random values come near of, but never hit."""
+    part = schema.load("run-spec")["properties"][name]
+    smallest = 5e-324 if "exclusiveMinimum" in part else part["minimum"]
+    below = 0.0 if "exclusiveMinimum" in part else part["minimum"] - 1
+    above = math.nextafter(part["maximum"], 2) if name == "target" else part["maximum"] + 1
+    besides = {
+        "framework": "x",
+        "model": "x",
+        "protocol": "adaptive",
+        "batch_size": part["maximum"],
+        "repeats": 1,
+    }
+    if name != "accumulation":
+        del besides["batch_size"]
+    for value, fine in ((smallest, True), (part["maximum"], True), (below, False), (above, False)):
+        fields = {**besides, name: value}
+        if name == "repeats":
+            fields["max_repeats"] = 100_000
+        judged_alike(fields, fine, name)
+
+
+@pytest.mark.parametrize(
+    ("phase", "fine"), [(1e9, True), (5e-324, True), (math.nextafter(1e9, 2e9), False), (0, False)]
+)
+def test_deadlines_have_the_bounds_of_their_schema(phase, fine):
+    fields = {"framework": "x", "model": "x", "deadlines": {"start": phase}}
+    judged_alike(fields, fine, "start")
 
 
 def test_the_request_has_the_fields_of_its_schema():
