@@ -45,8 +45,8 @@ def facts_of(spec: RunSpec, plan: Plan | None, records: Iterable[Record]) -> tup
         if seen is None and records and field.name not in _TOLD_BY_WORKERS:
             seen = requested
         found.append(Fact(field.name, field.metadata["role"], requested, seen))
-    found += _options("workload", plan.model_options, plan)
-    found += _options("treatment", plan.framework_options, plan)
+    found += _options("workload", plan.model_options, plan, observed)
+    found += _options("treatment", plan.framework_options, plan, observed)
     found += [Fact(name, "treatment", None, value) for name, value in sorted(observed.items())]
     for name in _keys(record.facts for record in records):
         value = _agreed(record.facts.get(name) for record in records)
@@ -73,5 +73,6 @@ def _agreed(values: Iterable[Any]) -> Any:
     return distinct[0] if len(distinct) == 1 else distinct
 
 
-def _options(role: Role, options: Any, plan: Plan) -> list[Fact]:
-    return [Fact(name, role, plan.spec.options.get(name), value) for name, value in options.items()]
+def _options(role: Role, options: Any, plan: Plan, observed: dict[str, Any]) -> list[Fact]:
+    """Each option once: what a worker saw of it, or else what it was planned to be."""
+    return [Fact(name, role, plan.spec.options.get(name), observed.pop(name, value)) for name, value in options.items()]

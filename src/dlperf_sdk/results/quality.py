@@ -39,7 +39,8 @@ def steady_state(repeats: tuple[Repeat, ...]) -> Verdict:
     if reasons:
         return Verdict("steady-state", QUALITY, INCONCLUSIVE, " ".join(reasons))
     shared = pooled(trends([metrics.step_times(repeat) for repeat in repeats]))
-    detail = f"Over the window the step time changes by {100 * shared.drift:+.2f} % (median of the repeats)."
+    noise = "" if abs(shared.drift) < DRIFT else f"; their noise explains it (p = {shared.p_value:.1g})"
+    detail = f"Over the window the step time changes by {100 * shared.drift:+.2f} % (median of the repeats){noise}."
     return Verdict("steady-state", QUALITY, PASS, detail)
 
 

@@ -46,7 +46,8 @@ def summarise(
             precision=spec.precision,
             flops_per_sample=plan.workload.flops_per_sample,
         )
-        metrics = tuple(metric for measurer in measurers for metric in measurer.summarise(measured))
+        metrics, broken = _measured(measurers, measured)
+        notes = (*notes, *broken)
         verdicts = judge(
             repeats,
             Expected(
@@ -57,6 +58,7 @@ def summarise(
                 precision=spec.precision,
                 strategy=spec.strategy,
                 protocol=plan.protocol,
+                learning_rate_policy=spec.learning_rate_policy,
             ),
         )
     return Result(
@@ -77,3 +79,15 @@ def summarise(
         finished_at=finished_at,
         sdk_version=dlperf_sdk.__version__,
     )
+
+
+def _measured(measurers: Sequence[Measurer], measured: Measured) -> tuple[tuple[Metric, ...], tuple[str, ...]]:
+    """All metrics, and a note for each measurer that failed: a plugin's mistake must not cost what was measured."""
+    metrics: list[Metric] = []
+    notes: list[str] = []
+    for measurer in measurers:
+        try:
+            metrics += measurer.summarise(measured)
+        except Exception as error:
+            notes.append(f"The measurer {measurer.name} failed, its metrics are missing: {type(error).__name__}: {error}")
+    return tuple(metrics), tuple(notes)

@@ -21,7 +21,7 @@ def judge(repeats: tuple[Repeat, ...], expected: Expected) -> tuple[Verdict, ...
     return (
         integrity.complete_records(repeats, expected),
         integrity.finite_loss(repeats),
-        integrity.loss_falls(repeats),
+        integrity.loss_falls(repeats, expected.learning_rate_policy),
         integrity.replicas_equal(repeats, expected.strategy),
         integrity.precision_effective(repeats, expected.precision),
         *_quality(repeats, expected),

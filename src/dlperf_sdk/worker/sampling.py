@@ -5,7 +5,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 from dlperf_sdk.worker.request import resolve
 
-PERIOD = 0.5
+PERIOD = 0.2
 """Seconds between two samples; counters lose nothing in between."""
 
 
