@@ -13,10 +13,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import attrs
+
 from dlperf_sdk import bundle, data, environments, hookspecs
 from dlperf_sdk.collect import Collector
 from dlperf_sdk.environments import PreparedEnvironment
-from dlperf_sdk.errors import RunFailed, UsageError
+from dlperf_sdk.errors import RunFailed, UnknownName, UsageError
 from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.interfaces.topology import Job
 from dlperf_sdk.launch import events
@@ -111,19 +113,18 @@ def spec_from(
 ) -> RunSpec:
     """The run spec that the arguments of `run` describe; raises UsageError."""
     fields = dict(fields or {})
+    known = [field.name for field in attrs.fields(RunSpec)]
+    for name in fields:
+        if name not in known:
+            raise UnknownName("field of a run spec", name, known)
     if isinstance(what, str) and model is not None:
-        return RunSpec.from_dict({"framework": what, "model": model, **_plain(fields)})
+        return RunSpec(**{"framework": what, "model": model, **fields})
     if model is not None:
         raise UsageError("A model's name belongs to a framework's name; a whole spec already names its model.")
     if isinstance(what, str | Path):
         what = RunSpec.load(what)
-    known = what.to_dict() if isinstance(what, RunSpec) else dict(what)
-    return RunSpec.from_dict({**known, **_plain(fields)})
-
-
-def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields as a spec file would hold them: topology and data as text."""
-    return {name: str(value) if name in ("topology", "data") else value for name, value in fields.items()}
+    spec = what if isinstance(what, RunSpec) else RunSpec.from_dict(what)
+    return attrs.evolve(spec, **fields)
 
 
 def _execute(
@@ -136,7 +137,7 @@ def _execute(
 ) -> Result:
     """Run a spec, in its own environment or in one like another result's."""
     registry = registry or Registry()
-    told = Observers(hookspecs.manager(tuple(observers)))
+    told = Observers(hookspecs.listeners(observers))
     measurers = registry.measurers()
     started, run_id = _now(), new_run_id(spec, datetime.now(UTC))
     planned: Plan | None = None
@@ -153,6 +154,9 @@ def _execute(
         if planned is None:
             assert refusal is not None
             raise refusal
+        if directory is not None:
+            directory.write_spec(spec)
+            directory.write_plan(planned.to_dict())
         told.tell("dlperf_run_started", run_id=run_id, plan=planned, directory=directory and str(directory.path))
         prepared = _prepare(planned, like, _stage(told, run_id, "environment"))
         environment = _described(planned, prepared)
@@ -161,12 +165,12 @@ def _execute(
         )
         request = planned.request(run_id, environment.command, spec.env, samples)
         if directory is not None:
-            directory.write_spec(spec)
-            directory.write_plan(planned.to_dict())
             directory.write_environment(environment)
         with environments.in_use(prepared), tempfile.TemporaryDirectory(prefix="dlperf-") as scratch:
             packed = bundle.build(request, Path(scratch) / f"{run_id}.pyz")
+            _stage(told, run_id, "bundle")(f"{len(packed.files)} files, SHA-256 {packed.digest}")
             job = Job(run_id, packed.path, spec.topology.nodes, spec.topology.devices_per_node, planned.device, {})
+            _stage(told, run_id, "launch")(f"{spec.topology.nodes} agents, placed by {spec.topology.engine}")
             with closing(events(registry.topology(spec.topology.engine), job)) as stream:
                 for event in stream:
                     collected.take(event)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, UnusedCliTokensError
 
 import dlperf_sdk
 from dlperf_sdk.cli import doctor, listing, reading, running, screen
@@ -69,7 +69,7 @@ def main(words: Sequence[str] | None = None) -> int:
         with _terminable(), _plain_warnings():
             code = app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
-        usage = UsageError(f"{error} See `{_command_of(error)} --help`.")
+        usage = UsageError(f"{_explained(error)} See `{_command_of(error)} --help`.")
         code = screen.complain(usage, common, UsageError.exit_code)
     except KeyboardInterrupt:
         code = screen.complain(KeyboardInterrupt("Interrupted."), common, screen.INTERRUPTED)
@@ -82,6 +82,12 @@ def _common(tokens: Sequence[str]) -> screen.Common:
     """What all commands take, found before the words are understood: an error in them is told accordingly."""
     options = tokens[: tokens.index("--")] if "--" in tokens else tokens
     return screen.Common(json="--json" in options, debug="--debug" in options)
+
+
+def _explained(error: CycloptsError) -> str:
+    if isinstance(error, UnusedCliTokensError):
+        return f"There is no place for {' '.join(map(repr, error.unused_tokens or ()))}."
+    return str(error)
 
 
 def _command_of(error: CycloptsError) -> str:

@@ -43,7 +43,7 @@ class Finding:
 
 @command
 def doctor(*, common: Common = AS_USUAL) -> int:
-    """Look at the machine: what is there, what is missing, what disturbs. Exits with 3 if it cannot measure."""
+    """Look at the machine: what is there, is missing, or disturbs. Exits with 3 if it cannot measure."""
     found = [finding for check in CHECKS for finding in check()]
     broken = [finding for finding in found if finding.outcome == BROKEN]
     advice = [finding for finding in found if finding.advice]

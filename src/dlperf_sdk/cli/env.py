@@ -80,11 +80,7 @@ def list_environments(*, common: Common = AS_USUAL) -> int:
         return 0
     if not found:
         show(
-            [
-                Paragraph(
-                    "There is no managed environment. `dlperf env create FRAMEWORK` makes one, and a run does."
-                )
-            ]
+            [Paragraph("There is no managed environment. `dlperf env create FRAMEWORK` makes one, or a run.")]
         )
         return 0
     columns = (

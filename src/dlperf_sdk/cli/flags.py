@@ -69,6 +69,10 @@ _MAPPINGS: dict[str, tuple[str, str, Callable[[str], tuple[str, Any]]]] = {
 """Fields that hold a mapping: their flag, given once per entry, and how an entry is read."""
 
 
+REPEATED = tuple(_MAPPINGS)
+"""The fields that take an entry from each time their flag is given."""
+
+
 def entries(field: str, texts: Sequence[str]) -> dict[str, Any]:
     """The mapping that a repeated flag gives.
 

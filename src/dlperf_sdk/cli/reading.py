@@ -137,14 +137,10 @@ def report(
     from dlperf_sdk.report import markdown as as_markdown
 
     found = _find(what or (str(output),), output)
+    if not found.results and not found.unfinished:
+        raise StoreError(" ".join(found.errors))
     for error in found.errors:
         say(f"Error: {error}", "red")
-    if not found.results and not found.unfinished:
-        raise StoreError(
-            "There is nothing to report."
-            if not found.errors
-            else "Nothing that could be read is left to report."
-        )
     if redact:
         from dlperf_sdk.results.redact import redacted
 
@@ -190,6 +186,8 @@ def _find(what: tuple[str, ...], output: Path) -> _Found:
                 )
             elif (output / each).is_dir() and "/" not in each:
                 _take(found, ResultStore(output), each, output / each)
+            elif "/" in each or path.suffix == ".json":
+                raise StoreError(f"There is no file or directory {each}.")
             else:
                 ResultStore(output).load(each)
         except DlperfError as error:

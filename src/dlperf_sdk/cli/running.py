@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from attrs import define, frozen
 from cyclopts import Group, Parameter
 
-from dlperf_sdk.cli.flags import fields_of, takes_a_case
+from dlperf_sdk.cli.flags import REPEATED, fields_of, takes_a_case
 from dlperf_sdk.cli.screen import AS_USUAL, INTERRUPTED, Common, command, complain, emit, err, say, show
 from dlperf_sdk.errors import DlperfError, UsageError
 from dlperf_sdk.hookspecs import hookimpl
@@ -17,6 +17,7 @@ from dlperf_sdk.hookspecs import hookimpl
 if TYPE_CHECKING:
     from dlperf_sdk.results.result import Result
     from dlperf_sdk.results.store import ResultStore
+    from dlperf_sdk.spec import RunSpec
 
 DEFAULT_OUTPUT = Path("dlperf-results")
 OUTPUT = Group("Output", sort_key=0)
@@ -96,11 +97,11 @@ def run(
 ) -> int:
     """Measure one case: train MODEL in FRAMEWORK for a few steps, and again in new processes, several times.
 
-    Flags take precedence over a spec file's fields.
+    Flags take the place of a spec file's fields; --set, --env and --deadline add to them.
     """
     from dlperf_sdk import api
 
-    spec = api.spec_from(*_case(what, model), fields_of(given))
+    spec = _spec(what, model, given)
     if dry_run:
         return _show_plan(spec, common)
     return _measure(lambda store, observers: api.run(spec, store=store, observers=observers), shown, common)
@@ -119,9 +120,7 @@ def plan(
     **given: Any,
 ) -> int:
     """Show what a run would do, and start nothing: processes, variables, commands, files, environment."""
-    from dlperf_sdk import api
-
-    return _show_plan(api.spec_from(*_case(what, model), fields_of(given)), common)
+    return _show_plan(_spec(what, model, given), common)
 
 
 @command
@@ -144,19 +143,27 @@ def rerun(
     )
 
 
-def _case(what: str, model: str | None) -> tuple[str, str | None]:
-    """The two positional arguments, after a look at what `what` can be."""
-    if model is None and not Path(what).suffix and not Path(what).exists():
+def _spec(what: str, model: str | None, given: dict[str, Any]) -> RunSpec:
+    """The case that the arguments and flags describe."""
+    from dlperf_sdk import api
+
+    fields = fields_of(given)
+    if model is not None:
+        return api.spec_from(what, model, fields)
+    if not Path(what).suffix and not Path(what).exists():
         from dlperf_sdk.registry import Registry
 
         known = ", ".join(Registry().names("models")) or "none"
         raise UsageError(
             f"Which model? Write `dlperf run {what} MODEL` (models: {known}), or name a spec file: case.toml."
         )
-    return what, model
+    spec = api.spec_from(what)
+    for name in REPEATED:
+        fields[name] = {**getattr(spec, name), **fields.get(name, {})}
+    return api.spec_from(spec, None, fields)
 
 
-def _show_plan(spec: Any, common: Common) -> int:
+def _show_plan(spec: RunSpec, common: Common) -> int:
     from dlperf_sdk import api
     from dlperf_sdk.cli import planning
 

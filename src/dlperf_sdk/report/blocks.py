@@ -63,6 +63,8 @@ class Column:
 
     title: str
     right: bool = False
+    whole: bool = False
+    """Its cells are not broken into lines; those of numbers never are."""
 
 
 @frozen

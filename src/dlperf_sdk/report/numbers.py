@@ -62,6 +62,14 @@ def scale(value: float, unit: str) -> Scale:
     return Scale(divisor, prefix + unit, _decimals(size / divisor))
 
 
+def common_scale(values: Sequence[float], unit: str) -> Scale:
+    """How to write several values under one heading: in the unit of the largest, with the digits that the
+    smallest needs, though no more than four decimals."""
+    largest = scale(max(values, key=abs), unit)
+    needed = max(_decimals(abs(value) / largest.divisor) for value in values)
+    return Scale(largest.divisor, largest.unit, min(needed, 4))
+
+
 def quantity(value: float, unit: str) -> str:
     """A value and its unit: `133.2 img/s`, `1.945 GiB`, `7.512 ms`."""
     return scale(value, unit).with_unit(value)

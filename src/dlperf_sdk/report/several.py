@@ -8,22 +8,23 @@ from typing import Any
 
 from attrs import define
 
-from dlperf_sdk.report.blocks import Block, Cell, Column, Heading, Paragraph, Table
-from dlperf_sdk.report.numbers import quantity
-from dlperf_sdk.report.single import interval, verdicts_in_short
+from dlperf_sdk.interfaces.measurer import Metric
+from dlperf_sdk.report.blocks import Block, Cell, Column, Heading, Notes, Paragraph, Table
+from dlperf_sdk.report.numbers import Scale, common_scale
+from dlperf_sdk.report.single import outcome, shown
 from dlperf_sdk.results.result import Fact, Result
 
 _ALWAYS = ("framework", "topology", "precision")
-"""Treatments that every table shows; others only where they differ."""
-_METRICS = (
-    ("throughput", "throughput"),
-    ("throughput-per-device", "per device"),
-    ("step-time-median", "step"),
-    ("peak-device-memory", "device mem."),
-    ("peak-host-memory", "host mem."),
-    ("mfu", "MFU"),
+"""Treatments that every case is named by; others only where they differ."""
+_COLUMNS = (
+    ("throughput", "", "value"),
+    ("throughput", "95 % interval", "interval"),
+    ("throughput-per-device", "per device", "value"),
+    ("step-time-median", "step", "value"),
+    ("peak-device-memory", "memory", "value"),
+    ("mfu", "MFU", "value"),
 )
-"""Metrics of a row, and how they are headed; those that no row has are left out."""
+"""Metric, heading, and what of it. A metric that no row has gets no column."""
 
 
 @define
@@ -40,7 +41,7 @@ def pages(results: Sequence[Result]) -> list[Block]:
     differing = {
         name
         for name in {name for group in groups for name in group.workload}
-        if len({_key(group.workload.get(name)) for group in groups}) > 1
+        if len({_key(group.workload[name]) for group in groups if name in group.workload}) > 1
     }
     blocks: list[Block] = []
     if len(groups) > 1:
@@ -56,7 +57,7 @@ def grouped(results: Sequence[Result]) -> list[Group]:
     """The results by workload, in the order of their first.
 
     A case that was refused before it had a plan knows fewer facts than one that ran: it belongs to the first
-    workload that agrees in all of them.
+    workload that agrees in all of them, and of which the same options were asked.
     """
     groups: list[Group] = []
     refused = [result for result in results if result.workload is None]
@@ -73,7 +74,8 @@ def grouped(results: Sequence[Result]) -> list[Group]:
     for result in refused:
         facts = {**_workload(result), **result.spec.options}
         for group in groups:
-            if all(_key(group.workload.get(name)) == _key(value) for name, value in facts.items()):
+            agrees = all(_key(group.workload.get(name)) == _key(value) for name, value in facts.items())
+            if agrees and any(each.spec.options == result.spec.options for each in group.results):
                 group.results.append(result)
                 break
         else:
@@ -95,51 +97,85 @@ def _key(value: Any) -> str:
 
 
 def _table(group: Group, differing: set[str]) -> list[Block]:
-    model = str(group.workload.get("model", ""))
-    said = [f"{name} {_shown(group.workload[name])}" for name in sorted(differing) if name in group.workload]
-    aside = Cell(
-        ", ".join(said) if said else f"batch size {group.workload.get('batch_size')} per device", "quiet"
-    )
-    treatments = [_treatments(result) for result in group.results]
-    names = [name for name in _ALWAYS if any(name in each for each in treatments)]
-    others = sorted({name for each in treatments for name in each} - set(names))
-    names += [name for name in others if len({_key(each.get(name)) for each in treatments}) > 1]
-    metrics = [
-        (name, heading)
-        for name, heading in _METRICS
-        if any(result.metric(name) is not None for result in group.results)
+    said = [
+        f"{name} {group.workload[name]}" for name in sorted(differing - {"model"}) if name in group.workload
     ]
-    columns = [Column(name) for name in names]
-    columns += [Column("global batch", right=True)]
-    for name, heading in metrics:
-        columns.append(Column(heading, right=True))
-        if name == "throughput":
-            columns.append(Column("95 % interval", right=True))
-    columns.append(Column("verdict"))
-    rows = []
-    for result, treated in zip(group.results, treatments, strict=True):
-        row: list[Cell | str] = [_shown(treated.get(name)) for name in names]
-        row.append(f"{result.spec.global_batch_size:,}")
-        for name, _ in metrics:
-            row += _metric(result, name)
-        row.append(verdicts_in_short(result))
-        rows.append(tuple(row))
-    return [Heading(model, aside), Table(tuple(columns), tuple(rows))]
+    aside = "; ".join([f"batch size {group.workload.get('batch_size')} per device", *said])
+    cases, same = _cases([_treatments(result) for result in group.results])
+    notes: list[str] = []
+    found = [_column(group.results, *each) for each in _COLUMNS]
+    measured = [column for column in found if column is not None]
+    rows: list[tuple[Cell | str, ...]] = [
+        (
+            case,
+            f"{result.spec.global_batch_size:,}",
+            *(cells[index] for _, cells in measured),
+            _verdict(result, notes),
+        )
+        for index, (case, result) in enumerate(zip(cases, group.results, strict=True))
+    ]
+    columns = (
+        Column("case", whole=True),
+        Column("batch", right=True),
+        *(Column(title, right=True) for title, _ in measured),
+        Column("ok?"),
+    )
+    blocks: list[Block] = [Heading(str(group.workload.get("model", "")), Cell(aside, "quiet"))]
+    if same:
+        blocks.append(Paragraph(f"All with {same}.", "quiet"))
+    blocks.append(Table(columns, tuple(rows)))
+    return [*blocks, Notes(tuple(notes))] if notes else blocks
 
 
-def _treatments(result: Result) -> dict[str, Any]:
-    return {fact.name: value_of(fact) for fact in result.facts if fact.role == "treatment"}
+def _treatments(result: Result) -> dict[str, str]:
+    found = {fact.name: str(value_of(fact)) for fact in result.facts if fact.role == "treatment"}
+    return {name: value for name, value in found.items() if value not in ("None", "auto")}
 
 
-def _metric(result: Result, name: str) -> list[Cell | str]:
-    metric = result.metric(name)
+def _cases(treatments: Sequence[dict[str, str]]) -> tuple[list[str], str]:
+    """What each case is called, and in a phrase the treatments that all of them share beyond those names."""
+    names = list(dict.fromkeys(name for each in treatments for name in each))
+    differing = [name for name in names if len({each.get(name) for each in treatments if name in each}) > 1]
+    named = [*_ALWAYS, *(name for name in differing if name not in _ALWAYS)]
+    cases = [" ".join(each[name] for name in named if name in each) for each in treatments]
+    shared = [
+        f"{name} {treatments[0][name]}"
+        for name in names
+        if name not in named and all(name in each for each in treatments) and len(treatments) > 1
+    ]
+    return cases, ", ".join(shared)
+
+
+def _column(results: Sequence[Result], name: str, heading: str, what: str) -> tuple[str, list[Cell]] | None:
+    """A metric's column, all rows in one unit; None where no result has it."""
+    found = [result.metric(name) for result in results]
+    known = [metric for metric in found if metric is not None]
+    if not known or len({metric.unit for metric in known}) > 1:
+        return None
+    how = common_scale([metric.value for metric in known], known[0].unit)
+    if what == "interval":
+        return heading, [_interval(metric, how) for metric in found]
+    cells = [Cell("" if metric is None else how(metric.value)) for metric in found]
+    # The first column says the unit of the throughputs.
+    unit = "" if name == "throughput-per-device" else how.unit
+    return ", ".join(part for part in (heading, unit) if part), cells
+
+
+def _interval(metric: Metric | None, how: Scale) -> Cell:
     if metric is None:
-        return ["", ""] if name == "throughput" else [""]
-    cells: list[Cell | str] = [quantity(metric.value, metric.unit)]
-    if name == "throughput":
-        cells.append(interval(metric))
-    return cells
+        return Cell("")
+    if metric.low is None or metric.high is None:
+        return Cell("–", "quiet")
+    return Cell(how.interval(metric.low, metric.high))
 
 
-def _shown(value: Any) -> str:
-    return "" if value is None else str(value)
+def _verdict(result: Result, notes: list[str]) -> Cell:
+    """A mark, and where not all is well, the number of the note that says what is not."""
+    whole = outcome(result)
+    if whole.text == "ok":
+        return Cell("✓ ok", "good")
+    text = whole.text if result.failure is None else f"{whole.text}: {result.failure.message}"
+    if text not in notes:
+        notes.append(text)
+    mark = "✗" if whole.tone == "bad" else "?"
+    return Cell(f"{mark} [{notes.index(text) + 1}]", whole.tone)

@@ -80,6 +80,13 @@ def outcome(result: Result) -> Cell:
     return Cell(f"ok, with doubts: {', '.join(doubts)}", "doubt") if doubts else Cell("ok", "good")
 
 
+def shown(value: object) -> str:
+    """A value of a field: `none` for None, yes or no, anything else as it is."""
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "yes", False: "no"}[value]
+    return str(value)
+
+
 def batch(result: Result) -> str:
     """The batch size beside the global one."""
     spec = result.spec
@@ -99,7 +106,9 @@ def _case(result: Result) -> Labels:
         flops = quantity(workload.flops_per_sample, "FLOP")
         pairs.append(("Model", f"{workload.parameters:,} parameters, {flops} per sample and training step"))
     if spec.options:
-        pairs.append(("Options", ", ".join(f"{name} = {value}" for name, value in spec.options.items())))
+        pairs.append(
+            ("Options", ", ".join(f"{name} = {shown(value)}" for name, value in spec.options.items()))
+        )
     pairs.append(
         (
             "Protocol",
@@ -170,12 +179,6 @@ def _verdicts(verdicts: Sequence[Verdict], heading: str) -> Table:
 def _marked(verdict: Verdict) -> Cell:
     mark, tone = _MARKS.get(verdict.outcome, ("?", "doubt"))
     return Cell(f"{mark} {verdict.outcome}", tone)
-
-
-def verdicts_in_short(result: Result) -> Cell:
-    """One cell for a table of results: the checks that did not pass, or that all did."""
-    whole = outcome(result)
-    return Cell("✓ ok", "good") if whole.text == "ok" else whole
 
 
 # -- surroundings

@@ -60,7 +60,12 @@ def rendered(block: Block) -> RenderableType:
 def _table(block: Table) -> RenderableType:
     grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold underline")
     for column in block.columns:
-        grid.add_column(Text(column.title), justify="right" if column.right else "left", overflow="fold")
+        grid.add_column(
+            Text(column.title),
+            justify="right" if column.right else "left",
+            overflow="fold",
+            no_wrap=column.right or column.whole,
+        )
     for row in block.rows:
         grid.add_row(*map(_text, row))
     if not block.title:
