@@ -26,9 +26,14 @@ It is found through the entry-point group `dlperf_sdk.observers`, or handed to `
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable, Mapping
+from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
 import pluggy
+
+from dlperf_sdk.errors import PluginError
+from dlperf_sdk.registry import distribution
 
 if TYPE_CHECKING:
     from dlperf_sdk.plan import Plan
@@ -85,65 +90,64 @@ class Hooks:
         """The result is complete and, with a store, on disk. Fires once, last, for failed cases too."""
 
 
-def manager(observers: tuple[Any, ...] = ()) -> pluggy.PluginManager:
-    """A plugin manager with the given observers and those found by entry point.
+def listeners(observers: Iterable[Any] = ()) -> dict[str, pluggy.PluginManager]:
+    """The given observers and those found by entry point, under their names in messages.
+
+    Each has a plugin manager of its own: pluggy asks of what it manages together that it can be hashed and compared,
+    and an observer may be any object.
 
     Raises:
-        PluginError: an installed observer cannot be imported, or implements a hook that does not exist.
+        PluginError: an installed observer cannot be imported, or one implements a hook that does not exist.
     """
-    from importlib.metadata import entry_points
+    found: dict[str, pluggy.PluginManager] = {}
+    for number, observer in enumerate(observers, 1):
+        name = f"{type(observer).__qualname__} (observer {number})"
+        found[name] = _managed(observer, f"The observer {observer!r}")
+    for entry in entry_points(group=OBSERVERS):
+        name = f"{entry.name} ({entry.value})"
+        if name not in found:  # an editable installation and its wheel may both be found
+            label = f"The observer {entry.name!r} of {distribution(entry)} ({entry.value})"
+            found[name] = _managed(_loaded(entry, label), label)
+    return found
 
-    from dlperf_sdk.errors import PluginError
 
+def _loaded(entry: EntryPoint, label: str) -> Any:
+    try:
+        loaded = entry.load()
+        return loaded() if isinstance(loaded, type) else loaded
+    except (Exception, SystemExit) as error:
+        raise PluginError(
+            f"{label} cannot be loaded: {type(error).__name__}: {error}. Reinstall or uninstall that distribution."
+        ) from error
+
+
+def _managed(observer: Any, label: str) -> pluggy.PluginManager:
     plugins = pluggy.PluginManager(PROJECT)
     plugins.add_hookspecs(Hooks)
-    for observer in observers:
-        _register(plugins, observer, None, f"observer {observer!r}")
-    for entry in entry_points(group=OBSERVERS):
-        if plugins.has_plugin(entry.name):
-            continue
-        try:
-            loaded = entry.load()
-        except Exception as error:
-            raise PluginError(
-                f"The observer {entry.name!r} ({entry.value}) cannot be loaded: {type(error).__name__}: {error}. "
-                "Reinstall or uninstall the distribution that brings it."
-            ) from error
-        observer = loaded() if isinstance(loaded, type) else loaded
-        _register(plugins, observer, entry.name, f"observer {entry.name!r} ({entry.value})")
     try:
+        plugins.register(observer)
         plugins.check_pending()
-    except pluggy.PluginValidationError as error:
-        raise PluginError(f"An observer implements a hook that does not exist: {error}") from error
+    except (ValueError, TypeError, pluggy.PluginValidationError) as error:
+        known = ", ".join(name for name in vars(Hooks) if name.startswith("dlperf_"))
+        raise PluginError(f"{label} cannot be used: {error}. The hooks are {known}.") from error
     return plugins
-
-
-def _register(plugins: pluggy.PluginManager, observer: Any, name: str | None, label: str) -> None:
-    from dlperf_sdk.errors import PluginError
-
-    try:
-        plugins.register(observer, name)
-    except (ValueError, pluggy.PluginValidationError) as error:
-        raise PluginError(f"The {label} cannot be registered: {error}") from error
 
 
 class Observers:
     """All observers of one run. One that raises is reported, and left out from then on: it cannot hurt the run."""
 
-    def __init__(self, plugins: pluggy.PluginManager) -> None:
-        self._plugins = plugins
+    def __init__(self, listening: Mapping[str, pluggy.PluginManager]) -> None:
+        self._listening = dict(listening)
 
     def tell(self, hook: str, **arguments: Any) -> None:
         """Call a hook on every observer."""
-        for plugin in list(self._plugins.get_plugins()):
-            others = [other for other in self._plugins.get_plugins() if other is not plugin]
+        for name, plugins in list(self._listening.items()):
             try:
-                self._plugins.subset_hook_caller(hook, others)(**arguments)
+                getattr(plugins.hook, hook)(**arguments)
             except Exception as error:
+                del self._listening[name]
                 warnings.warn(
-                    f"The observer {self._plugins.get_name(plugin)!r} failed in {hook} and is left out from now on: "
-                    f"{type(error).__name__}: {error}",
+                    f"The observer {name} failed in {hook} and is left out from now on: {type(error).__name__}: {error}",
                     RuntimeWarning,
                     stacklevel=2,
                 )
-                self._plugins.unregister(plugin)

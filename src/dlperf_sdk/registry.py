@@ -53,10 +53,15 @@ class _Driver(DriverManager[Any]):
         return list(entry_points(group=self.namespace))
 
 
-def _distribution(entry_point: EntryPoint) -> str:
+def distribution(entry_point: EntryPoint) -> str:
+    """Name and version of what registers an entry point, also where an installation has lost its metadata."""
     if entry_point.dist is None:
         return "an unknown distribution"
-    return f"{entry_point.dist.name} {entry_point.dist.version}"
+    try:
+        name, version = entry_point.dist.name, entry_point.dist.version
+    except (TypeError, KeyError):
+        name, version = None, None
+    return f"{name} {version}" if name else f"a distribution without metadata ({getattr(entry_point.dist, '_path', '?')})"
 
 
 @frozen
@@ -68,7 +73,7 @@ class Registry:
     def rows(self, group: str) -> tuple[Row, ...]:
         """What is installed, by name; nothing is imported."""
         installed = [
-            Row(group, entry.name, _distribution(entry), entry.value) for entry in entry_points(group=_PREFIX + group)
+            Row(group, entry.name, distribution(entry), entry.value) for entry in entry_points(group=_PREFIX + group)
         ]
         given = [
             Row(group, name, "given at run time", f"{cls.__module__}:{cls.__qualname__}")
@@ -115,7 +120,7 @@ class Registry:
             )
         except PluginError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise _broken(row, error) from error
         return manager.driver
 
@@ -161,7 +166,7 @@ def _instance(group: str, row: Row, cls: Any) -> Any:
         )
     try:
         instance = cls()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _broken(row, error) from error
     if getattr(instance, "name", None) != row.name:
         raise PluginError(
