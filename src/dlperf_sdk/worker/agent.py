@@ -23,6 +23,7 @@ from dlperf_sdk.worker.affinity import core_count, cpus_by_numa, share, thread_v
 from dlperf_sdk.worker.attempt import Attempt
 from dlperf_sdk.worker.coordinator import Coordinator
 from dlperf_sdk.worker.main import cluster_from
+from dlperf_sdk.worker.processes import names_of
 from dlperf_sdk.worker.request import Request, resolve
 from dlperf_sdk.worker.sampling import Sampling
 from dlperf_sdk.worker.variables import worker_environment
@@ -41,7 +42,8 @@ class Agent:
         # type: (Request, int, link.Link, str, str) -> None
         self.request, self.node, self._link = request, node, connection
         self._bundle, self._scratch = bundle, scratch
-        self._inbox = queue.Queue()  # type: queue.Queue
+        self._inbox = queue.SimpleQueue()  # type: queue.SimpleQueue
+        # Simple: a signal handler puts into it while the same thread may be taking, which a Queue's lock forbids.
         self._attempt = None  # type: Optional[Attempt]
         self._sampling = None  # type: Optional[Sampling]
         self._ready = False
@@ -96,7 +98,8 @@ class Agent:
     def _obey(self, order, message):
         # type: (str, Dict[str, Any]) -> None
         if order == "prepare":
-            self._say(self._prepare(message))
+            # It may wait for busy devices, and the coordinator must go on hearing from this node.
+            threading.Thread(target=lambda: self._say(self._prepare(message)), daemon=True).start()
         elif order == "start":
             self._start(message)
         elif order == "go" and self._attempt is not None:
@@ -107,6 +110,14 @@ class Agent:
     def _prepare(self, message):
         # type: (Dict[str, Any]) -> Dict[str, Any]
         """Choose devices and ports for the next attempt."""
+        try:
+            return self._chosen(message)
+        except Exception as error:
+            said = "Node %d cannot choose its devices and ports: %s: %s" % (self.node, type(error).__name__, error)
+            return {"event": "unprepared", "message": said}
+
+    def _chosen(self, message):
+        # type: (Dict[str, Any]) -> Dict[str, Any]
         count = self.request.devices_per_node
         chosen = devices.choose(
             self.request.device,
@@ -129,13 +140,29 @@ class Agent:
 
     def _start(self, message):
         # type: (Dict[str, Any]) -> None
+        """Start this node's workers. What a plugin's functions raise here is the case's failure, not the agent's."""
+        self._ready = False
+        self._attempt = Attempt(self.request, message["attempt"], self._scratch)
+        try:
+            self._start_workers(message)
+        except Exception as error:
+            self._say({"event": "failed", "failure": self._not_started(error)})
+            self._end()
+            return
+        for worker in self._attempt.workers:
+            self._say({"event": "worker-started", "attempt": message["attempt"], "name": worker.name, "pid": worker.popen.pid})
+
+    def _start_workers(self, message):
+        # type: (Dict[str, Any]) -> None
         cluster = cluster_from(message["cluster"])
-        mine = [process for process in resolve(self.request.processes)(cluster) if process.node == self.node]
+        everyone = resolve(self.request.processes)(cluster)
+        named = [(name, process) for name, process in zip(names_of(everyone), everyone) if process.node == self.node]
+        mine = [process for _, process in named]
         trainers = [process for process in mine if process.devices]
         sharers = len(trainers) * message["host_count"]
         cores = cpus_by_numa()
         orders = []
-        for process in mine:
+        for name, process in named:
             cpus = ()  # type: Any
             if process.devices:
                 cpus = share(cores, message["host_index"] * len(trainers) + trainers.index(process), sharers)
@@ -144,33 +171,23 @@ class Agent:
             variables.update(process.variables)
             orders.append(
                 {
+                    "name": name,
                     "command": list(self.request.command) + ["-I", "-u", self._bundle],
                     "environment": worker_environment(os.environ, dict(threads, **self.request.variables), variables),
                     "cpus": list(cpus),
                     "request": os.path.join(self._bundle, "request.json"),
                 }
             )
-        self._ready = False
-        self._attempt = Attempt(self.request, message["attempt"], self._scratch)
         self._sampling = Sampling(self.request.samplers, cluster.nodes[self.node].devices, self.node)
-        try:
-            self._attempt.start(cluster, mine, orders)
-        except OSError as error:
-            self._say({"event": "failed", "failure": self._not_started(error)})
-            return
-        for worker in self._attempt.workers:
-            self._say({"event": "worker-started", "attempt": message["attempt"], "name": worker.name, "pid": worker.popen.pid})
+        self._attempt.start(cluster, mine, orders)
 
     def _not_started(self, error):
-        # type: (OSError) -> Dict[str, Any]
-        return {
-            "kind": "environment",
-            "phase": "start",
-            "node": self.node,
-            "rank": None,
-            "type": type(error).__name__,
-            "message": "A worker could not be started on node %d with %s: %s" % (self.node, self.request.command, error),
-        }
+        # type: (Exception) -> Dict[str, Any]
+        if isinstance(error, OSError):
+            kind, what = "environment", "A worker could not be started on node %d with %s" % (self.node, self.request.command)
+        else:
+            kind, what = "crashed", "The workers of node %d could not be laid out: %s" % (self.node, type(error).__name__)
+        return {"kind": kind, "phase": "start", "node": self.node, "rank": None, "type": None, "message": "%s: %s" % (what, error)}
 
     def _watch(self):
         # type: () -> None

@@ -14,6 +14,8 @@ from dlperf_sdk.worker.request import Request
 from dlperf_sdk.worker.trainer import write_json
 
 LARGEST_RECORD = 64 * 1024 * 1024
+DEEPEST_RECORD = 32
+"""Objects and arrays inside each other: whoever reads the record on its way to the store can follow."""
 LONGEST_LOG = 256 * 1024
 GRACE = 3.0
 """Seconds between asking a worker to end and killing it."""
@@ -31,6 +33,7 @@ class Worker:
         """A failure that the agent itself found: a passed deadline."""
         self.ended = False
         self._record = None  # type: Optional[Dict[str, Any]]
+        self.why_no_record = "left no readable record"
 
     def start(self, command, environment, order):
         # type: (List[str], Dict[str, str], Dict[str, Any]) -> None
@@ -104,7 +107,7 @@ class Worker:
             "rank": self.process.rank,
             "pid": self.popen.pid,
             "code": None if code < 0 else code,
-            "signal": signal.Signals(-code).name if code < 0 else None,
+            "signal": _signal_name(-code) if code < 0 else None,
             "phase": self.seen[0],
         }
 
@@ -119,19 +122,48 @@ class Worker:
         # type: () -> Optional[Dict[str, Any]]
         path = os.path.join(self.directory, "record.json")
         try:
-            if os.path.getsize(path) > LARGEST_RECORD:
+            size = os.path.getsize(path)
+            if size > LARGEST_RECORD:
+                self.why_no_record = "left a record of %d bytes, and %d are read" % (size, LARGEST_RECORD)
                 return None
             with open(path, encoding="utf-8") as file:
-                record = json.load(file)
-        except (OSError, ValueError, RecursionError):
+                record = json.load(file, parse_constant=_no_constant)
+        except OSError:
             return None
-        return record if isinstance(record, dict) else None
+        except (ValueError, RecursionError) as error:
+            self.why_no_record = "left a record that cannot be read (%s)" % error
+            return None
+        if not isinstance(record, dict) or not _within(record, DEEPEST_RECORD):
+            self.why_no_record = "left a record that is no object, or nested more than %d deep" % DEEPEST_RECORD
+            return None
+        return record
 
     def log(self):
         # type: () -> str
         with open(self._log, "rb") as file:
             file.seek(max(0, os.path.getsize(self._log) - LONGEST_LOG))
             return file.read().decode("utf-8", "replace")
+
+
+def _no_constant(name):
+    # type: (str) -> None
+    raise ValueError("%s is no number of JSON" % name)
+
+
+def _within(value, depth):
+    # type: (Any, int) -> bool
+    """Whether objects and arrays are nested no deeper than this."""
+    if not isinstance(value, (dict, list)):
+        return True
+    return depth > 0 and all(_within(item, depth - 1) for item in (value.values() if isinstance(value, dict) else value))
+
+
+def _signal_name(number):
+    # type: (int) -> str
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "SIG%d" % number  # a real-time signal: they have no names
 
 
 def _oom_kills():
@@ -171,7 +203,7 @@ def failure_of(worker, record, kernel_killed):
             "message": "%s left with exit code %d in phase '%s' and without a record." % (worker.name, exit["code"], exit["phase"]),
         }
     elif record is None or record.get("status") != "ok":
-        failure = {"kind": "invalid-record", "message": "%s ended well, but left no readable record." % worker.name}
+        failure = {"kind": "invalid-record", "message": "%s ended well, but %s." % (worker.name, worker.why_no_record)}
     else:
         return None
     failure.setdefault("phase", exit["phase"])
@@ -189,13 +221,9 @@ class Attempt:
 
     def start(self, cluster, processes, orders):
         # type: (Cluster, List[Process], List[Dict[str, Any]]) -> None
-        """Start them; `orders` holds for each its `command`, `environment` and `cpus`."""
-        services = 0
+        """Start them; `orders` holds for each its `name`, `command`, `environment`, `cpus` and `request`."""
         for process, order in zip(processes, orders):
-            if process.role == SERVICE:
-                name, services = "service-%d" % services, services + 1
-            else:
-                name = "rank-%d" % process.rank
+            name = order["name"]
             worker = Worker(self.request, process, name, os.path.join(self.directory, "%d-%s" % (self.number, name)))
             plain_cluster = dict(cluster._asdict(), nodes=[node._asdict() for node in cluster.nodes])
             worker.start(

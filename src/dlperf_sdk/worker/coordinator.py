@@ -195,14 +195,17 @@ class Coordinator(threading.Thread):
         """Prepare, start, barrier, go, collect. The value is the event `attempt-ended`."""
         failures = []  # type: List[Dict[str, Any]]
         parts = []  # type: List[Dict[str, Any]]
+        started = False
         try:
             prepared = self._prepare()
+            started = True
             self._start(attempt, prepared)
             self._follow(attempt, failures, parts)
         except Failed as failed:
             failures.append(failed.args[0])
-            self._order({"do": "end"})
-            self._collect(parts)
+            if started:
+                self._order({"do": "end"})
+                self._collect(parts)
         everything = {key: [item for part in parts for item in part[key]] for key in ("records", "exits", "series", "logs")}
         failures += [failure for part in parts for failure in part["failures"]]
         failure = cause_of(failures) if failures else None

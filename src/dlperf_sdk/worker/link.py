@@ -10,6 +10,8 @@ from typing import Any, Dict, Iterator
 
 LONGEST_LINE = 256 * 1024 * 1024
 """Bytes; a peer that sends more is cut off."""
+LONGEST_PROOF = 1024
+"""Bytes that a peer may send before it has proved itself."""
 
 
 class Link:
@@ -34,14 +36,14 @@ class Link:
             return False
         return True
 
-    def messages(self):
-        # type: () -> Iterator[Dict[str, Any]]
-        """What comes in, until the other side goes, or says what is no message."""
+    def messages(self, longest=LONGEST_LINE):
+        # type: (int) -> Iterator[Dict[str, Any]]
+        """What comes in, until the other side goes, or says what is no message, or a longer one."""
         while True:
             try:
-                line = self._reader.readline(LONGEST_LINE)
+                line = self._reader.readline(longest)
                 message = json.loads(line.decode()) if line.endswith(b"\n") else None
-            except (OSError, ValueError):
+            except (OSError, ValueError, RecursionError):
                 return
             if not isinstance(message, dict):
                 return
@@ -66,7 +68,7 @@ def connect(address, secret, timeout):
     """Agent: call the coordinator and prove that this is the same bundle. Raises OSError."""
     connection = socket.create_connection(address, timeout)
     link = Link(connection)
-    challenge = next(link.messages(), {})
+    challenge = next(link.messages(LONGEST_PROOF), {})
     link.send({"proof": _proof(secret, str(challenge.get("challenge")))})
     connection.settimeout(None)
     return link
@@ -79,8 +81,8 @@ def accept(connection, secret, timeout):
     link = Link(connection)
     challenge = os.urandom(16).hex()
     link.send({"challenge": challenge})
-    answer = next(link.messages(), {})
-    if not hmac.compare_digest(str(answer.get("proof")), _proof(secret, challenge)):
+    answer = next(link.messages(LONGEST_PROOF), {})
+    if not hmac.compare_digest(str(answer.get("proof")).encode("utf-8", "replace"), _proof(secret, challenge).encode()):
         link.close()
         return None
     connection.settimeout(None)

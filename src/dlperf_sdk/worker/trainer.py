@@ -108,16 +108,23 @@ def run(request, cluster, process, attempt, directory, wait_for_go):
         built = monotonic()
         measured = loop.measure(runtime, trainer, request.protocol, progress, wait_for_go)
         replicas = _replicas(process, cluster, measured)
+        if measured["deviation"] is not None:
+            measured["deviation"] = portable(measured["deviation"])
         for taken in ("losses", "warmup_losses", "canonical_losses", "digests"):
             del measured[taken]
         measured["phases"]["compile"] += built - started
         measured["phases"]["start"] = started - began
         facts = dict(_circumstances(), **runtime.facts())
-        record.update(measured, status="ok", replicas=replicas, facts=facts, observed=trainer.observed())
+        if measured["deviation"] is not None:
+            measured["deviation"] = portable(measured["deviation"])
+        observed = trainer.observed()
+        complete = dict(record, status="ok", replicas=replicas, facts=facts, observed=observed, **measured)
+        write_json(os.path.join(directory, "record.json"), complete)
+        record = complete
     except Exception as error:
         traceback.print_exc()
         record["failure"] = _failure(error, progress.read()[0], runtime)
-    write_json(os.path.join(directory, "record.json"), record)
+        write_json(os.path.join(directory, "record.json"), record)
     if runtime is not None and record["status"] == "ok":
         # After a failure the framework may hang in its own teardown, and the agent ends the process anyway.
         runtime.stop()
