@@ -8,7 +8,8 @@ from typing import Any
 from attrs import define, field
 
 from dlperf_sdk import metrics
-from dlperf_sdk.errors import FAILURES, DocumentError
+from dlperf_sdk.documents import shown
+from dlperf_sdk.errors import FAILURES, DocumentError, InvalidRecord
 from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.records import Failure, Repeat
 from dlperf_sdk.results.convert import attempt_from_dict
@@ -30,7 +31,21 @@ class Collector:
     notes: list[str] = field(factory=list)
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """One event. A finished repeat is on disk when this returns."""
+        """One event. A finished repeat is on disk when this returns.
+
+        Raises:
+            InvalidRecord: the event, or a record in it, breaks the protocol; there is no use in going on.
+            StoreError: it cannot be written.
+        """
+        try:
+            self._take(event)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InvalidRecord(
+                f"The first node's agent told of {shown(event.get('event'))} in a way that breaks the protocol: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+
+    def _take(self, event: Mapping[str, Any]) -> None:
         tell, run_id = self.observers.tell, self.run_id
         match event["event"]:
             case "agents-ready":
@@ -51,30 +66,32 @@ class Collector:
             case "ended":
                 if event["failure"] is not None and self.failure is None:
                     self.failure = failure_from(event["failure"])
+                elif self.failure is None and not self.repeats:
+                    raise InvalidRecord("The run ended well, as the first node's agent says, but no repeat has come back.")
                 if event["stopping"] is not None:
                     self.stopping = Stopping(**event["stopping"])
 
     def _attempt_ended(self, event: Mapping[str, Any]) -> None:
         if self.directory is not None:
             self.directory.write_attempt(event)
-        throughput = None
+        status, throughput, refused = "ok", None, None
         if event["failure"] is not None:
             self.failure = failure_from(event["failure"])
+            status = self.failure.kind
         else:
             try:
                 repeat = repeat_from(event)
             except DocumentError as error:
-                self.failure = Failure("invalid-record", f"A worker's record breaks the protocol: {error}")
+                refused = InvalidRecord(f"A worker's record breaks the protocol: {error}")
+                status = refused.kind
             else:
                 self.repeats.append(repeat)
                 throughput = metrics.throughput(repeat)
         self.observers.tell(
-            "dlperf_repeat_ended",
-            run_id=self.run_id,
-            attempt=event["attempt"],
-            status="ok" if self.failure is None else self.failure.kind,
-            throughput=throughput,
+            "dlperf_repeat_ended", run_id=self.run_id, attempt=event["attempt"], status=status, throughput=throughput
         )
+        if refused is not None:
+            raise refused
 
 
 def repeat_from(event: Mapping[str, Any]) -> Repeat:

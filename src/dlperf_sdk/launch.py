@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 from dlperf_sdk.errors import LostNode
@@ -15,7 +15,7 @@ SILENCE = 60.0
 """Seconds without an event after which agent 0 counts as lost; it gives a sign of life every five."""
 
 
-def events(topology: Topology, job: Job) -> Iterator[dict[str, Any]]:
+def events(topology: Topology, job: Job) -> Generator[dict[str, Any], None, None]:
     """Launch a job and yield agent 0's events up to `ended`; closing the iterator ends all agents.
 
     Raises:
