@@ -55,15 +55,21 @@ def contents(request: Request) -> dict[str, bytes]:
 
 def _package(name: str) -> Iterator[tuple[str, bytes]]:
     """The Python files of a top-level package or module, found without importing it."""
-    found = importlib.util.find_spec(name)
-    if found is None or found.origin is None:
-        raise PluginError(f"The package {name!r}, which a plugin says its worker half is in, is not installed here.")
+    try:
+        found = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        found = None
+    if found is None or found.origin is None or not found.origin.endswith(".py"):
+        raise PluginError(
+            f"The package {name!r}, which a plugin says its worker half is in, is not installed here as Python files."
+        )
     origin = Path(found.origin)
     if origin.name != "__init__.py":
         yield origin.name, origin.read_bytes()
         return
     for path in sorted(origin.parent.rglob("*.py")):
-        yield f"{name}/{path.relative_to(origin.parent).as_posix()}", path.read_bytes()
+        if path.is_file():
+            yield f"{name}/{path.relative_to(origin.parent).as_posix()}", path.read_bytes()
 
 
 def build(request: Request, path: Path) -> Bundle:
@@ -73,6 +79,7 @@ def build(request: Request, path: Path) -> Bundle:
     for name in sorted(files):
         digest.update(f"{name}\0{len(files[name])}\0".encode() + files[name])
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    os.fchmod(descriptor, 0o600)  # also where somebody else's file was there before
     with os.fdopen(descriptor, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(files):
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), files[name], zipfile.ZIP_DEFLATED)

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 from attrs import frozen
 
-from dlperf_sdk.errors import SpecError, Unavailable, UnknownName, Unsupported
+from dlperf_sdk.errors import PluginError, SpecError, Unavailable, UnknownName, Unsupported
 from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
 from dlperf_sdk.interfaces.model import Model, plain
 from dlperf_sdk.registry import Registry
@@ -156,7 +156,7 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
     optimizer = model.optimizer(model_options, spec.global_batch_size)
     numbers = {"kind": optimizer.kind, "policy": spec.learning_rate_policy, **optimizer.numbers}
     samplers = {sampler for measurer in registry.measurers() for sampler in measurer.samplers}
-    return Plan(
+    planned = Plan(
         spec=spec,
         device=device,
         protocol=spec.resolved_protocol(),
@@ -180,6 +180,14 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
         environment=framework.environment(device, spec.strategy, spec.model),
         plugin=registry.distribution("frameworks", spec.framework),
     )
+    try:
+        planned.placeholder_processes()
+    except Exception as error:
+        raise PluginError(
+            f"{framework.name}'s plugin ({planned.plugin}) cannot lay out the processes of {spec.topology}: "
+            f"{framework.processes} raised {type(error).__name__}: {error}. It must take placeholders for addresses."
+        ) from error
+    return planned
 
 
 def _listed(names: Any) -> str:
@@ -244,7 +252,27 @@ def _split_options(spec: RunSpec, framework: Framework, model: Model) -> tuple[A
 
 def _options(owner: Any, spec: RunSpec, names: set[str]) -> Any:
     chosen = {name: value for name, value in spec.options.items() if name in names}
+    defaults = {field.name: field.default for field in attrs.fields(owner.Options)}
+    for name, value in chosen.items():
+        if not _alike(value, defaults[name]):
+            raise SpecError(
+                f"The option {name} of {owner.name} is {value!r}; its default is {defaults[name]!r}, "
+                f"so it must be {_KINDS[type(defaults[name])]} as well."
+            )
     try:
         return owner.Options(**chosen)
     except (TypeError, ValueError) as error:
         raise SpecError(f"The options {chosen} do not fit {owner.name}: {error}") from error
+
+
+_KINDS: dict[type, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+
+
+def _alike(value: Scalar, default: Any) -> bool:
+    """Whether a value has the kind of an option's default, as far as the default tells."""
+    kind = type(default)
+    if value is None:
+        return True  # whether it may be none is the options' own to say
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return kind not in _KINDS or type(value) is kind

@@ -15,6 +15,9 @@ from typing import IO
 from dlperf_sdk.errors import Unavailable
 from dlperf_sdk.interfaces.topology import Job, Topology
 
+_PER_CORE = 32
+"""Workers that a core is shared by at most. A handful is good for trying things out; more is a slip of the pen, and
+this machine would not survive it."""
 _PATIENCE = 15.0
 """Seconds that an agent is given to end its workers; they get three of them."""
 
@@ -27,7 +30,7 @@ class Local(Topology):
     def refuses(self, nodes: int, devices_per_node: int, device: str) -> str | None:
         """Why this machine cannot hold the case: it counts the GPUs."""
         if device != "cuda":
-            return None
+            return _too_many(nodes, devices_per_node)
         from dlperf_sdk.worker.gpus import list_gpus
 
         wanted, there = nodes * devices_per_node, len(list_gpus())
@@ -56,6 +59,18 @@ class Local(Topology):
             for node in range(1, job.nodes):
                 agents.enter_context(_agent(job, node, address, diagnostics))
             yield _stream(first.stdout, diagnostics)
+
+
+def _too_many(nodes: int, devices_per_node: int) -> str | None:
+    """Why so many processes, one per device without hardware of its own, are no benchmark."""
+    cores = len(os.sched_getaffinity(0))
+    if nodes * devices_per_node <= _PER_CORE * cores:
+        return None
+    return (
+        f"{nodes}n{devices_per_node}d are {nodes * devices_per_node} workers, and this machine has {cores} cores: "
+        f"it takes {_PER_CORE} per core at most. Ask for fewer, or place the case with an engine: "
+        f"{nodes}n{devices_per_node}d@ENGINE."
+    )
 
 
 def _command(job: Job, node: int, coordinator: str) -> tuple[str, ...]:
