@@ -1,0 +1,192 @@
+"""Two sides timed in turns in one run, and what their ratio is, with its interval.
+
+A block is a callable that does one side's work and says what it took. Pairs go A B, B A, A B, …: a machine
+that gets slower during the run, or a neighbour that comes and goes, meets both sides alike. Each pair gives
+one ratio, and the median of the pairs' log-ratios has an order-statistic interval that assumes nothing about
+the noise (`dlperf_sdk.worker.estimate`). Beside it stands the same side against itself (A/A), which must give
+1: what it is off by is what the method cannot resolve on this machine, now.
+
+Standard library and `dlperf_sdk.worker` only, for it runs in every framework's environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from dlperf_sdk.worker import estimate, hardware
+
+FEWEST_PAIRS = 6
+"""Below this, no interval of the median reaches 95 %."""
+
+
+class Spent(NamedTuple):
+    """What a block took."""
+
+    wall: float
+    """Seconds on the clock."""
+    cpu: float
+    """Seconds of processors: on a busy machine they tell more, but of waiting they tell nothing."""
+
+
+Block = Callable[[], Spent]
+
+
+class Comparison(NamedTuple):
+    """Two sides of the same work; the ratio is the time of `a` over the time of `b`."""
+
+    name: str
+    a: Block
+    b: Block
+    steps: int = 1
+    """How many units of work a block is, to print the time of one."""
+
+
+def timed(work: Callable[[], object]) -> Spent:
+    """What one call takes in this process, all its threads included."""
+    cpu, wall = time.process_time(), time.monotonic()
+    work()
+    return Spent(time.monotonic() - wall, time.process_time() - cpu)
+
+
+def interleaved(
+    comparisons: Sequence[Comparison], pairs: int, told: Callable[[str], None]
+) -> list[list[tuple[Spent, Spent]]]:
+    """So many pairs (a, b) of each comparison; one pair of each in turn, every other pair b first.
+
+    Before the first pair both sides of each comparison run once untimed: caches, allocators, lazy set-up.
+    """
+    for comparison in comparisons:
+        comparison.a()
+        comparison.b()
+    found: list[list[tuple[Spent, Spent]]] = [[] for _ in comparisons]
+    for i in range(pairs):
+        told(f"pair {i + 1} of {pairs}")
+        for pairs_of, comparison in zip(found, comparisons, strict=True):
+            if i % 2:
+                b, a = comparison.b(), comparison.a()
+            else:
+                a, b = comparison.a(), comparison.b()
+            pairs_of.append((a, b))
+    told("done\n")
+    return found
+
+
+def middle(values: Sequence[float]) -> dict[str, Any]:
+    """The median of six values or more, and its 95 % interval."""
+    return {"median": estimate.median(values), "interval": list(estimate.median_interval(values) or ())}
+
+
+def ratio(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
+    """a / b: exp of the median of ln(a / b), and its 95 % interval."""
+    found = middle([math.log(a / b) for a, b in pairs])
+    return {"median": math.exp(found["median"]), "interval": [math.exp(limit) for limit in found["interval"]]}
+
+
+def summary(comparison: Comparison, pairs: Sequence[tuple[Spent, Spent]]) -> dict[str, Any]:
+    """One comparison as JSON: ratios by the clock and by processor time, seconds per step, raw blocks."""
+    steps = comparison.steps
+    return {
+        "name": comparison.name,
+        "pairs": len(pairs),
+        "steps_per_block": steps,
+        "ratio": ratio([(a.wall, b.wall) for a, b in pairs]),
+        "cpu_ratio": ratio([(a.cpu, b.cpu) for a, b in pairs]),
+        "a_seconds_per_step": middle([a.wall / steps for a, _ in pairs]),
+        "b_seconds_per_step": middle([b.wall / steps for _, b in pairs]),
+        "difference_per_step": middle([(a.wall - b.wall) / steps for a, b in pairs]),
+        "blocks": [{"a": a._asdict(), "b": b._asdict()} for a, b in pairs],
+    }
+
+
+def arguments(description: str | None, pairs: int) -> argparse.ArgumentParser:
+    """The flags that every benchmark has."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--pairs", type=pair_count, default=pairs, help=f"pairs per comparison (default {pairs})"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+    return parser
+
+
+def pair_count(text: str) -> int:
+    """A number of pairs that gives an interval, and both orders as often."""
+    count = int(text)
+    if count < FEWEST_PAIRS or count % 2:
+        raise argparse.ArgumentTypeError(f"{count} pairs; it must be an even number, {FEWEST_PAIRS} or more")
+    return count
+
+
+def telling(what: str) -> Callable[[str], None]:
+    """Shows progress on one line of a terminal, and nothing elsewhere."""
+
+    def tell(text: str) -> None:
+        if sys.stderr.isatty():
+            print(f"\r\033[K{what}: {text}", end="", file=sys.stderr, flush=True)
+
+    return tell
+
+
+def load() -> list[float]:
+    """The load averages of 1, 5 and 15 minutes."""
+    return list(os.getloadavg())
+
+
+def machine() -> dict[str, Any]:
+    """What this runs on, without its name."""
+    facts = hardware.describe()
+    kept = {
+        name: facts[name] for name in ("architecture", "cpu", "memory", "virtualisation") if name in facts
+    }
+    return {**kept, "python": platform.python_version(), "load": load()}
+
+
+def said(machine_facts: dict[str, Any]) -> str:
+    """The machine in one line."""
+    cpu = machine_facts.get("cpu", {})
+    load = ", ".join(f"{value:.2f}" for value in machine_facts["load"])
+    return (
+        f"{cpu.get('model', 'unknown processor')}, {cpu.get('usable', '?')} of {cpu.get('logical', '?')} "
+        f"processors, {machine_facts.get('memory', 0) / 2**30:.0f} GiB; load average {load}; "
+        f"Python {machine_facts['python']}"
+    )
+
+
+def number(found: dict[str, Any], form: str, scale: float = 1.0) -> str:
+    """`median (low to high)` in one format, each times `scale`."""
+    median, (low, high) = found["median"] * scale, (limit * scale for limit in found["interval"])
+    return f"{median:{form}} ({low:{form}} to {high:{form}})"
+
+
+def verdict(row: dict[str, Any], bound: str) -> str:
+    """The bound, and whether it holds; nothing for a row that claims nothing."""
+    if "claim" not in row:
+        return ""
+    return f"{bound}: " + ("holds" if row["claim"]["holds"] else "DOES NOT HOLD")
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns as wide as they need; the first to the left, the others to the right."""
+    widths = [max(len(row[i]) for row in (headings, *rows)) for i in range(len(headings))]
+    lines = []
+    for row in (headings, *rows):
+        cells = [
+            row[0].ljust(widths[0]),
+            *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def as_json(document: dict[str, Any]) -> str:
+    """The JSON object of `--json`, on one line."""
+    return json.dumps(document, allow_nan=False)

@@ -1,0 +1,347 @@
+"""The torch plugin's models against transformers' in a plain loop: same work, one process, blocks in turns.
+
+    python scripts/in_environment.py torch --with attrs --with transformers -- benchmarks/reference_torch.py
+
+Ours: the plugin's trainer, one `step` after another. Theirs: `ResNetForImageClassification` and
+`BertForPreTraining`, made from a configuration, in the loop that their documentation and torch's teach:
+zero_grad, forward with labels, backward, (clip,) step. Rows with a bound compare with that loop; the others
+give their loop our levers (channels_last, fused optimizer), so that what is left between the two is the
+network itself.
+
+Equal work means, on both sides:
+- the same sizes, batch, precision (autocast around forward and loss), dropout, optimizer, hyper-parameters,
+  parameters with and without weight decay, clipping of BERT's gradients to the global norm 1;
+- no label smoothing, because the loss inside `ResNetForImageClassification` has none;
+- BERT's decoder on the masked positions only. `BertForPreTraining` decodes every position; here its `bert`
+  encodes, the masked positions are gathered as ours are, and its `cls` heads see those;
+- the same FLOPs: torch's counter runs over one step of each side, and they must agree to 0.1 %.
+
+Two things stay different, because they are what each does: ours keeps images in channels_last by default
+(theirs in channels first, but for the rows that say so), and transformers leaves an attention mask out where
+all of it is 1, while ours always applies it.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import paired
+import torch_case
+from paired import Comparison, Spent
+
+from dlperf_sdk.worker.interface import Trainer
+
+BOUND = 1.0
+"""Ours ÷ theirs in throughput, at least: the median."""
+LOWER_BOUND = 0.97
+"""The same: the lower end of the interval."""
+PRECISIONS = ("fp32", "amp-bf16")
+
+
+class Size(NamedTuple):
+    """How large a case is."""
+
+    options: dict[str, Any]
+    batch_size: int
+    steps: int
+    """Timed steps in a block."""
+
+
+SMALL = {
+    "resnet50": Size({"image_size": 64}, 4, 3),
+    "bert-base": Size({"layers": 4, "sequence_length": 32, "predictions_per_sequence": 5}, 4, 3),
+}
+FULL = {
+    "resnet50": Size({"image_size": 224}, 8, 1),
+    "bert-base": Size({"sequence_length": 128, "predictions_per_sequence": 20}, 8, 1),
+}
+
+
+class Theirs:
+    """A model of transformers in a plain loop; `loss` is its forward pass on the batch."""
+
+    def __init__(
+        self, model: Any, request: Any, batch: dict[str, Any], loss: Callable[[Any, dict[str, Any]], Any]
+    ):
+        self.model, self.request, self.batch, self.loss = model.train(), request, batch, loss
+        self.optimizer: Any = None
+        self.last: Any = None
+
+    def step(self) -> None:
+        """One step of the loop that torch's documentation teaches."""
+        import torch
+
+        dtype = {"amp-bf16": torch.bfloat16}.get(self.request.precision)
+        self.optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=dtype, enabled=dtype is not None):
+            loss = self.loss(self.model, self.batch)
+        loss.backward()
+        clip = self.request.optimizer["clip_norm"]
+        if clip is not None:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), clip)
+        self.optimizer.step()
+        self.last = loss.detach()
+
+    def prepare(self, *, channels_last: bool, fused: bool) -> Theirs:
+        """Lay out and make the optimizer: torch's default implementation, or its fused one."""
+        import torch
+
+        if channels_last:
+            self.model.to(memory_format=torch.channels_last)
+            self.batch = dict(
+                self.batch, image=self.batch["image"].contiguous(memory_format=torch.channels_last)
+            )
+        numbers = self.request.optimizer
+        parameters = list(self.model.parameters())
+        # In both models exactly the weights of convolutions, linear layers and embeddings decay.
+        groups = [
+            {"params": [p for p in parameters if p.dim() > 1], "weight_decay": numbers["weight_decay"]},
+            {"params": [p for p in parameters if p.dim() == 1], "weight_decay": 0.0},
+        ]
+        rate, way = numbers["learning_rate"], {"fused": True} if fused else {}
+        if numbers["kind"] == "sgd":
+            self.optimizer = torch.optim.SGD(groups, lr=rate, momentum=numbers["momentum"], **way)
+        else:
+            betas = (numbers["beta1"], numbers["beta2"])
+            self.optimizer = torch.optim.AdamW(groups, lr=rate, betas=betas, eps=numbers["epsilon"], **way)
+        return self
+
+
+def resnet50(request: Any, batch: dict[str, Any]) -> Theirs:
+    """`ResNetForImageClassification`; its default configuration is ResNet-50 v1.5."""
+    import transformers
+
+    options = request.model_options
+    model = transformers.ResNetForImageClassification(
+        transformers.ResNetConfig(num_labels=options["num_classes"])
+    )
+    plain = {"image": batch["image"].contiguous(), "label": batch["label"]}
+    return Theirs(
+        model, request, plain, lambda model, batch: model(batch["image"], labels=batch["label"]).loss
+    )
+
+
+def bert_base(request: Any, batch: dict[str, Any]) -> Theirs:
+    """`BertForPreTraining` with its default attention, decoding the masked positions only."""
+    import torch
+    import transformers
+    from torch.nn.functional import cross_entropy
+
+    options = request.model_options
+    config = transformers.BertConfig(
+        vocab_size=options["vocabulary_size"],
+        hidden_size=options["hidden_size"],
+        num_hidden_layers=options["layers"],
+        num_attention_heads=options["heads"],
+        intermediate_size=options["intermediate_size"],
+        hidden_dropout_prob=options["dropout"],
+        attention_probs_dropout_prob=options["dropout"],
+    )
+    first = torch.arange(request.batch_size)[:, None] * options["sequence_length"]
+    masked = (first + batch["masked_positions"]).flatten()
+
+    def loss(model: Any, batch: dict[str, Any]) -> Any:
+        encoded = model.bert(
+            batch["input_ids"], attention_mask=batch["attention_mask"], token_type_ids=batch["segment_ids"]
+        )
+        gathered = encoded.last_hidden_state.flatten(0, 1).index_select(0, masked)
+        words, follows = model.cls(gathered, encoded.pooler_output)
+        return cross_entropy(words, batch["masked_ids"].flatten()) + cross_entropy(
+            follows, batch["next_sentence_label"]
+        )
+
+    return Theirs(transformers.BertForPreTraining(config), request, batch, loss)
+
+
+THEIRS: dict[str, tuple[Callable[..., Theirs], dict[str, dict[str, bool]]]] = {
+    "resnet50": (
+        resnet50,
+        {
+            "plain loop": {"channels_last": False, "fused": False},
+            "plain loop, channels_last": {"channels_last": True, "fused": False},
+            "channels_last, fused optimizer": {"channels_last": True, "fused": True},
+        },
+    ),
+    "bert-base": (
+        bert_base,
+        {
+            "plain loop": {"channels_last": False, "fused": False},
+            "fused optimizer": {"channels_last": False, "fused": True},
+        },
+    ),
+}
+"""Model → how to make theirs, and the ways in which it is run; a plain loop is what a bound holds against."""
+
+
+def block(step: Callable[[], object], steps: int) -> Callable[[], Spent]:
+    """So many steps, behind one that is not timed: it brings this side's weights back into the caches."""
+
+    def run() -> Spent:
+        step()
+        return paired.timed(lambda: [step() for _ in range(steps)])
+
+    return run
+
+
+def flops(step: Callable[[], object]) -> int:
+    """Floating-point operations of one step's matrix products and convolutions."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with FlopCounterMode(display=False) as counter:
+        step()
+    return int(counter.get_total_flops())
+
+
+def parameter_sizes(parameters: Iterator[Any]) -> tuple[int, int]:
+    """Elements of parameters with more than one dimension, and with one."""
+    sizes = [(parameter.dim() > 1, parameter.numel()) for parameter in parameters]
+    return sum(size for wide, size in sizes if wide), sum(size for wide, size in sizes if not wide)
+
+
+def same_work(ours: Callable[[], object], trainer: Trainer, theirs: Theirs) -> dict[str, Any]:
+    """FLOPs and parameters of both sides.
+
+    Raises:
+        RuntimeError: they are not the same.
+    """
+    entries = trainer.request.parameters
+    own = tuple(
+        sum(math.prod(entry["shape"]) for entry in entries if entry["decay"] is decays)
+        for decays in (True, False)
+    )
+    sizes = parameter_sizes(theirs.model.parameters())
+    found = {
+        "flops": [flops(ours), flops(theirs.step)],
+        "with_decay": [own[0], sizes[0]],
+        "without": [own[1], sizes[1]],
+    }
+    for what, (left, right) in found.items():
+        if abs(left / right - 1) > (1e-3 if what == "flops" else 0):
+            raise RuntimeError(f"not the same work: {what} are {left} of ours and {right} of theirs")
+    return found
+
+
+def compare(model: str, precision: str, size: Size, pairs: int) -> dict[str, Any]:
+    """One model in one precision: ours against each of their ways, and against itself."""
+    options = {**size.options, **({"label_smoothing": 0.0} if model == "resnet50" else {})}
+    request = torch_case.request(model, options, size.batch_size, precision)
+    runtime, trainer = torch_case.start(request)
+    batches = trainer.batches()
+    losses: list[Any] = [None]
+
+    def ours() -> None:
+        losses[0] = trainer.step(next(batches)).loss
+
+    make, ways = THEIRS[model]
+    sides = {name: make(request, trainer.canonical_batch()).prepare(**way) for name, way in ways.items()}
+    work = {name: same_work(ours, trainer, side) for name, side in sides.items()}
+    comparisons = [
+        Comparison(name, block(side.step, size.steps), block(ours, size.steps), size.steps)
+        for name, side in sides.items()
+    ]
+    comparisons.append(Comparison("ours, A/A", block(ours, size.steps), block(ours, size.steps), size.steps))
+    found = paired.interleaved(comparisons, pairs, paired.telling(f"{model} {precision}"))
+    rows = [paired.summary(comparison, of) for comparison, of in zip(comparisons, found, strict=True)]
+    for row in rows:
+        if row["name"].startswith("plain loop"):
+            holds = row["ratio"]["median"] >= BOUND and row["ratio"]["interval"][0] >= LOWER_BOUND
+            row["claim"] = {"at_least": BOUND, "lower_end_at_least": LOWER_BOUND, "holds": holds}
+    last = {
+        "ours": trainer.read_loss(losses[0])[0],
+        **{name: side.last.item() for name, side in sides.items()},
+    }
+    if not all(math.isfinite(loss) for loss in last.values()):
+        raise RuntimeError(f"{model} in {precision} did not train: its last losses are {last}")
+    facts = runtime.facts()
+    runtime.stop()
+    return {
+        "model": model,
+        "precision": precision,
+        "options": request.model_options,
+        "batch_size": size.batch_size,
+        "work": work,
+        "observed": trainer.observed(),
+        "facts": facts,
+        "last_losses": last,
+        "rows": rows,
+    }
+
+
+def main() -> int:
+    parser = paired.arguments(__doc__, pairs=20)
+    parser.add_argument(
+        "--full", action="store_true", help="224 px, and 12 layers on 128 tokens, batch size 8"
+    )
+    parser.add_argument("--model", choices=sorted(THEIRS), help="only this model")
+    parser.add_argument("--precision", choices=PRECISIONS, help="only this precision")
+    parser.add_argument("--threads", type=int, help="threads (default: one per usable processor)")
+    chosen = parser.parse_args()
+    before = paired.machine()
+    torch_case.take_threads(chosen.threads)
+    import torch
+    import transformers
+
+    sizes = FULL if chosen.full else SMALL
+    cases = [
+        compare(model, precision, sizes[model], chosen.pairs)
+        for model in sorted(sizes, reverse=True)
+        for precision in PRECISIONS
+        if chosen.model in (None, model) and chosen.precision in (None, precision)
+    ]
+    document = {
+        "benchmark": "reference_torch",
+        "machine": before,
+        "load_after": paired.load(),
+        "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
+        "threads": torch.get_num_threads(),
+        "cases": cases,
+    }
+    if chosen.json:
+        print(paired.as_json(document))
+        return 0
+    print(paired.said(before))
+    print(f"torch {torch.__version__}, transformers {transformers.__version__}, ", end="")
+    print(f"{torch.get_num_threads()} threads")
+    print("throughput of ours ÷ theirs, median of pairs (95 % interval)")
+    for case in cases:
+        print(f"\n{case['model']}, {case['precision']}, batch size {case['batch_size']}: {_described(case)}")
+        headings = (
+            "theirs",
+            "pairs",
+            "theirs, ms",
+            "ours, ms",
+            "ours ÷ theirs",
+            "by processor time",
+            "bound",
+        )
+        print(paired.table(headings, [_cells(row) for row in case["rows"]]))
+    return 0
+
+
+def _described(case: dict[str, Any]) -> str:
+    options, (ours, theirs) = case["options"], case["work"]["plain loop"]["flops"]
+    size = (
+        f"{options['image_size']} px"
+        if case["model"] == "resnet50"
+        else f"{options['layers']} layers, {options['sequence_length']} tokens"
+    )
+    return f"{size}; a step is {ours / 1e9:.2f} GFLOP (theirs {theirs / 1e9:.2f})"
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    return [
+        row["name"],
+        str(row["pairs"]),
+        f"{row['a_seconds_per_step']['median'] * 1e3:.1f}",
+        f"{row['b_seconds_per_step']['median'] * 1e3:.1f}",
+        paired.number(row["ratio"], ".3f"),
+        paired.number(row["cpu_ratio"], ".3f"),
+        paired.verdict(row, f"≥ {BOUND:.2f}, lower end ≥ {LOWER_BOUND}"),
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,148 @@
+"""What starting costs: importing dlperf_sdk, and two commands of `dlperf`, against a bare interpreter.
+
+    .venv/bin/python benchmarks/startup.py
+
+Each pair starts two processes, one after the other, in turns. Bound: `import dlperf_sdk` takes at most 60 ms
+more than starting the interpreter alone. It loads its public names when they are first used, so what one of
+them brings, and all of them, stands beside it. Then, in runs that are not timed, it says which modules each
+brings in, and whether torch, NumPy or any plugin's are among them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from importlib.metadata import entry_points, version
+from time import monotonic
+from typing import Any
+
+import paired
+from paired import Block, Comparison, Spent
+
+BOUND = 0.060
+"""Seconds that the import may add to a bare interpreter's start."""
+GROUPS = ("dlperf_sdk.frameworks", "dlperf_sdk.models", "dlperf_sdk.topologies", "dlperf_sdk.measurers")
+
+# What the installed program `dlperf` runs.
+_MAIN = "import sys; from dlperf_sdk.cli import main; sys.argv[0] = 'dlperf'; sys.exit(main())"
+# Put before the code: at the end, the names of what it imported go to a descriptor.
+_LISTED = """
+import atexit, json, os, sys
+before = set(sys.modules)
+atexit.register(lambda: os.write({descriptor}, json.dumps(sorted(set(sys.modules) - before)).encode()))
+"""
+
+STARTS: dict[str, tuple[str, ...]] = {
+    "import dlperf_sdk": ("import dlperf_sdk",),
+    "from dlperf_sdk import run": ("from dlperf_sdk import run",),
+    "from dlperf_sdk import *": ("from dlperf_sdk import *",),
+    "dlperf --help": (_MAIN, "--help"),
+    "dlperf list frameworks": (_MAIN, "list", "frameworks"),
+}
+"""What is started: code for the interpreter, and its arguments."""
+
+
+def started(code: str, *arguments: str) -> Block:
+    """A block: one process from its start to its end."""
+
+    def block() -> Spent:
+        began = monotonic()
+        process = subprocess.Popen([sys.executable, "-c", code, *arguments], stdout=subprocess.DEVNULL)
+        _, status, used = os.wait4(process.pid, 0)
+        wall = monotonic() - began
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            raise RuntimeError(f"{sys.executable} ended with {process.returncode}, of {arguments or code!r}")
+        return Spent(wall, used.ru_utime + used.ru_stime)
+
+    return block
+
+
+def imported(code: str, *arguments: str) -> list[str]:
+    """The modules that this start brings in, above what a bare interpreter has."""
+    reader, writer = os.pipe()
+    command = [sys.executable, "-c", _LISTED.format(descriptor=writer) + code, *arguments]
+    # The list may be longer than what a pipe holds, so it is read while the process runs.
+    with (
+        os.fdopen(reader, encoding="utf-8") as file,
+        subprocess.Popen(command, stdout=subprocess.DEVNULL, pass_fds=[writer]) as process,
+    ):
+        os.close(writer)
+        text = file.read()
+    if process.returncode:
+        raise RuntimeError(f"{sys.executable} ended with {process.returncode}, of {arguments or code!r}")
+    found: list[str] = json.loads(text)
+    return found
+
+
+def packages(modules: Iterable[str]) -> Counter[str]:
+    """Top-level package → how many of its modules; the standard library is one."""
+    tops = (module.partition(".")[0] for module in modules)
+    return Counter("standard library" if top in sys.stdlib_module_names else top for top in tops)
+
+
+def unwanted(modules: Iterable[str]) -> list[str]:
+    """Modules of torch, NumPy or an installed plugin (what an entry point names, outside of dlperf_sdk)."""
+    plugins = {
+        point.value.partition(".")[0].partition(":")[0]
+        for group in GROUPS
+        for point in entry_points(group=group)
+    }
+    tops = ({"torch", "numpy"} | plugins) - {"dlperf_sdk"}
+    return sorted(module for module in modules if module.partition(".")[0] in tops)
+
+
+def main() -> int:
+    chosen = paired.arguments(__doc__, pairs=40).parse_args()
+    before = paired.machine()
+    bare = started("pass")
+    comparisons = [Comparison(name, started(*start), bare) for name, start in STARTS.items()]
+    comparisons.append(Comparison("nothing, A/A", bare, bare))
+    pairs = paired.interleaved(comparisons, chosen.pairs, paired.telling("starts"))
+    rows = [paired.summary(comparison, of) for comparison, of in zip(comparisons, pairs, strict=True)]
+    highest = rows[0]["difference_per_step"]["interval"][1]
+    rows[0]["claim"] = {"difference_at_most": BOUND, "holds": highest <= BOUND}
+    modules = {name: imported(*start) for name, start in STARTS.items()}
+    for row in rows[:-1]:
+        row["packages"] = dict(packages(modules[row["name"]]).most_common())
+        row["modules"] = modules[row["name"]]
+        row["unwanted"] = unwanted(modules[row["name"]])
+    document = {
+        "benchmark": "startup",
+        "machine": before,
+        "load_after": paired.load(),
+        "versions": {"dlperf-sdk": version("dlperf-sdk")},
+        "rows": rows,
+    }
+    if chosen.json:
+        print(paired.as_json(document))
+        return 0
+    print(paired.said(before))
+    print(f"dlperf-sdk {version('dlperf-sdk')}; medians of pairs, with their 95 % intervals\n")
+    headings = ("start", "pairs", "ms", "ms more than a bare one", "time ÷ a bare one's", "bound")
+    print(paired.table(headings, [_cells(row) for row in rows]))
+    print("\nwhat they import (modules above a bare interpreter's):")
+    for row in rows[:-1]:
+        counts = ", ".join(f"{name} {count}" for name, count in row["packages"].items())
+        print(f"  {row['name']}: {len(row['modules'])} modules: {counts}")
+        print(f"    torch, NumPy or a plugin: {', '.join(row['unwanted']) or 'none'}")
+    return 0
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    return [
+        row["name"],
+        str(row["pairs"]),
+        f"{row['a_seconds_per_step']['median'] * 1e3:.1f}",
+        paired.number(row["difference_per_step"], ".1f", 1e3),
+        paired.number(row["ratio"], ".2f"),
+        paired.verdict(row, f"≤ {BOUND * 1e3:.0f} ms"),
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
