@@ -29,14 +29,26 @@ def beside(python: str, packages: list[str]) -> Path:
     key = hashlib.sha256("\0".join([python, *sorted(packages)]).encode()).hexdigest()[:12]
     folder = ROOT / "build" / f"beside-{key}"
     if not (folder / "complete").exists():
-        command = [find_uv_bin(), "pip", "install", "--quiet", "--python", python, "--target", str(folder), *packages]
+        command = [
+            find_uv_bin(),
+            "pip",
+            "install",
+            "--quiet",
+            "--python",
+            python,
+            "--target",
+            str(folder),
+            *packages,
+        ]
         subprocess.run(command, check=True, env=uv_environment())
         (folder / "complete").touch()
     return folder
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("framework")
     parser.add_argument("--with", dest="packages", action="append", default=[], metavar="PACKAGE")
     parser.add_argument("arguments", nargs="+")
@@ -50,7 +62,9 @@ def main() -> int:
         paths.append(beside(prepared.command[0], chosen.packages))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
     with environments.in_use(prepared):
-        return subprocess.run([*prepared.command, *chosen.arguments], env=environment, cwd=ROOT, check=False).returncode
+        return subprocess.run(
+            [*prepared.command, *chosen.arguments], env=environment, cwd=ROOT, check=False
+        ).returncode
 
 
 if __name__ == "__main__":

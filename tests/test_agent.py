@@ -12,8 +12,8 @@ import time
 import pytest
 from conftest import processes_with
 
-from dlperf_sdk.errors import DocumentError
 from dlperf_sdk.collect import repeat_from
+from dlperf_sdk.errors import DocumentError
 
 
 def ended(events):
@@ -178,9 +178,11 @@ def _controller(tmp_path, fault):
             from dlperf_sdk.topologies.local import Local
             from pathlib import Path
 
-            spec = RunSpec(framework="faulty", model="linear", topology="2n1d", batch_size=8, options={{"fault": "{fault}"}})
+            options = {{"fault": "{fault}"}}
+            spec = RunSpec(framework="faulty", model="linear", topology="2n1d", batch_size=8, options=options)
             plan = make_plan(spec, Registry())
-            bundle = build(plan.request("case", (sys.executable,), {{}}, {{"source": "synthetic"}}), Path("{tmp_path}/case.pyz"))
+            request = plan.request("case", (sys.executable,), {{}}, {{"source": "synthetic"}})
+            bundle = build(request, Path("{tmp_path}/case.pyz"))
             for event in events(Local(), Job("case", bundle.path, 2, 1, "cpu", {{}})):
                 print(event["event"], event.get("phase"), flush=True)
             """

@@ -20,7 +20,10 @@ pytestmark = pytest.mark.framework
 
 SMALL = {
     "resnet50": {"batch_size": 2, "options": {"image_size": 64, "num_classes": 10}},
-    "bert-base": {"batch_size": 2, "options": {"sequence_length": 32, "layers": 2, "predictions_per_sequence": 4}},
+    "bert-base": {
+        "batch_size": 2,
+        "options": {"sequence_length": 32, "layers": 2, "predictions_per_sequence": 4},
+    },
 }
 """Both models, small enough for a laptop; all layers of ResNet-50, two of BERT's."""
 SHORT = {"warmup": 1, "steps": 3, "repeats": 1}
@@ -77,7 +80,13 @@ def test_inductor_compiles_what_is_measured():
 
 def test_accumulation_and_independent_replicas():
     result = run(
-        "torch", "resnet50", topology="1n2d", strategy="independent", accumulation=2, store=None, **SHORT,
+        "torch",
+        "resnet50",
+        topology="1n2d",
+        strategy="independent",
+        accumulation=2,
+        store=None,
+        **SHORT,
         **{**SMALL["resnet50"], "batch_size": 4},
     )
     assert result.status == "ok", result.failure
@@ -104,7 +113,14 @@ class _Killer:
 def test_a_rank_killed_in_mid_window(tmp_path):
     killer = _Killer()
     result = run(
-        "torch", "resnet50", topology="1n2d", warmup=1, steps=10000, repeats=1, store=tmp_path, observers=[killer],
+        "torch",
+        "resnet50",
+        topology="1n2d",
+        warmup=1,
+        steps=10000,
+        repeats=1,
+        store=tmp_path,
+        observers=[killer],
         **SMALL["resnet50"],
     )
     assert time.monotonic() - killer.killed < 10
@@ -117,7 +133,18 @@ def test_a_rank_killed_in_mid_window(tmp_path):
 def test_out_of_memory_under_a_limit(tmp_path):
     """The limit is on the command and all that it starts: it cannot take the test run with it."""
     limit = 5 * 2**30
-    command = [sys.executable, "-m", "dlperf_sdk.cli", "run", "torch", "resnet50", "--batch-size", "256", "--warmup", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "dlperf_sdk.cli",
+        "run",
+        "torch",
+        "resnet50",
+        "--batch-size",
+        "256",
+        "--warmup",
+        "1",
+    ]
     ended = subprocess.run(
         [*command, "--steps", "2", "--repeats", "1", "--output", str(tmp_path)],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
@@ -133,7 +160,18 @@ def test_out_of_memory_under_a_limit(tmp_path):
 
 
 def test_interrupting_a_run_leaves_nothing_behind(tmp_path):
-    command = [sys.executable, "-m", "dlperf_sdk.cli", "run", "torch", "resnet50", "--batch-size", "2", "--set", "image_size=64"]
+    command = [
+        sys.executable,
+        "-m",
+        "dlperf_sdk.cli",
+        "run",
+        "torch",
+        "resnet50",
+        "--batch-size",
+        "2",
+        "--set",
+        "image_size=64",
+    ]
     with subprocess.Popen(
         [*command, "--topology", "1n2d", "--steps", "10000", "--output", str(tmp_path)],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,

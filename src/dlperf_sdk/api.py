@@ -1,6 +1,6 @@
 """The front door: `run` reads as the flow of the whole project.
 
-    RunSpec → plan → environment, data, bundle → launch → records → result
+RunSpec → plan → environment, data, bundle → launch → records → result
 """
 
 from __future__ import annotations
@@ -109,7 +109,9 @@ def dry_run(
 
 
 def spec_from(
-    what: str | RunSpec | Mapping[str, Any] | Path, model: str | None = None, fields: Mapping[str, Any] | None = None
+    what: str | RunSpec | Mapping[str, Any] | Path,
+    model: str | None = None,
+    fields: Mapping[str, Any] | None = None,
 ) -> RunSpec:
     """The run spec that the arguments of `run` describe; raises UsageError."""
     fields = dict(fields or {})
@@ -120,7 +122,9 @@ def spec_from(
     if isinstance(what, str) and model is not None:
         return RunSpec(**{"framework": what, "model": model, **fields})
     if model is not None:
-        raise UsageError("A model's name belongs to a framework's name; a whole spec already names its model.")
+        raise UsageError(
+            "A model's name belongs to a framework's name; a whole spec already names its model."
+        )
     if isinstance(what, str | Path):
         what = RunSpec.load(what)
     spec = what if isinstance(what, RunSpec) else RunSpec.from_dict(what)
@@ -157,11 +161,17 @@ def _execute(
         if directory is not None:
             directory.write_spec(spec)
             directory.write_plan(planned.to_dict())
-        told.tell("dlperf_run_started", run_id=run_id, plan=planned, directory=directory and str(directory.path))
+        told.tell(
+            "dlperf_run_started", run_id=run_id, plan=planned, directory=directory and str(directory.path)
+        )
         prepared = _prepare(planned, like, _stage(told, run_id, "environment"))
         environment = _described(planned, prepared)
         samples = data.prepare(
-            spec.data, planned.model_options, planned.inputs, seed=spec.seed, on_progress=_stage_of_data(told, run_id)
+            spec.data,
+            planned.model_options,
+            planned.inputs,
+            seed=spec.seed,
+            on_progress=_stage_of_data(told, run_id),
         )
         request = planned.request(run_id, environment.command, spec.env, samples)
         if directory is not None:
@@ -169,7 +179,9 @@ def _execute(
         with environments.in_use(prepared), tempfile.TemporaryDirectory(prefix="dlperf-") as scratch:
             packed = bundle.build(request, Path(scratch) / f"{run_id}.pyz")
             _stage(told, run_id, "bundle")(f"{len(packed.files)} files, SHA-256 {packed.digest}")
-            job = Job(run_id, packed.path, spec.topology.nodes, spec.topology.devices_per_node, planned.device, {})
+            job = Job(
+                run_id, packed.path, spec.topology.nodes, spec.topology.devices_per_node, planned.device, {}
+            )
             _stage(told, run_id, "launch")(f"{spec.topology.nodes} agents, placed by {spec.topology.engine}")
             with closing(events(registry.topology(spec.topology.engine), job)) as stream:
                 for event in stream:
@@ -178,7 +190,9 @@ def _execute(
         collected.failure = Failure(error.kind, str(error))
     except KeyboardInterrupt:
         interrupted = True
-        collected.failure = Failure("interrupted", "The run was interrupted; the repeats that had finished are kept.")
+        collected.failure = Failure(
+            "interrupted", "The run was interrupted; the repeats that had finished are kept."
+        )
     result = summarise(
         run_id=run_id,
         spec=spec,
@@ -228,7 +242,9 @@ def _described(planned: Plan, prepared: PreparedEnvironment) -> Environment:
         python=prepared.python,
         lock=prepared.lock,
         command=prepared.command,
-        variables={name: content for name, value in env.items() if (content := _set_to(name, value)) is not None},
+        variables={
+            name: content for name, value in env.items() if (content := _set_to(name, value)) is not None
+        },
         plugin=planned.plugin,
     )
 
@@ -243,7 +259,9 @@ def _stage(told: Observers, run_id: str, stage: str) -> Callable[[str], None]:
 
 
 def _stage_of_data(told: Observers, run_id: str) -> Callable[[str, int, int], None]:
-    return lambda what, done, total: told.tell("dlperf_stage", run_id=run_id, stage="data", detail=f"{what} {done}/{total}")
+    return lambda what, done, total: told.tell(
+        "dlperf_stage", run_id=run_id, stage="data", detail=f"{what} {done}/{total}"
+    )
 
 
 def _open(store: ResultStore | str | Path | None, run_id: str) -> RunDirectory | None:
@@ -254,4 +272,3 @@ def _open(store: ResultStore | str | Path | None, run_id: str) -> RunDirectory |
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-

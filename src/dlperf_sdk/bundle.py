@@ -21,7 +21,14 @@ import dlperf_sdk
 from dlperf_sdk.errors import PluginError
 from dlperf_sdk.worker.request import Request
 
-_MAIN = "import sys\n\nfrom dlperf_sdk.worker.main import main\n\nif __name__ == '__main__':\n    sys.exit(main(sys.argv[1:]))\n"
+_MAIN = """\
+import sys
+
+from dlperf_sdk.worker.main import main
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
+"""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 

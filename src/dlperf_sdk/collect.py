@@ -67,7 +67,9 @@ class Collector:
                 if event["failure"] is not None and self.failure is None:
                     self.failure = failure_from(event["failure"])
                 elif self.failure is None and not self.repeats:
-                    raise InvalidRecord("The run ended well, as the first node's agent says, but no repeat has come back.")
+                    raise InvalidRecord(
+                        "The run ended well, as the first node's agent says, but no repeat has come back."
+                    )
                 if event["stopping"] is not None:
                     self.stopping = Stopping(**event["stopping"])
 
@@ -88,7 +90,11 @@ class Collector:
                 self.repeats.append(repeat)
                 throughput = metrics.throughput(repeat)
         self.observers.tell(
-            "dlperf_repeat_ended", run_id=self.run_id, attempt=event["attempt"], status=status, throughput=throughput
+            "dlperf_repeat_ended",
+            run_id=self.run_id,
+            attempt=event["attempt"],
+            status=status,
+            throughput=throughput,
         )
         if refused is not None:
             raise refused
@@ -103,7 +109,9 @@ def repeat_from(event: Mapping[str, Any]) -> Repeat:
     repeat = attempt_from_dict(event).repeat
     for record in repeat.records:
         if record.attempt != repeat.attempt:
-            raise DocumentError(f"Rank {record.rank} wrote a record of attempt {record.attempt} in attempt {repeat.attempt}.")
+            raise DocumentError(
+                f"Rank {record.rank} wrote a record of attempt {record.attempt} in attempt {repeat.attempt}."
+            )
     return repeat
 
 
@@ -121,7 +129,8 @@ def _sentence(plain: Mapping[str, Any]) -> str:
         return message
     where = f"Rank {plain.get('rank')} on node {plain.get('node')}, in phase '{plain.get('phase')}'"
     if plain["kind"] == "out-of-memory":
-        return f"{where}, ran out of memory: {message} Use a smaller batch size, or accumulate gradients over micro-batches."
+        advice = "Use a smaller batch size, or accumulate gradients over micro-batches."
+        return f"{where}, ran out of memory: {message} {advice}"
     if plain["kind"] == "unsupported":
         return message
     return f"{where}, raised {plain['type']}: {message} The rank's log has the traceback."

@@ -64,7 +64,9 @@ class UnknownName(UsageError, LookupError):
         parts = [f"There is no {kind} named {name!r}."]
         if close:
             parts.append(f"Did you mean {close[0]!r}?")
-        parts.append(f"Known: {', '.join(self.known)}." if self.known else f"There is not {article} {kind} at all.")
+        parts.append(
+            f"Known: {', '.join(self.known)}." if self.known else f"There is not {article} {kind} at all."
+        )
         if hint:
             parts.append(hint)
         super().__init__(" ".join(parts))

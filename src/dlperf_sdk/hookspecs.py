@@ -74,7 +74,9 @@ class Hooks:
         """A worker process has been started. Fires once per process and repeat; `name` is `rank-0`, `service-1`, …"""
 
     @hookspec
-    def dlperf_step_progress(self, run_id: str, attempt: int, node: int, rank: int, phase: str, step: int) -> None:
+    def dlperf_step_progress(
+        self, run_id: str, attempt: int, node: int, rank: int, phase: str, step: int
+    ) -> None:
         """The first trainer of a node got on: at most four times a second and node, never from inside the window."""
 
     @hookspec
@@ -147,7 +149,8 @@ class Observers:
             except Exception as error:
                 del self._listening[name]
                 warnings.warn(
-                    f"The observer {name} failed in {hook} and is left out from now on: {type(error).__name__}: {error}",
+                    f"The observer {name} failed in {hook} and is left out from now on: "
+                    f"{type(error).__name__}: {error}",
                     RuntimeWarning,
                     stacklevel=2,
                 )

@@ -24,7 +24,9 @@ VOCABULARY: dict[str, frozenset[str]] = {
     "device": frozenset({"cpu", "cuda", "rocm", "npu", "tpu", "mps"}),
     "precision": frozenset({"fp32", "tf32", "amp-fp16", "amp-bf16"}),
     "compiler": frozenset({"none", "inductor", "xla", "graph", "cinn"}),
-    "strategy": frozenset({"all_reduce", "parameter_server", "parameter_server_async", "horovod", "independent"}),
+    "strategy": frozenset(
+        {"all_reduce", "parameter_server", "parameter_server_async", "horovod", "independent"}
+    ),
     "layout": frozenset({"auto", "nchw", "nhwc"}),
     "data": frozenset({"synthetic", "synthetic-host", "images", "text"}),
 }
@@ -54,7 +56,11 @@ class Plan:
     """The framework plugin's distribution and version."""
 
     def request(
-        self, run_id: str, command: tuple[str, ...], variables: Mapping[str, str | None], data: Mapping[str, Any]
+        self,
+        run_id: str,
+        command: tuple[str, ...],
+        variables: Mapping[str, str | None],
+        data: Mapping[str, Any],
     ) -> Request:
         """What the nodes are told, once the environment and the data are there."""
         spec = self.spec
@@ -81,9 +87,7 @@ class Plan:
             optimizer=dict(self.optimizer),
             model_options=dict(self.model_options),
             framework_options=dict(self.framework_options),
-            protocol={
-                name: value for name, value in attrs.asdict(self.protocol).items() if name != "name"
-            },
+            protocol={name: value for name, value in attrs.asdict(self.protocol).items() if name != "name"},
             deadlines=dict(self.deadlines),
             command=list(command),
             variables=dict(variables),
@@ -227,12 +231,19 @@ def _check_capabilities(spec: RunSpec, device: str, framework: Framework, model:
         known = VOCABULARY[kind] | offered
         if value not in known:
             raise UnknownName(kind, value, known)
-        raise Unsupported(f"{framework.name} does not offer the {kind} {value!r}; it offers {_listed(offered)}.")
+        raise Unsupported(
+            f"{framework.name} does not offer the {kind} {value!r}; it offers {_listed(offered)}."
+        )
     if spec.data.source not in model.data:
-        raise Unsupported(f"{model.name} cannot be fed from {spec.data.source!r}; it takes {_listed(model.data)}.")
+        raise Unsupported(
+            f"{model.name} cannot be fed from {spec.data.source!r}; it takes {_listed(model.data)}."
+        )
     if spec.accumulation > 1 and not can.accumulation:
         raise Unsupported(f"{framework.name} does not offer gradient accumulation; leave accumulation at 1.")
-    case = {kind: value for kind, (value, _) in asked.items()} | {"model": model.name, "strategy": spec.strategy}
+    case = {kind: value for kind, (value, _) in asked.items()} | {
+        "model": model.name,
+        "strategy": spec.strategy,
+    }
     reason = framework.refuses(case)
     if reason:
         raise Unsupported(reason)
@@ -240,10 +251,15 @@ def _check_capabilities(spec: RunSpec, device: str, framework: Framework, model:
 
 def _split_options(spec: RunSpec, framework: Framework, model: Model) -> tuple[Any, Any]:
     """The model's options and the framework's, each as the attrs class that declares them."""
-    mine = {name: {field.name for field in attrs.fields(owner.Options)} for name, owner in (("m", model), ("f", framework))}
+    mine = {
+        name: {field.name for field in attrs.fields(owner.Options)}
+        for name, owner in (("m", model), ("f", framework))
+    }
     both = mine["m"] & mine["f"]
     if both:
-        raise SpecError(f"{model.name} and {framework.name} both declare the option {sorted(both)[0]!r}; one must rename it.")
+        raise SpecError(
+            f"{model.name} and {framework.name} both declare the option {sorted(both)[0]!r}; one must rename it."
+        )
     for name in spec.options:
         if name not in mine["m"] | mine["f"]:
             raise UnknownName(f"option of {model.name} or {framework.name}", name, mine["m"] | mine["f"])

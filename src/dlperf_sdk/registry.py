@@ -61,19 +61,24 @@ def distribution(entry_point: EntryPoint) -> str:
         name, version = entry_point.dist.name, entry_point.dist.version
     except (TypeError, KeyError):
         name, version = None, None
-    return f"{name} {version}" if name else f"a distribution without metadata ({getattr(entry_point.dist, '_path', '?')})"
+    return (
+        f"{name} {version}"
+        if name
+        else f"a distribution without metadata ({getattr(entry_point.dist, '_path', '?')})"
+    )
 
 
 @frozen
 class Registry:
-    """The plugins of this interpreter, and whatever is given at hand (group → name → object, for tests and notebooks)."""
+    """The plugins of this interpreter, and what is given at hand (group → name → object, for tests and notebooks)."""
 
     extra: Mapping[str, Mapping[str, Any]] = field(factory=dict)
 
     def rows(self, group: str) -> tuple[Row, ...]:
         """What is installed, by name; nothing is imported."""
         installed = [
-            Row(group, entry.name, distribution(entry), entry.value) for entry in entry_points(group=_PREFIX + group)
+            Row(group, entry.name, distribution(entry), entry.value)
+            for entry in entry_points(group=_PREFIX + group)
         ]
         given = [
             Row(group, name, "given at run time", f"{cls.__module__}:{cls.__qualname__}")

@@ -36,7 +36,7 @@ _TAKEN_OUT = (
 """Variables that would lead uv to another environment than the one that it is told about."""
 
 
-class UvFailed(Exception):  # noqa: N818  (named as `errors.RunFailed` is)
+class UvFailed(Exception):
     """uv ended with an error; the text is the end of its own message, redacted, in one paragraph."""
 
 

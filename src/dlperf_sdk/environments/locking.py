@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
-class Held(Exception):  # noqa: N818  (a state, as in `errors.LostNode`)
+class Held(Exception):
     """Somebody else has the lock, and it was not to be waited for."""
 
 

@@ -56,4 +56,3 @@ class Measurer(ABC):
     @abstractmethod
     def summarise(self, measured: Measured) -> tuple[Metric, ...]:
         """The metrics of a case; pure."""
-

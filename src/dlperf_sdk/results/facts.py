@@ -19,7 +19,10 @@ def facts_of(spec: RunSpec, plan: Plan | None, records: Iterable[Record]) -> tup
     Without a plan, where a case was refused, they are what was asked for.
     """
     records = tuple(records)
-    observed = {key: _agreed(record.observed.get(key) for record in records) for key in _keys(r.observed for r in records)}
+    observed = {
+        key: _agreed(record.observed.get(key) for record in records)
+        for key in _keys(r.observed for r in records)
+    }
     asked = spec.to_dict()
     if plan is None:
         names = [field for field in attrs.fields(RunSpec) if field.name != "options"]
@@ -75,4 +78,7 @@ def _agreed(values: Iterable[Any]) -> Any:
 
 def _options(role: Role, options: Any, plan: Plan, observed: dict[str, Any]) -> list[Fact]:
     """Each option once: what a worker saw of it, or else what it was planned to be."""
-    return [Fact(name, role, plan.spec.options.get(name), observed.pop(name, value)) for name, value in options.items()]
+    return [
+        Fact(name, role, plan.spec.options.get(name), observed.pop(name, value))
+        for name, value in options.items()
+    ]

@@ -116,11 +116,13 @@ class Result:
     @property
     def ok(self) -> bool:
         """Whether the case ran, and every integrity verdict lets the number stand."""
-        return self.status == "ok" and not any(v.kind == INTEGRITY and v.outcome == FAIL for v in self.verdicts)
+        return self.status == "ok" and not any(
+            v.kind == INTEGRITY and v.outcome == FAIL for v in self.verdicts
+        )
 
     @property
     def exit_code(self) -> int:
-        """0 ok, 1 a verdict failed, 3 environment, 4 failed, 5 some repeats finished before it failed, 130 interrupted."""
+        """0 ok, 1 a verdict failed, 3 environment, 4 failed, 5 failed after some repeats, 130 interrupted."""
         if self.status == "ok":
             return 0 if self.ok else 1
         error = FAILURES[self.status]

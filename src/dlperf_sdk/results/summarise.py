@@ -81,7 +81,9 @@ def summarise(
     )
 
 
-def _measured(measurers: Sequence[Measurer], measured: Measured) -> tuple[tuple[Metric, ...], tuple[str, ...]]:
+def _measured(
+    measurers: Sequence[Measurer], measured: Measured
+) -> tuple[tuple[Metric, ...], tuple[str, ...]]:
     """All metrics, and a note for each measurer that failed: a plugin's mistake must not cost what was measured."""
     metrics: list[Metric] = []
     notes: list[str] = []
@@ -89,5 +91,7 @@ def _measured(measurers: Sequence[Measurer], measured: Measured) -> tuple[tuple[
         try:
             metrics += measurer.summarise(measured)
         except Exception as error:
-            notes.append(f"The measurer {measurer.name} failed, its metrics are missing: {type(error).__name__}: {error}")
+            notes.append(
+                f"The measurer {measurer.name} failed, its metrics are missing: {type(error).__name__}: {error}"
+            )
     return tuple(metrics), tuple(notes)

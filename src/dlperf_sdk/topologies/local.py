@@ -43,7 +43,9 @@ class Local(Topology):
         )
 
     def commands(self, job: Job) -> tuple[tuple[str, ...], ...]:
-        return tuple(_command(job, node, "127.0.0.1:PORT" if node else "127.0.0.1:0") for node in range(job.nodes))
+        return tuple(
+            _command(job, node, "127.0.0.1:PORT" if node else "127.0.0.1:0") for node in range(job.nodes)
+        )
 
     @contextmanager
     def launch(self, job: Job) -> Iterator[Iterator[bytes]]:
@@ -88,7 +90,9 @@ def _command(job: Job, node: int, coordinator: str) -> tuple[str, ...]:
 
 
 @contextmanager
-def _agent(job: Job, node: int, coordinator: str, diagnostics: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+def _agent(
+    job: Job, node: int, coordinator: str, diagnostics: IO[bytes]
+) -> Iterator[subprocess.Popen[bytes]]:
     """An agent that ends with the context, or with this process, whatever comes first: its standard input tells it."""
     agent = subprocess.Popen(
         _command(job, node, coordinator),

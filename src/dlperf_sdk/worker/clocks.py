@@ -10,74 +10,61 @@ from typing import Any, List
 from dlperf_sdk.worker.interface import Runtime
 
 
-def _differences(stamps):
-    # type: (List[float]) -> List[float]
+def _differences(stamps: List[float]) -> List[float]:
     return [later - earlier for earlier, later in zip(stamps, stamps[1:])]
 
 
 class Blocking:
     """The framework has finished a step when `step` returns: the host's clock is the device's."""
 
-    def __init__(self, runtime):
-        # type: (Runtime) -> None
-        self._stamps = []  # type: List[float]
+    def __init__(self, runtime: Runtime) -> None:
+        self._stamps: List[float] = []
 
-    def begin(self, now):
-        # type: (float) -> None
+    def begin(self, now: float) -> None:
         self._stamps.append(now)
 
-    def step(self, loss):
-        # type: (Any) -> None
+    def step(self, loss: Any) -> None:
         self._stamps.append(monotonic())
 
-    def seconds(self, end):
-        # type: (float) -> List[float]
+    def seconds(self, end: float) -> List[float]:
         return _differences(self._stamps)
 
 
 class Lagged:
     """After step i is enqueued, wait for step i - 1: the device always has one step to do while the host waits."""
 
-    def __init__(self, runtime):
-        # type: (Runtime) -> None
+    def __init__(self, runtime: Runtime) -> None:
         self._wait = runtime.wait
-        self._stamps = []  # type: List[float]
-        self._previous = None  # type: Any
+        self._stamps: List[float] = []
+        self._previous: Any = None
 
-    def begin(self, now):
-        # type: (float) -> None
+    def begin(self, now: float) -> None:
         self._stamps.append(now)
 
-    def step(self, loss):
-        # type: (Any) -> None
+    def step(self, loss: Any) -> None:
         if self._previous is not None:
             self._wait(self._previous)
             self._stamps.append(monotonic())
         self._previous = loss
 
-    def seconds(self, end):
-        # type: (float) -> List[float]
+    def seconds(self, end: float) -> List[float]:
         return _differences(self._stamps + [end])
 
 
 class Event:
     """The device stamps each step itself; the host never waits."""
 
-    def __init__(self, runtime):
-        # type: (Runtime) -> None
+    def __init__(self, runtime: Runtime) -> None:
         self._mark, self._elapsed = runtime.mark, runtime.elapsed
-        self._marks = []  # type: List[Any]
+        self._marks: List[Any] = []
 
-    def begin(self, now):
-        # type: (float) -> None
+    def begin(self, now: float) -> None:
         self._marks.append(self._mark())
 
-    def step(self, loss):
-        # type: (Any) -> None
+    def step(self, loss: Any) -> None:
         self._marks.append(self._mark())
 
-    def seconds(self, end):
-        # type: (float) -> List[float]
+    def seconds(self, end: float) -> List[float]:
         return [float(seconds) for seconds in self._elapsed(self._marks)]
 
 

@@ -67,7 +67,7 @@ def _check(path: str, expected: str) -> None:
 
 
 def _header(line: str, path: str, kind: str) -> Dict[str, Any]:
-    header = json.loads(line)  # type: Dict[str, Any]
+    header: Dict[str, Any] = json.loads(line)
     major = str(header["version"]).partition(".")[0]
     if header["format"] != kind or major != INDEX_VERSION.partition(".")[0]:
         what = (header["format"], header["version"], kind, INDEX_VERSION)

@@ -16,8 +16,9 @@ class Chosen(NamedTuple):
     notes: Tuple[str, ...]
 
 
-def choose(kind, count, host_index, host_count, on_busy, patience):
-    # type: (str, int, int, int, str, float) -> Union[Chosen, str]
+def choose(
+    kind: str, count: int, host_index: int, host_count: int, on_busy: str, patience: float
+) -> Union[Chosen, str]:
     """Take `count` devices of a kind for node `host_index` of the `host_count` that share this machine.
 
     The nodes of one machine reckon alike, so each takes its own slice of the same choice. With `on_busy` "wait", busy
@@ -32,13 +33,16 @@ def choose(kind, count, host_index, host_count, on_busy, patience):
             mine = choice.uuids[host_index * count : (host_index + 1) * count]
             return Chosen(mine, (choice.message,) if choice.message else ())
         if not (choice.busy and on_busy == "wait" and time.monotonic() < end):
-            advice = " Free them, or choose what to do about it: on_busy wait, note or refuse." if choice.busy else ""
+            advice = (
+                " Free them, or choose what to do about it: on_busy wait, note or refuse."
+                if choice.busy
+                else ""
+            )
             return choice.message + advice
         time.sleep(_AGAIN)
 
 
-def visible(kind, identifiers):
-    # type: (str, Sequence[str]) -> Dict[str, str]
+def visible(kind: str, identifiers: Sequence[str]) -> Dict[str, str]:
     """The variables that show a worker its own devices and no others."""
     if kind != "cuda":
         return {}

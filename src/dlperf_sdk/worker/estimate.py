@@ -3,8 +3,7 @@
 from typing import List, Optional, Sequence, Tuple
 
 
-def throughput(samples, seconds):
-    # type: (Sequence[int], Sequence[float]) -> float
+def throughput(samples: Sequence[int], seconds: Sequence[float]) -> float:
     """Samples per second of one repeat: all processes' samples over the slowest process's window.
 
     Never the mean of the processes' rates: that is biased upwards as soon as they differ.
@@ -12,14 +11,12 @@ def throughput(samples, seconds):
     return sum(samples) / max(seconds)
 
 
-def slowest(step_times):
-    # type: (Sequence[Sequence[float]]) -> List[float]
+def slowest(step_times: Sequence[Sequence[float]]) -> List[float]:
     """Per step the time of the slowest process: a synchronous step is as slow as its slowest replica."""
     return [max(times) for times in zip(*step_times)]
 
 
-def median(values):
-    # type: (Sequence[float]) -> float
+def median(values: Sequence[float]) -> float:
     """The median; of an even number, the mean of the middle two."""
     ordered = sorted(values)
     middle = len(ordered) // 2
@@ -28,8 +25,7 @@ def median(values):
     return (ordered[middle - 1] + ordered[middle]) / 2
 
 
-def median_interval(values, confidence=0.95):
-    # type: (Sequence[float], float) -> Optional[Tuple[float, float]]
+def median_interval(values: Sequence[float], confidence: float = 0.95) -> Optional[Tuple[float, float]]:
     """The order-statistic interval of the median: it holds whatever the distribution is.
 
     The k-th smallest and k-th largest of n values enclose the median with probability 1 - 2 P(Binomial(n, ½) < k).
@@ -50,8 +46,7 @@ def median_interval(values, confidence=0.95):
     return ordered[k - 1], ordered[n - k]
 
 
-def half_width(values):
-    # type: (Sequence[float]) -> Optional[float]
+def half_width(values: Sequence[float]) -> Optional[float]:
     """The larger arm of the median's interval as a fraction of the median; None where there is no interval."""
     interval = median_interval(values)
     if interval is None:

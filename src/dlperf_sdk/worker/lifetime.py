@@ -9,30 +9,26 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-def _prctl(option, value):
-    # type: (int, int) -> None
+def _prctl(option: int, value: int) -> None:
     try:
         ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
     except (OSError, AttributeError):
         pass  # not Linux: the lifeline on standard input still tells a worker that its agent has gone
 
 
-def die_with(parent):
-    # type: (int) -> None
+def die_with(parent: int) -> None:
     """Have this process killed when its parent, whose pid it was told, ends."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)  # the parent ended before the kernel was asked
 
 
-def adopt_orphans():
-    # type: () -> None
+def adopt_orphans() -> None:
     """Become the parent of descendants whose own parent ends, so that `children` finds them."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def children():
-    # type: () -> List[int]
+def children() -> List[int]:
     """The pids of this process's children, adopted ones included."""
     me, found = os.getpid(), []
     for name in os.listdir("/proc"):

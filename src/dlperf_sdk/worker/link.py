@@ -17,16 +17,14 @@ LONGEST_PROOF = 1024
 class Link:
     """One connection. Sending is safe from several threads; receiving is for one."""
 
-    def __init__(self, connection):
-        # type: (socket.socket) -> None
+    def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
         self._reader = connection.makefile("rb")
         self._lock = threading.Lock()
         self.address = connection.getsockname()[0]
         """This side's address, as the other side reaches it."""
 
-    def send(self, message):
-        # type: (Dict[str, Any]) -> bool
+    def send(self, message: Dict[str, Any]) -> bool:
         """False if the other side has gone."""
         line = json.dumps(message, allow_nan=False).encode() + b"\n"
         try:
@@ -36,8 +34,7 @@ class Link:
             return False
         return True
 
-    def messages(self, longest=LONGEST_LINE):
-        # type: (int) -> Iterator[Dict[str, Any]]
+    def messages(self, longest: int = LONGEST_LINE) -> Iterator[Dict[str, Any]]:
         """What comes in, until the other side goes, or says what is no message, or a longer one."""
         while True:
             try:
@@ -49,8 +46,7 @@ class Link:
                 return
             yield message
 
-    def close(self):
-        # type: () -> None
+    def close(self) -> None:
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
         except OSError:
@@ -58,13 +54,11 @@ class Link:
         self._socket.close()
 
 
-def _proof(secret, challenge):
-    # type: (str, str) -> str
+def _proof(secret: str, challenge: str) -> str:
     return hmac.new(secret.encode(), challenge.encode(), hashlib.sha256).hexdigest()
 
 
-def connect(address, secret, timeout):
-    # type: (Any, str, float) -> Link
+def connect(address: Any, secret: str, timeout: float) -> Link:
     """Agent: call the coordinator and prove that this is the same bundle. Raises OSError."""
     connection = socket.create_connection(address, timeout)
     link = Link(connection)
@@ -74,15 +68,16 @@ def connect(address, secret, timeout):
     return link
 
 
-def accept(connection, secret, timeout):
-    # type: (socket.socket, str, float) -> Any
+def accept(connection: socket.socket, secret: str, timeout: float) -> Any:
     """Coordinator: the link, if the caller proves that it holds the secret in time; else None."""
     connection.settimeout(timeout)
     link = Link(connection)
     challenge = os.urandom(16).hex()
     link.send({"challenge": challenge})
     answer = next(link.messages(LONGEST_PROOF), {})
-    if not hmac.compare_digest(str(answer.get("proof")).encode("utf-8", "replace"), _proof(secret, challenge).encode()):
+    if not hmac.compare_digest(
+        str(answer.get("proof")).encode("utf-8", "replace"), _proof(secret, challenge).encode()
+    ):
         link.close()
         return None
     connection.settimeout(None)

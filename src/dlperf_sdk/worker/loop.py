@@ -9,8 +9,13 @@ from dlperf_sdk.worker.interface import Runtime, Trainer
 from dlperf_sdk.worker.progress import Progress
 
 
-def measure(runtime, trainer, protocol, progress, wait_for_go):
-    # type: (Runtime, Trainer, Dict[str, Any], Progress, Callable[[], None]) -> Dict[str, Any]
+def measure(
+    runtime: Runtime,
+    trainer: Trainer,
+    protocol: Dict[str, Any],
+    progress: Progress,
+    wait_for_go: Callable[[], None],
+) -> Dict[str, Any]:
     """Run one repeat and return what the record says about it.
 
     `wait_for_go` returns when every worker of the case stands at its window's first edge. The window holds the fetching
@@ -21,7 +26,7 @@ def measure(runtime, trainer, protocol, progress, wait_for_go):
 
     deviation = trainer.deviation()
     batch = trainer.canonical_batch()
-    canonical = []  # type: List[Any]
+    canonical: List[Any] = []
     for i in range(protocol["canonical_steps"]):
         canonical.append(trainer.step(batch).loss)
         counters[1] = i + 1
@@ -31,7 +36,7 @@ def measure(runtime, trainer, protocol, progress, wait_for_go):
 
     progress.enter("warmup")
     batches = trainer.batches()
-    warmup = []  # type: List[Any]
+    warmup: List[Any] = []
     for i in range(protocol["warmup"]):
         warmup.append(trainer.step(next(batches)).loss)
         counters[1] = i + 1
@@ -39,8 +44,8 @@ def measure(runtime, trainer, protocol, progress, wait_for_go):
     warmed = monotonic()
 
     skipped = trainer.skipped_steps()
-    losses = []  # type: List[Any]
-    waits = []  # type: List[float]
+    losses: List[Any] = []
+    waits: List[float] = []
     samples = 0
     clock = CLOCKS[runtime.clock](runtime)
     runtime.reset_peak_memory()

@@ -11,30 +11,27 @@ from dlperf_sdk.worker.processes import SERVICE, Cluster, Node, Process
 from dlperf_sdk.worker.request import Request, resolve
 
 
-def cluster_from(plain):
-    # type: (dict) -> Cluster
+def cluster_from(plain: dict) -> Cluster:
     """The inverse of what a namedtuple becomes in JSON."""
     nodes = tuple(
-        Node(node["host"], tuple(node["ports"]), tuple(node["devices"]), node["interface"]) for node in plain["nodes"]
+        Node(node["host"], tuple(node["ports"]), tuple(node["devices"]), node["interface"])
+        for node in plain["nodes"]
     )
     return Cluster(nodes, plain["device"], plain["strategy"])
 
 
-def process_from(plain):
-    # type: (dict) -> Process
+def process_from(plain: dict) -> Process:
     """The inverse of what a namedtuple becomes in JSON."""
     return Process(**dict(plain, devices=tuple(plain["devices"]), replicas=tuple(plain["replicas"])))
 
 
-def _wait_for_go():
-    # type: () -> None
+def _wait_for_go() -> None:
     """Block until the agent says that every worker is ready; the end of the pipe means that the agent has gone."""
     if not os.read(0, 1):
         os._exit(1)
 
 
-def worker(directory):
-    # type: (str) -> int
+def worker(directory: str) -> int:
     """Be the process that the agent described in `process.json`."""
     with open(os.path.join(directory, "process.json"), encoding="utf-8") as file:
         order = json.load(file)
@@ -48,17 +45,20 @@ def worker(directory):
     from dlperf_sdk.worker import trainer
 
     request = Request.load(order["request"])
-    return trainer.run(request, cluster_from(order["cluster"]), process, order["attempt"], directory, _wait_for_go)
+    return trainer.run(
+        request, cluster_from(order["cluster"]), process, order["attempt"], directory, _wait_for_go
+    )
 
 
-def main(arguments):
-    # type: (List[str]) -> int
+def main(arguments: List[str]) -> int:
     parser = argparse.ArgumentParser(prog="bundle", description=__doc__)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     commands.required = True
     agent = commands.add_parser("agent", help="start, watch and end this node's workers")
     agent.add_argument("--node", type=int, required=True, help="which node this is, counted from 0")
-    agent.add_argument("--coordinator", required=True, metavar="HOST:PORT", help="where agent 0 listens; port 0: any")
+    agent.add_argument(
+        "--coordinator", required=True, metavar="HOST:PORT", help="where agent 0 listens; port 0: any"
+    )
     agent.add_argument("--tether", action="store_true", help="end everything when standard input ends")
     one = commands.add_parser("worker", help="be one worker process (agents call this)")
     one.add_argument("directory")

@@ -8,8 +8,7 @@ from typing import List
 _SIOCGIFADDR = 0x8915
 
 
-def free_ports(host, count):
-    # type: (str, int) -> List[str]
+def free_ports(host: str, count: int) -> List[str]:
     """Ports on this address that nobody listens on at this moment."""
     held = []
     try:
@@ -23,8 +22,7 @@ def free_ports(host, count):
             listener.close()
 
 
-def interface_of(address):
-    # type: (str) -> str
+def interface_of(address: str) -> str:
     """The name of the interface that has this IPv4 address; empty if none has."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():

@@ -32,13 +32,11 @@ class Cluster(NamedTuple):
     strategy: str
 
     @property
-    def world_size(self):
-        # type: () -> int
+    def world_size(self) -> int:
         """Replicas on all nodes."""
         return sum(len(node.devices) for node in self.nodes)
 
-    def first_replica(self, node):
-        # type: (int) -> int
+    def first_replica(self, node: int) -> int:
         """The global index of a node's first replica."""
         return sum(len(other.devices) for other in self.nodes[:node])
 
@@ -60,11 +58,30 @@ class Process(NamedTuple):
     """Services only: `module:function` to call."""
 
 
-def one_per_device(cluster):
-    # type: (Cluster) -> List[Process]
+def one_per_device(cluster: Cluster) -> List[Process]:
     """A trainer per device and no launch variables: enough where replicas do not meet, or meet by other means."""
     return [
-        Process(TRAINER, node, {}, (device,), (cluster.first_replica(node) + device,), cluster.first_replica(node) + device)
+        Process(
+            TRAINER,
+            node,
+            {},
+            (device,),
+            (cluster.first_replica(node) + device,),
+            cluster.first_replica(node) + device,
+        )
         for node, facts in enumerate(cluster.nodes)
         for device in range(len(facts.devices))
     ]
+
+
+def names_of(processes: List[Process]) -> List[str]:
+    """What the processes of a case are called in logs and messages: `rank-0`, …, and `service-0`, … over all nodes."""
+    names: List[str] = []
+    services = 0
+    for process in processes:
+        if process.role == SERVICE:
+            names.append("service-%d" % services)
+            services += 1
+        else:
+            names.append("rank-%s" % process.rank)
+    return names

@@ -13,8 +13,7 @@ _SIZE = 16
 class Progress:
     """Two 64-bit counters in a file that the worker and its agent map: the phase, and the step within it."""
 
-    def __init__(self, path):
-        # type: (str) -> None
+    def __init__(self, path: str) -> None:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             os.ftruncate(descriptor, _SIZE)
@@ -23,18 +22,15 @@ class Progress:
             os.close(descriptor)
         self.counters = memoryview(self._map).cast("q")
 
-    def enter(self, phase):
-        # type: (str) -> None
+    def enter(self, phase: str) -> None:
         """The worker: this phase begins."""
         self.counters[1] = 0
         self.counters[0] = PHASES.index(phase)
 
-    def read(self):
-        # type: () -> Tuple[str, int]
+    def read(self) -> Tuple[str, int]:
         """The agent: phase and step."""
         return PHASES[min(max(self.counters[0], 0), len(PHASES) - 1)], self.counters[1]
 
-    def close(self):
-        # type: () -> None
+    def close(self) -> None:
         self.counters.release()
         self._map.close()

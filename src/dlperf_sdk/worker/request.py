@@ -55,16 +55,14 @@ class Request:
     on_busy: str
     schema_version: str = REQUEST_VERSION
 
-    def to_dict(self):
-        # type: () -> Dict[str, Any]
+    def to_dict(self) -> Dict[str, Any]:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, plain):
-        # type: (Dict[str, Any]) -> Request
+    def from_dict(cls, plain: Dict[str, Any]) -> "Request":
         """Raises ValueError for a request of another major version or with unknown or missing keys."""
         version = str(plain.get("schema_version"))
-        if version.split(".")[0] != REQUEST_VERSION.split(".")[0]:
+        if version.split(".", maxsplit=1)[0] != REQUEST_VERSION.split(".", maxsplit=1)[0]:
             raise ValueError("the request has version %s, this worker reads %s" % (version, REQUEST_VERSION))
         known = {field.name for field in fields(cls)}
         if set(plain) != known:
@@ -72,14 +70,12 @@ class Request:
         return cls(**plain)
 
     @classmethod
-    def load(cls, path):
-        # type: (str) -> Request
+    def load(cls, path: str) -> "Request":
         with open(path, encoding="utf-8") as file:
             return cls.from_dict(json.load(file))
 
 
-def resolve(reference):
-    # type: (str) -> Any
+def resolve(reference: str) -> Any:
     """The object that a `module:attribute` reference names."""
     module, _, attribute = reference.partition(":")
     return getattr(importlib.import_module(module), attribute)

@@ -12,19 +12,17 @@ PERIOD = 0.2
 class Sampling:
     """The samplers that found something to sample, and the series they make."""
 
-    def __init__(self, samplers, devices, node):
-        # type: (Sequence[str], Sequence[str], int) -> None
+    def __init__(self, samplers: Sequence[str], devices: Sequence[str], node: int) -> None:
         self._node = node
-        self._series = {}  # type: Dict[Tuple[str, str], Dict[str, Any]]
-        self._open = []  # type: List[Any]
+        self._series: Dict[Tuple[str, str], Dict[str, Any]] = {}
+        self._open: List[Any] = []
         self._due = 0.0
         for reference in samplers:
             sampler = resolve(reference)(tuple(devices))
             if sampler.open():
                 self._open.append(sampler)
 
-    def look(self, now):
-        # type: (float) -> None
+    def look(self, now: float) -> None:
         """Sample, if it is time to."""
         if now < self._due:
             return
@@ -32,13 +30,20 @@ class Sampling:
         for sampler in self._open:
             taken = time.monotonic()
             for name, device, unit, kind, value in sampler.sample():
-                fresh = {"node": self._node, "name": name, "device": device, "unit": unit, "kind": kind, "times": [], "values": []}
+                fresh = {
+                    "node": self._node,
+                    "name": name,
+                    "device": device,
+                    "unit": unit,
+                    "kind": kind,
+                    "times": [],
+                    "values": [],
+                }
                 series = self._series.setdefault((name, device), fresh)
                 series["times"].append(taken)
                 series["values"].append(value)
 
-    def close(self):
-        # type: () -> List[Dict[str, Any]]
+    def close(self) -> List[Dict[str, Any]]:
         """One last sample, and all series."""
         self._due = 0.0
         self.look(time.monotonic())

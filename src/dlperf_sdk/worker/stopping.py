@@ -14,10 +14,14 @@ class Decision(NamedTuple):
     detail: str
 
 
-def decide(throughputs, protocol):
-    # type: (List[float], Dict[str, Any]) -> Decision
+def decide(throughputs: List[float], protocol: Dict[str, Any]) -> Decision:
     """Judge the repeats so far by the protocol's rule."""
-    taken, least, most, target = len(throughputs), protocol["repeats"], protocol["max_repeats"], protocol["target"]
+    taken, least, most, target = (
+        len(throughputs),
+        protocol["repeats"],
+        protocol["max_repeats"],
+        protocol["target"],
+    )
     if target is None:
         return Decision(taken >= least, taken >= least, "%d of %d repeats" % (taken, least))
     if taken < least:
@@ -26,6 +30,8 @@ def decide(throughputs, protocol):
     if width is None:
         return Decision(taken >= most, False, "%d repeats give no interval; six do" % taken)
     if width <= target:
-        return Decision(True, True, "the median is known within ±%.2f %% after %d repeats" % (100 * width, taken))
+        return Decision(
+            True, True, "the median is known within ±%.2f %% after %d repeats" % (100 * width, taken)
+        )
     reached = "the median is known within ±%.2f %% only, ±%.2f %% was asked for" % (100 * width, 100 * target)
     return Decision(taken >= most, False, "%s, after %d of at most %d repeats" % (reached, taken, most))

@@ -18,8 +18,7 @@ RECORD_VERSION = "1.0"
 _THREAD_VARIABLES = ("OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "NUMEXPR_")
 
 
-def write_json(path, document):
-    # type: (str, Any) -> None
+def write_json(path: str, document: Any) -> None:
     """Write a document so that a reader sees all of it or nothing, and nobody but its owner sees it."""
     partial = path + ".partial"
     with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
@@ -27,8 +26,7 @@ def write_json(path, document):
     os.replace(partial, path)
 
 
-def portable(number):
-    # type: (float) -> Any
+def portable(number: float) -> Any:
     """A float as JSON can hold it: the three that are no numbers become text."""
     number = float(number)
     if number != number:
@@ -38,8 +36,7 @@ def portable(number):
     return number
 
 
-def _replicas(process, cluster, measured):
-    # type: (Process, Cluster, Dict[str, Any]) -> List[Dict[str, Any]]
+def _replicas(process: Process, cluster: Cluster, measured: Dict[str, Any]) -> List[Dict[str, Any]]:
     devices = cluster.nodes[process.node].devices
     return [
         {
@@ -54,8 +51,7 @@ def _replicas(process, cluster, measured):
     ]
 
 
-def _circumstances():
-    # type: () -> Dict[str, Any]
+def _circumstances() -> Dict[str, Any]:
     """What every worker can say of itself, whatever the framework."""
     return {
         "python_version": "%d.%d.%d" % sys.version_info[:3],
@@ -64,8 +60,7 @@ def _circumstances():
     }
 
 
-def _failure(error, phase, runtime):
-    # type: (BaseException, str, Optional[Runtime]) -> Dict[str, Any]
+def _failure(error: BaseException, phase: str, runtime: Optional[Runtime]) -> Dict[str, Any]:
     if isinstance(error, MemoryError) or (runtime is not None and runtime.is_out_of_memory(error)):
         kind = "out-of-memory"
     elif isinstance(error, Unsupported):
@@ -83,13 +78,19 @@ def _failure(error, phase, runtime):
     }
 
 
-def run(request, cluster, process, attempt, directory, wait_for_go):
-    # type: (Request, Cluster, Process, int, str, Callable[[], None]) -> int
+def run(
+    request: Request,
+    cluster: Cluster,
+    process: Process,
+    attempt: int,
+    directory: str,
+    wait_for_go: Callable[[], None],
+) -> int:
     """Train, measure, write `record.json` into the directory; return the exit code: 0, or 1 for a failed record."""
     progress = Progress(os.path.join(directory, "progress"))
     began = monotonic()
-    runtime = None  # type: Optional[Runtime]
-    record = {
+    runtime: Optional[Runtime] = None
+    record: Dict[str, Any] = {
         "schema_version": RECORD_VERSION,
         "request": request.id,
         "attempt": attempt,
@@ -97,7 +98,7 @@ def run(request, cluster, process, attempt, directory, wait_for_go):
         "node": process.node,
         "status": "failed",
         "failure": None,
-    }  # type: Dict[str, Any]
+    }
     try:
         progress.enter("start")
         runtime = resolve(request.runtime)(request, cluster, process)

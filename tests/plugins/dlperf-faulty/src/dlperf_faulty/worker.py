@@ -8,6 +8,7 @@ import sys
 import time
 
 from dlperf_numpy import worker
+
 from dlperf_sdk.worker.interface import Unsupported
 
 

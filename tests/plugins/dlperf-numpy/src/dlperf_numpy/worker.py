@@ -31,7 +31,9 @@ class Runtime(interface.Runtime):
     def mean(self, array):
         """The mean over all replicas."""
         if self.rank == 0:
-            total = array + sum(np.frombuffer(peer.recv_bytes(), array.dtype).reshape(array.shape) for peer in self.peers)
+            total = array + sum(
+                np.frombuffer(peer.recv_bytes(), array.dtype).reshape(array.shape) for peer in self.peers
+            )
             result = (total / (len(self.peers) + 1)).astype(array.dtype)
             for peer in self.peers:
                 peer.send_bytes(result.tobytes())

@@ -1,0 +1,77 @@
+"""How a case fails, as the protocol tells it: one shape, and the rules for which of several failures is the cause."""
+
+from typing import Any, Dict, List, Optional
+
+_CAUSES = (
+    "out-of-memory",
+    "unsupported",
+    "unavailable",
+    "environment",
+    "timeout",
+    "invalid-record",
+    "crashed",
+    "lost-node",
+)
+"""When several workers fail, the others mostly fail because of the first: the more telling kind is the cause."""
+
+
+class Failed(Exception):
+    """Something failed; `failure` is what the protocol says of it."""
+
+    def __init__(self, failure: Dict[str, Any]) -> None:
+        super().__init__(failure["message"])
+        self.failure = failure
+
+
+def failure(
+    kind: str,
+    message: str,
+    phase: Optional[str] = None,
+    node: Optional[int] = None,
+    rank: Optional[int] = None,
+) -> Dict[str, Any]:
+    """A failure that an agent or the coordinator found, as `dlperf_sdk.records.Failure` has it."""
+    return {"kind": kind, "message": message, "phase": phase, "node": node, "rank": rank}
+
+
+def of_worker(
+    name: str,
+    exit: Dict[str, Any],
+    record: Optional[Dict[str, Any]],
+    why_no_record: str,
+    found: Optional[Dict[str, Any]],
+    kernel_killed: bool,
+) -> Optional[Dict[str, Any]]:
+    """How a trainer that has ended failed, if it did: what its agent `found` comes before what it said itself.
+
+    `kernel_killed`: the kernel has killed some process for memory meanwhile.
+    """
+    told = (record or {}).get("failure")
+    phase = exit["phase"]
+    if found is not None:
+        failed = dict(found)
+    elif record is not None and record.get("status") == "failed" and isinstance(told, dict):
+        failed = dict(told)
+    elif exit["signal"] == "SIGKILL" and kernel_killed:
+        failed = failure(
+            "out-of-memory",
+            "%s was killed by the kernel in phase '%s' because the machine, or its control group, had no memory left. "
+            "Use a smaller batch size, or a machine with more memory." % (name, phase),
+        )
+    elif exit["signal"]:
+        failed = failure("crashed", "%s was ended by %s in phase '%s'." % (name, exit["signal"], phase))
+    elif exit["code"]:
+        failed = failure(
+            "crashed",
+            "%s left with exit code %d in phase '%s' and without a record." % (name, exit["code"], phase),
+        )
+    elif record is None or record.get("status") != "ok":
+        failed = failure("invalid-record", "%s ended well, but %s." % (name, why_no_record))
+    else:
+        return None
+    return dict(failed, phase=failed.get("phase") or phase, node=exit["node"], rank=exit["rank"])
+
+
+def cause_of(failures: List[Dict[str, Any]]) -> Dict[str, Any]:
+    """The most telling failure: by kind, then deaths by a signal before exceptions, then in order of arrival."""
+    return min(failures, key=lambda one: (_CAUSES.index(one["kind"]), one.get("type") is not None))
