@@ -67,10 +67,19 @@ def main(words: Sequence[str] | None = None) -> int:
     common = _common(tokens)
     try:
         with _terminable(), _plain_warnings():
-            code = app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
+            code = app(
+                tokens,
+                console=screen.out(),
+                exit_on_error=False,
+                print_error=False,
+                result_action="return_value",
+            )
     except CycloptsError as error:
         usage = UsageError(f"{_explained(error)} See `{_command_of(error)} --help`.")
         code = screen.complain(usage, common, UsageError.exit_code)
+    except OSError as error:  # cyclopts prints help and version itself
+        written = UsageError(f"Standard output cannot be written: {error.strerror}.")
+        code = screen.complain(written, common, UsageError.exit_code)
     except KeyboardInterrupt:
         code = screen.complain(KeyboardInterrupt("Interrupted."), common, screen.INTERRUPTED)
     finally:

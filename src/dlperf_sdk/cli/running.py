@@ -62,7 +62,7 @@ class Shown:
 _AS_USUAL = Shown()
 
 
-@define(eq=False)
+@define
 class _Witness:
     """Holds on to what the hooks tell, for the case that `run` cannot return it: after Ctrl-C."""
 

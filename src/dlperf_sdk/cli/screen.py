@@ -60,6 +60,11 @@ def err() -> Console:
     return _Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
 
 
+def out() -> Console:
+    """Standard output, for what cyclopts prints: help and version."""
+    return _Console(file=sys.stdout)
+
+
 def emit(document: Any) -> None:
     """One JSON object on standard output.
 
@@ -85,8 +90,7 @@ def show(blocks: Iterable[Block]) -> None:
     """Blocks on standard output; raises as `emit` does."""
     from dlperf_sdk.report import terminal
 
-    # As wide as the terminal; in a pipe 80 columns, or COLUMNS.
-    write(terminal.text_of(blocks, Console(file=sys.stdout, highlight=False, markup=False, emoji=False)))
+    write(terminal.text_of(blocks, styled=sys.stdout.isatty()))
 
 
 def say(text: str, style: str = "") -> None:

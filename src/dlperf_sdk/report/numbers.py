@@ -30,6 +30,8 @@ _PREFIXES = {
     "FLOP/s": tuple(pair for pair in _DECIMAL if pair[0] >= 1),
 }
 
+_COUNTED = ("steps", "")
+
 
 @frozen
 class Scale:
@@ -53,13 +55,16 @@ class Scale:
 
 
 def scale(value: float, unit: str) -> Scale:
-    """How to write a value: with four significant digits, three below one, and whole numbers whole."""
+    """How to write a value: with four significant digits, three below one; what is counted stays whole."""
     size = abs(value)
     prefixes = _PREFIXES.get(unit, ((1.0, ""),))
     divisor, prefix = next((pair for pair in prefixes if size >= pair[0]), prefixes[-1])
     if size == 0:
         divisor, prefix = 1.0, ""
-    return Scale(divisor, prefix + unit, _decimals(size / divisor))
+    decimals = (
+        0 if unit in _COUNTED and math.isfinite(size) and size == int(size) else _decimals(size / divisor)
+    )
+    return Scale(divisor, prefix + unit, decimals)
 
 
 def common_scale(values: Sequence[float], unit: str) -> Scale:
@@ -76,7 +81,7 @@ def quantity(value: float, unit: str) -> str:
 
 
 def _decimals(size: float) -> int:
-    if not math.isfinite(size) or size == int(size):
+    if not math.isfinite(size) or size == 0:
         return 0
     if size >= 1:
         return max(0, 3 - math.floor(math.log10(size)))

@@ -98,7 +98,9 @@ def _key(value: Any) -> str:
 
 def _table(group: Group, differing: set[str]) -> list[Block]:
     said = [
-        f"{name} {group.workload[name]}" for name in sorted(differing - {"model"}) if name in group.workload
+        f"{name} {shown(group.workload[name])}"
+        for name in sorted(differing - {"model", "batch_size"})
+        if name in group.workload
     ]
     aside = "; ".join([f"batch size {group.workload.get('batch_size')} per device", *said])
     cases, same = _cases([_treatments(result) for result in group.results])
@@ -115,10 +117,10 @@ def _table(group: Group, differing: set[str]) -> list[Block]:
         for index, (case, result) in enumerate(zip(cases, group.results, strict=True))
     ]
     columns = (
-        Column("case", whole=True),
+        Column("case"),
         Column("batch", right=True),
         *(Column(title, right=True) for title, _ in measured),
-        Column("ok?"),
+        Column("ok?", whole=True),
     )
     blocks: list[Block] = [Heading(str(group.workload.get("model", "")), Cell(aside, "quiet"))]
     if same:
@@ -129,7 +131,11 @@ def _table(group: Group, differing: set[str]) -> list[Block]:
 
 def _treatments(result: Result) -> dict[str, str]:
     found = {fact.name: str(value_of(fact)) for fact in result.facts if fact.role == "treatment"}
-    return {name: value for name, value in found.items() if value not in ("None", "auto")}
+    # One device has nobody to meet, whatever the strategy.
+    unsaid = ("strategy",) if result.spec.topology.devices == 1 else ()
+    return {
+        name: value for name, value in found.items() if value not in ("None", "auto") and name not in unsaid
+    }
 
 
 def _cases(treatments: Sequence[dict[str, str]]) -> tuple[list[str], str]:

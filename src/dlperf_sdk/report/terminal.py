@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable
 
 from rich.console import Console, Group, RenderableType
@@ -20,8 +21,14 @@ _STYLES: dict[Tone, str] = {
 }
 
 
-def text_of(blocks: Iterable[Block], console: Console) -> str:
-    """Blocks as the console would show them, an empty line between them; nothing is printed."""
+def text_of(blocks: Iterable[Block], *, styled: bool = False, width: int | None = None) -> str:
+    """Blocks, an empty line between them; with colours (unless NO_COLOR is set) where they are `styled`.
+
+    The width is the terminal's, or COLUMNS, or 80, unless given.
+    """
+    console = Console(
+        file=io.StringIO(), force_terminal=styled, width=width, highlight=False, markup=False, emoji=False
+    )
     with console.capture() as captured:
         for index, block in enumerate(blocks):
             if index:

@@ -1,0 +1,199 @@
+"""The flags: one per field of RunSpec, and what is behind an equals sign."""
+
+import contextlib
+import inspect
+import io
+import json
+import math
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlperf_sdk import RunSpec
+from dlperf_sdk.cli import flags, running
+from dlperf_sdk.errors import SpecError
+
+NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.-]{0,10}", fullmatch=True)
+TEXTS = {"options": NAMES.map("{}=1".format), "env": NAMES, "deadlines": NAMES.map("{}=1.5".format)}
+
+
+def parameters(command):
+    return inspect.signature(command).parameters
+
+
+@pytest.mark.parametrize("command", [running.run, running.plan])
+def test_every_field_of_the_spec_has_a_flag_and_no_flag_is_without_a_field(command):
+    own = {"what", "model", "shown", "common", "dry_run"}
+    fields = {field.name for field in attrs.fields(RunSpec)} - {"framework", "model"}
+    assert set(parameters(command)) - own == fields
+
+
+def test_a_flag_that_is_not_given_leaves_its_field_alone():
+    assert flags.fields_of({"batch_size": None, "options": None, "steps": 0}) == {"steps": 0}
+
+
+# -- scalars
+
+
+@given(st.integers(-(10**400) + 1, 10**400 - 1))
+def test_whole_numbers_come_back(number):
+    found = flags.scalar(str(number))
+    assert type(found) is int
+    assert found == number
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_numbers_come_back(number):
+    found = flags.scalar(repr(number))
+    assert type(found) is float
+    assert math.copysign(1, found) == math.copysign(1, number)
+    assert found == number
+
+
+@given(st.text())
+def test_any_text_is_read_and_what_is_no_number_and_no_word_stays_itself(text):
+    found = flags.scalar(text)
+    if isinstance(found, str):
+        assert found == text
+    elif found is None or isinstance(found, bool):
+        assert text in ("null", "true", "false")
+    else:
+        assert float(text) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("true", True),
+        ("false", False),
+        ("null", None),
+        ("True", "True"),
+        ("+3", 3),
+        ("-3", -3),
+        ("007", 7),
+        (".5", 0.5),
+        ("5.", 5.0),
+        ("1e-3", 0.001),
+        ("1_000", "1_000"),
+        ("0x10", "0x10"),
+        ("nan", "nan"),
+        ("inf", "inf"),
+        ("-inf", "-inf"),
+        ("٣", "٣"),
+        (" 1", " 1"),
+        ("1\n", "1\n"),
+        ("", ""),
+        ("1e999", math.inf),
+    ],
+)
+def test_what_stands_behind_the_equals_sign(text, value):
+    found = flags.scalar(text)
+    assert (type(found), found) == (type(value), value)
+
+
+def test_a_number_with_too_many_digits_is_no_crash():
+    digits = "9" * 5000
+    found = flags.scalar(digits)
+    assert found == math.inf  # and the spec refuses what is not finite
+    with pytest.raises(SpecError, match="finite"):
+        RunSpec(framework="a", model="b", options={"x": found})
+
+
+# -- entries
+
+
+@pytest.mark.parametrize("field", sorted(TEXTS))
+@given(data=st.data())
+def test_entries_hold_each_name_once(field, data):
+    names = data.draw(st.lists(TEXTS[field], unique_by=lambda text: text.partition("=")[0], max_size=4))
+    found = flags.entries(field, names)
+    assert list(found) == [text.partition("=")[0] for text in names]
+
+
+@pytest.mark.parametrize("field", sorted(TEXTS))
+def test_a_name_that_is_given_twice_is_refused(field):
+    with pytest.raises(SpecError, match=r"--\w+ gives 'step' twice"):
+        flags.entries(field, ["step=1", "step=2"])
+
+
+def test_a_value_may_hold_equals_signs():
+    assert flags.entries("options", ["a=b=c"]) == {"a": "b=c"}
+    assert flags.entries("env", ["A=b=c", "B", "C="]) == {"A": "b=c", "B": None, "C": ""}
+
+
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        ("options", "image_size"),
+        ("options", "=3"),
+        ("options", ""),
+        ("env", ""),
+        ("env", "=x"),
+        ("deadlines", "step"),
+        ("deadlines", "step="),
+        ("deadlines", "step=soon"),
+        ("deadlines", "=3"),
+        ("deadlines", "step=nan"),
+    ],
+)
+def test_entries_of_another_form_are_refused_with_an_example(field, text):
+    with pytest.raises(SpecError, match="write "):
+        flags.entries(field, [text])
+
+
+# -- through the front door, as a user writes them
+
+
+def planned(*words):
+    """The spec that a command line leads to."""
+    from dlperf_sdk.cli import main
+
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        code = main(["plan", *words, "--json"])
+    assert code == 0, err.getvalue()
+    return RunSpec.from_dict(json.loads(out.getvalue())["spec"])
+
+
+def test_all_flags_arrive_in_the_spec():
+    words = (
+        "numpy linear --topology 2n1d --batch-size 12 --accumulation 1 --precision fp32 --compiler none "
+        "--strategy independent --layout auto --device cpu --data synthetic --learning-rate-policy constant --seed 7 "
+        "--protocol adaptive --warmup 3 --steps 9 --repeats 6 --max-repeats 8 --target 0.5 --python /usr/bin/python3 "
+        "--env A=1 --env HOME --set features=4 --set learning_rate=0.25 --deadline step=5 "
+        "--deadline start=6 --on-busy note"
+    )
+    assert planned(*words.split()) == RunSpec(
+        framework="numpy",
+        model="linear",
+        topology="2n1d",
+        batch_size=12,
+        strategy="independent",
+        device="cpu",
+        seed=7,
+        protocol="adaptive",
+        warmup=3,
+        steps=9,
+        repeats=6,
+        max_repeats=8,
+        target=0.5,
+        python="/usr/bin/python3",
+        env={"A": "1", "HOME": None},
+        options={"features": 4, "learning_rate": 0.25},
+        deadlines={"step": 5.0, "start": 6.0},
+        on_busy="note",
+    )
+
+
+def test_without_flags_the_spec_has_its_defaults():
+    assert planned("numpy", "linear") == RunSpec(framework="numpy", model="linear")
+
+
+def test_flags_take_the_place_of_a_files_fields_and_add_to_its_mappings(tmp_path):
+    case = tmp_path / "case.toml"
+    case.write_text('framework = "numpy"\nmodel = "linear"\nsteps = 9\nseed = 3\n[options]\nfeatures = 4\n')
+    expected = RunSpec(
+        framework="numpy", model="linear", steps=5, seed=3, options={"features": 4, "learning_rate": 0.5}
+    )
+    assert planned(str(case), "--steps", "5", "--set", "learning_rate=0.5") == expected
