@@ -10,7 +10,7 @@ from rich.console import Console
 
 from dlperf_sdk import RunSpec
 from dlperf_sdk.cli.advance import AT_ONCE, SURE, TITLES, Advance, Course
-from dlperf_sdk.cli.progress import EVERY, Lines, Screen, course_of, display
+from dlperf_sdk.cli.progress import EVERY, Lines, Drawn, course_of, display
 from dlperf_sdk.hookspecs import listeners
 from dlperf_sdk.plan import make_plan
 from dlperf_sdk.registry import Registry
@@ -177,7 +177,7 @@ def drawn(screen, width=80):
 
 def test_what_happens_now_is_drawn():
     clock = Clock()
-    screen = Screen(Console(file=io.StringIO(), force_terminal=True, width=80), clock=clock)
+    screen = Drawn(Console(file=io.StringIO(), force_terminal=True, width=80), clock=clock)
     assert "preparing" in drawn(screen)
     hook = hooks_of(screen)
     hook.dlperf_run_started(run_id="r", plan=a_plan(), directory=None)
@@ -198,7 +198,7 @@ def test_what_happens_now_is_drawn():
 
 def test_only_what_lasts_is_printed_on_a_terminal():
     clock, file = Clock(), io.StringIO()
-    screen = Screen(Console(file=file, width=80, color_system=None), clock=clock)
+    screen = Drawn(Console(file=file, width=80, color_system=None), clock=clock)
     told(screen, clock)
     text = file.getvalue()
     assert "repeat 1 of 2: 123.5 samples/s" in text

@@ -146,7 +146,7 @@ class Lines:
             self.print(f"repeat {attempt} of {advance.repeats}: {said} in {took}", "green")
 
 
-class Screen(Lines):
+class Drawn(Lines):
     """The same on a terminal: lines about what is over, and below them, drawn live, what happens now."""
 
     def __init__(
@@ -163,7 +163,7 @@ class Screen(Lines):
             redirect_stderr=False,
         )
 
-    def __enter__(self) -> Screen:
+    def __enter__(self) -> Drawn:
         self._live.start()
         return self
 
@@ -202,4 +202,4 @@ class Screen(Lines):
 
 def display(console: Console, *, live: bool, verbose: bool = False) -> Lines:
     """The display that suits: `live` on a terminal that can overwrite what it shows."""
-    return (Screen if live else Lines)(console, verbose=verbose)
+    return (Drawn if live else Lines)(console, verbose=verbose)
