@@ -10,7 +10,7 @@ from rich.console import Console
 
 from dlperf_sdk import RunSpec
 from dlperf_sdk.cli.advance import AT_ONCE, SURE, TITLES, Advance, Course
-from dlperf_sdk.cli.progress import EVERY, Lines, Drawn, course_of, display
+from dlperf_sdk.cli.progress import EVERY, Drawn, Lines, course_of, display
 from dlperf_sdk.hookspecs import listeners
 from dlperf_sdk.plan import make_plan
 from dlperf_sdk.registry import Registry
