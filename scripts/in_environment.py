@@ -2,8 +2,8 @@
 
     python scripts/in_environment.py torch --with pytest -- -m pytest plugins/dlperf-torch/tests
 
-The environment is the one that `dlperf run` uses. What `--with` names is installed into a folder of its own and put
-behind the environment's packages on the path, so nothing of it can shadow what is measured.
+The environment is the one that `dlperf run` uses. What `--with` names is installed, with pip and its configuration,
+into a folder of its own, which comes last on the path: nothing in it can shadow what is measured.
 """
 
 from __future__ import annotations
@@ -16,55 +16,50 @@ import sys
 from pathlib import Path
 
 from dlperf_sdk import environments
-from dlperf_sdk.environments.installer import uv_environment
 from dlperf_sdk.registry import Registry
 
 ROOT = Path(__file__).resolve().parent.parent
 
+_LAST_ON_PATH = """\
+import runpy, sys
+sys.path.append(sys.argv[1])
+if sys.argv[2] == "-m":
+    sys.argv[:] = sys.argv[3:]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+else:
+    sys.argv[:] = sys.argv[2:]
+    sys.path.insert(0, sys.argv[0].rpartition("/")[0] or ".")
+    runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
 
 def beside(python: str, packages: list[str]) -> Path:
     """The folder that holds these packages for this interpreter; made if need be."""
-    from uv import find_uv_bin
-
     key = hashlib.sha256("\0".join([python, *sorted(packages)]).encode()).hexdigest()[:12]
     folder = ROOT / "build" / f"beside-{key}"
     if not (folder / "complete").exists():
-        command = [
-            find_uv_bin(),
-            "pip",
-            "install",
-            "--quiet",
-            "--python",
-            python,
-            "--target",
-            str(folder),
-            *packages,
-        ]
-        subprocess.run(command, check=True, env=uv_environment())
+        pip = [sys.executable, "-m", "pip", "--quiet", "--python", python, "install", "--target", str(folder)]
+        subprocess.run([*pip, *packages], check=True)
         (folder / "complete").touch()
     return folder
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("framework")
     parser.add_argument("--with", dest="packages", action="append", default=[], metavar="PACKAGE")
-    parser.add_argument("arguments", nargs="+")
+    parser.add_argument("arguments", nargs="+", help="`-m MODULE …` or `SCRIPT …`")
     chosen = parser.parse_args()
     spec = Registry().framework(chosen.framework).environment("cpu", "all_reduce", "resnet50")
     prepared = environments.prepare(
         chosen.framework, spec, "cpu", on_progress=lambda text: print(text, file=sys.stderr, flush=True)
     )
-    paths = [ROOT / "src", *sorted(ROOT.glob("plugins/*/src"))]
-    if chosen.packages:
-        paths.append(beside(prepared.command[0], chosen.packages))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
+    sources = [ROOT / "src", *sorted(ROOT.glob("plugins/*/src"))]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, sources))}
+    command = [*prepared.command, "-c", _LAST_ON_PATH, str(beside(prepared.command[0], chosen.packages))]
     with environments.in_use(prepared):
-        return subprocess.run(
-            [*prepared.command, *chosen.arguments], env=environment, cwd=ROOT, check=False
-        ).returncode
+        ended = subprocess.run([*command, *chosen.arguments], env=environment, cwd=ROOT, check=False)
+    return ended.returncode
 
 
 if __name__ == "__main__":

@@ -74,8 +74,6 @@ class Collector:
                     self.stopping = Stopping(**event["stopping"])
 
     def _attempt_ended(self, event: Mapping[str, Any]) -> None:
-        if self.directory is not None:
-            self.directory.write_attempt(event)
         status, throughput, refused = "ok", None, None
         if event["failure"] is not None:
             self.failure = failure_from(event["failure"])
@@ -87,8 +85,11 @@ class Collector:
                 refused = InvalidRecord(f"A worker's record breaks the protocol: {error}")
                 status = refused.kind
             else:
+                # Before it is written: an interruption in between must not part the result from the attempts.
                 self.repeats.append(repeat)
                 throughput = metrics.throughput(repeat)
+        if self.directory is not None:
+            self.directory.write_attempt(event)
         self.observers.tell(
             "dlperf_repeat_ended",
             run_id=self.run_id,
@@ -125,6 +126,7 @@ def failure_from(plain: Mapping[str, Any]) -> Failure:
 def _sentence(plain: Mapping[str, Any]) -> str:
     """What happened, where, and what to do; an exception's own words are not enough."""
     message = str(plain["message"]).strip()
+    message += "" if message.endswith((".", "!", "?")) else "."
     if not plain.get("type"):
         return message
     where = f"Rank {plain.get('rank')} on node {plain.get('node')}, in phase '{plain.get('phase')}'"

@@ -39,7 +39,7 @@ _OPTION = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 # disk further on. The schemas state the same.
 _MOST_NODES = 999_999
 _MOST_SAMPLES = 2**31 - 1
-_MOST_STEPS = 10_000_000
+_MOST_STEPS = 100_000
 _MOST_REPEATS = 100_000
 _MOST_SEED = 2**32 - 1  # what NumPy's RandomState takes
 _MOST_SECONDS = 1e9

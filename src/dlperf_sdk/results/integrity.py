@@ -72,7 +72,7 @@ def complete_records(repeats: tuple[Repeat, ...], expected: Expected) -> Verdict
         return Verdict("complete-records", INTEGRITY, FAIL, f"{problems[0]}{more}.")
     protocol = expected.protocol
     detail = (
-        f"{len(repeats)} repeats × {expected.ranks} records for {expected.replicas} replicas, each with "
+        f"Repeats: {len(repeats)}, records in each: {expected.ranks}, replicas: {expected.replicas}, each with "
         f"{protocol.steps} steps of {expected.batch_size} samples in the window."
     )
     return Verdict("complete-records", INTEGRITY, PASS, detail)
