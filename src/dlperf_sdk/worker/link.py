@@ -50,7 +50,8 @@ class Link:
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
         except OSError:
-            pass
+            pass  # the other side was faster
+        self._reader.close()
         self._socket.close()
 
 

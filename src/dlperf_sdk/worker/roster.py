@@ -131,5 +131,6 @@ class Roster:
                 break
             self._links.setdefault(node, joined)
             self._inbox.put(message)
+        joined.close()
         if node is not None:
             self._inbox.put({"event": "gone", "node": node})

@@ -109,8 +109,6 @@ def run(
         built = monotonic()
         measured = loop.measure(runtime, trainer, request.protocol, progress, wait_for_go)
         replicas = _replicas(process, cluster, measured)
-        if measured["deviation"] is not None:
-            measured["deviation"] = portable(measured["deviation"])
         for taken in ("losses", "warmup_losses", "canonical_losses", "digests"):
             del measured[taken]
         measured["phases"]["compile"] += built - started
