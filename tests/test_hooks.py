@@ -1,0 +1,224 @@
+"""Observers: what they are told, in which order, and that none can hurt a run."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+import warnings
+
+import attrs
+import pytest
+from throwaway import distribution
+
+from dlperf_sdk import hookimpl, hookspecs, run
+from dlperf_sdk.errors import PluginError
+from dlperf_sdk.hookspecs import Hooks, Observers, listeners
+
+HOOKS = [name for name in vars(Hooks) if name.startswith("dlperf_")]
+QUICK = {"batch_size": 4, "warmup": 1, "steps": 5, "repeats": 2, "store": None}
+
+
+def recorder(told):
+    """An observer that notes every call of every hook."""
+
+    def implementation(name):
+        arguments = [
+            argument for argument in inspect.signature(getattr(Hooks, name)).parameters if argument != "self"
+        ]
+        scope = {"told": told}
+        exec(
+            f"def {name}(self, {', '.join(arguments)}): "
+            f"told.append(({name!r}, dict({', '.join(f'{a}={a}' for a in arguments)})))",
+            scope,
+        )
+        return hookimpl(scope[name])
+
+    return type("Recorder", (), {name: implementation(name) for name in HOOKS})()
+
+
+class Failing:
+    @hookimpl
+    def dlperf_repeat_started(self, attempt):
+        raise RuntimeError("the tracker is down")
+
+    @hookimpl
+    def dlperf_result(self, result):
+        raise AssertionError("it was left out")
+
+
+@pytest.fixture(scope="module")
+def observed():
+    """One real run, with an observer that fails among those that do not."""
+    told = []
+    with pytest.warns(RuntimeWarning) as warned:
+        result = run("numpy", "linear", topology="1n2d", observers=[Failing(), recorder(told)], **QUICK)
+    return result, told, [str(one.message) for one in warned]
+
+
+def test_the_firing_order_of_a_run(observed):
+    result, told, _ = observed
+    names = [name for name, _ in told]
+    assert names[0] == "dlperf_run_started"
+    assert names[-1] == "dlperf_result"
+    assert "dlperf_error" not in names
+    first = names.index("dlperf_repeat_started")
+    stages = [arguments["stage"] for name, arguments in told[1:first]]
+    assert names[1:first] == ["dlperf_stage"] * (first - 1)
+    assert stages[0] == "environment"
+    assert stages[-2:] == ["bundle", "launch"]
+    # Each repeat: started, its workers, their progress, ended.
+    repeats = re.findall("s(w+)(p*)e", "".join(_LETTERS[name] for name in names[first:-1]))
+    assert len(repeats) == 2
+    assert all(len(workers) == 2 for workers, _ in repeats)
+    for _, arguments in told:
+        assert arguments["run_id"] == result.id
+
+
+_LETTERS = {
+    "dlperf_repeat_started": "s",
+    "dlperf_worker_started": "w",
+    "dlperf_step_progress": "p",
+    "dlperf_repeat_ended": "e",
+}
+
+
+def test_what_observers_are_told(observed):
+    result, told, _ = observed
+    by_name = {name: [arguments for told_name, arguments in told if told_name == name] for name in HOOKS}
+    assert by_name["dlperf_run_started"][0]["plan"].spec == result.spec
+    assert by_name["dlperf_run_started"][0]["directory"] is None
+    assert [one["attempt"] for one in by_name["dlperf_repeat_started"]] == [1, 2]
+    assert {one["name"] for one in by_name["dlperf_worker_started"]} == {"rank-0", "rank-1"}
+    ended = by_name["dlperf_repeat_ended"]
+    assert [one["status"] for one in ended] == ["ok", "ok"]
+    assert [one["throughput"] for one in ended] == list(result.metric("throughput").repeats)
+    assert by_name["dlperf_result"][0]["result"] is result
+
+
+def test_a_failing_observer_is_told_of_once_and_left_out(observed):
+    result, told, warned = observed
+    assert result.ok
+    assert len(warned) == 1
+    assert warned[0].startswith(
+        "The observer Failing (observer 1) failed in dlperf_repeat_started and is left out"
+    )
+    assert "RuntimeError: the tracker is down" in warned[0]
+    assert told[-1][0] == "dlperf_result"
+
+
+def test_a_refused_case_is_told_of():
+    told = []
+    result = run("numpy", "linear", precision="amp-bf16", observers=[recorder(told)], store=None)
+    assert [name for name, _ in told] == ["dlperf_error", "dlperf_result"]
+    assert told[0][1]["failure"] == result.failure
+
+
+def test_a_failed_repeat_is_told_of():
+    told = []
+    run("faulty", "linear", options={"fault": "exception"}, observers=[recorder(told)], **QUICK)
+    names = [name for name, _ in told]
+    assert names[-3:] == ["dlperf_repeat_ended", "dlperf_error", "dlperf_result"]
+    assert told[-3][1]["status"] == "crashed"
+    assert told[-3][1]["throughput"] is None
+
+
+def test_a_misspelt_hook_is_an_error():
+    class Misspelt:
+        @hookimpl
+        def dlperf_resutl(self, result): ...
+
+    with pytest.raises(PluginError, match="unknown hook 'dlperf_resutl'.*dlperf_result"):
+        run("numpy", "linear", observers=[Misspelt()], store=None)
+
+
+def test_a_misspelt_argument_is_an_error():
+    class Misspelt:
+        @hookimpl
+        def dlperf_result(self, resutl): ...
+
+    with pytest.raises(PluginError, match="resutl"):
+        run("numpy", "linear", observers=[Misspelt()], store=None)
+
+
+def test_any_object_may_observe():
+    """Also those that are equal, or cannot be hashed, as pluggy wants of what one of its managers manages."""
+
+    @attrs.define
+    class Last:
+        seen: list
+
+        @hookimpl
+        def dlperf_error(self, failure):
+            self.seen.append(failure)
+
+    one, other = Last([]), Last([])
+    observers = Observers(listeners([one, other, one]))
+    observers.tell("dlperf_error", run_id="x", failure="f")
+    assert (one.seen, other.seen) == (["f", "f"], ["f"])
+
+
+def test_a_warning_that_is_an_error_does_not_bring_the_observer_back():
+    observers = Observers(listeners([Failing()]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(RuntimeWarning):
+            observers.tell("dlperf_repeat_started", run_id="x", attempt=1)
+        observers.tell("dlperf_result", run_id="x", result=None)
+
+
+NOTIFIER = """
+from dlperf_sdk import hookimpl
+seen = []
+class Notifier:
+    @hookimpl
+    def dlperf_error(self, run_id):
+        seen.append(run_id)
+"""
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    made = []
+
+    def add(dist, source, attribute="Notifier"):
+        module = dist.replace("-", "_")
+        entry = {hookspecs.OBSERVERS: {"notifier": f"{module}:{attribute}"}}
+        distribution(tmp_path / dist, dist, entry, {module: source})
+        monkeypatch.syspath_prepend(tmp_path / dist)
+        made.append(module)
+
+    yield add
+    for module in made:
+        sys.modules.pop(module, None)
+
+
+def test_observers_are_found_by_entry_point_and_all_of_a_name_listen(install):
+    install("one-notifier", NOTIFIER)
+    install("other-notifier", NOTIFIER)
+    Observers(listeners()).tell("dlperf_error", run_id="x", failure=None)
+    assert sys.modules["one_notifier"].seen == sys.modules["other_notifier"].seen == ["x"]
+
+
+@pytest.mark.parametrize("source", ["import no_such_module", "raise SystemExit(3)", "Notifier = 1 / 0"])
+def test_a_broken_installed_observer_is_named(install, source):
+    install("one-notifier", source)
+    with pytest.raises(PluginError, match=r"'notifier' of one-notifier 1\.0 .* cannot be loaded"):
+        listeners()
+
+
+def test_an_installed_observers_misspelt_hook_is_named(install):
+    install("one-notifier", NOTIFIER.replace("dlperf_error", "dlperf_eror"))
+    with pytest.raises(PluginError, match=r"'notifier' of one-notifier 1\.0 .*unknown hook 'dlperf_eror'"):
+        listeners()
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_every_hook_says_when_it_fires(name):
+    said = inspect.getdoc(getattr(Hooks, name))
+    assert re.search(r"[Ff]ires|has been started|begin|got on|is over", said), said
+
+
+def test_the_page_lists_the_hooks_in_their_order():
+    listed = re.findall(r"^ {4,}(dlperf_\w+)", hookspecs.__doc__, re.MULTILINE)
+    assert listed == HOOKS
