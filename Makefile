@@ -28,7 +28,8 @@ lint: $(READY)
 	$(BIN)/mypy
 
 core: $(READY)
-	$(BIN)/pytest -m 'not framework' tests plugins/dlperf-torch/tests/test_framework.py
+	$(BIN)/pytest -m 'not framework' tests
+	$(BIN)/pytest -c plugins/dlperf-torch/pyproject.toml plugins/dlperf-torch/tests/test_framework.py
 
 # torch's own tests run in the environment that users run in; the runs through the front door follow.
 torch: $(READY)
