@@ -167,11 +167,26 @@ def number(found: dict[str, Any], form: str, scale: float = 1.0) -> str:
     return f"{median:{form}} ({low:{form}} to {high:{form}})"
 
 
-def verdict(row: dict[str, Any], bound: str) -> str:
-    """The bound, and whether it holds; nothing for a row that claims nothing."""
-    if "claim" not in row:
-        return ""
-    return f"{bound}: " + ("holds" if row["claim"]["holds"] else "DOES NOT HOLD")
+def at_most(bound: float, found: dict[str, Any]) -> dict[str, Any]:
+    """The claim that the median is at most so much, and what the interval says of it."""
+    low, high = found["interval"]
+    return {"at_most": bound, "outcome": _outcome(high <= bound, low > bound)}
+
+
+def at_least(bound: float, lowest: float, found: dict[str, Any]) -> dict[str, Any]:
+    """The claim that the median is at least `bound` and its interval begins at `lowest` or above."""
+    low, high = found["interval"]
+    holds = found["median"] >= bound and low >= lowest
+    return {"at_least": bound, "interval_from": lowest, "outcome": _outcome(holds, high < bound)}
+
+
+def _outcome(holds: bool, fails: bool) -> str:
+    return "pass" if holds else "fail" if fails else "inconclusive"
+
+
+def claimed(row: dict[str, Any], bound: str) -> str:
+    """The bound and the outcome; nothing for a row that claims nothing."""
+    return f"{bound}: {row['claim']['outcome']}" if "claim" in row else ""
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -50,14 +50,21 @@ class Size(NamedTuple):
     """Timed steps in a block."""
 
 
-SMALL = {
-    "resnet50": Size({"image_size": 64}, 4, 3),
-    "bert-base": Size({"layers": 4, "sequence_length": 32, "predictions_per_sequence": 5}, 4, 3),
+SIZES = {
+    "tiny": {
+        "resnet50": Size({"image_size": 64}, 4, 3),
+        "bert-base": Size({"layers": 2, "sequence_length": 16, "predictions_per_sequence": 3}, 2, 3),
+    },
+    "small": {
+        "resnet50": Size({"image_size": 128}, 8, 1),
+        "bert-base": Size({"layers": 4, "sequence_length": 64, "predictions_per_sequence": 10}, 4, 2),
+    },
+    "full": {
+        "resnet50": Size({"image_size": 224}, 8, 1),
+        "bert-base": Size({"sequence_length": 128, "predictions_per_sequence": 20}, 8, 1),
+    },
 }
-FULL = {
-    "resnet50": Size({"image_size": 224}, 8, 1),
-    "bert-base": Size({"sequence_length": 128, "predictions_per_sequence": 20}, 8, 1),
-}
+"""`tiny` is for work on this file: a step there is mostly the optimizer and the reordering of weights."""
 
 
 class Theirs:
@@ -247,8 +254,7 @@ def compare(model: str, precision: str, size: Size, pairs: int) -> dict[str, Any
     rows = [paired.summary(comparison, of) for comparison, of in zip(comparisons, found, strict=True)]
     for row in rows:
         if row["name"].startswith("plain loop"):
-            holds = row["ratio"]["median"] >= BOUND and row["ratio"]["interval"][0] >= LOWER_BOUND
-            row["claim"] = {"at_least": BOUND, "lower_end_at_least": LOWER_BOUND, "holds": holds}
+            row["claim"] = paired.at_least(BOUND, LOWER_BOUND, row["ratio"])
     last = {
         "ours": trainer.read_loss(losses[0])[0],
         **{name: side.last.item() for name, side in sides.items()},
@@ -272,9 +278,14 @@ def compare(model: str, precision: str, size: Size, pairs: int) -> dict[str, Any
 
 def main() -> int:
     parser = paired.arguments(__doc__, pairs=20)
-    parser.add_argument(
-        "--full", action="store_true", help="224 px, and 12 layers on 128 tokens, batch size 8"
+    sizes = parser.add_mutually_exclusive_group()
+    sizes.add_argument(
+        "--full", dest="size", action="store_const", const="full", help="224 px; 12 layers, 128 tokens"
     )
+    sizes.add_argument(
+        "--tiny", dest="size", action="store_const", const="tiny", help="64 px; 2 layers, 16 tokens"
+    )
+    parser.set_defaults(size="small")
     parser.add_argument("--model", choices=sorted(THEIRS), help="only this model")
     parser.add_argument("--precision", choices=PRECISIONS, help="only this precision")
     parser.add_argument("--threads", type=int, help="threads (default: one per usable processor)")
@@ -284,10 +295,10 @@ def main() -> int:
     import torch
     import transformers
 
-    sizes = FULL if chosen.full else SMALL
+    size = SIZES[chosen.size]
     cases = [
-        compare(model, precision, sizes[model], chosen.pairs)
-        for model in sorted(sizes, reverse=True)
+        compare(model, precision, size[model], chosen.pairs)
+        for model in sorted(size, reverse=True)
         for precision in PRECISIONS
         if chosen.model in (None, model) and chosen.precision in (None, precision)
     ]
@@ -297,6 +308,7 @@ def main() -> int:
         "load_after": paired.load(),
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
         "threads": torch.get_num_threads(),
+        "size": chosen.size,
         "cases": cases,
     }
     if chosen.json:
@@ -339,7 +351,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
         f"{row['b_seconds_per_step']['median'] * 1e3:.1f}",
         paired.number(row["ratio"], ".3f"),
         paired.number(row["cpu_ratio"], ".3f"),
-        paired.verdict(row, f"≥ {BOUND:.2f}, lower end ≥ {LOWER_BOUND}"),
+        paired.claimed(row, f"≥ {BOUND:.2f}, from ≥ {LOWER_BOUND}"),
     ]
 
 
