@@ -1,15 +1,43 @@
 """Worker half: each fault is a few lines over what is right."""
 
+import json
 import os
 import resource
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from dlperf_numpy import worker
 
 from dlperf_sdk.worker.interface import Unsupported
+
+
+def attempt():
+    """Which attempt this is: a worker's directory is named after it."""
+    return int(Path.cwd().parent.name.partition("-")[0])
+
+
+def nested(depth):
+    value = None
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+RECORDS = {
+    "huge-record": lambda record: json.dumps(dict(record, facts={"pad": "x" * 70 * 2**20})),
+    "deep-record": lambda record: json.dumps(dict(record, facts={"deep": nested(100)})),
+    "nan-record": lambda record: json.dumps(dict(record, samples=float("nan"))),
+    "half-record": lambda record: json.dumps(record)[:-100],
+    "text-record": lambda record: '"ok"',
+    "other-attempt": lambda record: json.dumps(dict(record, attempt=7)),
+    "other-rank": lambda record: json.dumps(dict(record, rank=5)),
+    "odd-record": lambda record: json.dumps(dict(record, window={"start": "yesterday", "end": 1})),
+    "odd-failure": lambda record: json.dumps(dict(record, status="failed", failure={"kind": "nonsense"})),
+}
+"""What a worker's own record becomes after it has been written."""
 
 
 def serve():
@@ -31,6 +59,14 @@ class Runtime(worker.Runtime):
     def stop(self):
         if self.fault == "hang-stop":
             time.sleep(1000)
+        if self.fault == "no-record":
+            Path("../record.json").unlink()
+        if self.fault in RECORDS:
+            path = Path("../record.json")
+            path.write_text(RECORDS[self.fault](json.loads(path.read_text())))
+
+    def facts(self):
+        return {"odd": self} if self.fault == "odd-facts" else super().facts()
 
 
 class Linear(worker.Linear):
@@ -41,6 +77,10 @@ class Linear(worker.Linear):
     def step(self, batch):
         self.steps += 1
         result = super().step(batch)
+        if self.fault == "no-falling":
+            return result._replace(loss=1.0)
+        if self.fault == "slow" or (self.fault == "noisy" and attempt() % 2):
+            time.sleep(0.01)
         if self.steps == self.request.protocol["canonical_steps"] + self.request.protocol["warmup"] + 2:
             result = self.go_wrong(result)
         return result
@@ -49,7 +89,9 @@ class Linear(worker.Linear):
         """In the second step of the window."""
         if self.fault == "sigkill":
             os.kill(os.getpid(), signal.SIGKILL)
-        elif self.fault in ("hang-step", "stubborn"):
+        elif self.fault == "real-time-signal":
+            os.kill(os.getpid(), 40)
+        elif self.fault in ("hang-step", "stubborn") or (self.fault == "hang-second" and attempt() == 2):
             time.sleep(1000)
         elif self.fault == "exception":
             raise RuntimeError("the fault that was asked for")
@@ -57,12 +99,18 @@ class Linear(worker.Linear):
             raise Unsupported("This cannot be done here.")
         elif self.fault == "exit":
             os._exit(0)
+        elif self.fault == "system-exit":
+            sys.exit(3)
         elif self.fault == "out-of-memory":
             resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))
             bytearray(2**31)
         elif self.fault == "garbage":
             os.write(1, os.urandom(100000))
             print('{"event": "ended", "status": "ok"}', flush=True)
+        elif self.fault == "huge-log":
+            for _ in range(100):
+                os.write(1, b"x" * 2**20)
+            print("\nthe end of a long log", flush=True)
         elif self.fault == "nan":
             return result._replace(loss=float("nan"))
         elif self.fault == "drift":
@@ -79,4 +127,4 @@ class Linear(worker.Linear):
         return {"precision": "fp16"} if self.fault == "other-precision" else super().observed()
 
     def deviation(self):
-        return 0.1 if self.fault == "imprecise" else super().deviation()
+        return {"imprecise": 0.1, "nan-deviation": float("nan")}.get(self.fault, super().deviation())

@@ -1,0 +1,123 @@
+"""Imports point up one list, which is the order of the flow; those inside functions count as well."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parent.parent / "src" / "dlperf_sdk"
+
+ORDER = (
+    # Stands alone: it travels to the nodes.
+    ("worker",),
+    # The version, and the public names, which are strings.
+    ("dlperf_sdk",),
+    ("errors",),
+    # YAML's loader is loaded with the first file of its kind, and speaks of values as `documents` does.
+    ("documents", "plain_yaml"),
+    ("schema",),
+    # What is asked, what plugins implement, what comes back.
+    ("spec",),
+    ("interfaces",),
+    ("records",),
+    ("registry",),
+    ("hookspecs",),
+    ("models",),
+    # A result converts itself: `to_dict` and `from_dict` are a short way to `convert`.
+    ("results.result", "results.convert"),
+    ("results.files",),
+    ("results.store",),
+    ("results.redact",),
+    # From the spec to the stream.
+    ("plan",),
+    ("bundle",),
+    ("environments",),
+    ("data",),
+    ("topologies",),
+    ("launch",),
+    # From records to numbers, and to whether to believe them.
+    ("metrics",),
+    ("measurers",),
+    ("results.trend",),
+    ("results.integrity",),
+    ("results.quality",),
+    ("results.verdicts",),
+    ("results.facts",),
+    ("results.summarise",),
+    ("collect",),
+    ("analysis",),
+    ("report",),
+    ("api",),
+    ("testing",),
+    ("cli",),
+)
+LEVEL = {unit: level for level, units in enumerate(ORDER) for unit in units}
+
+
+def module_of(path: Path) -> str:
+    parts = ("dlperf_sdk", *path.relative_to(PACKAGE).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def unit_of(module: str) -> str:
+    """The entry of the list that a module belongs to: its package, or itself."""
+    inside = module.removeprefix("dlperf_sdk").lstrip(".")
+    if not inside:
+        return "dlperf_sdk"
+    package = inside.partition(".")[0]
+    return inside if package == "results" else package
+
+
+def imports_of(tree: ast.AST) -> list[str]:
+    """All modules of ours that a file imports, but for those that only a type checker sees."""
+    found = []
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            found += [name for branch in node.orelse for name in imports_of(branch)]
+            continue
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            # `from package import module` imports the module.
+            inner = [f"{node.module}.{alias.name}" for alias in node.names]
+            found += [name if name in MODULES else node.module for name in inner]
+        found += imports_of(node)
+    return [name for name in found if name.partition(".")[0] == "dlperf_sdk"]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_point_up_the_list(module: str) -> None:
+    unit = unit_of(module)
+    if module == "dlperf_sdk.results":
+        assert not imports_of(ast.parse(MODULES[module].read_text(encoding="utf-8")))
+        return
+    assert unit in LEVEL, f"{unit} has no place in ORDER yet: give it the one it has in the flow"
+    for imported in imports_of(ast.parse(MODULES[module].read_text(encoding="utf-8"))):
+        above = unit_of(imported)
+        assert above == unit or LEVEL[above] < LEVEL[unit] or above in ORDER[LEVEL[unit]], (
+            f"{module} imports {imported}, which comes after it in the flow"
+        )
+
+
+def test_the_worker_imports_nothing_of_the_core() -> None:
+    for module, path in MODULES.items():
+        if unit_of(module) == "worker":
+            for imported in imports_of(ast.parse(path.read_text(encoding="utf-8"))):
+                assert imported.startswith("dlperf_sdk.worker"), f"{module} imports {imported}"
+
+
+def test_the_lazy_names_come_from_where_they_are_defined() -> None:
+    import dlperf_sdk
+
+    for name, module in dlperf_sdk._PUBLIC.items():
+        defined = ast.parse(MODULES[module].read_text(encoding="utf-8")).body
+        names = {getattr(node, "name", None) for node in defined}
+        for node in defined:
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            names |= {target.id for target in targets if isinstance(target, ast.Name)}
+        assert name in names, f"{name} is not defined in {module}"
