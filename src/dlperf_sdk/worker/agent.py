@@ -264,6 +264,7 @@ def _stream() -> Callable[[Dict[str, Any]], None]:
 def main(node: int, coordinator: str, tether: bool) -> int:
     os.umask(0o077)
     lifetime.adopt_orphans()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # until it serves: leave no directory behind
     scratch = tempfile.mkdtemp(prefix="dlperf-")
     try:
         bundle = _unpacked(scratch)
