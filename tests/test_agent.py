@@ -78,14 +78,14 @@ def test_a_worker_inherits_only_what_is_allowed(stream, monkeypatch):
 
 
 @pytest.mark.parametrize("topology", ["1n1d", "1n2d", "2n1d"])
-def test_a_worker_killed_in_mid_window(stream, topology):
+def test_a_worker_killed_in_mid_window(stream, tmp_path, topology):
     began = time.monotonic()
     events = stream("faulty", topology=topology, options={"fault": "sigkill"})
     assert time.monotonic() - began < 20
     told = failure(events)
     assert (told["kind"], told["rank"], told["phase"]) == ("crashed", 0, "measure")
     assert "SIGKILL" in told["message"]
-    assert not processes_with("case.pyz")
+    assert not processes_with(str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,9 @@ def _controller(tmp_path, fault):
             """
         )
     )
-    return subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True)
+    # With their scratch directory in it, the command lines of workers can be told from others' as well.
+    variables = {**os.environ, "TMPDIR": str(tmp_path)}
+    return subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True, env=variables)
 
 
 def _gone(marker, seconds=15.0):

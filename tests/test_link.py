@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import socket
 import threading
@@ -17,7 +18,8 @@ from dlperf_sdk.errors import FAILURES
 from dlperf_sdk.plan import make_plan
 from dlperf_sdk.registry import Registry
 from dlperf_sdk.worker import coordinator as coordinator_module
-from dlperf_sdk.worker import link, roster
+from dlperf_sdk.worker import devices, link, roster
+from dlperf_sdk.worker.agent import Agent
 from dlperf_sdk.worker.coordinator import Coordinator
 from dlperf_sdk.worker.failures import cause_of
 
@@ -414,3 +416,62 @@ def test_the_cause_is_the_most_telling_failure(kinds, data):
             assert cause["kind"] in ("out-of-memory", "unsupported")
     if set(kinds) == {"crashed"} and None in types:
         assert cause["type"] is None
+
+
+# -- the agent's side
+
+
+def agent(tmp_path, connection):
+    spec = RunSpec(framework="numpy", model="linear")
+    request = make_plan(spec, Registry()).request("case", ("python",), {}, {"source": "synthetic"})
+    return Agent(request, 0, connection, "bundle", str(tmp_path))
+
+
+def test_a_node_that_waits_for_devices_stays_heard(tmp_path, monkeypatch):
+    """Busy devices are waited for much longer than a node may be silent."""
+    free = threading.Event()
+
+    def choose(*_):
+        free.wait(5)
+        return devices.Chosen(("cpu:0",), ())
+
+    monkeypatch.setattr(devices, "choose", choose)
+    ours, theirs = (link.Link(end) for end in pair())
+    waiting, heard = agent(tmp_path, ours), theirs.messages()
+    waiting._obey("prepare", {"address": "127.0.0.1", "host_index": 0, "host_count": 1})
+    waiting._watch()
+    assert next(heard)["event"] == "heartbeat"
+    free.set()
+    assert next(heard)["event"] == "prepared"
+    ours.close()
+    theirs.close()
+
+
+def test_a_node_without_ports_says_so(tmp_path):
+    ours, theirs = (link.Link(end) for end in pair())
+    agent(tmp_path, ours)._obey("prepare", {"address": "192.0.2.1", "host_index": 0, "host_count": 1})
+    said = next(theirs.messages())
+    assert said["event"] == "unprepared"
+    assert said["message"].startswith("Node 0 cannot choose its devices and ports: OSError")
+    ours.close()
+    theirs.close()
+
+
+@pytest.mark.parametrize("processes", ["json:loads", "no_such_module:processes"])
+def test_a_layout_that_raises_is_the_cases_failure_not_the_nodes(tmp_path, processes):
+    ours, theirs = (link.Link(end) for end in pair())
+    starting, heard = agent(tmp_path, ours), theirs.messages()
+    starting.request = dataclasses.replace(starting.request, processes=processes)
+    node = {"host": "127.0.0.1", "ports": ["1"], "devices": ["cpu:0"], "interface": "lo"}
+    cluster = {"device": "cpu", "strategy": "all_reduce", "nodes": [node]}
+    starting._obey("start", {"attempt": 1, "cluster": cluster, "host_index": 0, "host_count": 1})
+    failed, ended = next(heard), next(heard)
+    assert (failed["event"], failed["failure"]["kind"], failed["failure"]["phase"]) == (
+        "failed",
+        "crashed",
+        "start",
+    )
+    assert "could not be laid out" in failed["failure"]["message"]
+    assert (ended["event"], ended["records"]) == ("ended", [])
+    ours.close()
+    theirs.close()
