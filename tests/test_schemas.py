@@ -16,6 +16,7 @@ from dlperf_sdk import records as r
 from dlperf_sdk import schema
 from dlperf_sdk.errors import FAILURES, DlperfError, DocumentError, SpecError
 from dlperf_sdk.interfaces.measurer import Metric
+from dlperf_sdk.published.figure import FIGURE_VERSION
 from dlperf_sdk.records import RECORD_VERSION
 from dlperf_sdk.results import result as res
 from dlperf_sdk.results.convert import (
@@ -70,6 +71,7 @@ def test_each_schema_is_a_schema_and_says_what_it_is(name):
         ("worker-request", REQUEST_VERSION),
         ("worker-record", RECORD_VERSION),
         ("result", res.RESULT_VERSION),
+        ("published", FIGURE_VERSION),
     ],
 )
 def test_the_schema_knows_the_version_that_is_written(name, version):

@@ -42,7 +42,7 @@ def unpacked(tmp_path_factory):
 
 def test_the_wheel_has_the_schemas_of_the_checkout(unpacked):
     schemas = {path.name: path.read_bytes() for path in (ROOT / "schemas").iterdir()}
-    assert len(schemas) == 4
+    assert len(schemas) == 5
     assert {
         path.name: path.read_bytes() for path in (unpacked / "dlperf_sdk" / "schemas").iterdir()
     } == schemas
@@ -61,5 +61,5 @@ def test_a_document_is_checked_from_the_wheel(unpacked):
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=unpacked.parent)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert len(lines) == 4
+    assert len(lines) == 5
     assert all(" is not valid at $: " in line and " must be there" in line for line in lines)

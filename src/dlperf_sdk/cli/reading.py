@@ -24,7 +24,10 @@ _PARTIAL = 5
 @command
 def validate(
     file: Annotated[
-        Path, Parameter(help="A run spec, request, record or result: .json; a spec also .toml or .yaml.")
+        Path,
+        Parameter(
+            help="A spec, request, record, result or published figure: .json; a spec also .toml or .yaml."
+        ),
     ],
     /,
     *,
@@ -91,6 +94,12 @@ def _read_record(document: dict[str, Any]) -> None:
         record_from_dict(document)
 
 
+def _read_published(document: dict[str, Any]) -> None:
+    from dlperf_sdk.published import PublishedFigure
+
+    PublishedFigure.from_dict(document)
+
+
 def _read_result(document: dict[str, Any]) -> None:
     from dlperf_sdk.results.convert import result_from_dict
 
@@ -102,6 +111,7 @@ _READ: dict[str, Callable[[dict[str, Any]], None]] = {
     "worker-request": _read_request,
     "worker-record": _read_record,
     "result": _read_result,
+    "published": _read_published,
 }
 
 
