@@ -7,7 +7,9 @@
     │   ├── SpecError                    2     a field of the run spec is wrong
     │   ├── UnknownName                  2     no plugin, option or key of that name
     │   ├── DocumentError                2     a file is not what it should be: corrupt, or of a newer version
-    │   └── StoreError                   2     the result store cannot be read or written
+    │   ├── StoreError                   2     the result store cannot be read or written
+    │   └── AnalysisError                2     what was measured cannot answer the question
+    │       └── NotComparable            2     two results do not measure the same; `.reasons` says why
     ├── PluginError                      3     a plugin is installed, but does not work
     │   └── DuplicatePlugin              3     two distributions claim one name
     └── RunFailed                       3/4    a case failed; `.result` holds it, `.failure` says how
@@ -78,6 +80,18 @@ class DocumentError(UsageError, ValueError):
 
 class StoreError(UsageError):
     """The result store's directory cannot be read or written."""
+
+
+class AnalysisError(UsageError, ValueError):
+    """What was measured cannot answer the question."""
+
+
+class NotComparable(AnalysisError):
+    """Two results do not measure the same thing. `reasons` has a sentence for each difference."""
+
+    def __init__(self, message: str, reasons: Iterable[str]) -> None:
+        super().__init__(message)
+        self.reasons = tuple(reasons)
 
 
 class PluginError(DlperfError):

@@ -1,0 +1,30 @@
+"""From results to answers: pure functions on results and on published figures alike.
+
+::
+
+    from dlperf_sdk.analysis import cases, compare, effect, efficiency, speedup
+
+    measured = cases(results)
+    effect(measured, of="precision", levels=("amp-bf16", "fp32"))
+"""
+
+from dlperf_sdk.analysis.attribution import Attribution, attribute
+from dlperf_sdk.analysis.case import Case, cases
+from dlperf_sdk.analysis.comparison import Comparison, compare
+from dlperf_sdk.analysis.effects import Effect, Pair, effect
+from dlperf_sdk.analysis.scaling import Scaled, efficiency, speedup
+
+__all__ = [
+    "Attribution",
+    "Case",
+    "Comparison",
+    "Effect",
+    "Pair",
+    "Scaled",
+    "attribute",
+    "cases",
+    "compare",
+    "effect",
+    "efficiency",
+    "speedup",
+]

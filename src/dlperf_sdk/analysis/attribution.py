@@ -1,0 +1,94 @@
+"""Where a step's time goes, from runs of one case with parts of it left out."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from dlperf_sdk.analysis.case import Case, differing
+from dlperf_sdk.errors import NotComparable
+from dlperf_sdk.published.figure import PublishedFigure
+from dlperf_sdk.results.result import Result
+
+
+@frozen(kw_only=True)
+class Attribution:
+    """Seconds per step. A part for which a run is missing is None, not zero.
+
+    Differences are given as they come out: a small negative one is the noise of two measurements.
+    """
+
+    step: float
+    """The whole step, on real data where such a run is given, else on synthetic data."""
+    input_stall: float | None
+    """What real data adds to the step: real less synthetic."""
+    input_work: float | None
+    """What the input pipeline needs for a step's samples by itself."""
+    input_hidden: float | None
+    """Of that, what happens while the devices compute."""
+    communication_exposed: float | None
+    """What the other devices add to the step: synthetic less one device. Stragglers are in it."""
+    communication_work: float | None
+    """What the gradients' way needs by itself."""
+    communication_hidden: float | None
+    """Of that, what happens while the devices compute."""
+    compute: float | None
+    """The step of one device alone, on synthetic data."""
+
+
+_INPUT = {"data", "input_pipeline", "loader_workers"}
+_DEVICES = {"topology", "strategy"}
+
+
+def attribute(
+    *,
+    real: Case | Result | PublishedFigure | None = None,
+    synthetic: Case | Result | PublishedFigure,
+    alone: Case | Result | PublishedFigure | None = None,
+    input_only: float | None = None,
+    communication_only: float | None = None,
+) -> Attribution:
+    """Where the time of a step goes.
+
+    `real` and `synthetic` differ in their data only, `synthetic` and `alone` (one device, the same batch per
+    device) in their topology only. `input_only` is the throughput of the input pipeline by itself, in samples per
+    second over all devices; `communication_only` the seconds that the gradients of a step take by themselves.
+
+    Raises:
+        NotComparable: two of the runs differ in something else.
+        AnalysisError: a run has no throughput.
+    """
+    base = Case.of(synthetic)
+    whole = base if real is None else Case.of(real)
+    _check(whole, base, _INPUT)
+    one = None if alone is None else Case.of(alone)
+    if one is not None:
+        _check(base, one, _DEVICES)
+    stall = None if real is None else whole.step_time - base.step_time
+    exposed = None if one is None else base.step_time - one.step_time
+    work = None if input_only is None else whole.global_batch_size / input_only
+    return Attribution(
+        step=whole.step_time,
+        input_stall=stall,
+        input_work=work,
+        input_hidden=None if work is None or stall is None else work - stall,
+        communication_exposed=exposed,
+        communication_work=communication_only,
+        communication_hidden=None
+        if communication_only is None or exposed is None
+        else communication_only - exposed,
+        compute=None if one is None else one.step_time,
+    )
+
+
+def _check(a: Case, b: Case, allowed: set[str]) -> None:
+    held = {*a.holds(), *b.holds()} - allowed
+    reasons = [
+        f"{name}: {a.facts.get(name)} against {b.facts.get(name)}"
+        for name in sorted(differing((a, b)) & held)
+    ]
+    if a.unit != b.unit:
+        reasons.append(f"unit: {a.unit} against {b.unit}")
+    if reasons:
+        raise NotComparable(
+            f"{a.name} and {b.name} are not the same case: they differ in {'; '.join(reasons)}.", reasons
+        )

@@ -1,0 +1,106 @@
+"""Two results side by side: the ratio, whether it means something, and why it may mean nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import frozen
+
+from dlperf_sdk.analysis.case import Case, differing, key, known_fact
+from dlperf_sdk.analysis.significance import permutation_test, ratio_interval, smallest_p
+from dlperf_sdk.errors import NotComparable
+from dlperf_sdk.published.figure import PublishedFigure
+from dlperf_sdk.results.result import Result
+
+MATTERING = ("data", "estimator", "input_pipeline", "layout", "loss_scale", "transport")
+"""Facts beside the workload that change what is compared: a difference in one of them is a reason, too, unless
+the comparison is of it."""
+
+
+@frozen
+class Comparison:
+    """The throughput of `a` over that of `b`."""
+
+    a: Case
+    b: Case
+    ratio: float
+    low: float | None
+    high: float | None
+    """An interval of at least 95 %; None where either has fewer than seven repeats, or unpublished ones."""
+    p: float | None
+    """Of the exact rank-sum test; None without repeats of both."""
+    significant: bool | None
+    """None where so few repeats could not show it either way."""
+    reasons: tuple[str, ...]
+    """Why the two do not measure the same thing; empty unless it was asked for footnotes."""
+    footnotes: tuple[str, ...]
+    """Circumstances in which they differ, and workload facts that only one of them states."""
+    treatments: tuple[str, ...]
+    """What the comparison is of."""
+
+
+def compare(
+    a: Case | Result | PublishedFigure,
+    b: Case | Result | PublishedFigure,
+    *,
+    of: Sequence[str] = (),
+    footnoted: bool = False,
+) -> Comparison:
+    """Compare two measurements of the same workload.
+
+    They must not differ in the workload (model, batch, clipping, …) nor in what `MATTERING` names, but for the
+    facts named in `of`. With `footnoted` the reasons are listed instead.
+
+    Raises:
+        NotComparable: they differ, and it was not asked for footnotes.
+        UnknownName: `of` names a fact that neither has.
+        AnalysisError: one has no throughput.
+    """
+    one, other = Case.of(a), Case.of(b)
+    for name in of:
+        known_fact(name, (one, other))
+    reasons, footnotes, treatments = [], [], []
+    if one.unit != other.unit:
+        reasons.append(f"unit: {one.unit} against {other.unit}")
+    for name in sorted(differing((one, other))):
+        x, y = one.facts.get(name), other.facts.get(name)
+        text = f"{name}: {_said(x)} against {_said(y)}"
+        role = one.roles.get(name) or other.roles[name]
+        if name in of:
+            treatments.append(text)
+        elif name not in one.facts or name not in other.facts:
+            # What only one of the two states cannot be judged.
+            if role == "workload" or name in MATTERING:
+                footnotes.append(text)
+        elif role == "workload" or name in MATTERING:
+            reasons.append(text)
+        elif role == "treatment":
+            treatments.append(text)
+        else:
+            footnotes.append(text)
+    if reasons and not footnoted:
+        raise NotComparable(
+            f"{one.name} and {other.name} do not measure the same thing; they differ in {'; '.join(reasons)}. "
+            "Name in `of` what the comparison is of, or ask for it with footnotes (footnoted=True).",
+            reasons,
+        )
+    p, significant = _tested(one, other)
+    low, high = ratio_interval(one.repeats, other.repeats) or (None, None)
+    ratio = one.throughput / other.throughput
+    return Comparison(
+        one, other, ratio, low, high, p, significant, tuple(reasons), tuple(footnotes), tuple(treatments)
+    )
+
+
+def _tested(one: Case, other: Case) -> tuple[float | None, bool | None]:
+    if not one.repeats or not other.repeats:
+        return None, None
+    p = permutation_test(one.repeats, other.repeats)
+    if smallest_p(len(one.repeats), len(other.repeats)) >= 0.05:
+        return p, None
+    return p, p < 0.05
+
+
+def _said(value: Any) -> str:
+    return "not stated" if value is None else value if isinstance(value, str) else key(value)

@@ -1,0 +1,156 @@
+"""What one factor does, everything else equal: paired ratios, their median, and whether it is more than chance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from attrs import field, frozen
+
+from dlperf_sdk.analysis.case import Case, cases, differing, key, known_fact
+from dlperf_sdk.analysis.significance import SignTest, sign_test
+from dlperf_sdk.errors import AnalysisError
+from dlperf_sdk.published.figure import PublishedFigure
+from dlperf_sdk.results.result import Result
+from dlperf_sdk.worker.estimate import median, median_interval
+
+
+@frozen
+class Pair:
+    """Two cases that differ in the factor alone, as far as is known."""
+
+    a: Case
+    b: Case
+    held: Mapping[str, Any]
+    """What both are, of the facts in which pairs differ."""
+
+    @property
+    def ratio(self) -> float:
+        """The throughput of `a` over that of `b`."""
+        return self.a.throughput / self.b.throughput
+
+
+@frozen
+class Effect:
+    """The ratio of throughputs between two values of a factor."""
+
+    of: str
+    levels: tuple[Any, Any]
+    """Whose throughput over whose."""
+    holding: tuple[str, ...]
+    confounded: tuple[str, ...]
+    """Facts that changed along with the factor, so that their effects cannot be told apart."""
+    pairs: tuple[Pair, ...]
+    unpaired: int
+    """Cases of either level without a partner."""
+    median: float = field(init=False)
+    low: float | None = field(init=False)
+    high: float | None = field(init=False)
+    """The order-statistic interval of the median; None with fewer than six pairs."""
+    test: SignTest = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        ratios = [pair.ratio for pair in self.pairs]
+        low, high = median_interval(ratios) or (None, None)
+        for name, value in (
+            ("median", median(ratios)),
+            ("low", low),
+            ("high", high),
+            ("test", sign_test(ratios)),
+        ):
+            object.__setattr__(self, name, value)
+
+    @property
+    def significant(self) -> bool | None:
+        """Whether chance alone gives so lopsided ratios in fewer than 5 of 100 cases; None with under six pairs
+        that differ, where no count could show it.
+
+        Pairs that share a series (the same case at several topologies) are not independent: read it as the
+        strength of the pattern, not as a law.
+        """
+        return None if self.test.above + self.test.below < 6 else self.test.p < 0.05
+
+
+def effect(
+    sources: Iterable[Case | Result | PublishedFigure],
+    *,
+    of: str,
+    levels: Sequence[Any] | None = None,
+    holding: Sequence[str] | None = None,
+) -> Effect:
+    """Ratios of throughputs between two values of the factor `of`, over all pairs with everything else equal.
+
+    `levels` says whose throughput is divided by whose; without it the factor must have two values, and the
+    first in the cases' order is divided by the second. `holding` names the facts that the cases of a pair must
+    share: without it all in which the cases differ, but for those that the factor settles (a machine that has
+    only one kind of GPU); these are named as confounded.
+
+    Raises:
+        UnknownName: a fact that no case knows is named.
+        AnalysisError: the factor does not have two values, no cases pair, or several cases are one side of a pair.
+    """
+    many = cases(sources)
+    known_fact(of, many)
+    a, b = _levels(many, of, levels)
+    sides = [case for case in many if key(case.facts.get(of)) in (key(a), key(b))]
+    varying = differing(sides) - {of}
+    settled = {
+        name
+        for name in varying
+        if all(
+            len({key(case.facts.get(name)) for case in sides if key(case.facts.get(of)) == key(level)}) == 1
+            for level in (a, b)
+        )
+    }
+    if holding is None:
+        holds = {name for case in sides for name in case.holds()}
+        held = tuple(sorted((varying & holds) - settled))
+    else:
+        held = tuple(known_fact(name, many) for name in holding)
+    first, second = (_by_held(sides, of, level, held) for level in (a, b))
+    pairs = tuple(
+        Pair(case, second[at], {name: case.facts.get(name) for name in held})
+        for at, case in first.items()
+        if at in second
+    )
+    if not pairs:
+        raise AnalysisError(
+            f"No case with {of} {a} has a partner with {of} {b} that is equal in {', '.join(held) or 'the rest'}. "
+            "Hold fewer facts with `holding`, if they do not matter."
+        )
+    units = {case.unit for pair in pairs for case in (pair.a, pair.b)}
+    if len(units) > 1:
+        raise AnalysisError(f"The throughputs of a pair have different units: {', '.join(sorted(units))}.")
+    confounded = tuple(sorted(settled - set(held)))
+    return Effect(of, (a, b), held, confounded, pairs, len(sides) - 2 * len(pairs))
+
+
+def _levels(many: Sequence[Case], of: str, levels: Sequence[Any] | None) -> tuple[Any, Any]:
+    values = {key(case.facts[of]): case.facts[of] for case in many if of in case.facts}
+    if levels is None:
+        levels = tuple(values.values())
+        if len(levels) != 2:
+            shown = ", ".join(map(str, levels))
+            raise AnalysisError(f"{of} has {len(levels)} values here ({shown}): say with `levels` which two.")
+    if len(levels) != 2 or any(key(level) not in values for level in levels):
+        raise AnalysisError(
+            f"levels is {tuple(levels)!r}; it must be two of the values that {of} has: "
+            f"{', '.join(map(str, values.values()))}."
+        )
+    return levels[0], levels[1]
+
+
+def _by_held(sides: Sequence[Case], of: str, level: Any, held: Sequence[str]) -> dict[tuple[str, ...], Case]:
+    found: dict[tuple[str, ...], Case] = {}
+    for case in sides:
+        if key(case.facts.get(of)) != key(level):
+            continue
+        at = tuple(key(case.facts.get(name)) for name in held)
+        if at in found:
+            names = ", ".join(sorted(differing((case, found[at])))) or "nothing that is known"
+            raise AnalysisError(
+                f"{case.name} and {found[at].name} are the same side of a pair: they differ in {names}. Hold one "
+                "of these, or leave one case out."
+            )
+        found[at] = case
+    return found

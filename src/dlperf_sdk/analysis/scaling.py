@@ -1,0 +1,102 @@
+"""How well a case scales: against one device, with the batch per device held (weak) or the global batch (strong)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from attrs import evolve, frozen
+
+from dlperf_sdk.analysis.case import Case, cases, key
+from dlperf_sdk.analysis.significance import ratio_interval
+from dlperf_sdk.errors import UnknownName
+from dlperf_sdk.published.figure import PublishedFigure
+from dlperf_sdk.results.result import Result
+from dlperf_sdk.spec import TopologySpec
+
+Scaling = Literal["weak", "strong"]
+_HELD = {"weak": "the batch per device", "strong": "the global batch"}
+
+
+@frozen
+class Scaled:
+    """A speedup or an efficiency; without a value where there is no baseline, and then `reason` says so."""
+
+    case: Case
+    baseline: Case | None
+    scaling: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    """The interval from the repeats of both; None where they have too few, or unpublished ones."""
+    reason: str = ""
+
+
+def speedup(
+    case: Case | Result | PublishedFigure,
+    among: Iterable[Case | Result | PublishedFigure],
+    *,
+    scaling: Scaling = "weak",
+    baseline: str = "1n1d",
+) -> Scaled:
+    """The throughput of a case over that of the same case on the baseline's topology, which is one of `among`.
+
+    Weak scaling holds the batch per device, strong scaling the global batch; the two answer different questions
+    and are never mixed. On one device no strategy is in use, so that of a single device is not looked at.
+
+    Raises:
+        UnknownName: scaling is neither.
+        AnalysisError: a source has no throughput.
+    """
+    if scaling not in _HELD:
+        raise UnknownName("kind of scaling", scaling, _HELD)
+    wanted, one = TopologySpec.parse(baseline), Case.of(case)
+    found = [
+        other
+        for other in cases(among)
+        if (other.topology.nodes, other.topology.devices_per_node) == (wanted.nodes, wanted.devices_per_node)
+        and _same_but_topology(one, other, scaling)
+    ]
+    if len(found) != 1:
+        how_many = "no" if not found else f"{len(found)}"
+        reason = f"There is {how_many} {baseline} of this case with {_HELD[scaling]} held."
+        return Scaled(one, None, scaling, None, reason=reason)
+    base = found[0]
+    value = one.throughput / base.throughput
+    interval = (1.0, 1.0) if one == base else ratio_interval(one.repeats, base.repeats)
+    low, high = interval or (None, None)
+    return Scaled(one, base, scaling, value, low, high)
+
+
+def efficiency(
+    case: Case | Result | PublishedFigure,
+    among: Iterable[Case | Result | PublishedFigure],
+    *,
+    scaling: Scaling = "weak",
+    baseline: str = "1n1d",
+) -> Scaled:
+    """The speedup over the number of devices (relative to the baseline's): 1 is perfect.
+
+    Raises:
+        UnknownName: scaling is neither `weak` nor `strong`.
+        AnalysisError: a source has no throughput.
+    """
+    scaled = speedup(case, among, scaling=scaling, baseline=baseline)
+    if scaled.baseline is None or scaled.value is None:
+        return scaled
+    more = scaled.case.topology.devices / scaled.baseline.topology.devices
+    low = None if scaled.low is None else scaled.low / more
+    high = None if scaled.high is None else scaled.high / more
+    return evolve(scaled, value=scaled.value / more, low=low, high=high)
+
+
+def _same_but_topology(one: Case, other: Case, scaling: str) -> bool:
+    unheld = {"topology", "batch_size"}
+    if 1 in (one.topology.devices, other.topology.devices):
+        unheld.add("strategy")
+    if scaling == "weak" and one.batch_size != other.batch_size:
+        return False
+    if scaling == "strong" and one.global_batch_size != other.global_batch_size:
+        return False
+    held = (one.holds() | other.holds()) - unheld
+    return all(key(one.facts.get(name)) == key(other.facts.get(name)) for name in held)
