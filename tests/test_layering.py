@@ -30,6 +30,8 @@ ORDER = (
     ("results.files",),
     ("results.store",),
     ("results.redact",),
+    # What others measured, in the words of a spec.
+    ("published",),
     # From the spec to the stream.
     ("plan",),
     ("bundle",),
