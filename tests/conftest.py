@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import Phase, settings
 
 from dlperf_sdk import RunSpec
 from dlperf_sdk.bundle import build
@@ -17,6 +18,10 @@ from dlperf_sdk.registry import Registry
 from dlperf_sdk.topologies.local import Local
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# The core's tests are run often, so they stay short; explaining a failure takes longer than reading it.
+settings.register_profile("short", max_examples=40, deadline=None, phases=set(Phase) - {Phase.explain})
+settings.load_profile("short")
 
 
 @pytest.fixture(scope="session")
