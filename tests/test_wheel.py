@@ -48,6 +48,14 @@ def test_the_wheel_has_the_schemas_of_the_checkout(unpacked):
     } == schemas
 
 
+def test_the_wheel_has_the_published_figures(unpacked):
+    source = ROOT / "src" / "dlperf_sdk" / "published"
+    data = {path.name: path.read_bytes() for path in source.glob("*.jsonl")}
+    assert len(data) == 6
+    shipped = unpacked / "dlperf_sdk" / "published"
+    assert {path.name: path.read_bytes() for path in shipped.glob("*.jsonl")} == data
+
+
 def test_the_wheel_has_every_module_and_nothing_else(unpacked):
     source = ROOT / "src" / "dlperf_sdk"
     modules = {str(path.relative_to(source)) for path in source.rglob("*.py")}

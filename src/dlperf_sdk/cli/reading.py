@@ -138,6 +138,13 @@ def report(
     output: Annotated[
         Path, Parameter(metavar="DIR", help="The directory of runs that names are looked up in.")
     ] = DEFAULT_OUTPUT,
+    published: Annotated[
+        str | None,
+        Parameter(
+            metavar="NAME",
+            help="Instead of results, figures that others published: dlperf-v1.0, tf-cnn-2017 or tensorpack.",
+        ),
+    ] = None,
     markdown: Annotated[bool, Parameter(negative=(), show_default=False, help="Print Markdown.")] = False,
     redact: Annotated[
         bool, Parameter(negative=(), show_default=False, help="Leave out the names of hosts and users.")
@@ -147,6 +154,12 @@ def report(
     """Show results: one in full, several side by side, with a table for each workload."""
     from dlperf_sdk.report import markdown as as_markdown
 
+    if published is not None:
+        if what or redact:
+            raise UsageError(
+                "--published shows figures of its own: leave out the names of runs, and --redact."
+            )
+        return _published(published, as_json=common.json, as_text=markdown)
     found = _find(what or (str(output),), output)
     if not found.results and not found.unfinished:
         raise StoreError(" ".join(found.errors))
@@ -170,6 +183,37 @@ def report(
         else:
             show(blocks)
     return _PARTIAL if found.errors or found.unfinished else 0
+
+
+def _published(name: str, *, as_json: bool, as_text: bool) -> int:
+    """A collection of published figures: its tables, regenerated."""
+    from dlperf_sdk.published import published
+    from dlperf_sdk.report import markdown
+    from dlperf_sdk.report.published.disagreements import disagreements
+    from dlperf_sdk.report.published.page import page
+
+    figures = published(name)
+    if as_json:
+        emit(
+            {
+                "figures": [figure.to_dict() for figure in figures],
+                "disagreements": [
+                    {
+                        "document": each.cell.document,
+                        "line": each.cell.line,
+                        "printed": each.cell.text,
+                        "computed": each.computed,
+                        "why": each.why,
+                    }
+                    for each in disagreements(figures)
+                ],
+            }
+        )
+    elif as_text:
+        write(markdown.text_of(page(figures)))
+    else:
+        show(page(figures))
+    return 0
 
 
 def _find(what: tuple[str, ...], output: Path) -> _Found:

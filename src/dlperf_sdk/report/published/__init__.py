@@ -1,0 +1,1 @@
+"""The source documents, regenerated from the published figures, and where they disagree with them."""
