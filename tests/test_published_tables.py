@@ -235,5 +235,5 @@ def test_the_report_refuses_what_makes_no_sense(capsys):
 
 
 def test_the_list_in_the_docs_is_the_derived_one():
-    """`scripts/published_disagreements.py` writes it."""
+    """`scripts/published_documents.py` writes it."""
     assert (ROOT / "docs" / "published.md").read_text(encoding="utf-8") == markdown.text_of(everywhere())

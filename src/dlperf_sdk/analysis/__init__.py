@@ -12,6 +12,7 @@ from dlperf_sdk.analysis.attribution import Attribution, attribute
 from dlperf_sdk.analysis.case import Case, cases
 from dlperf_sdk.analysis.comparison import Comparison, compare
 from dlperf_sdk.analysis.effects import Effect, Pair, effect
+from dlperf_sdk.analysis.prediction import Prediction, predict
 from dlperf_sdk.analysis.scaling import Scaled, efficiency, speedup
 
 __all__ = [
@@ -20,11 +21,13 @@ __all__ = [
     "Comparison",
     "Effect",
     "Pair",
+    "Prediction",
     "Scaled",
     "attribute",
     "cases",
     "compare",
     "effect",
     "efficiency",
+    "predict",
     "speedup",
 ]

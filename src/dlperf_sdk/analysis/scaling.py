@@ -42,7 +42,7 @@ def speedup(
     """The throughput of a case over that of the same case on the baseline's topology, which is one of `among`.
 
     Weak scaling holds the batch per device, strong scaling the global batch; the two answer different questions
-    and are never mixed. On one device no strategy is in use, so that of a single device is not looked at.
+    and are never mixed. A single device may use no strategy: it is the baseline of every one.
 
     Raises:
         UnknownName: scaling is neither.
@@ -92,7 +92,7 @@ def efficiency(
 
 def _same_but_topology(one: Case, other: Case, scaling: str) -> bool:
     unheld = {"topology", "batch_size"}
-    if 1 in (one.topology.devices, other.topology.devices):
+    if "none" in (one.facts.get("strategy"), other.facts.get("strategy")):
         unheld.add("strategy")
     if scaling == "weak" and one.batch_size != other.batch_size:
         return False
