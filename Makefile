@@ -37,5 +37,11 @@ torch: $(READY)
 	  --ignore plugins/dlperf-torch/tests/test_framework.py plugins/dlperf-torch/tests
 	$(BIN)/pytest -m framework tests
 
+# Quarter of an hour, on a machine with nothing else to do.
+bench: $(READY)
+	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python scripts/in_environment.py torch --with attrs -- benchmarks/overhead.py
+	$(BIN)/python scripts/in_environment.py torch --with attrs --with transformers -- benchmarks/reference_torch.py
+
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -45,7 +45,9 @@ def beside(python: str, packages: list[str]) -> Path:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("framework")
     parser.add_argument("--with", dest="packages", action="append", default=[], metavar="PACKAGE")
     parser.add_argument("arguments", nargs="+", help="`-m MODULE …` or `SCRIPT …`")

@@ -51,6 +51,7 @@ ORDER = (
     ("collect",),
     ("analysis",),
     ("report",),
+    ("execute",),
     ("api",),
     ("testing",),
     ("cli",),

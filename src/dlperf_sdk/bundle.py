@@ -12,7 +12,7 @@ import json
 import os
 import secrets
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from attrs import frozen
@@ -42,8 +42,10 @@ class Bundle:
     files: tuple[str, ...]
 
 
-def contents(request: Request) -> dict[str, bytes]:
+def contents(request: Request, packages: Iterable[str] = ()) -> dict[str, bytes]:
     """File name → content, without the secret; pure but for reading the sources.
+
+    `packages` are bundled beside those that the request refers to.
 
     Raises:
         PluginError: a package that the request refers to is not installed.
@@ -53,7 +55,8 @@ def contents(request: Request) -> dict[str, bytes]:
     for path in sorted((root / "worker").rglob("*.py")):
         files[f"dlperf_sdk/{path.relative_to(root).as_posix()}"] = path.read_bytes()
     references = (request.runtime, request.trainer, request.processes, *request.samplers)
-    for package in sorted({reference.partition(":")[0].partition(".")[0] for reference in references}):
+    named = {reference.partition(":")[0].partition(".")[0] for reference in references}
+    for package in sorted(named.union(packages)):
         if package != "dlperf_sdk":
             files.update(_package(package))
     files["request.json"] = json.dumps(request.to_dict(), allow_nan=False).encode()
@@ -79,9 +82,12 @@ def _package(name: str) -> Iterator[tuple[str, bytes]]:
             yield f"{name}/{path.relative_to(origin.parent).as_posix()}", path.read_bytes()
 
 
-def build(request: Request, path: Path) -> Bundle:
-    """Write the bundle of a request. Only its owner can read it: it holds the agents' secret."""
-    files = contents(request)
+def build(request: Request, path: Path, packages: Iterable[str] = ()) -> Bundle:
+    """Write the bundle of a request, with these packages beside those that it refers to.
+
+    Only its owner can read it: it holds the agents' secret.
+    """
+    files = contents(request, packages)
     digest = hashlib.sha256()
     for name in sorted(files):
         digest.update(f"{name}\0{len(files[name])}\0".encode() + files[name])

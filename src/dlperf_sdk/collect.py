@@ -13,7 +13,7 @@ from dlperf_sdk.errors import FAILURES, DocumentError, InvalidRecord
 from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.records import Failure, Repeat
 from dlperf_sdk.results.convert import attempt_from_dict
-from dlperf_sdk.results.result import Stopping
+from dlperf_sdk.results.result import Environment, Stopping
 from dlperf_sdk.results.store import RunDirectory
 
 
@@ -24,6 +24,7 @@ class Collector:
     run_id: str
     observers: Observers
     directory: RunDirectory | None
+    environment: Environment | None = None
     repeats: list[Repeat] = field(factory=list)
     hardware: tuple[Mapping[str, Any], ...] = ()
     failure: Failure | None = None

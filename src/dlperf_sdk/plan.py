@@ -51,6 +51,8 @@ class Plan:
     workload: Workload
     deadlines: Mapping[str, float]
     samplers: tuple[str, ...]
+    packages: tuple[str, ...]
+    """What the bundle holds beside the packages of the references above."""
     environment: EnvironmentSpec
     plugin: str
     """The framework plugin's distribution and version."""
@@ -124,6 +126,7 @@ class Plan:
             "workload": attrs.asdict(self.workload),
             "deadlines": dict(self.deadlines),
             "samplers": list(self.samplers),
+            "packages": list(self.packages),
             "environment": {
                 "python": self.environment.python,
                 "requirements": list(self.environment.requirements),
@@ -181,6 +184,7 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
         ),
         deadlines={**DEADLINES, **spec.deadlines},
         samplers=tuple(sorted(samplers)),
+        packages=tuple(framework.packages),
         environment=framework.environment(device, spec.strategy, spec.model),
         plugin=registry.distribution("frameworks", spec.framework),
     )

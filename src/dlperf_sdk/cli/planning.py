@@ -160,7 +160,7 @@ def outline(plan: Plan) -> Outline:
     """
     spec = plan.spec
     data = {"source": spec.data.source} | ({} if spec.data.path is None else {"path": spec.data.path})
-    contents = bundle.contents(plan.request(_RUN, (_PYTHON,), spec.env, data))
+    contents = bundle.contents(plan.request(_RUN, (_PYTHON,), spec.env, data), plan.packages)
     job = Job(_RUN, _BUNDLE, spec.topology.nodes, spec.topology.devices_per_node, plan.device, {})
     return Outline(
         plan=plan,

@@ -56,6 +56,8 @@ class Framework(ABC):
     """Model name → `module:attribute` of the `dlperf_sdk.worker.interface.Trainer`."""
     processes: ClassVar[str] = "dlperf_sdk.worker.processes:one_per_device"
     """`module:attribute` of the pure function that lays out a case's processes."""
+    packages: ClassVar[tuple[str, ...]] = ()
+    """Top-level packages that the worker half imports beside its own: the bundle takes them to the nodes."""
     capabilities: ClassVar[Capabilities] = Capabilities()
     Options: ClassVar[type[Any]] = NoOptions
     """An attrs class: the plugin's own options, set with `--set NAME=VALUE`."""

@@ -16,4 +16,5 @@ class Faulty(NumPy):
     runtime = "dlperf_faulty.worker:Runtime"
     trainers = {"linear": "dlperf_faulty.worker:Linear"}
     processes = "dlperf_faulty.processes:processes"
+    packages = ("dlperf_numpy",)
     Options = FaultyOptions
