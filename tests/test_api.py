@@ -547,7 +547,9 @@ def controller(tmp_path, after):
     )
     # With their scratch directory in it, the command lines of workers can be told from others' as well.
     variables = {**os.environ, "TMPDIR": str(tmp_path)}
-    process = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True, env=variables)
+    process = subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, text=True, env=variables
+    )
     for line in process.stdout:
         if line.split() == after:
             return process
