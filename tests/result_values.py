@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from dlperf_sdk import records as r
 from dlperf_sdk.errors import FAILURES
 from dlperf_sdk.interfaces.measurer import Metric
+from dlperf_sdk.protocol import PROTOCOLS
 from dlperf_sdk.results import result as res
-from dlperf_sdk.spec import PHASES, PROTOCOLS, DataSpec, RunSpec, TopologySpec
+from dlperf_sdk.spec import PHASES, DataSpec, RunSpec, TopologySpec
 
 TEXT = st.text(max_size=12)
 NAMES = st.from_regex(r"[a-z0-9][a-z0-9._-]{0,12}", fullmatch=True)

@@ -19,6 +19,8 @@ ORDER = (
     ("documents", "plain_yaml"),
     ("schema",),
     # What is asked, what plugins implement, what comes back.
+    ("fields",),
+    ("protocol",),
     ("spec",),
     ("interfaces",),
     ("records",),

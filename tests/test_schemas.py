@@ -16,6 +16,7 @@ from dlperf_sdk import records as r
 from dlperf_sdk import schema
 from dlperf_sdk.errors import FAILURES, DlperfError, DocumentError, SpecError
 from dlperf_sdk.interfaces.measurer import Metric
+from dlperf_sdk.protocol import PROTOCOLS
 from dlperf_sdk.published.figure import FIGURE_VERSION
 from dlperf_sdk.records import RECORD_VERSION
 from dlperf_sdk.results import result as res
@@ -28,7 +29,7 @@ from dlperf_sdk.results.convert import (
     result_to_dict,
     to_plain,
 )
-from dlperf_sdk.spec import PHASES, PROTOCOLS, SPEC_VERSION, RunSpec
+from dlperf_sdk.spec import PHASES, SPEC_VERSION, RunSpec
 from dlperf_sdk.worker.request import REQUEST_VERSION, Request
 
 ROOT = Path(__file__).parents[1]

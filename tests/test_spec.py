@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from result_values import NAMES, specs
 
 from dlperf_sdk.errors import DocumentError, SpecError, UnknownName
-from dlperf_sdk.spec import PROTOCOLS, DataSpec, Protocol, RunSpec, TopologySpec
+from dlperf_sdk.protocol import PROTOCOLS, Protocol
+from dlperf_sdk.spec import DataSpec, RunSpec, TopologySpec
 
 NODES = st.integers(1, 999_999)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlperf_sdk.spec import PROTOCOLS
+from dlperf_sdk.protocol import PROTOCOLS
 from dlperf_sdk.worker.stopping import decide
 
 RATES = st.lists(st.floats(1.0, 1e6), min_size=1, max_size=40)

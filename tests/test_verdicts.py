@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_samples import expected, record, repeat, repeats, replica
 
+from dlperf_sdk.protocol import PROTOCOLS
 from dlperf_sdk.records import Record, Repeat, Window
 from dlperf_sdk.results import integrity, quality, trend
 from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, INTEGRITY, NOT_APPLICABLE, PASS, QUALITY
 from dlperf_sdk.results.verdicts import judge
-from dlperf_sdk.spec import PROTOCOLS
 
 NAMES = {
     "complete-records": INTEGRITY,

@@ -11,9 +11,10 @@ from attrs import frozen
 from dlperf_sdk.errors import PluginError, SpecError, Unavailable, UnknownName, Unsupported
 from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
 from dlperf_sdk.interfaces.model import Model, plain
+from dlperf_sdk.protocol import Protocol
 from dlperf_sdk.registry import Registry
 from dlperf_sdk.results.result import Workload
-from dlperf_sdk.spec import PHASES, Protocol, RunSpec, Scalar
+from dlperf_sdk.spec import PHASES, RunSpec, Scalar
 from dlperf_sdk.worker.processes import Cluster, Node, Process
 from dlperf_sdk.worker.request import Request, resolve
 

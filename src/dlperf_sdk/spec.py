@@ -14,24 +14,36 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import attrs
 from attrs import frozen
 
 from dlperf_sdk.documents import load_document, shown
 from dlperf_sdk.errors import SpecError, UnknownName
+from dlperf_sdk.fields import (
+    NAME,
+    circumstance,
+    fraction,
+    is_positive,
+    named,
+    one_of,
+    optional,
+    text,
+    treatment,
+    whole,
+    workload,
+)
+from dlperf_sdk.protocol import MOST_REPEATS, MOST_STEPS, PROTOCOLS, Protocol
 
-Role = Literal["workload", "treatment", "circumstance"]
 Scalar = str | int | float | bool | None
 
 PHASES = ("start", "compile", "warmup", "step", "teardown")
 """The phases with a deadline. `step` is the longest silence between two steps of the measured window."""
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
-_TOPOLOGY = re.compile(rf"([1-9][0-9]{{0,5}})n([1-9][0-9]{{0,5}})d(?:@({_NAME.pattern}))?")
+_TOPOLOGY = re.compile(rf"([1-9][0-9]{{0,5}})n([1-9][0-9]{{0,5}})d(?:@({NAME.pattern}))?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OPTION = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
@@ -39,99 +51,17 @@ _OPTION = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 # disk further on. The schemas state the same.
 _MOST_NODES = 999_999
 _MOST_SAMPLES = 2**31 - 1
-_MOST_STEPS = 100_000
-_MOST_REPEATS = 100_000
 _MOST_SEED = 2**32 - 1  # what NumPy's RandomState takes
 _MOST_SECONDS = 1e9
-
-
-def _field(role: Role, help: str, default: Any, validator: Any, converter: Any) -> Any:
-    kwargs: dict[str, Any] = {"metadata": {"role": role, "help": help}}
-    if isinstance(default, dict):
-        kwargs["factory"] = dict
-    elif default is not attrs.NOTHING:
-        kwargs["default"] = default
-    if validator is not None:
-        kwargs["validator"] = validator
-    if converter is not None:
-        kwargs["converter"] = converter
-    return attrs.field(**kwargs)
-
-
-def workload(help: str, default: Any = attrs.NOTHING, *, validator: Any = None, converter: Any = None) -> Any:
-    """A field that two results must share to be compared at all."""
-    return _field("workload", help, default, validator, converter)
-
-
-def treatment(
-    help: str, default: Any = attrs.NOTHING, *, validator: Any = None, converter: Any = None
-) -> Any:
-    """A field that makes a column: what a comparison is *of*."""
-    return _field("treatment", help, default, validator, converter)
-
-
-def circumstance(
-    help: str, default: Any = attrs.NOTHING, *, validator: Any = None, converter: Any = None
-) -> Any:
-    """A field that makes a footnote."""
-    return _field("circumstance", help, default, validator, converter)
-
-
-def _name(_: Any, attribute: Any, value: Any) -> None:
-    if not isinstance(value, str) or not _NAME.fullmatch(value):
-        raise SpecError(
-            f"{attribute.name} is {shown(value)}; it must be a name in lower-case letters, digits, '.', '-' "
-            "and '_'."
-        )
-
-
-def _whole(least: int, most: int) -> Callable[[Any, Any, Any], None]:
-    def check(_: Any, attribute: Any, value: Any) -> None:
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise SpecError(
-                f"{attribute.name} is {shown(value)}; it must be a whole number from {least} to {most}."
-            )
-
-    return check
-
-
-def _number(value: Any, most: float) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= most
-
-
-def _fraction(_: Any, attribute: Any, value: Any) -> None:
-    if not _number(value, 1):
-        raise SpecError(f"{attribute.name} is {shown(value)}; it must be a number above 0, and at most 1.")
-
-
-def _text(_: Any, attribute: Any, value: Any) -> None:
-    if not isinstance(value, str) or not value or "\0" in value:
-        raise SpecError(f"{attribute.name} is {shown(value)}; it must be text.")
-
-
-def _one_of(*choices: str) -> Callable[[Any, Any, Any], None]:
-    def check(_: Any, attribute: Any, value: Any) -> None:
-        if value not in choices:
-            raise UnknownName(attribute.name.replace("_", " "), str(value), choices)
-
-    return check
-
-
-def _optional(check: Callable[[Any, Any, Any], None]) -> Callable[[Any, Any, Any], None]:
-    def checked(instance: Any, attribute: Any, value: Any) -> None:
-        if value is not None:
-            check(instance, attribute, value)
-
-    return checked
 
 
 @frozen(order=True)
 class TopologySpec:
     """Nodes × devices per node, and the engine that places them, written `2n8d` or `2n8d@slurm`."""
 
-    nodes: int = attrs.field(validator=_whole(1, _MOST_NODES))
-    devices_per_node: int = attrs.field(validator=_whole(1, _MOST_NODES))
-    engine: str = attrs.field(default="local", validator=_name)
+    nodes: int = attrs.field(validator=whole(1, _MOST_NODES))
+    devices_per_node: int = attrs.field(validator=whole(1, _MOST_NODES))
+    engine: str = attrs.field(default="local", validator=named)
 
     @property
     def devices(self) -> int:
@@ -164,8 +94,8 @@ class TopologySpec:
 class DataSpec:
     """Where the samples come from: `synthetic`, `synthetic-host`, `images:FOLDER` or `text:FOLDER`."""
 
-    source: str = attrs.field(validator=_name)
-    path: str | None = attrs.field(default=None, validator=_optional(_text))
+    source: str = attrs.field(validator=named)
+    path: str | None = attrs.field(default=None, validator=optional(text))
 
     @classmethod
     def parse(cls, text: str | DataSpec) -> DataSpec:
@@ -177,7 +107,7 @@ class DataSpec:
         if isinstance(text, cls):
             return text
         source, colon, path = text.partition(":") if isinstance(text, str) else ("", "", "")
-        if not _NAME.fullmatch(source) or (colon and not path) or "\0" in path:
+        if not NAME.fullmatch(source) or (colon and not path) or "\0" in path:
             raise SpecError(
                 f"data is {shown(text)}; write 'synthetic' (on the device), 'synthetic-host', "
                 "'images:FOLDER' or 'text:FOLDER'."
@@ -186,45 +116,6 @@ class DataSpec:
 
     def __str__(self) -> str:
         return self.source if self.path is None else f"{self.source}:{self.path}"
-
-
-@frozen
-class Protocol:
-    """How a case is measured: in steps, and in repeats, each of which is made of new processes."""
-
-    name: str = attrs.field(validator=_name)
-    warmup: int = attrs.field(validator=_whole(0, _MOST_STEPS))
-    """Steps before the window."""
-    steps: int = attrs.field(validator=_whole(1, _MOST_STEPS))
-    """Steps in the window."""
-    repeats: int = attrs.field(validator=_whole(1, _MOST_REPEATS))
-    """Repeats; with a `target`, the fewest."""
-    max_repeats: int = attrs.field(validator=_whole(1, _MOST_REPEATS))
-    """The most repeats; equal to `repeats` where there is no `target`."""
-    target: float | None = attrs.field(default=None, validator=_optional(_fraction))
-    """Stop when the median's interval lies within ± this fraction of the median."""
-    canonical_steps: int = attrs.field(default=5, validator=_whole(0, _MOST_STEPS))
-    """Steps on the canonical fixed batch, before the warm-up: they compile, and show that the loss falls."""
-
-    @max_repeats.validator
-    def _not_below_repeats(self, _: Any, value: int) -> None:
-        if value < self.repeats:
-            raise SpecError(
-                f"max_repeats is {value}, which is below repeats, {self.repeats}, the fewest that the "
-                f"protocol {self.name} takes: raise the one, or lower the other."
-            )
-
-
-PROTOCOLS: dict[str, Protocol] = {
-    protocol.name: protocol
-    for protocol in (
-        Protocol("dlperf-v1", warmup=20, steps=100, repeats=7, max_repeats=7),
-        Protocol("quick", warmup=5, steps=20, repeats=3, max_repeats=3),
-        Protocol("adaptive", warmup=20, steps=100, repeats=6, max_repeats=30, target=0.01),
-    )
-}
-"""The named protocols. `dlperf-v1` is DLPerf's own rule: skip 20 steps, measure 100, repeat 7 times,
-take the median."""
 
 
 def _copied(value: Any) -> Any:
@@ -242,10 +133,10 @@ def _items(attribute: Any, value: Any, names: re.Pattern[str], what: str) -> lis
 
 
 def _deadlines(_: Any, attribute: Any, value: Any) -> None:
-    for phase, seconds in _items(attribute, value, _NAME, "a phase"):
+    for phase, seconds in _items(attribute, value, NAME, "a phase"):
         if phase not in PHASES:
             raise UnknownName("deadline", phase, PHASES)
-        if not _number(seconds, _MOST_SECONDS):
+        if not is_positive(seconds, _MOST_SECONDS):
             raise SpecError(
                 f"The deadline of phase {phase!r} is {shown(seconds)}; it must be seconds, above 0 and at "
                 f"most {_MOST_SECONDS:.0e}."
@@ -278,35 +169,35 @@ class RunSpec:
         UnknownName: a field names something that does not exist.
     """
 
-    framework: str = treatment("Deep-learning framework, by its plugin's name.", validator=_name)
-    model: str = workload("Model to train.", validator=_name)
+    framework: str = treatment("Deep-learning framework, by its plugin's name.", validator=named)
+    model: str = workload("Model to train.", validator=named)
     topology: TopologySpec = treatment(
         "Nodes × devices per node, and the engine: 1n1d, 2n8d, 4n8d@slurm.",
         default=TopologySpec(1, 1),
         converter=TopologySpec.parse,
     )
     batch_size: int = workload(
-        "Samples per device and optimisation step.", 32, validator=_whole(1, _MOST_SAMPLES)
+        "Samples per device and optimisation step.", 32, validator=whole(1, _MOST_SAMPLES)
     )
     accumulation: int = workload(
         "Micro-batches that one optimisation step accumulates gradients over; divides the batch size.",
         1,
-        validator=_whole(1, _MOST_SAMPLES),
+        validator=whole(1, _MOST_SAMPLES),
     )
-    precision: str = treatment("fp32, tf32, amp-fp16 or amp-bf16.", "fp32", validator=_name)
+    precision: str = treatment("fp32, tf32, amp-fp16 or amp-bf16.", "fp32", validator=named)
     compiler: str = treatment(
-        "none, or one that the framework offers: inductor, xla, graph, …", "none", validator=_name
+        "none, or one that the framework offers: inductor, xla, graph, …", "none", validator=named
     )
     strategy: str = treatment(
         "How gradients meet: all_reduce, parameter_server, parameter_server_async, horovod, independent.",
         "all_reduce",
-        validator=_name,
+        validator=named,
     )
     layout: str = treatment(
-        "Memory layout of images: auto (the faster), nchw or nhwc.", "auto", validator=_name
+        "Memory layout of images: auto (the faster), nchw or nhwc.", "auto", validator=named
     )
     device: str = treatment(
-        "Kind of device: auto (a GPU where there is one), cpu, cuda, …", "auto", validator=_name
+        "Kind of device: auto (a GPU where there is one), cpu, cuda, …", "auto", validator=named
     )
     data: DataSpec = circumstance(
         "synthetic (made on the device), synthetic-host, images:FOLDER or text:FOLDER.",
@@ -316,33 +207,33 @@ class RunSpec:
     learning_rate_policy: str = workload(
         "Learning rate inside the run: constant, or warmup (the recipe's linear ramp from zero).",
         "constant",
-        validator=_one_of("constant", "warmup"),
+        validator=one_of("constant", "warmup"),
     )
-    seed: int = workload("Seed of the canonical weights and batches.", 0, validator=_whole(0, _MOST_SEED))
+    seed: int = workload("Seed of the canonical weights and batches.", 0, validator=whole(0, _MOST_SEED))
     protocol: str = circumstance(
         "dlperf-v1 (20 / 100 / 7), quick (5 / 20 / 3) or adaptive.",
         "dlperf-v1",
-        validator=_one_of(*PROTOCOLS),
+        validator=one_of(*PROTOCOLS),
     )
     warmup: int | None = circumstance(
-        "Warm-up steps, instead of the protocol's.", None, validator=_optional(_whole(0, _MOST_STEPS))
+        "Warm-up steps, instead of the protocol's.", None, validator=optional(whole(0, MOST_STEPS))
     )
     steps: int | None = circumstance(
-        "Measured steps, instead of the protocol's.", None, validator=_optional(_whole(1, _MOST_STEPS))
+        "Measured steps, instead of the protocol's.", None, validator=optional(whole(1, MOST_STEPS))
     )
     repeats: int | None = circumstance(
-        "Repeats, instead of the protocol's.", None, validator=_optional(_whole(1, _MOST_REPEATS))
+        "Repeats, instead of the protocol's.", None, validator=optional(whole(1, MOST_REPEATS))
     )
     max_repeats: int | None = circumstance(
-        "The most repeats that an adaptive run may take.", None, validator=_optional(_whole(1, _MOST_REPEATS))
+        "The most repeats that an adaptive run may take.", None, validator=optional(whole(1, MOST_REPEATS))
     )
     target: float | None = circumstance(
         "Stop repeating when the median is known within ± this fraction.",
         None,
-        validator=_optional(_fraction),
+        validator=optional(fraction),
     )
     python: str | None = circumstance(
-        "Interpreter of an existing environment, instead of a managed one.", None, validator=_optional(_text)
+        "Interpreter of an existing environment, instead of a managed one.", None, validator=optional(text)
     )
     env: dict[str, str | None] = circumstance(
         "Variables for the workers, NAME=VALUE, or NAME to hand on this shell's.",
@@ -356,7 +247,7 @@ class RunSpec:
     on_busy: str = circumstance(
         "When another process holds the device: wait, note (go on, and say so) or refuse.",
         "refuse",
-        validator=_one_of("wait", "note", "refuse"),
+        validator=one_of("wait", "note", "refuse"),
     )
     deadlines: dict[str, float] = circumstance(
         "Seconds that a phase may take: start, compile, warmup, step, teardown.",

@@ -36,9 +36,9 @@ from __future__ import annotations
 from attrs import frozen
 
 from dlperf_sdk.errors import SpecError
+from dlperf_sdk.fields import workload
 from dlperf_sdk.interfaces.model import Input, Model, Optimizer, Parameter, Term
 from dlperf_sdk.models.options import number, or_none, whole
-from dlperf_sdk.spec import workload
 
 POSITIONS = 512
 """Rows of the position embeddings: the longest sequence."""

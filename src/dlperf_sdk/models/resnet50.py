@@ -38,9 +38,9 @@ from typing import NamedTuple
 
 from attrs import frozen
 
+from dlperf_sdk.fields import workload
 from dlperf_sdk.interfaces.model import Input, Model, Optimizer, Parameter, Term
 from dlperf_sdk.models.options import number, or_none, whole
-from dlperf_sdk.spec import workload
 
 STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
 """Width and number of bottlenecks of each stage."""

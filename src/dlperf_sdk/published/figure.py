@@ -11,7 +11,8 @@ import attrs
 from attrs import frozen
 
 from dlperf_sdk.errors import UnknownName
-from dlperf_sdk.spec import Role, Scalar, TopologySpec, circumstance, treatment, workload
+from dlperf_sdk.fields import Role, circumstance, treatment, workload
+from dlperf_sdk.spec import Scalar, TopologySpec
 
 FIGURE_VERSION = "1.0"
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import attrs
 
+from dlperf_sdk.fields import Role
 from dlperf_sdk.plan import Plan
 from dlperf_sdk.records import Record
 from dlperf_sdk.results.result import Fact
-from dlperf_sdk.spec import Role, RunSpec
+from dlperf_sdk.spec import RunSpec
 
 
 def facts_of(spec: RunSpec, plan: Plan | None, records: Iterable[Record]) -> tuple[Fact, ...]:

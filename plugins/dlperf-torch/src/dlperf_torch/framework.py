@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 from attrs import frozen
 
 from dlperf_sdk.errors import SpecError
+from dlperf_sdk.fields import circumstance, treatment
 from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
 from dlperf_sdk.models.options import whole
-from dlperf_sdk.spec import circumstance, treatment
 
 _PYTHON = ">=3.11,<3.14"
 _REQUIREMENTS = ("torch==2.13.*", "numpy>=2.0", "pillow>=11.0")
