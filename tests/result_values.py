@@ -56,6 +56,7 @@ def specs(draw):
         learning_rate_policy=draw(st.sampled_from(["constant", "warmup"])),
         seed=draw(st.integers(0, 2**32 - 1)),
         protocol=protocol,
+        canonical_steps=draw(st.none() | st.integers(0, 100_000)),
         warmup=draw(st.none() | st.integers(0, 100_000)),
         steps=draw(st.none() | st.integers(1, 100_000)),
         repeats=repeats,

@@ -160,7 +160,8 @@ def test_all_flags_arrive_in_the_spec():
     words = (
         "numpy linear --topology 2n1d --batch-size 12 --accumulation 1 --precision fp32 --compiler none "
         "--strategy independent --layout auto --device cpu --data synthetic --learning-rate-policy constant --seed 7 "
-        "--protocol adaptive --warmup 3 --steps 9 --repeats 6 --max-repeats 8 --target 0.5 --python /usr/bin/python3 "
+        "--protocol adaptive --canonical-steps 2 "
+        "--warmup 3 --steps 9 --repeats 6 --max-repeats 8 --target 0.5 --python /usr/bin/python3 "
         "--env A=1 --env HOME --set features=4 --set learning_rate=0.25 --deadline step=5 "
         "--deadline start=6 --on-busy note"
     )
@@ -173,6 +174,7 @@ def test_all_flags_arrive_in_the_spec():
         device="cpu",
         seed=7,
         protocol="adaptive",
+        canonical_steps=2,
         warmup=3,
         steps=9,
         repeats=6,

@@ -215,6 +215,11 @@ class RunSpec:
         "dlperf-v1",
         validator=one_of(*PROTOCOLS),
     )
+    canonical_steps: int | None = circumstance(
+        "Steps on the canonical fixed batch before the warm-up, instead of the protocol's.",
+        None,
+        validator=optional(whole(0, MOST_STEPS)),
+    )
     warmup: int | None = circumstance(
         "Warm-up steps, instead of the protocol's.", None, validator=optional(whole(0, MOST_STEPS))
     )
@@ -286,6 +291,7 @@ class RunSpec:
         most = repeats if base.target is None else self.max_repeats or max(repeats, base.max_repeats)
         return attrs.evolve(
             base,
+            canonical_steps=base.canonical_steps if self.canonical_steps is None else self.canonical_steps,
             warmup=base.warmup if self.warmup is None else self.warmup,
             steps=self.steps or base.steps,
             repeats=repeats,

@@ -30,6 +30,7 @@ def facts_of(spec: RunSpec, plan: Plan | None, records: Iterable[Record]) -> tup
         return tuple(Fact(field.name, field.metadata["role"], asked[field.name], None) for field in names)
     resolved: dict[str, Any] = {
         "device": plan.device if records else None,
+        "canonical_steps": plan.protocol.canonical_steps,
         "warmup": plan.protocol.warmup,
         "steps": plan.protocol.steps,
         "repeats": len({record.attempt for record in records}),
