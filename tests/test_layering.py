@@ -57,6 +57,7 @@ ORDER = (
     ("api",),
     ("testing",),
     ("cli",),
+    ("__main__",),
 )
 LEVEL = {unit: level for level, units in enumerate(ORDER) for unit in units}
 

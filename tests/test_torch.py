@@ -136,7 +136,7 @@ def test_out_of_memory_under_a_limit(tmp_path):
     command = [
         sys.executable,
         "-m",
-        "dlperf_sdk.cli",
+        "dlperf_sdk",
         "run",
         "torch",
         "resnet50",
@@ -163,7 +163,7 @@ def test_interrupting_a_run_leaves_nothing_behind(tmp_path):
     command = [
         sys.executable,
         "-m",
-        "dlperf_sdk.cli",
+        "dlperf_sdk",
         "run",
         "torch",
         "resnet50",
@@ -180,7 +180,7 @@ def test_interrupting_a_run_leaves_nothing_behind(tmp_path):
         reader = threading.Thread(target=lambda: said.extend(process.stdout), daemon=True)
         reader.start()
         end = time.monotonic() + 120
-        while not any("measure" in line for line in list(said)) and time.monotonic() < end:
+        while not any("measuring" in line for line in list(said)) and time.monotonic() < end:
             time.sleep(0.1)
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 130, "".join(said)
