@@ -20,7 +20,7 @@ LOCK = """\
 --index-url https://alice:hunter2@mirror.corp.example/simple
 torch==2.0
 wheels @ file:///home/alice/wheels/x.whl
-numpy @ https://index.example/numpy.whl
+numpy @ https://github.com/numpy.whl
 nvidia-cublas-cu12==12.8.4.1
 """
 TRACEBACK = """\
@@ -105,7 +105,7 @@ def test_what_only_looks_like_a_name_stays():
     shared = redacted(full())
     assert "refused host-1, not gpu171; malice; user." in shared.failure.traceback
     assert "nvidia-cublas-cu12==12.8.4.1" in shared.environment.lock
-    assert "https://index.example/numpy.whl" in shared.environment.lock
+    assert "https://github.com/numpy.whl" in shared.environment.lock
     assert shared.metrics[0].note.endswith("https://example.org/paper")
     assert shared.environment.lock.splitlines()[0].startswith("--index-url https://host-")
     assert "file:///home/user/wheels" in shared.environment.lock

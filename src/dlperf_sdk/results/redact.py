@@ -27,7 +27,7 @@ _ADDRESS = re.compile(r"[0-9.]+|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*")
 _CREDENTIALS = re.compile(r"(://)[^/\s@]*@")
 _PUBLIC = frozenset(
     {
-        *("pypi.org", "files.pythonhosted.org", "download.pytorch.org", "github.com", "huggingface.co"),
+        *("github.com", "huggingface.co"),
         *("localhost", "127.0.0.1", "0.0.0.0"),  # noqa: S104 - nothing is bound here
     }
 )
