@@ -282,7 +282,7 @@ FAILURES = [
     ("other-attempt", "invalid-record", "attempt 7 in attempt 1"),
     ("odd-record", "invalid-record", "breaks the protocol"),
     ("odd-facts", "crashed", "not JSON serializable"),
-    ("odd-failure", "invalid-record", "could not make sense"),
+    ("odd-failure", "invalid-record", "rank-0 told of a failure of an unknown kind"),
 ]
 
 

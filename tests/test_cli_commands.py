@@ -644,9 +644,20 @@ def test_main_leaves_the_signal_handlers_as_they_were():
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_the_script_is_main():
+def test_the_script_is_main(monkeypatch, capsys):
+    """Under a guard of its own: a Ctrl-C may come while the command line is still loading."""
     from importlib.metadata import entry_points
 
+    from dlperf_sdk import cli
+
     (script,) = [entry for entry in entry_points(group="console_scripts") if entry.name == "dlperf"]
-    assert script.load() is main
+    monkeypatch.setattr(cli, "main", lambda: 7)
+    assert script.load()() == 7
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "main", interrupted)
+    assert script.load()() == 130
+    assert capsys.readouterr().err == "Interrupted.\n"
     assert app.name == ("dlperf",)

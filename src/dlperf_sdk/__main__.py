@@ -1,8 +1,18 @@
-"""`python -m dlperf_sdk`: the command line, where the script `dlperf` is not on the PATH."""
+"""The program `dlperf`, and `python -m dlperf_sdk`, where the script is not on the PATH."""
 
 import sys
 
-from dlperf_sdk.cli import main
+
+def main() -> int:
+    """Run the command line; the value is the exit code. A Ctrl-C while it is still loading ends it in words."""
+    try:
+        from dlperf_sdk import cli
+
+        return cli.main()
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        return 130
+
 
 if __name__ == "__main__":
     sys.exit(main())

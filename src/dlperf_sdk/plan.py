@@ -164,6 +164,21 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
     optimizer = model.optimizer(model_options, spec.global_batch_size)
     numbers = {"kind": optimizer.kind, "policy": spec.learning_rate_policy, **optimizer.numbers}
     samplers = {sampler for measurer in registry.measurers() for sampler in measurer.samplers}
+    parameters, inputs = model.parameters(model_options), model.inputs(model_options)
+    workload = Workload(
+        parameters=model.parameter_count(model_options),
+        flops_per_sample=model.flops_per_sample(model_options),
+        global_batch_size=spec.global_batch_size,
+        optimizer={**numbers, "source": optimizer.source},
+        unit=model.unit,
+    )
+    shapes = [parameter.shape for parameter in parameters] + [entry.shape for entry in inputs]
+    least = min((length for shape in shapes for length in shape), default=1)
+    if least < 1 or workload.parameters < 1 or workload.flops_per_sample < 0:
+        raise SpecError(
+            f"With the options {attrs.asdict(model_options)}, {model.name} would have {workload.parameters} "
+            f"parameters, {workload.flops_per_sample} FLOP per sample, and a shape of {least}; choose others."
+        )
     planned = Plan(
         spec=spec,
         device=device,
@@ -173,16 +188,10 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
         processes=framework.processes,
         model_options=attrs.asdict(model_options),
         framework_options=attrs.asdict(framework_options),
-        parameters=tuple(plain(parameter) for parameter in model.parameters(model_options)),
-        inputs=tuple(plain(entry) for entry in model.inputs(model_options)),
+        parameters=tuple(plain(parameter) for parameter in parameters),
+        inputs=tuple(plain(entry) for entry in inputs),
         optimizer=numbers,
-        workload=Workload(
-            parameters=model.parameter_count(model_options),
-            flops_per_sample=model.flops_per_sample(model_options),
-            global_batch_size=spec.global_batch_size,
-            optimizer={**numbers, "source": optimizer.source},
-            unit=model.unit,
-        ),
+        workload=workload,
         deadlines={**DEADLINES, **spec.deadlines},
         samplers=tuple(sorted(samplers)),
         packages=tuple(framework.packages),

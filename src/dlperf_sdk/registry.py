@@ -156,9 +156,10 @@ class Registry:
 
 def _broken(row: Row, error: BaseException) -> PluginError:
     last = traceback.format_exception_only(error)[-1].strip()
+    stop = "" if last.endswith((".", "!", "?")) else "."
     return PluginError(
         f"The {_SINGULAR[row.group]} plugin {row.name!r} of {row.distribution} cannot be used: loading {row.target} "
-        f"failed with {last} Reinstall or uninstall that distribution; the other plugins are not affected."
+        f"failed with {last}{stop} Reinstall or uninstall that distribution; the other plugins are not affected."
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dlperf_sdk.interfaces.measurer import Metric
+from dlperf_sdk.protocol import PROTOCOLS
 from dlperf_sdk.report.blocks import Block, Cell, Column, Heading, Labels, Notes, Paragraph, Table, Tone
 from dlperf_sdk.report.numbers import counted, quantity, ranges, scale
 from dlperf_sdk.results.result import (
@@ -109,10 +110,11 @@ def _case(result: Result) -> Labels:
         pairs.append(
             ("Options", ", ".join(f"{name} = {shown(value)}" for name, value in spec.options.items()))
         )
+    changed = "" if protocol == PROTOCOLS[protocol.name] else ", changed"
     pairs.append(
         (
             "Protocol",
-            f"{protocol.name}: {protocol.warmup} warm-up + {protocol.steps} measured steps, {repeats}",
+            f"{protocol.name}{changed}: {protocol.warmup} warm-up + {protocol.steps} measured steps, {repeats}",
         )
     )
     pairs.append(("Data", str(spec.data)))

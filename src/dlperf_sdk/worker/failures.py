@@ -69,6 +69,9 @@ def of_worker(
         failed = failure("invalid-record", "%s ended well, but %s." % (name, why_no_record))
     else:
         return None
+    if failed.get("kind") not in _CAUSES:
+        said = "%s told of a failure of an unknown kind, %.40r: its record breaks the protocol."
+        failed = failure("invalid-record", said % (name, failed.get("kind")))
     return dict(failed, phase=failed.get("phase") or phase, node=exit["node"], rank=exit["rank"])
 
 
