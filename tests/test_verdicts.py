@@ -225,6 +225,18 @@ def test_one_process_in_another_precision_fails() -> None:
         assert integrity.precision_effective(spoiled, "amp-bf16").outcome == FAIL
 
 
+def test_amplified_rounding_leaves_the_precision_open_and_hides_no_failure() -> None:
+    found = repeats(3, ranks=2, deviation=0.3, observed={"precision": "amp-bf16"})
+    assert integrity.precision_effective(found, "amp-bf16").outcome == INCONCLUSIVE
+    silently = changed(found, lambda last: attrs.evolve(last, deviation=4e-7))
+    unseen = repeats(3, deviation=0.3, observed={})
+    broken = repeats(3, deviation=math.inf, observed={"precision": "amp-bf16"})
+    for spoiled in (silently, unseen, broken):
+        assert integrity.precision_effective(spoiled, "amp-bf16").outcome == FAIL
+    exact = repeats(3, deviation=0.3, observed={"precision": "fp32"})
+    assert integrity.precision_effective(exact, "fp32").outcome == FAIL
+
+
 def test_without_evidence_the_precision_is_open() -> None:
     assert integrity.precision_effective(repeats(3, deviation=None), "fp32").outcome == INCONCLUSIVE
     one_silent = changed(repeats(3), lambda last: attrs.evolve(last, deviation=None))

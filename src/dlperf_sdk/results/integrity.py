@@ -216,6 +216,7 @@ def precision_effective(repeats: tuple[Repeat, ...], precision: str) -> Verdict:
     bounds = BOUNDS.get(precision)
     if bounds is None:
         return Verdict(name, kind, INCONCLUSIVE, f"It is not known how far {precision} deviates from fp32.")
+    amplified: Verdict | None = None
     between = f"{bounds.low:.2g} to {bounds.high:.2g}"
     for attempt, record in records:
         deviation = record.deviation
@@ -226,7 +227,8 @@ def precision_effective(repeats: tuple[Repeat, ...], precision: str) -> Verdict:
                     f"{precision} was seen at work, but the outputs deviate from fp32 by {deviation:.3g}, more than "
                     f"{between}: this network amplifies rounding (attempt {attempt}, rank {record.rank})."
                 )
-                return Verdict(name, kind, INCONCLUSIVE, detail)
+                amplified = amplified or Verdict(name, kind, INCONCLUSIVE, detail)
+                continue  # a failure of another rank weighs more
             too_close = deviation < bounds.low
             why = "it was not in effect" if too_close else "coarser arithmetic ran, or wrong arithmetic"
             detail = (
@@ -234,6 +236,8 @@ def precision_effective(repeats: tuple[Repeat, ...], precision: str) -> Verdict:
                 f"{why} (attempt {attempt}, rank {record.rank})."
             )
             return Verdict(name, kind, FAIL, detail)
+    if amplified is not None:
+        return amplified
     known = [record.deviation for _, record in records if record.deviation is not None]
     if len(known) < len(records) or not known:
         return Verdict(name, kind, INCONCLUSIVE, "The trainer offers no evidence for the precision that ran.")
