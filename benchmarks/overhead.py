@@ -83,16 +83,12 @@ class NothingTrainer(Trainer):
         """No loss."""
         return []
 
-    def digests(self) -> list[str]:
-        """Nothing to digest."""
-        return []
-
 
 class SameSteps(NothingTrainer):
     """A trainer's own `step` on one batch, without what it does before and after a window.
 
-    Digests and the evidence for the precision are no part of the window; only the measuring loop asks for
-    them, so that they would leave other things in the caches than the bare loop finds there.
+    The evidence for the precision is no part of the window; only the measuring loop asks for
+    it, so that it would leave other things in the caches than the bare loop finds there.
     """
 
     def __init__(self, trainer: Trainer) -> None:

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 import pytest
 from conftest import make_cluster, make_request
 
+from dlperf_sdk.worker.digest import digest_of
 from dlperf_sdk.worker.request import resolve
 
 pytest.importorskip("torch", reason="the worker half needs torch, which is not in this environment")
@@ -31,7 +32,7 @@ def train(request, cluster, rank):
     deviation, batch = trainer.deviation(), trainer.canonical_batch()
     losses = [trainer.read_loss(trainer.step(batch).loss)[0] for _ in range(3)]
     answer = {
-        "digest": trainer.digests()[0],
+        "digest": digest_of(request.parameters, trainer.parameters(0)),
         "losses": losses,
         "deviation": deviation,
         "observed": trainer.observed(),

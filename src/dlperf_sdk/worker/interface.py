@@ -1,6 +1,6 @@
 """What a framework plugin's worker half implements: a runtime for the framework, and a trainer for each model."""
 
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 from dlperf_sdk.worker.processes import Cluster, Process
 from dlperf_sdk.worker.request import Request
@@ -99,9 +99,21 @@ class Trainer:
         """The loss behind a handle, one per replica of this process; called after the clock stopped."""
         raise NotImplementedError("a trainer implements read_loss()")
 
-    def digests(self) -> List[str]:
-        """One digest over all trainable parameters per replica of this process, in the manifest's order."""
-        raise NotImplementedError("a trainer implements digests()")
+    def parameters(self, replica: int) -> Iterable[Tuple[str, Any]]:
+        """The trainable parameters of one of this process's replicas (counted from 0) as they are now.
+
+        The name and a NumPy array of each, in the manifest's order, names, shapes and layout (convolutions OIHW,
+        linear layers (out, in)): float32, C order. Called between steps, never inside the window. One after
+        another: nobody holds all of them at once.
+        """
+        raise NotImplementedError("a trainer implements parameters()")
+
+    def running_means(self, replica: int) -> Iterable[Tuple[str, Any]]:
+        """The running means of batch norm of one of this process's replicas, as `parameters` gives parameters.
+
+        A mean is named like its layer's gamma, with `running_mean` for `weight`. Empty where a model has none.
+        """
+        return ()
 
     def deviation(self) -> Optional[float]:
         """How far the requested precision is from fp32, as ‖y - y32‖ / ‖y32‖ over the model's outputs.

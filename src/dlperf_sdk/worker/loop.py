@@ -78,7 +78,6 @@ def measure(
         "losses": [read(loss) for loss in losses],
         "warmup_losses": [read(loss) for loss in warmup],
         "canonical_losses": [read(loss) for loss in canonical],
-        "digests": trainer.digests(),
         "deviation": deviation,
         "skipped_steps": trainer.skipped_steps() - skipped,
         "prefetched_batches": trainer.prefetched_batches(),

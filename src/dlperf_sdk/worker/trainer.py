@@ -9,7 +9,8 @@ from typing import Any, Callable, Dict, List, Optional
 
 from dlperf_sdk.worker import loop
 from dlperf_sdk.worker.data import DataError
-from dlperf_sdk.worker.interface import Runtime, Unsupported
+from dlperf_sdk.worker.digest import digest_of
+from dlperf_sdk.worker.interface import Runtime, Trainer, Unsupported
 from dlperf_sdk.worker.processes import Cluster, Process
 from dlperf_sdk.worker.progress import Progress
 from dlperf_sdk.worker.request import Request, resolve
@@ -36,13 +37,15 @@ def portable(number: float) -> Any:
     return number
 
 
-def _replicas(process: Process, cluster: Cluster, measured: Dict[str, Any]) -> List[Dict[str, Any]]:
+def _replicas(
+    request: Request, process: Process, cluster: Cluster, trainer: Trainer, measured: Dict[str, Any]
+) -> List[Dict[str, Any]]:
     devices = cluster.nodes[process.node].devices
     return [
         {
             "index": replica,
             "device": devices[process.devices[i]],
-            "digest": measured["digests"][i],
+            "digest": digest_of(request.parameters, trainer.parameters(i)),
             "canonical_losses": [portable(step[i]) for step in measured["canonical_losses"]],
             "warmup_losses": [portable(step[i]) for step in measured["warmup_losses"]],
             "losses": [portable(step[i]) for step in measured["losses"]],
@@ -108,8 +111,8 @@ def run(
         trainer = resolve(request.trainer)(runtime, request, process)
         built = monotonic()
         measured = loop.measure(runtime, trainer, request.protocol, progress, wait_for_go)
-        replicas = _replicas(process, cluster, measured)
-        for taken in ("losses", "warmup_losses", "canonical_losses", "digests"):
+        replicas = _replicas(request, process, cluster, trainer, measured)
+        for taken in ("losses", "warmup_losses", "canonical_losses"):
             del measured[taken]
         measured["phases"]["compile"] += built - started
         measured["phases"]["start"] = started - began

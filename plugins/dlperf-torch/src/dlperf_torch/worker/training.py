@@ -1,10 +1,9 @@
-"""What every torch trainer shares: wrapping, the step, input, digests, evidence for the precision.
+"""What every torch trainer shares: wrapping, the step, input, parameters, evidence for the precision.
 
 A model's own file has its network, its loss, and nothing else.
 """
 
 import contextlib
-import hashlib
 import itertools
 
 import torch
@@ -201,14 +200,18 @@ class TorchTrainer(Trainer):
         """The loss of this process's one replica."""
         return [loss.item()]
 
-    def digests(self):
-        """SHA-256 over the parameters as float32 in C order, one after another as the manifest lists them."""
-        digest = hashlib.sha256()
+    def parameters(self, replica):
+        """The network's parameters under the manifest's names: torch has the manifest's layout already."""
         parameters = dict(self.network.named_parameters())
         for entry in self.request.parameters:
-            values = parameters[entry["name"]].detach().to("cpu", torch.float32).contiguous()
-            digest.update(values.numpy().data)
-        return [digest.hexdigest()]
+            values = parameters[entry["name"]].detach().to("cpu", torch.float32)
+            yield entry["name"], values.contiguous().numpy()
+
+    def running_means(self, replica):
+        """Of every batch norm."""
+        for name, values in self.network.named_buffers():
+            if name.endswith("running_mean"):
+                yield name, values.cpu().numpy()
 
     # Evidence for what was in effect.
 

@@ -114,7 +114,7 @@ class Linear(worker.Linear):
         elif self.fault == "nan":
             return result._replace(loss=float("nan"))
         elif self.fault == "drift":
-            self.parameters["weight"] = self.parameters["weight"] + 1
+            self.weights["weight"] = self.weights["weight"] + 1
         elif self.fault == "orphan":
             # A daemon that left its session and its parent: only whoever adopts orphans can end it.
             code = "import os, time; os.fork() and os._exit(0); os.setsid(); time.sleep(1000)"

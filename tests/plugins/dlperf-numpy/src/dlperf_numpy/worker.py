@@ -1,6 +1,5 @@
 """Worker half: NumPy as a framework. Standard library, NumPy and dlperf_sdk.worker only; Python 3.7."""
 
-import hashlib
 import itertools
 from multiprocessing.connection import Client, Listener
 
@@ -50,7 +49,7 @@ class Linear(interface.Trainer):
 
     def __init__(self, runtime, request, process):
         super().__init__(runtime, request, process)
-        self.parameters = dict(canonical.weights(request.parameters, request.seed))
+        self.weights = dict(canonical.weights(request.parameters, request.seed))
         self.rate = request.optimizer["learning_rate"]
 
     def canonical_batch(self):
@@ -61,21 +60,21 @@ class Linear(interface.Trainer):
         return itertools.repeat(self.canonical_batch())
 
     def step(self, batch):
-        error = batch["x"] @ self.parameters["weight"] - batch["y"]
+        error = batch["x"] @ self.weights["weight"] - batch["y"]
         gradient = 2 * batch["x"].T @ error / len(error)
         if self.runtime.peers:
             gradient = self.runtime.mean(gradient)
-        self.parameters["weight"] = self.parameters["weight"] - np.float32(self.rate) * gradient
+        self.weights["weight"] = self.weights["weight"] - np.float32(self.rate) * gradient
         return interface.Step(float((error**2).mean()), len(error))
 
     def read_loss(self, loss):
         return [loss]
 
-    def digests(self):
-        return [hashlib.sha256(self.parameters["weight"].tobytes()).hexdigest()]
+    def parameters(self, replica):
+        return self.weights.items()
 
     def deviation(self):
         return 0.0
 
     def observed(self):
-        return {"precision": str(self.parameters["weight"].dtype).replace("float", "fp")}
+        return {"precision": str(self.weights["weight"].dtype).replace("float", "fp")}

@@ -1,0 +1,26 @@
+"""The digest of a replica's parameters: equal digests are equal weights, whatever the framework."""
+
+import hashlib
+from itertools import zip_longest
+from typing import Any, Iterable, List, Mapping, Tuple
+
+
+def digest_of(manifest: List[Mapping[str, Any]], parameters: Iterable[Tuple[str, Any]]) -> str:
+    """SHA-256 over the parameters as float32 in C order, one after another as the manifest lists them.
+
+    `parameters` are what `Trainer.parameters` gives. Raises ValueError where they are not the manifest's: another
+    name, shape or type in some place, one too few or too many.
+    """
+    digest = hashlib.sha256()
+    for entry, found in zip_longest(manifest, parameters):
+        if entry is None:
+            raise ValueError("the trainer has a parameter %s that is not in the model's manifest" % found[0])
+        wanted = (entry["name"], tuple(entry["shape"]), "float32")
+        if found is None:
+            raise ValueError("the trainer lacks the manifest's parameter %s" % entry["name"])
+        name, values = found
+        given = (name, tuple(values.shape), str(values.dtype))
+        if given != wanted:
+            raise ValueError("where the manifest has %s %s %s, the trainer has %s %s %s" % (wanted + given))
+        digest.update(values.data)
+    return digest.hexdigest()
