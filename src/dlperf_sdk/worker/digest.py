@@ -22,5 +22,7 @@ def digest_of(manifest: List[Mapping[str, Any]], parameters: Iterable[Tuple[str,
         given = (name, tuple(values.shape), str(values.dtype))
         if given != wanted:
             raise ValueError("where the manifest has %s %s %s, the trainer has %s %s %s" % (wanted + given))
+        if not values.flags.c_contiguous:
+            raise ValueError("the trainer's parameter %s is not contiguous in C order" % name)
         digest.update(values.data)
     return digest.hexdigest()
