@@ -21,6 +21,7 @@ ORDER = (
     # What is asked, what plugins implement, what comes back.
     ("fields",),
     ("protocol",),
+    ("spec_file",),
     ("spec",),
     ("interfaces",),
     ("records",),

@@ -112,6 +112,6 @@ def spec_from(
             "A model's name belongs to a framework's name; a whole spec already names its model."
         )
     if isinstance(what, str | Path):
-        what = RunSpec.load(what)
+        return RunSpec.load(what, **fields)
     spec = what if isinstance(what, RunSpec) else RunSpec.from_dict(what)
     return attrs.evolve(spec, **fields)

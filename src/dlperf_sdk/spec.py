@@ -21,7 +21,7 @@ from typing import Any
 import attrs
 from attrs import frozen
 
-from dlperf_sdk.documents import load_document, shown
+from dlperf_sdk.documents import shown
 from dlperf_sdk.errors import SpecError, UnknownName
 from dlperf_sdk.fields import (
     NAME,
@@ -37,6 +37,7 @@ from dlperf_sdk.fields import (
     workload,
 )
 from dlperf_sdk.protocol import MOST_REPEATS, MOST_STEPS, PROTOCOLS, Protocol
+from dlperf_sdk.spec_file import load_spec
 
 Scalar = str | int | float | bool | None
 
@@ -328,13 +329,14 @@ class RunSpec:
         return cls(**document)
 
     @classmethod
-    def load(cls, path: str | Path) -> RunSpec:
-        """Read a spec file: JSON, TOML, or YAML in its safe subset.
+    def load(cls, path: str | Path, **fields: Any) -> RunSpec:
+        """Read a spec file: JSON, TOML, or YAML in its safe subset; `fields` are used in place of the file's.
 
         Raises:
             DocumentError: the file cannot be read or parsed, or breaks the schema.
+            SpecError: it names a program, or a folder outside its own directory; see `dlperf_sdk.spec_file`.
         """
-        return cls.from_dict(load_document(Path(path)))
+        return attrs.evolve(cls.from_dict(load_spec(Path(path), fields)), **fields)
 
 
 SPEC_VERSION = "1.0"

@@ -157,10 +157,10 @@ def _spec(what: str, model: str | None, given: dict[str, Any]) -> RunSpec:
         raise UsageError(
             f"Which model? Write `dlperf run {what} MODEL` (models: {known}), or name a spec file: case.toml."
         )
-    spec = api.spec_from(what)
-    for name in REPEATED:
-        fields[name] = {**getattr(spec, name), **fields.get(name, {})}
-    return api.spec_from(spec, None, fields)
+    repeated = {name: fields.pop(name, {}) for name in REPEATED}
+    spec = api.spec_from(what, None, fields)
+    merged = {name: {**getattr(spec, name), **given} for name, given in repeated.items()}
+    return api.spec_from(spec, None, merged)
 
 
 def _show_plan(spec: RunSpec, common: Common) -> int:
