@@ -282,6 +282,7 @@ def test_a_case_is_driven_to_its_end(lead):
     orders = ready(*nodes)
     assert [order["host_index"] for order in orders] == [0, 1]
     assert orders[0]["cluster"] == orders[1]["cluster"]
+    assert orders[0]["cluster"]["options"] == leader.request.framework_options
     for node in nodes:
         node.say(**part())
     for node in nodes:
@@ -463,7 +464,7 @@ def test_a_layout_that_raises_is_the_cases_failure_not_the_nodes(tmp_path, proce
     starting, heard = agent(tmp_path, ours), theirs.messages()
     starting.request = dataclasses.replace(starting.request, processes=processes)
     node = {"host": "127.0.0.1", "ports": ["1"], "devices": ["cpu:0"], "interface": "lo"}
-    cluster = {"device": "cpu", "strategy": "all_reduce", "nodes": [node]}
+    cluster = {"device": "cpu", "strategy": "all_reduce", "options": {}, "nodes": [node]}
     starting._obey("start", {"attempt": 1, "cluster": cluster, "host_index": 0, "host_count": 1})
     failed, ended = next(heard), next(heard)
     assert (failed["event"], failed["failure"]["kind"], failed["failure"]["phase"]) == (

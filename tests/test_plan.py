@@ -15,7 +15,7 @@ from dlperf_sdk.plan import DEADLINES, VOCABULARY, device_of, make_plan
 from dlperf_sdk.registry import Registry
 from dlperf_sdk.spec import PHASES
 from dlperf_sdk.worker import gpus
-from dlperf_sdk.worker.processes import SERVICE, TRAINER
+from dlperf_sdk.worker.processes import SERVICE, TRAINER, Cluster, Process, one_per_device
 
 NumPy = type(Registry().framework("numpy"))
 Linear = type(Registry().model("linear"))
@@ -230,6 +230,30 @@ def test_processes_with_placeholders():
         (TRAINER, 1, 3),
     ]
     assert [one.replicas for one in processes[1:]] == [(0,), (1,), (2,), (3,)]
+
+
+def _one_per_node(cluster: Cluster) -> list[Process]:
+    """The whole node's devices in one process, where the plugin's option says so."""
+    if not cluster.options["whole_nodes"]:
+        return one_per_device(cluster)
+    everyone = [range(len(node.devices)) for node in cluster.nodes]
+    return [Process(TRAINER, i, {}, tuple(own), tuple(own), i) for i, own in enumerate(everyone)]
+
+
+def test_the_frameworks_options_reach_the_layout_of_processes():
+    @attrs.frozen
+    class Options:
+        whole_nodes: bool = False
+
+    registry = with_framework(Options=Options, processes=f"{__name__}:_one_per_node")
+    for chosen, expected in (({}, [(0,), (1,)]), ({"whole_nodes": True}, [(0, 1)])):
+        processes = plan("mine", registry=registry, topology="1n2d", options=chosen).placeholder_processes()
+        assert [process.devices for process in processes] == expected
+
+
+def test_nobody_but_the_plugin_says_who_a_worker_is():
+    with pytest.raises(SpecError, match="The variable RANK tells each worker of torch"):
+        plan("torch", "resnet50", topology="1n2d", env={"NCCL_DEBUG": "INFO", "RANK": "3"})
 
 
 @pytest.mark.parametrize("processes", ["no_such_module:layout", "json:no_such_thing", "json:loads"])

@@ -110,7 +110,8 @@ class Plan:
             )
             for node in range(self.spec.topology.nodes)
         )
-        found: list[Process] = resolve(self.processes)(Cluster(nodes, self.device, self.spec.strategy))
+        cluster = Cluster(nodes, self.device, self.spec.strategy, self.framework_options)
+        found: list[Process] = resolve(self.processes)(cluster)
         return found
 
     def to_dict(self) -> dict[str, Any]:
@@ -199,12 +200,17 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
         plugin=registry.distribution("frameworks", spec.framework),
     )
     try:
-        planned.placeholder_processes()
+        processes = planned.placeholder_processes()
     except Exception as error:
         raise PluginError(
             f"{framework.name}'s plugin ({planned.plugin}) cannot lay out the processes of {spec.topology}: "
             f"{framework.processes} raised {type(error).__name__}: {error}. It must take placeholders for addresses."
         ) from error
+    for name in sorted(set(spec.env) & {name for process in processes for name in process.variables}):
+        raise SpecError(
+            f"The variable {name} tells each worker of {framework.name} who and where it is, and the plugin sets it; "
+            f"take {name} out of `env`."
+        )
     return planned
 
 

@@ -127,7 +127,12 @@ class Coordinator(threading.Thread):
             dict({key: prepared[node][key] for key in ("ports", "devices", "interface")}, host=address)
             for node, address in self._roster.addresses()
         ]
-        cluster = {"device": self.request.device, "strategy": self.request.strategy, "nodes": nodes}
+        cluster = {
+            "device": self.request.device,
+            "strategy": self.request.strategy,
+            "options": self.request.framework_options,
+            "nodes": nodes,
+        }
         self._roster.order_each(lambda place: dict(place, do="start", attempt=attempt, cluster=cluster))
 
     def _follow(self, attempt: int, failures: List[Dict[str, Any]], parts: List[Dict[str, Any]]) -> None:

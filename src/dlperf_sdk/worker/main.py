@@ -17,7 +17,7 @@ def cluster_from(plain: dict) -> Cluster:
         Node(node["host"], tuple(node["ports"]), tuple(node["devices"]), node["interface"])
         for node in plain["nodes"]
     )
-    return Cluster(nodes, plain["device"], plain["strategy"])
+    return Cluster(nodes, plain["device"], plain["strategy"], plain["options"])
 
 
 def process_from(plain: dict) -> Process:

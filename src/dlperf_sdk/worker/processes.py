@@ -4,7 +4,7 @@ A framework plugin names a function `processes(cluster) -> list of Process`. The
 addresses to show the plan, the agents with the real ones: so launch variables are written in one place.
 """
 
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 TRAINER = "trainer"
 SERVICE = "service"
@@ -30,6 +30,8 @@ class Cluster(NamedTuple):
     device: str
     """The kind of device: `cpu`, `cuda`, …"""
     strategy: str
+    options: Mapping[str, Any] = {}
+    """The framework's own options: how many devices a process owns may be one of them."""
 
     @property
     def world_size(self) -> int:
