@@ -11,7 +11,7 @@ BESIDE_TORCH := --with attrs --with pytest --with pytest-timeout --with tokenize
 .PHONY: demo test setup lint core torch bench clean
 
 demo: $(READY)
-	$(BIN)/dlperf run torch resnet50 --protocol quick --batch-size 8 --warmup 2 --steps 6
+	$(BIN)/dlperf run torch resnet50 --protocol quick --batch-size 8
 
 test: lint core torch
 

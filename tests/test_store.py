@@ -27,6 +27,11 @@ from dlperf_sdk.spec import RunSpec
 SPEC = RunSpec(framework="torch", model="resnet50", topology="1n2d", env={"TOKEN": "secret"})
 
 
+def test_a_store_has_a_name():
+    with pytest.raises(StoreError, match="name a directory"):
+        ResultStore("")
+
+
 def record(rank=0, attempt=1):
     losses = (2.5, float("nan"))
     replica = r.Replica(rank, f"cpu:{rank}", "d1ge57", losses, losses, losses)

@@ -114,6 +114,8 @@ def _bounds(validator: Any, items: Mapping[str, Any]) -> tuple[float, float]:
 
 def _check_version(name: str, title: str, document: Any) -> None:
     found = document.get("schema_version") if isinstance(document, Mapping) else None
+    if isinstance(found, int | float) and not isinstance(found, bool):
+        raise DocumentError(f'The {title} has the schema_version {found}; write it as text: "{version(name)}".')
     match = re.fullmatch(r"([0-9]{1,9})\.([0-9]{1,9})", found) if isinstance(found, str) else None
     major = version(name).split(".")[0]
     if match and int(match[1]) > int(major):

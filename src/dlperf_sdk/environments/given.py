@@ -59,16 +59,16 @@ def running(
     path = Path(sys.executable) if sys.executable else None
     interpreter = probe.version_of(path, variables) if path else None
     if path is None or interpreter is None:
-        return "the running interpreter cannot be started anew"
+        return "this interpreter cannot be started anew"
     if not probe.python_specifier(spec.python).contains(interpreter.version, prereleases=True):
-        return f"the running interpreter is Python {interpreter.version}, not {spec.python}"
+        return f"this interpreter is Python {interpreter.version}, not {spec.python}"
     try:
         facts = probe.ask(path, variables)
     except EnvironmentFailed as error:
         return str(error)
     unmet = probe.unmet(spec.requirements, device, facts)
     if unmet:
-        return f"the running interpreter lacks requirements: {'; '.join(unmet)}"
+        return f"this interpreter does not have what is needed: {'; '.join(unmet)}"
     return _prepared(RUNNING, framework, device, path, facts)
 
 

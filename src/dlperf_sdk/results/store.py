@@ -135,6 +135,8 @@ class ResultStore:
     """Results in a directory. Making one touches nothing; the directory is made with the first run."""
 
     def __init__(self, directory: str | Path) -> None:
+        if not str(directory):
+            raise StoreError("The store has an empty name; name a directory, or leave it to the default.")
         self.directory = Path(directory)
 
     def probe(self) -> None:
