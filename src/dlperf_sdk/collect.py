@@ -12,7 +12,7 @@ from dlperf_sdk.documents import shown
 from dlperf_sdk.errors import FAILURES, DocumentError, InvalidRecord
 from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.records import Failure, Repeat
-from dlperf_sdk.results.convert import attempt_from_dict
+from dlperf_sdk.results.convert import Attempt, attempt_from_dict
 from dlperf_sdk.results.result import Environment, Stopping
 from dlperf_sdk.results.store import RunDirectory
 
@@ -30,6 +30,16 @@ class Collector:
     failure: Failure | None = None
     stopping: Stopping | None = None
     notes: list[str] = field(factory=list)
+    _noted: int = 0
+    """How many of the notes belong to attempts that are over."""
+
+    def restore(self, attempt: Attempt) -> None:
+        """An attempt that an earlier controller has put on disk. What failed then is no failure of what follows."""
+        if attempt.failure is None:
+            self.repeats.append(attempt.repeat)
+        self.hardware = attempt.nodes or self.hardware
+        self.notes += attempt.notes
+        self._noted = len(self.notes)
 
     def take(self, event: Mapping[str, Any]) -> None:
         """One event. A finished repeat is on disk when this returns.
@@ -90,7 +100,9 @@ class Collector:
                 self.repeats.append(repeat)
                 throughput = metrics.throughput(repeat)
         if self.directory is not None:
-            self.directory.write_attempt(event)
+            notes = self.notes[self._noted :]
+            self.directory.write_attempt({**event, "nodes": list(self.hardware), "notes": notes})
+        self._noted = len(self.notes)
         self.observers.tell(
             "dlperf_repeat_ended",
             run_id=self.run_id,

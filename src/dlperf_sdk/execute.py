@@ -1,33 +1,59 @@
 """One case from its spec to its result: the flow of the whole project.
 
 RunSpec → plan → environment, data, bundle → launch → records → result
+
+`execute` carries a case out in one go. A campaign carries many out together, an attempt of one and then of another;
+so each part of the way is a verb of its own: `begin`, `prepare`, `measure`, `conclude`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import tempfile
-from collections.abc import Callable, Iterable
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dlperf_sdk import bundle, data, environments, hookspecs
+import attrs
+from attrs import define
+
+from dlperf_sdk import bundle, data, environments, hookspecs, metrics
 from dlperf_sdk.collect import Collector
 from dlperf_sdk.environments import PreparedEnvironment
 from dlperf_sdk.errors import RunFailed
 from dlperf_sdk.hookspecs import Observers
+from dlperf_sdk.interfaces.measurer import Measurer
 from dlperf_sdk.interfaces.topology import Job
 from dlperf_sdk.launch import events
 from dlperf_sdk.plan import Plan, make_plan
 from dlperf_sdk.records import Failure
 from dlperf_sdk.registry import Registry
-from dlperf_sdk.results.result import Environment, Result
-from dlperf_sdk.results.store import ResultStore, RunDirectory, new_run_id
+from dlperf_sdk.results.result import Environment, Result, Stopping
+from dlperf_sdk.results.store import ResultStore, new_run_id
 from dlperf_sdk.results.summarise import summarise
 from dlperf_sdk.spec import RunSpec
 from dlperf_sdk.worker.request import Request
+from dlperf_sdk.worker.stopping import decide
+
+
+@define
+class Case:
+    """One case on its way: what was asked, what follows from it, and what has come of it so far."""
+
+    id: str
+    spec: RunSpec
+    registry: Registry
+    measurers: tuple[Measurer, ...]
+    plan: Plan | None
+    """None where it was refused."""
+    collected: Collector
+    started_at: str
+    prepared: PreparedEnvironment | None = None
+    samples: Mapping[str, Any] | None = None
+    """What the preparation of its data found."""
 
 
 def execute(
@@ -39,35 +65,109 @@ def execute(
     raise_on_failure: bool,
 ) -> Result:
     """Run a spec, in its own environment or in one `like` another result's; see `dlperf_sdk.api.run`."""
-    registry = registry or Registry()
     told = Observers(hookspecs.listeners(observers))
-    measurers = registry.measurers()
-    started, run_id = _now(), new_run_id(spec, datetime.now(UTC))
+    case = begin(spec, store, told, registry or Registry())
+    interrupted = False
+    try:
+        prepare(case, like)
+        measure(case)
+    except KeyboardInterrupt:
+        interrupted = True
+    result = conclude(case)
+    if interrupted:
+        raise KeyboardInterrupt
+    return result.raise_for_status() if raise_on_failure else result
+
+
+def begin(
+    spec: RunSpec,
+    store: ResultStore | str | Path | None,
+    observers: Observers,
+    registry: Registry,
+    *,
+    run_id: str | None = None,
+    started_at: str | None = None,
+) -> Case:
+    """Plan a case and make its directory. Nothing is started.
+
+    A case that has been begun before is gone on with under its `run_id`: what it has finished is read back.
+
+    Raises:
+        UsageError, PluginError: it cannot be understood, or the store cannot be written.
+    """
+    measurers = tuple(registry.measurers())
     planned, refusal = _planned(spec, registry)
-    collected = Collector(run_id, told, _open(store, run_id), failure=refusal)
-    interrupted = planned is not None and _carry_out(planned, like, registry, collected)
+    id = run_id or new_run_id(spec, datetime.now(UTC))
+    collected = Collector(id, observers, None, failure=refusal)
+    if store is not None:
+        kept = store if isinstance(store, ResultStore) else ResultStore(Path(store))
+        if run_id is not None and (kept.directory / run_id).is_dir():
+            collected.directory = kept.reopen_run(run_id)
+            for attempt in kept.recover(run_id).attempts:
+                collected.restore(attempt)
+        else:
+            collected.directory = kept.open_run(id)
+    return Case(id, spec, registry, measurers, planned, collected, started_at or _now())
+
+
+def prepare(case: Case, like: Environment | None = None) -> None:
+    """Make ready what it runs in and what it trains on. A failure is collected, and the case is over."""
+    if case.plan is None or case.collected.failure is not None:
+        return
+    with _failures_of(case):
+        _announce(case.plan, case.collected)
+        case.prepared = _environment(case.plan, like, case.collected)
+        case.samples = _data(case.plan, case.collected)
+
+
+def measure(case: Case, attempt: int | None = None) -> None:
+    """Take all of the protocol's repeats, or only one, under the number `attempt`; its repeats are new processes.
+
+    Everything that comes of it is collected, a failure too; on an interruption all processes have ended.
+
+    Raises:
+        KeyboardInterrupt: as it was; what had finished is kept.
+    """
+    if case.plan is None or case.prepared is None or case.collected.failure is not None:
+        return
+    with _failures_of(case), environments.in_use(case.prepared):
+        _launch(case.plan, _request(case, attempt), case.registry, case.collected)
+
+
+def enough(case: Case) -> bool:
+    """Whether the repeats so far satisfy the protocol's rule; which, and how, is noted for the result."""
+    assert case.plan is not None
+    protocol = attrs.asdict(case.plan.protocol)
+    decision = decide([metrics.throughput(repeat) for repeat in case.collected.repeats], protocol)
+    if decision.stop:
+        rule = "fixed" if protocol["target"] is None else "adaptive"
+        case.collected.stopping = Stopping(rule, decision.met, decision.detail)
+    return decision.stop
+
+
+def conclude(case: Case) -> Result:
+    """The result of everything that has been collected; with a store it is written."""
+    collected = case.collected
     result = summarise(
-        run_id=run_id,
-        spec=spec,
-        plan=planned,
+        run_id=case.id,
+        spec=case.spec,
+        plan=case.plan,
         environment=collected.environment,
         repeats=collected.repeats,
         hardware=collected.hardware,
         failure=collected.failure,
         stopping=collected.stopping,
         notes=collected.notes,
-        measurers=measurers,
-        started_at=started,
+        measurers=case.measurers,
+        started_at=case.started_at,
         finished_at=_now(),
     )
     if collected.directory is not None:
         collected.directory.write_result(result)
     if result.failure is not None:
-        told.tell("dlperf_error", run_id=run_id, failure=result.failure)
-    told.tell("dlperf_result", run_id=run_id, result=result)
-    if interrupted:
-        raise KeyboardInterrupt
-    return result.raise_for_status() if raise_on_failure else result
+        collected.observers.tell("dlperf_error", run_id=case.id, failure=result.failure)
+    collected.observers.tell("dlperf_result", run_id=case.id, result=result)
+    return result
 
 
 def _planned(spec: RunSpec, registry: Registry) -> tuple[Plan | None, Failure | None]:
@@ -78,23 +178,20 @@ def _planned(spec: RunSpec, registry: Registry) -> tuple[Plan | None, Failure | 
         return None, Failure(error.kind, str(error))
 
 
-def _carry_out(planned: Plan, like: Environment | None, registry: Registry, collected: Collector) -> bool:
-    """Do what is planned; everything that comes of it is collected. The value says whether it was interrupted."""
+@contextmanager
+def _failures_of(case: Case) -> Iterator[None]:
+    """What fails inside is collected as the case's failure."""
     try:
-        _begin(planned, collected)
-        prepared = _prepare(planned, like, collected)
-        with environments.in_use(prepared):
-            _launch(planned, _request(planned, prepared, collected), registry, collected)
+        yield
     except RunFailed as error:
-        collected.failure = Failure(error.kind, str(error))
+        case.collected.failure = Failure(error.kind, str(error))
     except KeyboardInterrupt:
         said = "The run was interrupted; the repeats that had finished are kept."
-        collected.failure = Failure("interrupted", said)
-        return True
-    return False
+        case.collected.failure = Failure("interrupted", said)
+        raise
 
 
-def _begin(planned: Plan, collected: Collector) -> None:
+def _announce(planned: Plan, collected: Collector) -> None:
     directory = collected.directory
     if directory is not None:
         directory.write_spec(planned.spec)
@@ -103,7 +200,7 @@ def _begin(planned: Plan, collected: Collector) -> None:
     collected.observers.tell("dlperf_run_started", run_id=collected.run_id, plan=planned, directory=place)
 
 
-def _prepare(planned: Plan, like: Environment | None, collected: Collector) -> PreparedEnvironment:
+def _environment(planned: Plan, like: Environment | None, collected: Collector) -> PreparedEnvironment:
     """The environment to run in: the framework's own, or one like another result's."""
     spec, say = planned.spec, _stage(collected, "environment")
     if like is None:
@@ -144,17 +241,26 @@ def _variables(spec: RunSpec) -> dict[str, str]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _request(planned: Plan, prepared: PreparedEnvironment, collected: Collector) -> Request:
-    """What the nodes are told. Its data is made ready here: never inside the window."""
+def _data(planned: Plan, collected: Collector) -> Mapping[str, Any]:
+    """The data is made ready here: never inside the window."""
     say = _stage(collected, "data")
-    samples = data.prepare(
+    return data.prepare(
         planned.spec.data,
         planned.model_options,
         planned.inputs,
         seed=planned.spec.seed,
         on_progress=lambda what, done, total: say(f"{what} {done}/{total}"),
     )
-    return planned.request(collected.run_id, prepared.command, planned.spec.env, samples)
+
+
+def _request(case: Case, attempt: int | None) -> Request:
+    """What the nodes are told."""
+    assert case.plan is not None and case.prepared is not None and case.samples is not None
+    request = case.plan.request(case.id, case.prepared.command, case.spec.env, case.samples)
+    if attempt is None:
+        return request
+    once = {**request.protocol, "repeats": 1, "max_repeats": 1, "target": None}
+    return dataclasses.replace(request, first_attempt=attempt, protocol=once)
 
 
 def _launch(planned: Plan, request: Request, registry: Registry, collected: Collector) -> None:
@@ -175,12 +281,6 @@ def _stage(collected: Collector, stage: str) -> Callable[[str], None]:
     return lambda text: collected.observers.tell(
         "dlperf_stage", run_id=collected.run_id, stage=stage, detail=text
     )
-
-
-def _open(store: ResultStore | str | Path | None, run_id: str) -> RunDirectory | None:
-    if store is None:
-        return None
-    return (store if isinstance(store, ResultStore) else ResultStore(Path(store))).open_run(run_id)
 
 
 def _now() -> str:

@@ -38,6 +38,9 @@ class Attempt:
     """From the trainers that came to the end; where the status is `ok`, from all."""
     series: tuple[Series, ...]
     exits: tuple[Exit, ...]
+    nodes: tuple[Mapping[str, Any], ...] = ()
+    """What each node found of itself, as the store keeps it with the attempt."""
+    notes: tuple[str, ...] = ()
 
     @property
     def repeat(self) -> Repeat:

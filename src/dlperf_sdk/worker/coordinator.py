@@ -61,7 +61,7 @@ class Coordinator(threading.Thread):
     def _repeat(self) -> None:
         throughputs: List[float] = []
         while True:
-            attempt = len(throughputs) + 1
+            attempt = self.request.first_attempt + len(throughputs)
             self._tell({"event": "attempt-started", "attempt": attempt})
             ended = self._attempt(attempt)
             self._tell(ended)
