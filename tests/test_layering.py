@@ -54,6 +54,8 @@ ORDER = (
     ("collect",),
     ("analysis",),
     ("report",),
+    # For other programs, and from them.
+    ("exchange",),
     ("execute",),
     ("api",),
     ("testing",),

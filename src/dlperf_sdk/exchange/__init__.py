@@ -1,0 +1,1 @@
+"""Results for other programs, and other programs' measurements as results."""
