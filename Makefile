@@ -3,7 +3,7 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 READY := .venv/ready
-PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml tests/plugins/*/pyproject.toml))
+PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml examples/*/pyproject.toml tests/plugins/*/pyproject.toml))
 
 # What torch's own tests and benchmarks need beside its environment: never in it.
 BESIDE_TORCH := --with attrs --with pytest --with pytest-timeout --with tokenizers --with transformers

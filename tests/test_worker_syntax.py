@@ -20,7 +20,10 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "dlperf_sdk"
 WORKER = sorted((PACKAGE / "worker").rglob("*.py"))
 PLUGINS = sorted(
-    path for path in [*ROOT.glob("plugins/*/src/*"), *ROOT.glob("tests/plugins/*/src/*")] if path.is_dir()
+    path
+    for place in ("plugins", "examples", "tests/plugins")
+    for path in ROOT.glob(f"{place}/*/src/*")
+    if path.is_dir()
 )
 WORKER_HALVES = sorted(
     path

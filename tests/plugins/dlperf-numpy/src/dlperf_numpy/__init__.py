@@ -1,1 +1,0 @@
-"""A framework plugin for NumPy: the smallest that is complete."""
