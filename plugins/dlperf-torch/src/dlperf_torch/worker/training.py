@@ -13,6 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from dlperf_sdk.worker import canonical
 from dlperf_sdk.worker.interface import Step, Trainer
 from dlperf_sdk.worker.schedule import learning_rate
+from dlperf_torch.worker import evidence
 
 AUTOCAST = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}
 """Precision → the type that autocast computes convolutions and matrix products in; the others do not cast."""
@@ -35,7 +36,7 @@ class TorchTrainer(Trainer):
         self._skipped = torch.zeros((), dtype=torch.int64, device=self.device)
         self._steps = 0
         self._loader = None
-        self._seen = {"dtypes": set(), "layouts": set()}
+        self._seen = evidence.Seen()
         self.criterion = self.loss
         if request.compiler == "inductor":
             self.trained = torch.compile(self.trained, dynamic=False)
@@ -223,33 +224,15 @@ class TorchTrainer(Trainer):
         fp32 without TF32. In both dropout is off, batch norm uses the batch's statistics, and no trace stays.
         """
         batch = self._micro_batches(self.canonical_batch())[0]
-        with _undisturbed(self.network):
-            with self._watched(), self._autocast():
+        eager = self.request.compiler == "none"  # compiled, the layers' own outputs are hidden
+        with evidence.undisturbed(self.network):
+            with evidence.watched(self.network if eager else nn.Module(), self._seen), self._autocast():
                 values = self.outputs(self.trained, batch)
-            self._seen["dtypes"].update(str(value.dtype).replace("torch.", "") for value in values)
-            with torch.no_grad(), _plain_fp32():
+            for value in values:
+                self._seen.note(value)
+            with torch.no_grad(), evidence.plain_fp32():
                 references = self.outputs(self.network, batch)
-        apart = sum(_squares(y.detach().double() - y32.double()) for y, y32 in zip(values, references))
-        return (apart / sum(_squares(y32.double()) for y32 in references)) ** 0.5
-
-    @contextlib.contextmanager
-    def _watched(self):
-        """Note type and layout of what convolutions and linear layers give out; compiled, they are hidden."""
-
-        def note(module, args, output):
-            self._seen["dtypes"].add(str(output.dtype).replace("torch.", ""))
-            if output.dim() == 4:
-                nhwc = output.is_contiguous(memory_format=torch.channels_last)
-                self._seen["layouts"].add("nhwc" if nhwc else "nchw")
-
-        layers = [m for m in self.network.modules() if isinstance(m, (nn.Conv2d, nn.Linear))]
-        eager = self.request.compiler == "none"
-        hooks = [layer.register_forward_hook(note) for layer in layers] if eager else []
-        try:
-            yield
-        finally:
-            for hook in hooks:
-                hook.remove()
+        return evidence.apart(values, references)
 
     def observed(self):
         """What was in effect, from the types and layouts seen in `deviation` and from the state of torch."""
@@ -257,11 +240,10 @@ class TorchTrainer(Trainer):
             "compiler": "inductor" if isinstance(self.trained, torch._dynamo.OptimizedModule) else "none",
             "accumulation": self.request.accumulation,
         }
-        names = {"float16": "amp-fp16", "bfloat16": "amp-bf16", "float32": _fp32_mode(self.device)}
-        if self._seen["dtypes"]:
-            found["precision"] = "+".join(sorted(names.get(dtype, dtype) for dtype in self._seen["dtypes"]))
-        layouts = self._seen["layouts"] or {
-            "nhwc" if weight.is_contiguous(memory_format=torch.channels_last) else "nchw"
+        if self._seen.dtypes:
+            found["precision"] = self._seen.precision(self.device)
+        layouts = self._seen.layouts or {
+            evidence.layout_of(weight)
             for weight in self.network.parameters()
             if weight.dim() == 4 and weight.shape[2] > 1
         }
@@ -296,41 +278,3 @@ def _optimizer(network, request):
         betas = (numbers["beta1"], numbers["beta2"])
         return torch.optim.AdamW(groups, lr=rate, betas=betas, eps=numbers["epsilon"], fused=True)
     raise ValueError("the torch plugin has no optimizer %r" % numbers["kind"])
-
-
-@contextlib.contextmanager
-def _undisturbed(network):
-    """Dropout off, and the buffers (batch norm's running statistics) put back at the end."""
-    buffers = {name: buffer.clone() for name, buffer in network.named_buffers()}
-    dropouts = [(module, module.p) for module in network.modules() if isinstance(module, nn.Dropout)]
-    for module, _ in dropouts:
-        module.p = 0.0
-    try:
-        yield
-    finally:
-        for module, p in dropouts:
-            module.p = p
-        for name, buffer in network.named_buffers():
-            buffer.copy_(buffers[name])
-
-
-@contextlib.contextmanager
-def _plain_fp32():
-    """float32 arithmetic in the full width of float32."""
-    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-    before = matmul.allow_tf32, cudnn.allow_tf32
-    matmul.allow_tf32 = cudnn.allow_tf32 = False
-    try:
-        yield
-    finally:
-        matmul.allow_tf32, cudnn.allow_tf32 = before
-
-
-def _fp32_mode(device):
-    """What float32 arithmetic is on this device now."""
-    allowed = torch.backends.cuda.matmul.allow_tf32 and torch.backends.cudnn.allow_tf32
-    return "tf32" if device.type == "cuda" and allowed else "fp32"
-
-
-def _squares(values):
-    return values.square().sum().item()
