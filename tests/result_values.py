@@ -139,6 +139,9 @@ ENVIRONMENTS = st.builds(
     TEXT,
 )
 
+SOURCES = st.builds(res.Source, TEXT, st.from_regex(r"[0-9a-f]{64}", fullmatch=True), COUNT)
+IMPORTS = st.builds(res.Imported, TEXT, TEXT, TEXT, TEXT, many(SOURCES))
+
 
 @st.composite
 def results(draw):
@@ -182,4 +185,5 @@ def results(draw):
         started_at=draw(UTC),
         finished_at=draw(UTC),
         sdk_version=draw(TEXT),
+        imported=draw(st.none() | IMPORTS),
     )

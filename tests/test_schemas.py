@@ -102,6 +102,8 @@ HEAD = {"schema_version", "status", "failure"}
         (definition("result", "$defs", "repeat"), r.Repeat, set()),
         (definition("result", "$defs", "attempt"), Attempt, set()),
         (definition("result", "$defs", "stopping"), res.Stopping, set()),
+        (definition("result", "$defs", "imported"), res.Imported, set()),
+        (definition("result", "$defs", "source"), res.Source, set()),
         (definition("result", "$defs", "environment"), res.Environment, set()),
         (definition("result", "$defs", "workload"), res.Workload, set()),
         (definition("worker-record", "$defs", "record"), r.Record, HEAD),

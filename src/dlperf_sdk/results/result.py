@@ -86,6 +86,31 @@ class Workload:
     """How the throughput is written."""
 
 
+@frozen
+class Source:
+    """A file that numbers were read from."""
+
+    name: str
+    """Without its directory."""
+    sha256: str
+    lines: int
+
+
+@frozen
+class Imported:
+    """Where a result's numbers come from that another program measured."""
+
+    importer: str
+    version: str
+    """Of the importer: what it takes for what may change."""
+    program: str
+    """What wrote the logs, as far as they tell."""
+    estimator: str
+    """How a throughput was made of a log, in a sentence; the fact `estimator` has its name."""
+    sources: tuple[Source, ...]
+    """The logs, one for each value of the throughput, in that order."""
+
+
 @frozen(kw_only=True)
 class Result:
     """One case: what was asked, what was measured, and whether to believe it."""
@@ -113,6 +138,8 @@ class Result:
     """UTC, ISO 8601."""
     finished_at: str
     sdk_version: str
+    imported: Imported | None = None
+    """None where dlperf-sdk measured it. Of an imported result there are no records, and nothing is verified."""
 
     @property
     def ok(self) -> bool:
