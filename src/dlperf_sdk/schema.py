@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NAMES", "check", "load", "load_document", "parse_json", "shown", "version"]
 
-NAMES = ("run-spec", "worker-request", "worker-record", "result", "published")
+NAMES = ("run-spec", "worker-request", "worker-record", "parity-record", "reference", "result", "published")
 
 
 def check(name: str, document: Any, part: str = "") -> None:

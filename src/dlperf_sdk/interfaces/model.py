@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 import attrs
@@ -88,6 +89,9 @@ class Model(ABC):
     """The data sources that can feed it."""
     unit: ClassVar[str] = "samples/s"
     """How its throughput is written: img/s, seq/s."""
+    references: ClassVar[Path | None] = None
+    """Its float64 trajectories, which the verdict `parity` holds every framework to: a document of the schema
+    `reference`. Without one that verdict is inconclusive."""
 
     @abstractmethod
     def parameters(self, options: Any) -> tuple[Parameter, ...]:

@@ -1,17 +1,18 @@
-"""The digest of a replica's parameters: equal digests are equal weights, whatever the framework."""
+"""A replica's parameters held to the manifest, and their digest: equal digests are equal weights."""
 
 import hashlib
 from itertools import zip_longest
-from typing import Any, Iterable, List, Mapping, Tuple
+from typing import Any, Iterable, Iterator, List, Mapping, Tuple
 
 
-def digest_of(manifest: List[Mapping[str, Any]], parameters: Iterable[Tuple[str, Any]]) -> str:
-    """SHA-256 over the parameters as float32 in C order, one after another as the manifest lists them.
+def held(
+    manifest: List[Mapping[str, Any]], parameters: Iterable[Tuple[str, Any]]
+) -> Iterator[Tuple[str, Any]]:
+    """The parameters that `Trainer.parameters` gives, one after another, each held to its place in the manifest.
 
-    `parameters` are what `Trainer.parameters` gives. Raises ValueError where they are not the manifest's: another
-    name, shape or type in some place, one too few or too many.
+    Raises ValueError, which names the parameter, where they are not the manifest's: another name, shape, type or
+    order of memory in some place, one too few or too many.
     """
-    digest = hashlib.sha256()
     for entry, found in zip_longest(manifest, parameters):
         if entry is None:
             raise ValueError("the trainer has a parameter %s that is not in the model's manifest" % found[0])
@@ -24,5 +25,15 @@ def digest_of(manifest: List[Mapping[str, Any]], parameters: Iterable[Tuple[str,
             raise ValueError("where the manifest has %s %s %s, the trainer has %s %s %s" % (wanted + given))
         if not values.flags.c_contiguous:
             raise ValueError("the trainer's parameter %s is not contiguous in C order" % name)
+        yield name, values
+
+
+def digest_of(manifest: List[Mapping[str, Any]], parameters: Iterable[Tuple[str, Any]]) -> str:
+    """SHA-256 over the parameters as float32 in C order, one after another as the manifest lists them.
+
+    Raises ValueError as `held` does.
+    """
+    digest = hashlib.sha256()
+    for _, values in held(manifest, parameters):
         digest.update(values.data)
     return digest.hexdigest()

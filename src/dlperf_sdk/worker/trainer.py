@@ -7,7 +7,7 @@ import traceback
 from time import monotonic
 from typing import Any, Callable, Dict, List, Optional
 
-from dlperf_sdk.worker import loop
+from dlperf_sdk.worker import loop, parity
 from dlperf_sdk.worker.data import DataError
 from dlperf_sdk.worker.digest import digest_of
 from dlperf_sdk.worker.interface import Runtime, Trainer, Unsupported
@@ -16,6 +16,7 @@ from dlperf_sdk.worker.progress import Progress
 from dlperf_sdk.worker.request import Request, resolve
 
 RECORD_VERSION = "1.0"
+PARITY_VERSION = "1.0"
 _THREAD_VARIABLES = ("OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "NUMEXPR_")
 
 
@@ -27,9 +28,13 @@ def write_json(path: str, document: Any) -> None:
     os.replace(partial, path)
 
 
-def portable(number: float) -> Any:
-    """A float as JSON can hold it: the three that are no numbers become text."""
-    number = float(number)
+def portable(value: Any) -> Any:
+    """Floats, also in lists and objects, as JSON can hold them: the three that are no numbers become text."""
+    if isinstance(value, dict):
+        return {name: portable(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [portable(item) for item in value]
+    number = float(value)
     if number != number:
         return "nan"
     if number in (float("inf"), float("-inf")):
@@ -37,21 +42,52 @@ def portable(number: float) -> Any:
     return number
 
 
-def _replicas(
-    request: Request, process: Process, cluster: Cluster, trainer: Trainer, measured: Dict[str, Any]
-) -> List[Dict[str, Any]]:
+def _measured(
+    runtime: Runtime,
+    trainer: Trainer,
+    request: Request,
+    cluster: Cluster,
+    process: Process,
+    progress: Progress,
+    wait_for_go: Callable[[], None],
+) -> Dict[str, Any]:
+    """The program `measure`: what the measuring loop leaves, and the replicas as they are then."""
+    measured = loop.measure(runtime, trainer, request.protocol, progress, wait_for_go)
+    taken = {name: measured.pop(name) for name in ("losses", "warmup_losses", "canonical_losses")}
     devices = cluster.nodes[process.node].devices
-    return [
-        {
-            "index": replica,
-            "device": devices[process.devices[i]],
-            "digest": digest_of(request.parameters, trainer.parameters(i)),
-            "canonical_losses": [portable(step[i]) for step in measured["canonical_losses"]],
-            "warmup_losses": [portable(step[i]) for step in measured["warmup_losses"]],
-            "losses": [portable(step[i]) for step in measured["losses"]],
-        }
+    measured["replicas"] = [
+        dict(
+            {name: [portable(step[i]) for step in steps] for name, steps in taken.items()},
+            index=replica,
+            device=devices[process.devices[i]],
+            digest=digest_of(request.parameters, trainer.parameters(i)),
+        )
         for i, replica in enumerate(process.replicas)
     ]
+    if measured["deviation"] is not None:
+        measured["deviation"] = portable(measured["deviation"])
+    return dict(measured, schema_version=RECORD_VERSION)
+
+
+def _followed(
+    runtime: Runtime,
+    trainer: Trainer,
+    request: Request,
+    cluster: Cluster,
+    process: Process,
+    progress: Progress,
+    wait_for_go: Callable[[], None],
+) -> Dict[str, Any]:
+    """The program `parity`: nobody waits for anybody, since nothing is timed."""
+    found = parity.follow(runtime, trainer, request, process, progress)
+    for replica in found["replicas"]:
+        for name in ("losses", "updates", "running_means"):
+            replica[name] = portable(replica[name])
+    return dict(found, schema_version=PARITY_VERSION)
+
+
+PROGRAMS: Dict[str, Callable[..., Dict[str, Any]]] = {"measure": _measured, "parity": _followed}
+"""What a trainer process may be asked to do (`Request.program`)."""
 
 
 def _circumstances() -> Dict[str, Any]:
@@ -110,17 +146,14 @@ def run(
         progress.enter("compile")
         trainer = resolve(request.trainer)(runtime, request, process)
         built = monotonic()
-        measured = loop.measure(runtime, trainer, request.protocol, progress, wait_for_go)
-        replicas = _replicas(request, process, cluster, trainer, measured)
-        for taken in ("losses", "warmup_losses", "canonical_losses"):
-            del measured[taken]
-        measured["phases"]["compile"] += built - started
-        measured["phases"]["start"] = started - began
+        found = PROGRAMS[request.program](
+            runtime, trainer, request, cluster, process, progress, wait_for_go
+        )
+        if "phases" in found:
+            found["phases"]["compile"] += built - started
+            found["phases"]["start"] = started - began
         facts = dict(_circumstances(), **runtime.facts())
-        if measured["deviation"] is not None:
-            measured["deviation"] = portable(measured["deviation"])
-        observed = trainer.observed()
-        complete = dict(record, status="ok", replicas=replicas, facts=facts, observed=observed, **measured)
+        complete = dict(record, status="ok", facts=facts, observed=trainer.observed(), **found)
         write_json(os.path.join(directory, "record.json"), complete)
         record = complete
     except Exception as error:

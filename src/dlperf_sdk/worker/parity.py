@@ -1,0 +1,69 @@
+"""The parity program: a few steps on the canonical batch, and what of them can be held against a reference.
+
+It runs in place of the measuring loop, in processes of its own, with the very trainer that is measured. What it
+finds is small whatever the model: losses, and fingerprints (`canonical.fingerprint`) of each parameter's first
+update and of each running mean behind it.
+"""
+
+from typing import Any, Dict, List
+
+from dlperf_sdk.worker import canonical
+from dlperf_sdk.worker.digest import digest_of, held
+from dlperf_sdk.worker.interface import Runtime, Trainer
+from dlperf_sdk.worker.processes import Process
+from dlperf_sdk.worker.progress import Progress
+from dlperf_sdk.worker.request import Request
+
+MOST_SKIPPED = 20
+"""Steps that a loss scaler may skip before the first update: by then it has come down by 2^-20."""
+
+
+def follow(
+    runtime: Runtime, trainer: Trainer, request: Request, process: Process, progress: Progress
+) -> Dict[str, Any]:
+    """Train, and return what the parity record says about it: `replicas` and `skipped_steps`.
+
+    `canonical_steps` steps that update the parameters are taken; those that a loss scaler skips are not counted.
+    Fingerprints are of the first two replicas of the case, which train on the two canonical shards.
+    """
+    wanted = request.protocol["canonical_steps"]
+    progress.enter("warmup")
+    batch = trainer.canonical_batch()
+    prints: List[Dict[str, Any]] = [{"updates": {}, "running_means": {}} for _ in process.replicas]
+    handles: List[Any] = []
+    taken = 0
+    while len(handles) < wanted:
+        before = trainer.skipped_steps()
+        handle = trainer.step(batch).loss
+        runtime.synchronize()
+        taken += 1
+        progress.counters[1] = taken
+        if trainer.skipped_steps() > before:
+            if taken - len(handles) > MOST_SKIPPED:
+                raise RuntimeError("the loss scaler skipped %d steps of %d" % (taken - len(handles), taken))
+            continue
+        handles.append(handle)
+        if len(handles) == 1:
+            for i, replica in enumerate(process.replicas):
+                if replica < 2:
+                    prints[i] = _prints(trainer, request, i)
+    # Read late, as the measuring loop does: a handle must still hold the loss of its own step.
+    losses = [trainer.read_loss(handle) for handle in handles]
+    digests = [digest_of(request.parameters, trainer.parameters(i)) for i in range(len(process.replicas))]
+    progress.enter("teardown")
+    return {
+        "replicas": [
+            dict(prints[i], index=replica, digest=digests[i], losses=[float(step[i]) for step in losses])
+            for i, replica in enumerate(process.replicas)
+        ],
+        "skipped_steps": taken - len(handles),
+    }
+
+
+def _prints(trainer: Trainer, request: Request, replica: int) -> Dict[str, Any]:
+    """Fingerprints of what one step has changed; the weights before it are made anew, one after another."""
+    before = canonical.weights(request.parameters, request.seed)
+    after = held(request.parameters, trainer.parameters(replica))
+    updates = {name: canonical.fingerprint(name, new, old) for (name, old), (_, new) in zip(before, after)}
+    means = {name: canonical.fingerprint(name, values) for name, values in trainer.running_means(replica)}
+    return {"updates": updates, "running_means": means}
