@@ -5,7 +5,7 @@ import os
 import sys
 import traceback
 from time import monotonic
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, Optional
 
 from dlperf_sdk.worker import loop, parity
 from dlperf_sdk.worker.data import DataError
@@ -146,9 +146,7 @@ def run(
         progress.enter("compile")
         trainer = resolve(request.trainer)(runtime, request, process)
         built = monotonic()
-        found = PROGRAMS[request.program](
-            runtime, trainer, request, cluster, process, progress, wait_for_go
-        )
+        found = PROGRAMS[request.program](runtime, trainer, request, cluster, process, progress, wait_for_go)
         if "phases" in found:
             found["phases"]["compile"] += built - started
             found["phases"]["start"] = started - began
