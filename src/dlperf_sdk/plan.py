@@ -263,6 +263,8 @@ def _check_capabilities(spec: RunSpec, device: str, framework: Framework, model:
     case = {kind: value for kind, (value, _) in asked.items()} | {
         "model": model.name,
         "strategy": spec.strategy,
+        "nodes": str(spec.topology.nodes),
+        "devices_per_node": str(spec.topology.devices_per_node),
     }
     reason = framework.refuses(case)
     if reason:

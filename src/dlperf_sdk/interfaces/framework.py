@@ -69,7 +69,8 @@ class Framework(ABC):
     def refuses(self, case: Mapping[str, str]) -> str | None:
         """Why a combination of offered capabilities cannot run, in a sentence; None if it can.
 
-        `case` holds `device`, `precision`, `compiler`, `strategy`, `layout`, `data` and `model`. Each of them is
-        offered on its own; this is the place for "amp-fp16 needs a GPU".
+        `case` holds `device`, `precision`, `compiler`, `strategy`, `layout`, `data` and `model`, and in digits
+        `nodes` and `devices_per_node`. Each of them is offered on its own; this is the place for "amp-fp16 needs a
+        GPU".
         """
         return None
