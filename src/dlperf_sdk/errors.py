@@ -7,6 +7,7 @@
     │   ├── SpecError                    2     a field of the run spec is wrong
     │   ├── UnknownName                  2     no plugin, option or key of that name
     │   ├── DocumentError                2     a file is not what it should be: corrupt, or of a newer version
+    │   ├── CampaignError                2     a campaign asks for what cannot be; says in which line of its file
     │   ├── StoreError                   2     the result store cannot be read or written
     │   └── AnalysisError                2     what was measured cannot answer the question
     │       └── NotComparable            2     two results do not measure the same; `.reasons` says why
@@ -75,7 +76,18 @@ class UnknownName(UsageError, LookupError):
 
 
 class DocumentError(UsageError, ValueError):
-    """A document (spec, request, record, result) does not follow its schema, or is of a newer version."""
+    """A document (spec, request, record, result) does not follow its schema, or is of a newer version.
+
+    `place` holds the keys that lead to what is wrong, where that is known.
+    """
+
+    def __init__(self, message: str, place: Iterable[str | int] = ()) -> None:
+        super().__init__(message)
+        self.place = tuple(place)
+
+
+class CampaignError(UsageError, ValueError):
+    """A campaign, or its file, asks for what cannot be done. The message names the file and the line."""
 
 
 class StoreError(UsageError):

@@ -96,6 +96,7 @@ class Plan:
             variables=dict(variables),
             samplers=list(self.samplers),
             on_busy=spec.on_busy,
+            memory_limit=spec.memory_limit,
         )
 
     def placeholder_processes(self) -> list[Process]:
@@ -148,6 +149,8 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
         Unsupported: the framework's plugin cannot run this case; the message says what it offers.
         Unavailable: the topology cannot place it here.
     """
+    if spec.wants_largest:
+        raise SpecError("batch_size is max, which is found by measuring; a plan needs a number.")
     framework, model = registry.framework(spec.framework), registry.model(spec.model)
     topology = registry.topology(spec.topology.engine)
     trainer = registry.trainer(framework, model)

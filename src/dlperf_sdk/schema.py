@@ -23,7 +23,16 @@ if TYPE_CHECKING:
 
 __all__ = ["NAMES", "check", "load", "load_document", "parse_json", "shown", "version"]
 
-NAMES = ("run-spec", "worker-request", "worker-record", "parity-record", "reference", "result", "published")
+NAMES = (
+    "run-spec",
+    "worker-request",
+    "worker-record",
+    "parity-record",
+    "reference",
+    "result",
+    "published",
+    "campaign",
+)
 
 
 def check(name: str, document: Any, part: str = "") -> None:
@@ -41,7 +50,8 @@ def check(name: str, document: Any, part: str = "") -> None:
     error = best_match(_validator(name, part).iter_errors(document))
     if error is not None:
         hint = _newer_minor(name, document) if error.validator in ("additionalProperties", "enum") else ""
-        raise DocumentError(f"The {title} is not valid at {_where(error)}: {_explained(error)}.{hint}")
+        said = f"The {title} is not valid at {_where(error)}: {_explained(error)}.{hint}"
+        raise DocumentError(said, _place(error))
 
 
 def load(name: str) -> dict[str, Any]:
@@ -115,7 +125,9 @@ def _bounds(validator: Any, items: Mapping[str, Any]) -> tuple[float, float]:
 def _check_version(name: str, title: str, document: Any) -> None:
     found = document.get("schema_version") if isinstance(document, Mapping) else None
     if isinstance(found, int | float) and not isinstance(found, bool):
-        raise DocumentError(f'The {title} has the schema_version {found}; write it as text: "{version(name)}".')
+        raise DocumentError(
+            f'The {title} has the schema_version {found}; write it as text: "{version(name)}".'
+        )
     match = re.fullmatch(r"([0-9]{1,9})\.([0-9]{1,9})", found) if isinstance(found, str) else None
     major = version(name).split(".")[0]
     if match and int(match[1]) > int(major):
@@ -131,6 +143,15 @@ def _newer_minor(name: str, document: Any) -> str:
     if isinstance(found, str) and re.fullmatch(r"1\.[0-9]{1,9}", found) and int(found[2:]) > int(ours[2:]):
         return f" It is of version {found}, this dlperf-sdk writes {ours}: update it to read what is newer."
     return ""
+
+
+def _place(error: ValidationError) -> tuple[str | int, ...]:
+    """The keys that lead to what is wrong; to the key itself where it should not be there."""
+    path = tuple(error.absolute_path)
+    if error.validator == "additionalProperties" and isinstance(error.instance, Mapping):
+        known: Any = error.schema
+        return (*path, *(key for key in error.instance if key not in known["properties"]))[: len(path) + 1]
+    return path
 
 
 def _where(error: ValidationError) -> str:

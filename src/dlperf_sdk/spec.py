@@ -41,6 +41,9 @@ from dlperf_sdk.spec_file import load_spec
 
 Scalar = str | int | float | bool | None
 
+LARGEST: Any = "max"
+"""The batch size that stands for the largest that fits."""
+
 PHASES = ("start", "compile", "warmup", "step", "teardown")
 """The phases with a deadline. `step` is the longest silence between two steps of the measured window."""
 
@@ -54,6 +57,7 @@ _MOST_NODES = 999_999
 _MOST_SAMPLES = 2**31 - 1
 _MOST_SEED = 2**32 - 1  # what NumPy's RandomState takes
 _MOST_SECONDS = 1e9
+_MOST_BYTES = 2**60
 
 
 @frozen(order=True)
@@ -161,6 +165,15 @@ def _options(_: Any, attribute: Any, value: Any) -> None:
             )
 
 
+def _batch_size(instance: Any, attribute: Any, value: Any) -> None:
+    if value == LARGEST:
+        return
+    try:
+        whole(1, _MOST_SAMPLES)(instance, attribute, value)
+    except SpecError as error:
+        raise SpecError(f"{str(error).removesuffix('.')}, or {LARGEST}.") from None
+
+
 @frozen(kw_only=True)
 class RunSpec:
     """One benchmark case, as it is asked for. Immutable; `attrs.evolve(spec, steps=5)` gives a changed copy.
@@ -178,8 +191,11 @@ class RunSpec:
         converter=TopologySpec.parse,
     )
     batch_size: int = workload(
-        "Samples per device and optimisation step.", 32, validator=whole(1, _MOST_SAMPLES)
+        "Samples per device and optimisation step; max: the largest that fits into the memory.",
+        32,
+        validator=_batch_size,
     )
+    """Until it has been found, the largest is the text `max`; no plan and no result holds it."""
     accumulation: int = workload(
         "Micro-batches that one optimisation step accumulates gradients over; divides the batch size.",
         1,
@@ -261,14 +277,24 @@ class RunSpec:
         validator=_deadlines,
         converter=_copied,
     )
+    memory_limit: int | None = circumstance(
+        "Bytes of host memory that each worker process may allocate; beyond them it has run out of memory.",
+        None,
+        validator=optional(whole(1, _MOST_BYTES)),
+    )
 
     def __attrs_post_init__(self) -> None:
-        if self.batch_size % self.accumulation:
+        if not self.wants_largest and self.batch_size % self.accumulation:
             raise SpecError(
                 f"batch_size {self.batch_size} cannot be split into {self.accumulation} equal micro-batches; "
                 "choose an accumulation that divides it."
             )
         self.resolved_protocol()
+
+    @property
+    def wants_largest(self) -> bool:
+        """Whether the batch size is to be found: the largest that fits."""
+        return bool(self.batch_size == LARGEST)
 
     @property
     def global_batch_size(self) -> int:

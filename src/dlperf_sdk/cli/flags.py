@@ -10,7 +10,7 @@ import inspect
 import re
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import attrs
 from cyclopts import Group, Parameter
@@ -135,7 +135,8 @@ def _annotation(field: attrs.Attribute[Any], hint: Any) -> Any:
         return Annotated[list[str] | None, Parameter(name=flag, metavar=metavar, **about)]
     if field.default is not None:
         about["show_default"] = lambda _: str(field.default)
-    return Annotated[_read_as(hint) | None, Parameter(metavar=_metavar(field.name, hint), **about)]
+    read_as = int | Literal["max"] if field.name == "batch_size" else _read_as(hint)
+    return Annotated[read_as | None, Parameter(metavar=_metavar(field.name, hint), **about)]
 
 
 def _read_as(hint: Any) -> Any:

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import List
 
-from dlperf_sdk.worker import lifetime
+from dlperf_sdk.worker import lifetime, memory
 from dlperf_sdk.worker.processes import SERVICE, Cluster, Node, Process
 from dlperf_sdk.worker.request import Request, resolve
 
@@ -45,6 +45,8 @@ def worker(directory: str) -> int:
     from dlperf_sdk.worker import trainer
 
     request = Request.load(order["request"])
+    if request.memory_limit is not None:
+        memory.limit(request.memory_limit)
     return trainer.run(
         request, cluster_from(order["cluster"]), process, order["attempt"], directory, _wait_for_go
     )

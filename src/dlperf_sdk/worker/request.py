@@ -53,6 +53,8 @@ class Request:
     samplers: List[str]
     """`module:attribute` of what the agent samples on its node."""
     on_busy: str
+    memory_limit: Optional[int] = None
+    """Bytes that each worker process may allocate."""
     first_attempt: int = 1
     """The number of the first repeat of this launch: a case may be measured in several."""
     program: str = "measure"

@@ -1,0 +1,15 @@
+"""A bound on what a worker process may allocate: running out of memory is then an error, not the machine's end."""
+
+import resource
+
+
+def limit(count: int) -> None:
+    """Let this process and its children allocate at most so many bytes each.
+
+    RLIMIT_DATA counts private writable memory, anonymous mappings included, since Linux 4.7; unlike RLIMIT_AS it leaves
+    out libraries and files that are only mapped.
+    """
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    if hard != resource.RLIM_INFINITY:
+        count = min(count, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (count, hard))
