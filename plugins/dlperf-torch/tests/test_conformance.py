@@ -1,0 +1,9 @@
+"""torch is held to what every framework's plugin is held to, in the environment that users run in."""
+
+from dlperf_sdk.testing import FrameworkConformance
+
+
+class TestTorch(FrameworkConformance):
+    framework = "torch"
+    # Compilers and strategies are tried with the first that does not refuse them: BERT compiles in seconds.
+    models = ("bert-base", "resnet50")

@@ -1,0 +1,91 @@
+"""What is declared works: each precision, compiler, strategy, layout and data source in a short real run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import attrs
+import pytest
+
+from dlperf_sdk.results.result import PASS, Result
+from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.testing.conformance import advice
+from dlperf_sdk.testing.samples import images, sentences
+from dlperf_sdk.testing.subject import FrameworkSubject, described, verdict
+
+
+class DeclaredCapabilities(FrameworkSubject):
+    """Each with the first model that the plugin does not refuse it for; precisions with every model."""
+
+    def test_the_requested_precision_is_in_effect(self, model: str, precision: str) -> None:
+        """The outputs deviate from fp32 as far as that precision must, and no further."""
+        spec = self.offered([model], precision=precision)
+        found = verdict(self.trained(spec), "precision-effective")
+        assert found.outcome == PASS, advice(
+            f"{described(spec)}: {found.detail}",
+            "a framework that falls back to fp32 without a word would be measured under another name",
+            "let `deviation` compare the outputs as `step` computes them with plain fp32, and let `observed` say which "
+            "type was really at work",
+        )
+
+    def test_the_compiler_compiles(self, compiler: str) -> None:
+        """What runs is what the compiler made."""
+        self._observed(self.offered(compiler=compiler), "compiler", compiler)
+
+    def test_the_layout_is_in_effect(self, layout: str) -> None:
+        """Images lie in memory as was asked."""
+        self._observed(self.offered(layout=layout), "layout", layout)
+
+    def test_the_source_feeds_it(self, source: str) -> None:
+        """Each data source that is declared."""
+        with _data(source) as text:
+            takers = [name for name in self.tried() if source in self.registry.model(name).data]
+            if not takers:
+                pytest.skip(f"none of the models takes {source!r}: {', '.join(self.tried())}")
+            self.trained(self.offered(takers, data=text))
+
+    def test_accumulation_is_one_step(self) -> None:
+        """Micro-batches are one optimisation step of all samples, or they are refused."""
+        model = self.tried()[0]
+        if not self.plugin.capabilities.accumulation:
+            refused = self.refusal(self.spec(model, accumulation=2))
+            assert refused is not None and refused.kind == "unsupported", refused
+            return
+        spec = self.offered(accumulation=2)
+        whole = self.trained(attrs.evolve(spec, accumulation=1))
+        parts = self.trained(spec)
+        assert parts.repeats[0].records[0].samples == whole.repeats[0].records[0].samples, advice(
+            f"{described(spec)} took {parts.repeats[0].records[0].samples} samples, and "
+            f"{whole.repeats[0].records[0].samples} without accumulation.",
+            "gradient accumulation is inside one step",
+            "let `step` go through all micro-batches, and return the samples of all",
+        )
+
+    def _observed(self, spec: RunSpec, name: str, asked: str) -> Result:
+        result = self.trained(spec)
+        told = result.repeats[0].records[0].observed.get(name)
+        assert told == asked, advice(
+            f"{described(spec)}: the worker observed the {name} {told!r}.",
+            "a request that changes nothing would be published as if it had",
+            f"do what is asked; and let `observed` say under {name!r} what was really in effect, from the state of the "
+            "framework, not from the request",
+        )
+        return result
+
+
+@contextmanager
+def _data(source: str) -> Iterator[str]:
+    """The data source as a spec names it; `images` and `text` with a folder of samples."""
+    with TemporaryDirectory(prefix="dlperf-conformance-") as folder:
+        if source == "images":
+            images(Path(folder))
+        elif source == "text":
+            pytest.importorskip("tokenizers", reason="text needs dlperf-sdk[text]")
+            sentences(Path(folder))
+        else:
+            yield source
+            return
+        yield f"{source}:{folder}"

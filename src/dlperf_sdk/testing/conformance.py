@@ -1,0 +1,52 @@
+"""What all suites share: known gaps, axes that a plugin's own declarations fill, and failures that advise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import pytest
+
+
+def advice(wrong: str, why: str, change: str) -> str:
+    """The text of a failure: what is wrong, why it matters, what to change."""
+    return f"{wrong}\n  Why it matters: {why}\n  What to change: {change}"
+
+
+class Conformance:
+    """A suite to subclass under a name that begins with `Test`."""
+
+    known_gaps: ClassVar[Mapping[str, str]] = {}
+    """Test → why the plugin cannot pass it yet: `test_name`, or `test_name[parameter]` for one of its cases.
+
+    A gap is strict: when its test passes, that is a failure, and the gap has to go.
+    """
+
+    @pytest.fixture(autouse=True)
+    def _known_gap(self, request: pytest.FixtureRequest) -> None:
+        node = request.node
+        reason = self.known_gaps.get(node.name) or self.known_gaps.get(getattr(node, "originalname", ""))
+        if reason:
+            node.add_marker(pytest.mark.xfail(reason=f"known gap: {reason}", strict=True))
+
+    def axes(self) -> Mapping[str, Sequence[Any]]:
+        """Parameter of a test → the values it is run with."""
+        return {}
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Give each test the values of the axes that it names."""
+        for name, values in self.axes().items():
+            if name in metafunc.fixturenames:
+                nothing = pytest.param(
+                    None, id="none", marks=pytest.mark.skip(reason=f"the plugin declares no {name} to try")
+                )
+                metafunc.parametrize(name, list(values) or [nothing])
+
+    def test_known_gaps_are_names_of_tests(self) -> None:
+        """A gap that names no test would hide nothing, and nobody would notice."""
+        unknown = [name for name in self.known_gaps if not hasattr(self, name.partition("[")[0])]
+        assert not unknown, advice(
+            f"known_gaps names {', '.join(unknown)}, and the suite has no such test.",
+            "a mistyped gap excuses nothing",
+            "use the name that pytest prints, with its [parameter] where only one case is meant",
+        )

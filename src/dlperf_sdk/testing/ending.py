@@ -1,0 +1,110 @@
+"""How a case ends: well and without a trace, or with a typed failure and without a trace."""
+
+from __future__ import annotations
+
+import os
+import signal
+import uuid
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+
+from dlperf_sdk.api import run
+from dlperf_sdk.errors import Unavailable
+from dlperf_sdk.hookspecs import hookimpl
+from dlperf_sdk.testing.conformance import advice
+from dlperf_sdk.testing.training import Training
+
+MARK = "DLPERF_CONFORMANCE"
+
+
+class Ending(Training):
+    """Failures are records; what was started has ended."""
+
+    def test_memory_that_runs_out_is_told_from_other_errors(self, model: str) -> None:
+        """`is_out_of_memory` knows the interpreter's own error, and does not take others for it."""
+        found = self._answer(model)["out_of_memory"]
+        assert found == {"MemoryError": True, "ValueError": False, "RuntimeError": False}, advice(
+            f"`is_out_of_memory` says {found}.",
+            "out of memory is a result (this batch size does not fit); a bug is not",
+            "look for the framework's own exception, or the words it uses, and hand the rest to super()",
+        )
+
+    def test_it_leaves_nothing_behind(self, model: str) -> None:
+        """After a run of two replicas: no process, no temporary file."""
+        mark = uuid.uuid4().hex
+        with TemporaryDirectory(prefix="dlperf-conformance-") as folder:
+            result = self._run(model, env={MARK: mark, "TMPDIR": folder})
+            # Empty folders are caches that are made once per user, and do not grow.
+            left = sorted(
+                str(path.relative_to(folder)) for path in Path(folder).rglob("*") if not path.is_dir()
+            )
+        assert result.failure is None, f"`test_it_trains` says more: {result.failure}"
+        assert not _alive(mark), advice(
+            f"After the run these processes are still there: {_alive(mark)}.",
+            "they take time and memory from whatever is measured next",
+            "end helpers (loaders, servers) in `Runtime.stop`, or start them so that they end with their parent",
+        )
+        assert not left, advice(
+            f"After the run these files are left in TMPDIR: {', '.join(left[:10])}.",
+            "a campaign makes thousands of them, and disks are finite",
+            "remove them in `Runtime.stop`; what lies in the worker's own working directory is removed for you",
+        )
+
+    def test_a_killed_rank_is_a_typed_failure(self, model: str) -> None:
+        """The others end, within seconds, and the result says which rank died, where, and of what."""
+        mark = uuid.uuid4().hex
+        result = self._run(model, env={MARK: mark}, steps=100_000, observers=[_Killer()])
+        failure = result.failure
+        assert failure is not None and (failure.kind, failure.rank) == ("crashed", 1), advice(
+            f"Rank 1 was killed in the window, and the result is {result.status}: {failure}.",
+            "on a cluster this is how nodes die; a campaign must know which, and go on",
+            "do not catch the errors of collectives, do not exit with code 0, write nothing over the record",
+        )
+        assert not _alive(mark), advice(
+            f"After the failure these processes are still there: {_alive(mark)}.",
+            "they hold devices and ports that the next case needs",
+            "start helpers in the worker's own session, so that they are ended with it",
+        )
+
+    def _run(self, model: str, **fields: Any) -> Any:
+        observers = fields.pop("observers", ())
+        strategies = sorted(self.plugin.capabilities.strategies - {"independent", "parameter_server_async"})
+        spec = self.offered([model], topology="1n2d", strategy=(strategies or ["independent"])[0], **fields)
+        refused = self.refusal(spec)
+        if isinstance(refused, Unavailable):
+            pytest.skip(f"not on this machine: {refused}")
+        return run(spec, store=None, registry=self.registry, observers=observers)
+
+
+class _Killer:
+    """Kills rank 1 as soon as somebody is in the window."""
+
+    def __init__(self) -> None:
+        self.pids: dict[str, int] = {}
+
+    @hookimpl
+    def dlperf_worker_started(self, name: str, pid: int) -> None:
+        self.pids[name] = pid
+
+    @hookimpl
+    def dlperf_step_progress(self, phase: str) -> None:
+        if phase == "measure" and "rank-1" in self.pids:
+            os.kill(self.pids.pop("rank-1"), signal.SIGKILL)
+
+
+def _alive(mark: str) -> list[str]:
+    """The command lines of all processes that carry a mark in their environment."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                environment = (entry / "environ").read_bytes()
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+            except OSError:
+                continue
+            if f"{MARK}={mark}".encode() in environment and line:
+                found.append(line)
+    return found

@@ -1,0 +1,126 @@
+"""What a measurer is held to: pure, honest about what it does not know, and cheap on the nodes."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import math
+from pathlib import Path
+from typing import ClassVar
+
+import attrs
+import pytest
+
+from dlperf_sdk.api import run
+from dlperf_sdk.interfaces.measurer import Measured, Measurer, Metric
+from dlperf_sdk.registry import Registry
+from dlperf_sdk.results.result import Result
+from dlperf_sdk.testing.conformance import Conformance, advice
+
+
+class MeasurerConformance(Conformance):
+    """Subclass it, name the measurer, and a case to show it.
+
+    class TestMyMeasurer(MeasurerConformance):
+        measurer = "my"
+        framework, model = "numpy", "linear"
+    """
+
+    measurer: ClassVar[str]
+    """The name it is listed under."""
+    framework: ClassVar[str]
+    model: ClassVar[str]
+    registry: ClassVar[Registry] = Registry()
+
+    _kept: ClassVar[list[Result]]
+
+    def __init_subclass__(cls) -> None:
+        cls._kept = []
+
+    @property
+    def plugin(self) -> Measurer:
+        """The measurer; raises PluginError."""
+        loaded: Measurer = self.registry.load("measurers", self.measurer)
+        return loaded
+
+    def test_it_is_pure(self) -> None:
+        """The same repeats give the same metrics, and stay what they were."""
+        measured = self._measured()
+        before = attrs.asdict(measured, recurse=False)
+        first, second = self.plugin.summarise(measured), self.plugin.summarise(measured)
+        assert first == second, advice(
+            f"Twice the same records, and different metrics: {first} and {second}.",
+            "results are summarised again whenever they are read in another way",
+            "compute from the argument alone: no clock, no files, no state",
+        )
+        assert before == attrs.asdict(measured, recurse=False)
+
+    def test_its_metrics_can_be_read(self) -> None:
+        """Each has a name, a unit and a finite value, one per repeat where it has repeats."""
+        measured = self._measured()
+        metrics = self.plugin.summarise(measured)
+        for metric in metrics:
+            assert isinstance(metric, Metric) and metric.name and metric.unit is not None, metric
+            assert math.isfinite(metric.value), advice(
+                f"{metric.name} is {metric.value}.",
+                "it cannot be written, compared or plotted",
+                "leave a metric out that has no value",
+            )
+            assert len(metric.repeats) in (0, len(measured.repeats)), metric
+        names = [metric.name for metric in metrics]
+        assert len(set(names)) == len(names), f"two metrics share a name: {names}"
+
+    def test_what_nobody_measured_is_absent(self) -> None:
+        """Without repeats there is no metric, and no exception."""
+        nothing = attrs.evolve(self._measured(), repeats=())
+        metrics = self.plugin.summarise(nothing)
+        assert metrics == (), advice(
+            f"Of no repeats at all it says {metrics}.",
+            "what could not be measured is absent, never zero",
+            "return an empty tuple",
+        )
+
+    def test_few_repeats_have_no_interval(self) -> None:
+        """Below six repeats nobody knows an interval."""
+        for metric in self.plugin.summarise(self._measured()):
+            assert metric.low is None and metric.high is None, advice(
+                f"{metric.name} has an interval from {metric.low} to {metric.high} of two repeats.",
+                "a distribution-free interval takes six repeats",
+                "make metrics with `dlperf_sdk.measurers.series`",
+            )
+
+    def test_its_samplers_are_standard_library(self) -> None:
+        """What runs on the nodes is read by Python 3.7 and needs nothing installed."""
+        if not self.plugin.samplers:
+            pytest.skip("the measurer has no samplers")
+        for reference in self.plugin.samplers:
+            found = importlib.util.find_spec(reference.partition(":")[0])
+            assert found is not None and found.origin is not None, f"{reference} is not there"
+            source = Path(found.origin).read_text(encoding="utf-8")
+            ast.parse(source, found.origin, feature_version=(3, 7))
+
+    def _measured(self) -> Measured:
+        if not self._kept:
+            self._kept.append(
+                run(
+                    self.framework,
+                    self.model,
+                    batch_size=4,
+                    warmup=1,
+                    steps=5,
+                    repeats=2,
+                    store=None,
+                    registry=self.registry,
+                )
+            )
+        result = self._kept[0]
+        assert result.failure is None and result.workload is not None, result.failure
+        return Measured(
+            result.repeats,
+            result.workload.unit,
+            result.spec.batch_size,
+            result.spec.topology.devices,
+            "cpu",
+            result.spec.precision,
+            result.workload.flops_per_sample,
+        )

@@ -1,0 +1,140 @@
+"""Ask one worker what a record does not tell. Runs in the framework's environment: standard library, Python 3.7.
+
+    python -I probe.py DIRECTORY
+
+The directory holds what a bundle does, and `cluster.json`. The answer goes to `answer.json` there, whatever happens.
+"""
+
+import json
+import os
+import sys
+import time
+import traceback
+
+PAUSE = 0.1
+"""Seconds in which nothing may change once `synchronize` has returned."""
+
+
+def initial(request, trainer, canonical, answer):
+    """The parameters before the first step, against the canonical weights."""
+    wanted = canonical.weights(request.parameters, request.seed)
+    given = iter(trainer.parameters(0))
+    answer["manifest"], answer["initial"] = [], []
+    for name, values in given:
+        answer["manifest"].append(
+            [name, list(values.shape), str(values.dtype), bool(values.flags.c_contiguous)]
+        )
+        expected = next(wanted, (None, None))
+        same = expected[0] == name and expected[1].shape == values.shape
+        if not same or float(abs(expected[1] - values).max()) != 0.0:
+            answer["initial"].append(name)
+
+
+def asynchrony(runtime, trainer, batch, steps, answer):
+    """How long enqueueing takes, then synchronising, then what should wait for nothing any more."""
+    runtime.synchronize()
+    begin = time.monotonic()
+    handles = [trainer.step(batch).loss for _ in range(steps)]
+    enqueued = time.monotonic()
+    runtime.synchronize()
+    synchronised = time.monotonic()
+    for handle in handles:
+        trainer.read_loss(handle)
+    read = time.monotonic()
+    return {
+        "enqueue": enqueued - begin,
+        "synchronize": synchronised - enqueued,
+        "read": read - synchronised,
+        "steps": steps,
+    }
+
+
+def ask(request, cluster, process, resolve, answer):
+    """Go through a worker's life, and note each answer as soon as it is there."""
+    from dlperf_sdk.worker import canonical
+    from dlperf_sdk.worker.digest import digest_of
+
+    answer["asked"] = "start"
+    runtime = resolve(request.runtime)(request, cluster, process)
+    answer["clock"] = runtime.clock
+    runtime.start()
+    answer["out_of_memory"] = {
+        type(error).__name__: bool(runtime.is_out_of_memory(error))
+        for error in (MemoryError(), ValueError("a shape does not fit"), RuntimeError("something else"))
+    }
+    answer["asked"] = "the constructor of the trainer"
+    trainer = resolve(request.trainer)(runtime, request, process)
+    answer["asked"] = "parameters"
+    initial(request, trainer, canonical, answer)
+
+    answer["asked"] = "deviation"
+    before = digest_of(request.parameters, trainer.parameters(0))
+    answer["deviation"] = trainer.deviation()
+    runtime.synchronize()
+    answer["traceless"] = digest_of(request.parameters, trainer.parameters(0)) == before
+
+    answer["asked"] = "step"
+    runtime.reset_peak_memory()
+    batch = trainer.canonical_batch()
+    answer["losses"], answer["samples"], answer["changed"] = [], [], []
+    for _ in range(request.protocol["canonical_steps"]):
+        loss, samples = trainer.step(batch)
+        runtime.synchronize()
+        now = digest_of(request.parameters, trainer.parameters(0))
+        answer["losses"].append([float(value) for value in trainer.read_loss(loss)])
+        answer["samples"].append(samples)
+        answer["changed"].append(now != before)
+        before = now
+    answer["peak_memory"] = runtime.peak_memory()
+
+    answer["asked"] = "synchronize"
+    for _ in range(3):
+        trainer.step(batch)
+    runtime.synchronize()
+    then = digest_of(request.parameters, trainer.parameters(0))
+    time.sleep(PAUSE)
+    answer["settled"] = digest_of(request.parameters, trainer.parameters(0)) == then
+    if runtime.clock != "blocking":
+        # Three times, for a machine that does something else meanwhile: the best counts.
+        answer["asynchrony"] = [asynchrony(runtime, trainer, batch, 5, answer) for _ in range(3)]
+
+    answer["asked"] = "batches"
+    batches = trainer.batches()
+    for _ in range(2):
+        trainer.step(next(batches))
+    runtime.synchronize()
+    answer["prefetched"] = trainer.prefetched_batches()
+
+    answer["asked"] = "facts"
+    answer["facts"] = json.loads(json.dumps(runtime.facts(), allow_nan=False))
+    answer["asked"] = "observed"
+    answer["observed"] = json.loads(json.dumps(trainer.observed(), allow_nan=False))
+    answer["asked"] = "stop"
+    runtime.stop()
+    answer["asked"] = None
+
+
+def main(directory):
+    """Answer in `answer.json`: `asked` is what it was asked when it failed, None if it did not."""
+    sys.path.insert(0, directory)
+    from dlperf_sdk.worker.main import cluster_from
+    from dlperf_sdk.worker.processes import TRAINER
+    from dlperf_sdk.worker.request import Request, resolve
+
+    answer = {"asked": "the bundle", "error": None}
+    try:
+        request = Request.load(os.path.join(directory, "request.json"))
+        with open(os.path.join(directory, "cluster.json"), encoding="utf-8") as file:
+            cluster = cluster_from(json.load(file))
+        process = next(one for one in resolve(request.processes)(cluster) if one.role == TRAINER)
+        os.environ.update(process.variables)
+        ask(request, cluster, process, resolve, answer)
+    except Exception:
+        answer["error"] = traceback.format_exc()[-8000:]
+    with open(os.path.join(directory, "answer.json"), "w", encoding="utf-8") as file:
+        json.dump(answer, file)
+    return 0 if answer["error"] is None else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,58 @@
+"""Two replicas: equal where gradients meet, and different where they do not."""
+
+from __future__ import annotations
+
+import pytest
+
+from dlperf_sdk.results.result import Result
+from dlperf_sdk.testing.conformance import advice
+from dlperf_sdk.testing.subject import FrameworkSubject, described
+
+
+class Replicas(FrameworkSubject):
+    """Two processes on one node, each with a canonical shard of its own."""
+
+    def test_replicas_are_equal(self, model: str, strategy: str) -> None:
+        """With every strategy that is declared, at the end of the run, for every model."""
+        spec = self.offered([model], topology="1n2d", strategy=strategy)
+        result = self.trained(spec)
+        if strategy == "parameter_server_async":
+            return  # nobody waits for the others: it trains, and no more is promised
+        first, second = _digests(result)
+        assert first == second, advice(
+            f"{described(spec)}: the replicas end with different parameters ({first[:12]} and {second[:12]}).",
+            "replicas that drift apart do less work than they should: they do not train one model",
+            "average the gradients of all replicas before every update, and keep the update itself deterministic",
+        )
+
+    def test_replicas_see_different_samples(self, model: str, strategy: str) -> None:
+        """Replica r trains on the canonical shard r mod 2: their losses differ from the first step on."""
+        spec = self.offered([model], topology="1n2d", strategy=strategy)
+        first, second = _losses(self.trained(spec))
+        assert first[0] != second[0], advice(
+            f"{described(spec)}: both replicas have the loss {first[0]} on their first batch.",
+            "replicas that train on the same samples need no synchronisation to be equal, and do half the work",
+            "take `canonical.shard(replica)` of the global index in `process.replicas`",
+        )
+
+    def test_independent_replicas_do_not_meet(self, model: str) -> None:
+        """The control experiment: without synchronisation they end different, so that equality means something."""
+        if "independent" not in self.plugin.capabilities.strategies:
+            pytest.skip("the plugin does not declare the strategy 'independent'")
+        spec = self.offered([model], topology="1n2d", strategy="independent")
+        first, second = _digests(self.trained(spec))
+        assert first != second, advice(
+            f"{described(spec)}: the replicas end equal, although their gradients should not have met.",
+            "either they do meet, or both train on the same samples; then `replicas-equal` shows nothing",
+            "with the strategy 'independent', exchange nothing; and train replica r on shard r mod 2",
+        )
+
+
+def _digests(result: Result) -> list[str]:
+    return [replica.digest or "" for record in result.repeats[0].records for replica in record.replicas]
+
+
+def _losses(result: Result) -> list[tuple[float, ...]]:
+    return [
+        tuple(replica.canonical_losses) for record in result.repeats[0].records for replica in record.replicas
+    ]

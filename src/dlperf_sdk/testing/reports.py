@@ -1,0 +1,63 @@
+"""What a worker reports of its device, its memory and its framework is plausible."""
+
+from __future__ import annotations
+
+from dlperf_sdk.plan import device_of, make_plan
+from dlperf_sdk.testing.conformance import advice
+from dlperf_sdk.testing.training import Training
+
+
+class Reports(Training):
+    """Facts come only through the runtime; nobody can check them later."""
+
+    def test_the_framework_says_its_version(self, model: str) -> None:
+        """`framework_version` is in the facts."""
+        version = self._answer(model)["facts"].get("framework_version")
+        assert isinstance(version, str) and any(letter.isdigit() for letter in version), advice(
+            f"`facts()` gives framework_version {version!r}.",
+            "a number without the version of what ran cannot be repeated",
+            "return {'framework_version': FRAMEWORK.__version__, …} from `Runtime.facts`",
+        )
+
+    def test_peak_memory_is_plausible(self, model: str) -> None:
+        """None where there is no device memory; else parameters and gradients at least."""
+        peak = self._answer(model)["peak_memory"]
+        device = device_of(self.device, self.plugin)
+        if device == "cpu":
+            assert peak is None, advice(
+                f"`peak_memory()` gives {peak!r} on a CPU.",
+                "host memory is measured by the core, and what is not known is absent, never zero",
+                "return None on a CPU",
+            )
+            return
+        plan = make_plan(self.spec(model), self.registry)
+        least = 2 * 4 * plan.workload.parameters  # the parameters and their gradients in float32
+        assert isinstance(peak, int) and peak >= least, advice(
+            f"`peak_memory()` gives {peak!r} bytes on {device}; parameters and gradients alone take {least}.",
+            "memory is what decides which batch sizes fit, and is compared between frameworks",
+            "return the allocator's peak since `reset_peak_memory`, over all devices of the process; None where the "
+            "framework cannot tell",
+        )
+
+    def test_a_replica_names_its_device(self, model: str) -> None:
+        """Every record lists its replicas with the devices that they are on."""
+        for record in self.trained(self.spec(model, topology="1n2d")).repeats[0].records:
+            for replica in record.replicas:
+                assert replica.device, f"replica {replica.index} of rank {record.rank} names no device"
+
+    def test_what_was_observed_is_what_was_asked_for(self, model: str) -> None:
+        """In the plainest case nothing differs from the request."""
+        observed = self._answer(model)["observed"]
+        spec = self.spec(model)
+        for name in ("precision", "compiler", "strategy", "accumulation"):
+            asked = getattr(spec, name)
+            assert observed.get(name, asked) == asked, advice(
+                f"`observed()` says {name} {observed[name]!r}; {asked!r} was asked for.",
+                "requested and observed stand side by side in every result",
+                "do what the request says, or raise `Unsupported` with a sentence",
+            )
+        assert observed.get("precision") == spec.precision, advice(
+            "`observed()` says nothing of the precision.",
+            "without it only the deviation speaks for the precision",
+            "return the type that convolutions and matrix products really gave out, as the request names it",
+        )

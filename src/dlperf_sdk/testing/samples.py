@@ -1,0 +1,36 @@
+"""Small real input: JPEGs in ImageNet's layout, and a text."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+CLASSES, IMAGES = 3, 8
+
+_TEXT = (
+    "the measured number of samples that a model takes in one second depends on its batch and on the device "
+    "nobody knows before it has been tried so we try it again and write down what we saw with all that belongs to it"
+)
+
+
+def images(folder: Path) -> None:
+    """`IMAGES` photographs in each of `CLASSES` classes: the same one, which is 96 × 64."""
+    content = Path(__file__).with_name("sample.jpg").read_bytes()
+    for label in range(CLASSES):
+        place = folder / f"n{label:02d}"
+        place.mkdir()
+        for number in range(IMAGES):
+            (place / f"{number}.jpg").write_bytes(content)
+
+
+def sentences(folder: Path) -> None:
+    """A text of some hundred sentences, in paragraphs."""
+    draw = random.Random(0)  # noqa: S311 - nobody's secret
+    paragraphs = [
+        " ".join(
+            " ".join(draw.choices(_TEXT.split(), k=draw.randint(5, 14))).capitalize() + "."
+            for _ in range(draw.randint(3, 9))
+        )
+        for _ in range(80)
+    ]
+    (folder / "text.txt").write_text("\n\n".join(paragraphs), encoding="utf-8")

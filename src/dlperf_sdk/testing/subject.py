@@ -1,0 +1,166 @@
+"""The framework under test: what an author sets, and the runs that the tests share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import pytest
+
+from dlperf_sdk.api import dry_run, run
+from dlperf_sdk.errors import DlperfError, RunFailed, Unavailable
+from dlperf_sdk.interfaces.framework import Framework
+from dlperf_sdk.registry import Registry
+from dlperf_sdk.results.result import FAIL, INTEGRITY, Result, Verdict
+from dlperf_sdk.spec import RunSpec, Scalar
+from dlperf_sdk.testing.conformance import Conformance, advice
+from dlperf_sdk.testing.probing import Answer, probe
+
+SMALL: Mapping[str, Mapping[str, Scalar]] = {
+    "resnet50": {"image_size": 64, "num_classes": 10},
+    "bert-base": {
+        "sequence_length": 32,
+        "layers": 1,
+        "hidden_size": 64,
+        "heads": 4,
+        "intermediate_size": 128,
+        "vocabulary_size": 1000,
+        "predictions_per_sequence": 4,
+        "dropout": 0.0,
+    },
+}
+"""Options that make the models of dlperf-sdk small enough for any machine, with every kind of layer left in."""
+
+
+class FrameworkSubject(Conformance):
+    """A framework's plugin, and short real runs of it: each is made once per class, by whoever asks first."""
+
+    framework: ClassVar[str]
+    """The name that users type."""
+    models: ClassVar[tuple[str, ...] | None] = None
+    """The models to try, the cheapest first: compilers, precisions and strategies are tried with the first that the
+    plugin does not refuse. Those that it implements and that are installed, unless given."""
+    model_options: ClassVar[Mapping[str, Mapping[str, Scalar]]] = {}
+    """Model → the options that make it small; `SMALL` has those of dlperf-sdk's own models."""
+    options: ClassVar[Mapping[str, Scalar]] = {}
+    """Options of the framework's plugin."""
+    batch_size: ClassVar[int] = 4
+    """Samples per device. On a GPU, choose enough that a step takes the device longer than the host."""
+    device: ClassVar[str] = "auto"
+    """The kind of device to try."""
+    python: ClassVar[str | None] = None
+    """The interpreter of an existing environment; the plugin's managed environment, unless given."""
+    registry: ClassVar[Registry] = Registry()
+    """Where the plugin and its models are found: what is installed, unless given."""
+
+    _results: ClassVar[dict[str, Result]]
+    _answers: ClassVar[dict[str, Answer]]
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        cls._results, cls._answers = {}, {}
+
+    @property
+    def plugin(self) -> Framework:
+        """The controller half; raises PluginError."""
+        return self.registry.framework(self.framework)
+
+    def tried(self) -> tuple[str, ...]:
+        """The models that are tried; raises PluginError."""
+        if self.models is not None:
+            return self.models
+        plugin, installed = self.plugin, self.registry.names("models")
+        known = {name for name in installed if name in plugin.trainers}
+        known |= {name for name in installed if self.framework in self.registry.model(name).trainers}
+        return tuple(sorted(known))
+
+    def axes(self) -> Mapping[str, Sequence[Any]]:
+        """Models, and what the plugin declares."""
+        names = ("model", "precision", "compiler", "strategy", "layout", "source")
+        try:
+            can, models = self.plugin.capabilities, self.tried()
+        except DlperfError:
+            return dict.fromkeys(names, ())  # `test_the_plugin_loads` says why
+        return {
+            "model": models,
+            "precision": sorted(can.precisions),
+            "compiler": sorted(can.compilers - {"none"}),
+            "strategy": sorted(can.strategies - {"independent"}),
+            "layout": sorted(can.layouts - {"auto"}),
+            "source": sorted(can.data),
+        }
+
+    def spec(self, model: str, **fields: Any) -> RunSpec:
+        """A short case of a model; `fields` are those of `RunSpec`."""
+        options = {**(self.model_options.get(model) or SMALL.get(model, {})), **self.options}
+        short = {"warmup": 1, "steps": 3, "repeats": 1, "on_busy": "note"}
+        own = {"batch_size": self.batch_size, "device": self.device, "python": self.python}
+        fields = {**short, **own, **fields, "options": {**options, **fields.get("options", {})}}
+        return RunSpec(framework=self.framework, model=model, **fields)
+
+    def refusal(self, spec: RunSpec) -> RunFailed | None:
+        """Why the plan refuses a case, if it does."""
+        try:
+            dry_run(spec, registry=self.registry)
+        except RunFailed as error:
+            return error
+        return None
+
+    def offered(self, models: Sequence[str] | None = None, **fields: Any) -> RunSpec:
+        """The case with the first model that the plugin does not refuse it for; skips where it refuses all."""
+        refused = None
+        for model in models or self.tried():
+            spec = self.spec(model, **fields)
+            refused = self.refusal(spec)
+            if refused is None:
+                return spec
+        pytest.skip(f"refused: {refused}" if refused else "there is no model to try")
+
+    def measured(self, spec: RunSpec) -> Result:
+        """The result of a case: run once, kept for all tests of the class. Skips what this machine cannot place."""
+        key = json.dumps(spec.to_dict(), sort_keys=True)
+        if key not in self._results:
+            refused = self.refusal(spec)
+            if isinstance(refused, Unavailable):
+                pytest.skip(f"not on this machine: {refused}")
+            self._results[key] = run(spec, store=None, registry=self.registry)
+        return self._results[key]
+
+    def probed(self, spec: RunSpec) -> Answer:
+        """What a single worker answered that was asked step by step: made once, kept for all tests of the class."""
+        key = json.dumps(spec.to_dict(), sort_keys=True)
+        if key not in self._answers:
+            self._answers[key] = probe(spec, self.registry)
+        return self._answers[key]
+
+    def trained(self, spec: RunSpec) -> Result:
+        """The result of a case that must end well, with every integrity verdict that can be had."""
+        result = self.measured(spec)
+        assert result.failure is None, advice(
+            f"{described(spec)} ended with {result.status}: {result.failure and result.failure.message}",
+            "a plugin that declares this must be able to train with it",
+            "read the traceback below and mend the worker half, or take it out of `capabilities` (or refuse the "
+            f"combination in `refuses`)\n{(result.failure and result.failure.traceback) or ''}",
+        )
+        untrue = [one for one in result.verdicts if one.kind == INTEGRITY and one.outcome == FAIL]
+        assert not untrue, advice(
+            f"{described(spec)} ran, and its number is not true: "
+            + "; ".join(f"{one.name}: {one.detail}" for one in untrue),
+            "such a result is marked as failed, and nobody can publish it",
+            "see what each verdict found; `dlperf run` with the same case shows the whole report",
+        )
+        return result
+
+
+def verdict(result: Result, name: str) -> Verdict:
+    """The verdict of that name."""
+    return next(one for one in result.verdicts if one.name == name)
+
+
+def described(spec: RunSpec) -> str:
+    """A case in a line: what differs from the plainest one."""
+    plain = RunSpec(framework=spec.framework, model=spec.model)
+    names = ("topology", "precision", "compiler", "strategy", "layout", "data", "accumulation")
+    parts = [f"{name} {getattr(spec, name)}" for name in names if getattr(spec, name) != getattr(plain, name)]
+    return " ".join([spec.framework, spec.model, *(f"with {', '.join(parts)}" for _ in parts[:1])])

@@ -1,0 +1,111 @@
+"""What an engine is held to: it places agents, brings back the first one's stream, and leaves none behind."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import ClassVar
+
+import pytest
+
+from dlperf_sdk.api import run
+from dlperf_sdk.errors import LostNode, Unavailable
+from dlperf_sdk.interfaces.topology import Job, Topology
+from dlperf_sdk.registry import Registry
+from dlperf_sdk.results.result import Result
+from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.testing.conformance import Conformance, advice
+
+
+class TopologyConformance(Conformance):
+    """Subclass it, name the engine, and a case that it can place.
+
+    class TestMyEngine(TopologyConformance):
+        topology = "my"
+        framework, model = "numpy", "linear"
+    """
+
+    topology: ClassVar[str]
+    """The name that users type behind the '@'."""
+    framework: ClassVar[str]
+    model: ClassVar[str]
+    nodes: ClassVar[int] = 2
+    """How many nodes it can place here."""
+    registry: ClassVar[Registry] = Registry()
+
+    _kept: ClassVar[dict[int, Result]]
+
+    def __init_subclass__(cls) -> None:
+        cls._kept = {}
+
+    @property
+    def plugin(self) -> Topology:
+        """The engine; raises PluginError."""
+        return self.registry.topology(self.topology)
+
+    def test_it_says_what_it_will_run(self) -> None:
+        """`commands` is pure: one per node, each with the bundle in it, and the same when asked again."""
+        job = Job("conformance", Path("/nowhere/case.pyz"), self.nodes, 1, "cpu", {})
+        commands = self.plugin.commands(job)
+        assert commands == self.plugin.commands(job) and commands, "commands() differs from call to call"
+        assert all(isinstance(word, str) for command in commands for word in command), commands
+        assert any("case.pyz" in word for command in commands for word in command), advice(
+            f"None of the commands names the bundle: {commands}",
+            "`dlperf plan` shows them to people who must know what will be started",
+            "give the commands that `launch` runs, with the job's bundle",
+        )
+
+    def test_it_refuses_in_a_sentence(self) -> None:
+        """A million nodes are refused, or left to the scheduler."""
+        reason = self.plugin.refuses(999_999, 8, "cpu")
+        assert reason is None or len(reason.split()) > 3, reason
+
+    def test_one_node(self) -> None:
+        """A case of one node ends well."""
+        self._ok(1)
+
+    def test_several_nodes_meet(self) -> None:
+        """Every node's worker writes its record."""
+        if self.nodes < 2:
+            pytest.skip("the suite was told that it can place one node here")
+        result = self._ok(self.nodes)
+        ranks = sorted(record.rank for record in result.repeats[0].records)
+        assert ranks == list(range(self.nodes)), advice(
+            f"{self.nodes} nodes were asked for, and ranks {ranks} wrote a record.",
+            "a node that is missing was paid for, and not measured",
+            "start one agent per node, each with its own --node",
+        )
+
+    def test_a_bundle_that_does_not_start_is_told(self) -> None:
+        """`launch` raises, or its stream ends; it does not wait for ever, and leaves nothing."""
+        with TemporaryDirectory() as folder:
+            broken = Path(folder) / "broken.pyz"
+            broken.write_bytes(b"raise SystemExit('this bundle is broken')\n")
+            job = Job(f"conformance-{uuid.uuid4().hex[:8]}", broken, 1, 1, "cpu", {})
+            try:
+                with self.plugin.launch(job) as stream:
+                    said = list(stream)
+            except (Unavailable, LostNode) as error:
+                said = [str(error).encode()]
+        assert not any(b'"ended"' in line for line in said), said
+
+    def _ok(self, nodes: int) -> Result:
+        if nodes not in self._kept:
+            spec = RunSpec(
+                framework=self.framework,
+                model=self.model,
+                topology=f"{nodes}n1d@{self.topology}",  # type: ignore[arg-type]
+                batch_size=4,
+                warmup=1,
+                steps=3,
+                repeats=1,
+            )
+            self._kept[nodes] = run(spec, store=None, registry=self.registry)
+        result = self._kept[nodes]
+        assert result.failure is None, advice(
+            f"{result.spec.topology} ended with {result.status}: {result.failure and result.failure.message}",
+            "an engine has one job: deliver the bundle, run one command per node, bring back agent 0's stream",
+            "see `topologies/local.py`, which is the example",
+        )
+        return result

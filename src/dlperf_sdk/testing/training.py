@@ -1,0 +1,118 @@
+"""One replica's training: the model, from the same numbers as everywhere, and a loss that falls."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from dlperf_sdk.plan import make_plan
+from dlperf_sdk.results.result import PASS
+from dlperf_sdk.testing.conformance import advice
+from dlperf_sdk.testing.subject import FrameworkSubject, verdict
+
+LATE = 1e-4
+"""Relative difference of two readings of the same losses: the order of summation may differ, and nothing else."""
+
+
+class Training(FrameworkSubject):
+    """A short real run of each model, and a worker that is asked step by step."""
+
+    def test_it_trains(self, model: str) -> None:
+        """The case ends well: the record follows the protocol, and every integrity verdict that applies passes."""
+        self.trained(self.spec(model))
+
+    def test_the_worker_answers(self, model: str) -> None:
+        """Everything that the contract of `Runtime` and `Trainer` asks for is there."""
+        failed = self.probed(self.spec(model)).failed
+        assert failed is None, advice(
+            f"In {self.framework}'s plugin, for {model}, {failed}",
+            "the measuring loop calls the same methods",
+            "see the docstrings of `dlperf_sdk.worker.interface`",
+        )
+
+    def test_the_parameters_are_the_manifests(self, model: str) -> None:
+        """Names, shapes, order and type, as the model's manifest has them."""
+        found = self._answer(model)["manifest"]
+        wanted = [[one["name"], list(one["shape"]), "float32", True] for one in self._manifest(model)]
+        different = [f"{one} where the manifest has {other}" for one, other in zip(found, wanted, strict=False)
+                     if one != other]  # fmt: skip
+        assert len(found) == len(wanted) and not different, advice(
+            f"{len(found)} parameters, and {len(wanted)} in the manifest; (name, shape, type, C order): "
+            + "; ".join(different[:5]),
+            "replicas and frameworks are compared by these, one by one",
+            "let `parameters` go through `request.parameters`, transpose what the framework keeps otherwise, and "
+            "leave out what is not trained",
+        )
+
+    def test_it_starts_from_the_canonical_weights(self, model: str) -> None:
+        """Bit by bit, for every parameter."""
+        other = self._answer(model)["initial"]
+        assert not other, advice(
+            f"Before the first step {len(other)} parameters are not the canonical weights: {', '.join(other[:8])}.",
+            "every framework starts from the same numbers, or no two can be compared",
+            "fill each parameter from `canonical.weights(request.parameters, request.seed)` in the constructor, "
+            "transposed as the framework wants it, and let nothing initialise it afterwards",
+        )
+
+    def test_deviation_leaves_no_trace(self, model: str) -> None:
+        """Whatever it computes, the parameters are what they were."""
+        assert self._answer(model)["traceless"], advice(
+            "`deviation` changed the parameters.",
+            "the training that is measured would start from other numbers than in other frameworks",
+            "compute both outputs without an optimisation step, and put back what was changed",
+        )
+
+    def test_every_step_updates(self, model: str) -> None:
+        """Each step changes the parameters, and takes the samples that it says."""
+        answer = self._answer(model)
+        assert all(answer["changed"]) or self._skips(model), advice(
+            f"Of {len(answer['changed'])} steps these changed the parameters: {answer['changed']}.",
+            "a step without its backward pass or its update is faster, and no training",
+            "let every call of `step` do forward, backward and update",
+        )
+        assert set(answer["samples"]) == {self.batch_size}, advice(
+            f"`step` says that it took {sorted(set(answer['samples']))} samples; the request says {self.batch_size}.",
+            "the throughput is made of this number",
+            "return the samples of all replicas of the process: the batch size per device times its devices",
+        )
+
+    def test_loss_handles_read_late_are_the_right_losses(self, model: str) -> None:
+        """A handle that is read after many more steps gives what it gives when it is read at once."""
+        early = [losses[0] for losses in self._answer(model)["losses"]]
+        record = self.trained(self.spec(model)).repeats[0].records[0]
+        late = list(record.replicas[0].canonical_losses)
+        assert len(set(early)) > 1, f"the losses do not change from step to step: {early}"
+        assert all(math.isclose(a, b, rel_tol=LATE) for a, b in zip(early, late, strict=True)), advice(
+            f"Read at once the losses of the first steps are {_listed(early)}, read after the window "
+            f"{_listed(late)}.",
+            "losses are read when the clock has stopped: a handle must hold the loss of its own step until then",
+            "return a handle with memory of its own: copy what the next step overwrites, without waiting for it",
+        )
+
+    def test_the_loss_falls(self, model: str) -> None:
+        """Over the steps on the canonical batch."""
+        found = verdict(self.trained(self.spec(model)), "loss-falls")
+        assert found.outcome == PASS, advice(
+            found.detail,
+            "what does not learn is not training",
+            "look for an update that is not applied, has the wrong sign, or uses the gradients of another step",
+        )
+
+    def _answer(self, model: str) -> dict[str, Any]:
+        answer = self.probed(self.spec(model))
+        if answer.failed is not None:
+            pytest.fail(f"`test_the_worker_answers` says why: {answer.failed.splitlines()[-1]}")
+        return dict(answer.values)
+
+    def _manifest(self, model: str) -> tuple[dict[str, Any], ...]:
+        return tuple(dict(entry) for entry in make_plan(self.spec(model), self.registry).parameters)
+
+    def _skips(self, model: str) -> bool:
+        """Whether a loss scaler may have skipped a step: in fp32 there is none."""
+        return self.spec(model).precision == "amp-fp16"
+
+
+def _listed(values: list[float]) -> str:
+    return ", ".join(f"{value:.6g}" for value in values)

@@ -1,0 +1,126 @@
+"""The worker half: what travels to the nodes can be read by the oldest Python that it says it runs on."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dlperf_sdk import bundle
+from dlperf_sdk.environments import interpreters
+from dlperf_sdk.errors import EnvironmentFailed
+from dlperf_sdk.plan import make_plan
+from dlperf_sdk.testing.conformance import advice
+from dlperf_sdk.testing.controller_half import _minors
+from dlperf_sdk.testing.subject import FrameworkSubject
+
+COMPILE = (
+    "import sys\nfor name in sys.argv[1:]:\n    compile(open(name, encoding='utf-8').read(), name, 'exec')\n"
+)
+CORE = {"attr", "attrs", "cattrs", "cyclopts", "pluggy", "stevedore", "rich", "jsonschema", "psutil"}
+"""What the core depends on, and no environment of a framework has."""
+
+
+class WorkerHalf(FrameworkSubject):
+    """What runs in the framework's environment."""
+
+    def test_it_compiles_on_the_oldest_python_it_declares(self) -> None:
+        """Its syntax; and really there, where that interpreter is found on this machine."""
+        for model in self.tried():
+            for file, (content, oldest) in self._reached(model).items():
+                try:
+                    ast.parse(content, file, feature_version=(3, oldest))
+                except SyntaxError as error:
+                    raise AssertionError(
+                        advice(
+                            f"{file}, line {error.lineno}, is no Python 3.{oldest}: {error.msg}.",
+                            f"the plugin says that it runs on Python 3.{oldest} (and agents call `processes` on any "
+                            "Python from 3.7 on): a worker there ends with a SyntaxError",
+                            "write it in the older syntax, or raise the bound of `python` in `environment`",
+                        )
+                    ) from error
+
+    def test_the_oldest_python_that_is_here_compiles_it(self, tmp_path: Path) -> None:
+        """Compiled by that interpreter itself."""
+        for model in self.tried():
+            reached = self._reached(model)
+            oldest = max(oldest for _, oldest in reached.values())
+            try:
+                found = interpreters.find(f"==3.{oldest}.*", os.environ)
+            except EnvironmentFailed:
+                pytest.skip(f"there is no Python 3.{oldest} on this machine; the syntax alone was checked")
+            for file, (content, _) in reached.items():
+                place = tmp_path / file.replace("/", ".")
+                place.write_text(content, encoding="utf-8")
+            files = [str(path) for path in sorted(tmp_path.iterdir())]
+            ended = subprocess.run(
+                [str(found.path), "-I", "-W", "error", "-c", COMPILE, *files],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert ended.returncode == 0, ended.stderr
+
+    def test_it_imports_nothing_of_the_core(self) -> None:
+        """The standard library, the framework and what comes with it, its own package, `dlperf_sdk.worker`."""
+        for model in self.tried():
+            for file, (content, _) in self._reached(model).items():
+                for name in _imported(ast.parse(content)):
+                    top = name.partition(".")[0]
+                    core = top in CORE or (
+                        top == "dlperf_sdk"
+                        and not name.startswith("dlperf_sdk.worker")
+                        and name != "dlperf_sdk"
+                    )
+                    assert not core, advice(
+                        f"{file} imports {name}.",
+                        "a framework's environment needs nothing of ours installed, and will not have it",
+                        "import from `dlperf_sdk.worker` only; what the controller knows is in the request",
+                    )
+
+    def _reached(self, model: str) -> dict[str, tuple[str, int]]:
+        """The plugin's files that a worker imports → their text, and the oldest minor version that must read them."""
+        plan = make_plan(self.spec(model), self.registry)
+        request = plan.request("conformance", (sys.executable,), {}, {"source": "synthetic"})
+        packed = bundle.contents(request, plan.packages)
+        files = {
+            name: content.decode() for name, content in packed.items() if not name.startswith("dlperf_sdk/")
+        }
+        oldest = min(
+            minor
+            for device in self.plugin.capabilities.devices
+            for strategy in self.plugin.capabilities.strategies
+            for minor in _minors(self.plugin.environment(device, strategy, model))
+        )
+        both = _closure([plan.processes], files)
+        worker = _closure([plan.runtime, plan.trainer], files)
+        return {name: (files[name], 7 if name in both else oldest) for name in sorted(both | worker)}
+
+
+def _closure(references: list[str], files: dict[str, str]) -> set[str]:
+    """The files that importing these references imports, as far as `import` statements tell."""
+    wanted = [reference.partition(":")[0] for reference in references]
+    found: set[str] = set()
+    while wanted:
+        parts = wanted.pop().split(".")
+        for depth in range(1, len(parts) + 1):
+            for name in ("/".join(parts[:depth]) + ".py", "/".join(parts[:depth]) + "/__init__.py"):
+                if name in files and name not in found:
+                    found.add(name)
+                    wanted += _imported(ast.parse(files[name]))
+    return found
+
+
+def _imported(tree: ast.AST) -> list[str]:
+    """All modules that a file names in imports; `from a import b` may mean `a.b`."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return found
