@@ -120,10 +120,11 @@ def prepare(case: Case, like: Environment | None = None) -> None:
         case.samples = _data(case.plan, case.collected)
 
 
-def measure(case: Case, attempt: int | None = None) -> None:
+def measure(case: Case, attempt: int | None = None, until: float | None = None) -> None:
     """Take all of the protocol's repeats, or only one, under the number `attempt`; its repeats are new processes.
 
-    Everything that comes of it is collected, a failure too; on an interruption all processes have ended.
+    `until` is a time on the monotonic clock after which it is ended, and has failed with a timeout. Everything that
+    comes of it is collected, a failure too; on an interruption all processes have ended.
 
     Raises:
         KeyboardInterrupt: as it was; what had finished is kept.
@@ -131,7 +132,7 @@ def measure(case: Case, attempt: int | None = None) -> None:
     if case.plan is None or case.prepared is None or case.collected.failure is not None:
         return
     with _failures_of(case), environments.in_use(case.prepared):
-        _launch(case.plan, _request(case, attempt), case.registry, case.collected)
+        _launch(case.plan, _request(case, attempt), case.registry, case.collected, until)
 
 
 def enough(case: Case) -> bool:
@@ -263,7 +264,9 @@ def _request(case: Case, attempt: int | None) -> Request:
     return dataclasses.replace(request, first_attempt=attempt, protocol=once)
 
 
-def _launch(planned: Plan, request: Request, registry: Registry, collected: Collector) -> None:
+def _launch(
+    planned: Plan, request: Request, registry: Registry, collected: Collector, until: float | None
+) -> None:
     """Pack the bundle, start the agents, and take what they tell until they have ended."""
     shape = planned.spec.topology
     with tempfile.TemporaryDirectory(prefix="dlperf-") as scratch:
@@ -272,7 +275,7 @@ def _launch(planned: Plan, request: Request, registry: Registry, collected: Coll
         job = Job(request.id, packed.path, shape.nodes, shape.devices_per_node, planned.device, {})
         agents = "1 agent" if shape.nodes == 1 else f"{shape.nodes} agents"
         _stage(collected, "launch")(f"{agents}, placed by {shape.engine}")
-        with closing(events(registry.topology(shape.engine), job)) as stream:
+        with closing(events(registry.topology(shape.engine), job, until)) as stream:
             for event in stream:
                 collected.take(event)
 

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import json
+import math
 import queue
 import threading
+import time
 from collections.abc import Generator, Iterator
 from typing import Any
 
-from dlperf_sdk.errors import LostNode
+from dlperf_sdk.errors import LostNode, TimedOut
 from dlperf_sdk.interfaces.topology import Job, Topology
 
 SILENCE = 60.0
 """Seconds without an event after which agent 0 counts as lost; it gives a sign of life every five."""
 
 
-def events(topology: Topology, job: Job) -> Generator[dict[str, Any], None, None]:
+def events(
+    topology: Topology, job: Job, until: float | None = None
+) -> Generator[dict[str, Any], None, None]:
     """Launch a job and yield agent 0's events up to `ended`; closing the iterator ends all agents.
 
+    `until` is a time on the monotonic clock after which it is ended, however far it is.
+
     Raises:
+        TimedOut: that time has come.
         Unavailable: the engine cannot place the job.
         LostNode: the stream ended, or fell silent, before the event `ended`.
     """
@@ -27,10 +34,15 @@ def events(topology: Topology, job: Job) -> Generator[dict[str, Any], None, None
         threading.Thread(target=_read, args=(stream, lines), daemon=True).start()
         said = ""
         while True:
+            left = math.inf if until is None else until - time.monotonic()
             try:
-                line = lines.get(timeout=SILENCE)
+                line = lines.get(timeout=max(0.0, min(SILENCE, left)))
             except queue.Empty:
-                raise LostNode(f"The first node's agent has not been heard for {SILENCE:.0f} s.") from None
+                line = b""
+            if until is not None and time.monotonic() >= until:
+                raise TimedOut("The case's time limit has passed, and its workers were ended.")
+            if line == b"":
+                raise LostNode(f"The first node's agent has not been heard for {SILENCE:.0f} s.")
             if line is None:
                 tail = f" Its last words: {said}" if said else ""
                 raise LostNode(f"The first node's agent went away in the middle of the run.{tail}")
