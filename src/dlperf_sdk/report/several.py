@@ -59,18 +59,15 @@ def grouped(results: Sequence[Result]) -> list[Group]:
     A case that was refused before it had a plan knows fewer facts than one that ran: it belongs to the first
     workload that agrees in all of them, and of which the same options were asked.
     """
-    groups: list[Group] = []
-    refused = [result for result in results if result.workload is None]
+    found: dict[str, Group] = {}
+    refused = []
     for result in results:
-        if result.workload is None:
+        if result.workload is None and result.imported is None:
+            refused.append(result)
             continue
         facts = _workload(result)
-        for group in groups:
-            if _key(group.workload) == _key(facts):
-                group.results.append(result)
-                break
-        else:
-            groups.append(Group(facts, [result]))
+        found.setdefault(_key(facts), Group(facts, [])).results.append(result)
+    groups = list(found.values())
     for result in refused:
         facts = {**_workload(result), **result.spec.options}
         for group in groups:
@@ -84,7 +81,9 @@ def grouped(results: Sequence[Result]) -> list[Group]:
 
 
 def _workload(result: Result) -> dict[str, Any]:
-    return {fact.name: value_of(fact) for fact in result.facts if fact.role == "workload"}
+    """What has to be equal; of an imported result little of it is known, so that it is a workload of its own."""
+    found = {fact.name: value_of(fact) for fact in result.facts if fact.role == "workload"}
+    return {**found, "imported": "no" if result.imported is None else result.imported.importer}
 
 
 def value_of(fact: Fact) -> Any:

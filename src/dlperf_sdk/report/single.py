@@ -17,6 +17,7 @@ from dlperf_sdk.results.result import (
     NOT_APPLICABLE,
     PASS,
     QUALITY,
+    Imported,
     Result,
     Verdict,
 )
@@ -44,7 +45,8 @@ def page(result: Result, directory: Path | None = None) -> list[Block]:
     if result.metrics:
         blocks.append(_metrics(result.metrics, notes))
         if all(metric.low is None for metric in result.metrics):
-            said = f"No interval: {counted(len(result.repeats), 'repeat')}, six are needed."
+            count = max(len(result.repeats), *(len(metric.repeats) for metric in result.metrics))
+            said = f"No interval: {counted(count, 'repeat')}, six are needed."
             blocks.append(Paragraph(said, "quiet"))
     for kind, heading in _KINDS:
         verdicts = [verdict for verdict in result.verdicts if verdict.kind == kind]
@@ -77,6 +79,8 @@ def outcome(result: Result) -> Cell:
     ]
     if failed:
         return Cell(f"not to be trusted: {', '.join(failed)}", "bad")
+    if result.imported is not None:
+        return Cell("imported, not verified", "doubt")
     doubts = [verdict.name for verdict in result.verdicts if verdict.outcome in (FAIL, INCONCLUSIVE)]
     return Cell(f"ok, with doubts: {', '.join(doubts)}", "doubt") if doubts else Cell("ok", "good")
 
@@ -97,6 +101,8 @@ def batch(result: Result) -> str:
 
 
 def _case(result: Result) -> Labels:
+    if result.imported is not None:
+        return _imported(result, result.imported)
     spec, workload = result.spec, result.workload
     protocol = spec.resolved_protocol()
     repeats = counted(len(result.repeats), "repeat")
@@ -121,6 +127,30 @@ def _case(result: Result) -> Labels:
     if result.stopping is not None and result.stopping.rule != "fixed":
         pairs.append(("Stopping", result.stopping.detail))
     return Labels(tuple(pairs))
+
+
+def _imported(result: Result, imported: Imported) -> Labels:
+    """What is known of a case that another program measured, and where from."""
+    known = [
+        f"{fact.name.replace('_', ' ')} {shown(value)}"
+        for fact in result.facts
+        if (value := fact.requested if fact.observed is None else fact.observed) is not None
+    ]
+    logs = (
+        f"{log.name}, {counted(log.lines, 'line')}, SHA-256 {log.sha256[:16]}…" for log in imported.sources
+    )
+    return Labels(
+        (
+            ("Batch", batch(result)),
+            (
+                "Imported",
+                f"by {imported.importer}, version {imported.version}, from logs of {imported.program}",
+            ),
+            ("Estimator", imported.estimator),
+            ("Known", ", ".join(known)),
+            *(("Log", each) for each in logs),
+        )
+    )
 
 
 # -- metrics
@@ -174,13 +204,14 @@ def interval(metric: Metric) -> Cell:
 
 
 def _verdicts(verdicts: Sequence[Verdict], heading: str) -> Table:
-    rows = [(_marked(verdict), verdict.name, verdict.detail) for verdict in verdicts]
+    rows = [(marked(verdict.outcome), verdict.name, verdict.detail) for verdict in verdicts]
     return Table((Column("verdict"), Column("check"), Column("finding")), tuple(rows), heading)
 
 
-def _marked(verdict: Verdict) -> Cell:
-    mark, tone = _MARKS.get(verdict.outcome, ("?", "doubt"))
-    return Cell(f"{mark} {verdict.outcome}", tone)
+def marked(outcome: str) -> Cell:
+    """How a verdict came out: a sign and the word."""
+    mark, tone = _MARKS.get(outcome, ("?", "doubt"))
+    return Cell(f"{mark} {outcome}", tone)
 
 
 # -- surroundings
@@ -197,17 +228,19 @@ def _surroundings(result: Result, directory: Path | None) -> tuple[tuple[str, Ce
             pairs.append(("Variables", said))
     pairs += [(label, text) for label, text in hardware(result.hardware)]
     found = circumstances(result)
-    if found:
+    if found and result.imported is None:
         said = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in found)
         pairs.append(("Workers", said))
-    for fact in result.facts:
+    for fact in result.facts if result.imported is None else ():
         if differs(fact.requested, fact.observed) and fact.name not in ("repeats", "strategy"):
             text = f"{fact.name} {fact.observed} ran where {fact.requested} was asked for"
             pairs.append(("Observed", Cell(text, "doubt")))
     pairs += [("Note", Cell(note, "doubt")) for note in result.notes]
-    pairs.append(
-        ("Measured", f"{_when(result.started_at, result.finished_at)}, with dlperf-sdk {result.sdk_version}")
-    )
+    when = _when(result.started_at, result.finished_at)
+    if result.imported is None:
+        pairs.append(("Measured", f"{when}, with dlperf-sdk {result.sdk_version}"))
+    else:
+        pairs.append(("Logs changed", f"{when}; imported with dlperf-sdk {result.sdk_version}"))
     pairs.append(("Run", result.id) if directory is None else ("Files", f"{directory}/"))
     return tuple(pairs)
 

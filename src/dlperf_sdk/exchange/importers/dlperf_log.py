@@ -1,0 +1,117 @@
+"""Logs of DLPerf: one run of one framework's training script.
+
+What the case was, DLPerf says in a log's path (`…/2n8g/rn50_b128_fp32_1.log`), OneFlow's also in lines of their own
+(`batch_size_per_device = 128`). The window is DLPerf's: 20 iterations skipped, 100 measured.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dlperf_sdk.errors import UsageError
+from dlperf_sdk.exchange.importers.dlperf_formats import FORMATS, Format
+from dlperf_sdk.exchange.importers.reading import Log, Reading
+from dlperf_sdk.exchange.importers.window import HOW, STEPS, WARMUP, LogWindow
+from dlperf_sdk.spec import TopologySpec
+
+_CASE = re.compile(r"([1-9][0-9]{0,3})n([1-9][0-9]{0,2})g")
+_NAME = re.compile(r"([a-z0-9.-]+?)_b([1-9][0-9]{0,6})_(fp32|fp16|amp)_[0-9]+\.log", re.IGNORECASE)
+_MODELS = {
+    "rn50": "resnet50",
+    "resnet50": "resnet50",
+    "resnet50v1.5": "resnet50",
+    "rn50v1b": "resnet50-v1b",
+    "bert": "bert-base",
+}
+_PRECISIONS = {"fp32": "fp32", "amp": "amp-fp16"}
+"""DLPerf's file names say fp16 of mixed precision, and of half precision throughout: it has to be said which."""
+_LONGEST = 4096
+"""Characters of a line about an iteration; in longer ones the patterns are not looked for."""
+_SAID = re.compile(r"(model|batch_size_per_device|gpu_num_per_node|num_nodes) = ([A-Za-z0-9_.-]{1,40})\s*")
+
+
+def read(path: Path, said: Mapping[str, Any]) -> Reading:
+    """The window of one run's iterations.
+
+    Raises:
+        DocumentError: it has no lines about iterations that are known, several processes' lines are mixed, or it
+            is cut short.
+        UsageError: neither path nor log nor `said` gives the topology and the batch size.
+    """
+    log = Log(path)
+    window = LogWindow(log, said.get("warmup", WARMUP), said.get("steps", STEPS))
+    known = {**_of_path(path), **said}
+    lines: dict[str, str] = {}
+    found: Format | None = None
+    first_epoch = ""
+    for line, text in log:
+        if found is None and (match := _SAID.fullmatch(text)):
+            lines[match[1]] = match[2]
+        for each in FORMATS if found is None else (found,):
+            if each.holds not in text or len(text) > _LONGEST:
+                continue
+            batch = _global_batch(path, {**known, **_of_lines(log, line, lines), **said})
+            try:
+                epoch_tick = each.tick(text, batch)
+            except ValueError as error:
+                raise log.wrong(line, f"{error}, in a line of {each.implementation}") from None
+            if epoch_tick is None:
+                continue
+            epoch, tick = epoch_tick
+            if found is None:
+                found, first_epoch = each, epoch
+            if epoch == first_epoch:
+                window.take(line, tick)
+            break
+    if found is None:
+        raise log.lacks("a line about an iteration in any of the formats of DLPerf's frameworks")
+    facts = {**_of_path(path), **_of_lines(log, log.lines, lines), "implementation": found.implementation}
+    if found.framework:
+        facts["framework"] = found.framework
+    throughput, estimator = window.throughput(_global_batch(path, {**facts, **said}))
+    how = f"{HOW[estimator]}; {window.steps} iterations after {window.warmup} of warm-up"
+    facts |= {"warmup": window.warmup, "steps": window.steps}
+    return Reading(log.source, found.implementation, facts, throughput, estimator, how, log.changed)
+
+
+def _of_path(path: Path) -> dict[str, Any]:
+    """What directory and file name say."""
+    found: dict[str, Any] = {"device": "cuda"}
+    if match := _CASE.fullmatch(path.absolute().parent.name):
+        found["topology"] = f"{match[1]}n{match[2]}d"
+    if match := _NAME.fullmatch(path.name):
+        model = match[1].lower()
+        found |= {"model": _MODELS.get(model, model), "batch_size": int(match[2])}
+        if match[3].lower() in _PRECISIONS:
+            found["precision"] = _PRECISIONS[match[3].lower()]
+    return found
+
+
+def _of_lines(log: Log, line: int, lines: Mapping[str, str]) -> dict[str, Any]:
+    """What OneFlow's own lines say."""
+    found: dict[str, Any] = {}
+    numbers = {name: value for name, value in lines.items() if name != "model"}
+    for name, value in numbers.items():
+        if not value.isdecimal() or not int(value):
+            raise log.wrong(line, f"{name} is {value!r} above")
+    if "model" in lines:
+        found["model"] = _MODELS.get(lines["model"].lower(), lines["model"].lower())
+    if "batch_size_per_device" in numbers:
+        found["batch_size"] = int(numbers["batch_size_per_device"])
+    if "num_nodes" in numbers and "gpu_num_per_node" in numbers:
+        found["topology"] = f"{int(numbers['num_nodes'])}n{int(numbers['gpu_num_per_node'])}d"
+    return found
+
+
+def _global_batch(path: Path, known: Mapping[str, Any]) -> int:
+    for name in ("topology", "batch_size"):
+        if name not in known:
+            raise UsageError(
+                f"Neither {path} nor its name says the {name.replace('_', ' ')}: add --set {name}=…, or name it as "
+                "DLPerf does, 2n8g/rn50_b128_fp32_1.log."
+            )
+    size: int = known["batch_size"]
+    return size * TopologySpec.parse(known["topology"]).devices
