@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from attrs import define, field
 from cyclopts import Parameter
 
+from dlperf_sdk.cli.finding import Found, find
 from dlperf_sdk.cli.running import DEFAULT_OUTPUT
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show, write
 from dlperf_sdk.errors import DlperfError, DocumentError, StoreError, UsageError
@@ -118,15 +118,6 @@ _READ: dict[str, Callable[[dict[str, Any]], None]] = {
 # -- report
 
 
-@define
-class _Found:
-    """What the arguments of `report` led to."""
-
-    results: list[tuple[Result, Path | None]] = field(factory=list)
-    unfinished: list[tuple[ResultStore, str]] = field(factory=list)
-    errors: list[str] = field(factory=list)
-
-
 @command
 def report(
     *what: Annotated[
@@ -160,7 +151,7 @@ def report(
                 "--published shows figures of its own: leave out the names of runs, and --redact."
             )
         return _published(published, as_json=common.json, as_text=markdown)
-    found = _find(what or (str(output),), output)
+    found = find(what or (str(output),), output)
     if not found.results and not found.unfinished:
         raise StoreError(" ".join(found.errors))
     for error in found.errors:
@@ -216,56 +207,7 @@ def _published(name: str, *, as_json: bool, as_text: bool) -> int:
     return 0
 
 
-def _find(what: tuple[str, ...], output: Path) -> _Found:
-    from dlperf_sdk.results.store import ResultStore
-
-    found = _Found()
-    for each in what:
-        path = Path(each)
-        try:
-            if path.is_file():
-                found.results.append((ResultStore(output).load(path), path.parent))
-            elif _is_run(path):
-                _take(found, ResultStore(path.absolute().parent), path.absolute().name, path)
-            elif path.is_dir():
-                store = ResultStore(path)
-                ids = [run_id for run_id in store.ids() if _is_run(path / run_id)]
-                if not ids:
-                    raise StoreError(f"{path} holds no runs. `dlperf run … --output {path}` puts one there.")
-                for run_id in ids:
-                    _take(found, store, run_id, path / run_id)
-            elif each == str(output):
-                raise StoreError(
-                    f"There are no results in {output} yet: `dlperf run FRAMEWORK MODEL` makes one; --output "
-                    "names another directory."
-                )
-            elif (output / each).is_dir() and "/" not in each:
-                _take(found, ResultStore(output), each, output / each)
-            elif "/" in each or path.suffix == ".json":
-                raise StoreError(f"There is no file or directory {each}.")
-            else:
-                ResultStore(output).load(each)
-        except DlperfError as error:
-            found.errors.append(str(error))
-    return found
-
-
-def _is_run(path: Path) -> bool:
-    return any((path / name).exists() for name in ("result.json", "spec.json", "attempts"))
-
-
-def _take(found: _Found, store: ResultStore, run_id: str, shown_as: Path) -> None:
-    """A run's result; or, where it has none, that it is unfinished."""
-    if not (store.directory / run_id / "result.json").exists():
-        found.unfinished.append((store, run_id))
-        return
-    try:
-        found.results.append((store.load(store.directory / run_id), shown_as))
-    except DlperfError as error:
-        found.errors.append(f"{shown_as}: {error}")
-
-
-def _blocks(found: _Found) -> list[Block]:
+def _blocks(found: Found) -> list[Block]:
     from dlperf_sdk.report import several, single
 
     if len(found.results) == 1:
