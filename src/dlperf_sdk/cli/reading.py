@@ -15,7 +15,6 @@ from dlperf_sdk.errors import DlperfError, DocumentError, StoreError, UsageError
 from dlperf_sdk.report.blocks import Block, Cell, Column, Heading, Paragraph, Table
 
 if TYPE_CHECKING:
-    from dlperf_sdk.results.result import Result
     from dlperf_sdk.results.store import ResultStore
 
 _PARTIAL = 5
