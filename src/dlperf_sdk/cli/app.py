@@ -13,7 +13,7 @@ from types import FrameType
 from cyclopts import App, CycloptsError, UnusedCliTokensError
 
 import dlperf_sdk
-from dlperf_sdk.cli import doctor, listing, reading, running, screen
+from dlperf_sdk.cli import doctor, exchanging, listing, reading, running, screen
 from dlperf_sdk.cli.env import env
 from dlperf_sdk.errors import UsageError
 
@@ -36,6 +36,8 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "plan": running.plan,
     "rerun": running.rerun,
     "report": reading.report,
+    "export": exchanging.export,
+    "import": exchanging.import_,
     "list": listing.list_plugins,
     "describe": listing.describe,
     "doctor": doctor.doctor,

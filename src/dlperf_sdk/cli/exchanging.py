@@ -1,0 +1,142 @@
+"""`export` and `import`: results for other programs, and other programs' measurements as results."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from dlperf_sdk.cli.finding import find
+from dlperf_sdk.cli.flags import entries
+from dlperf_sdk.cli.running import DEFAULT_OUTPUT
+from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show, write
+from dlperf_sdk.errors import StoreError, UsageError
+
+_PARTIAL = 5
+
+
+@command
+def export(
+    *what: Annotated[
+        str,
+        Parameter(
+            help="Runs' names, directories or result.json files, or directories of runs; all of DIR if none."
+        ),
+    ],
+    to: Annotated[
+        Literal["csv", "parquet", "markdown", "mllog"],
+        Parameter(
+            help="csv or parquet (a row per result), markdown (the report), mllog (MLPerf's log lines)."
+        ),
+    ],
+    file: Annotated[
+        Path | None,
+        Parameter(
+            name=["--file", "-o"],
+            metavar="FILE",
+            show_default=False,
+            help="Where to write it, instead of standard output.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path, Parameter(metavar="DIR", help="The directory of runs that names are looked up in.")
+    ] = DEFAULT_OUTPUT,
+    redact: Annotated[
+        bool, Parameter(negative=(), show_default=False, help="Leave out the names of hosts and users.")
+    ] = False,
+    common: Common = AS_USUAL,
+) -> int:
+    """Export results for other programs."""
+    from dlperf_sdk.exchange.mllog import to_mllog
+    from dlperf_sdk.exchange.parquet import to_parquet
+    from dlperf_sdk.exchange.table import to_csv
+
+    found = find(what or (str(output),), output)
+    results = [result for result, _ in found.results]
+    if not results:
+        unfinished = [f"{run_id} has no result yet." for _, run_id in found.unfinished]
+        raise StoreError(" ".join([*found.errors, *unfinished]))
+    for error in found.errors:
+        say(f"Error: {error}", "red")
+    for _, run_id in found.unfinished:
+        say(f"{run_id} has no result: it is left out.", "yellow")
+    if redact:
+        from dlperf_sdk.results.redact import redacted
+
+        results = [redacted(result) for result in results]
+    if to == "parquet":
+        data = to_parquet(results)
+    elif to == "markdown":
+        from dlperf_sdk.report import markdown, several
+
+        data = markdown.text_of(several.pages(results)).encode()
+    else:
+        data = (to_csv if to == "csv" else to_mllog)(results).encode()
+    _put(data, file, common)
+    return _PARTIAL if found.errors or found.unfinished else 0
+
+
+def _put(data: bytes, file: Path | None, common: Common) -> None:
+    """Bytes into a file of its owner's, or on standard output."""
+    if file is None:
+        if common.json:
+            raise UsageError("--json prints an object, an export is none: name a file with -o.")
+        if data.startswith(b"PAR1"):
+            if sys.stdout.isatty():
+                raise UsageError("Parquet is no text for a terminal: name a file with -o.")
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+        else:
+            # CSV's lines end in \r\n already; text mode leaves them on POSIX.
+            write(data.decode())
+        return
+    from dlperf_sdk.results.files import directory_of, explained, write_whole
+
+    with explained(file), directory_of(file.absolute().parent, ()) as directory:
+        write_whole(directory, file.name, data)
+    if common.json:
+        emit({"file": str(file), "bytes": len(data)})
+    else:
+        say(f"{os.fspath(file)}: {len(data):,} bytes")
+
+
+@command
+def import_(
+    importer: Annotated[
+        str, Parameter(help="What wrote the logs: dlperf-log, tf-cnn-benchmarks or dllogger.")
+    ],
+    *logs: Annotated[Path, Parameter(help="Logs; those of one case are its repeats.")],
+    output: Annotated[
+        Path, Parameter(metavar="DIR", help="The directory that the results are written to.")
+    ] = DEFAULT_OUTPUT,
+    options: Annotated[
+        list[str] | None,
+        Parameter(
+            name="--set",
+            metavar="NAME=VALUE",
+            negative=(),
+            help="What the logs do not say: precision=fp32, topology=1n8d, … May be repeated.",
+        ),
+    ] = None,
+    common: Common = AS_USUAL,
+) -> int:
+    """Import logs of other programs as results: marked as such, with their estimator, and nothing verified."""
+    from dlperf_sdk.exchange.importers import import_logs
+    from dlperf_sdk.report import several
+    from dlperf_sdk.results.store import ResultStore
+
+    results = import_logs(importer, logs, entries("options", options or ()))
+    store = ResultStore(output)
+    for result in results:
+        directory = store.open_run(result.id)
+        directory.write_spec(result.spec)
+        directory.write_result(result)
+    if common.json:
+        emit({"results": [result.to_dict() for result in results]})
+    else:
+        show(several.pages(results))
+        say(f"Written to {output}/: {', '.join(result.id for result in results)}")
+    return 0

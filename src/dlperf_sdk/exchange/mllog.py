@@ -1,0 +1,111 @@
+"""Results as MLPerf's log lines: `:::MLLOG {"namespace": …, "time_ms": …, "event_type": …, "key": …, …}`.
+
+Source of the format: mlcommons/logging, mlperf_logging/mllog/mllog.py (`_encode_log`: the six fields and their order)
+and mllog/constants.py (the keys). Keys that MLPerf does not have begin with `dlperf_`. This is no MLPerf submission:
+a result is a throughput, not a time to a target.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from attrs import field, frozen
+
+from dlperf_sdk.errors import UsageError
+from dlperf_sdk.results.convert import to_plain
+from dlperf_sdk.results.result import Result
+
+_START, _END, _POINT = "INTERVAL_START", "INTERVAL_END", "POINT_IN_TIME"
+_BENCHMARKS = {"resnet50": "resnet", "bert-base": "bert"}
+"""What MLPerf calls them. Its BERT is the large one; `dlperf_model` has ours."""
+_OPTIMIZER = (
+    ("kind", "opt_name"),
+    ("learning_rate", "opt_base_learning_rate"),
+    ("weight_decay", "opt_weight_decay"),
+    ("clip_norm", "opt_gradient_clip_norm"),
+)
+
+
+def to_mllog(results: Sequence[Result]) -> str:
+    """A line per event; the results in their order, each under its id as namespace.
+
+    `time_ms` is milliseconds since 1970 in UTC: the run's start for what it was asked to do, its end for what it
+    found. `metadata.lineno` is the line's number in what is returned. Numbers that are not finite, which JSON does
+    not have, are texts: `nan`, `inf`, `-inf`.
+
+    Raises:
+        UsageError: a result's start or end is no date.
+    """
+    lines: list[str] = []
+    for result in results:
+        start, end = (_milliseconds(result, stamp) for stamp in (result.started_at, result.finished_at))
+        for event in _events(result):
+            entry = {
+                "namespace": result.id,
+                "time_ms": end if event.at_end else start,
+                "event_type": event.type,
+                "key": event.key,
+                "value": to_plain(event.value),
+                "metadata": {"file": "dlperf-sdk", "lineno": len(lines) + 1, **to_plain(event.metadata)},
+            }
+            lines.append(f":::MLLOG {json.dumps(entry, allow_nan=False)}\n")
+    return "".join(lines)
+
+
+@frozen
+class _Event:
+    key: str
+    value: Any = None
+    metadata: dict[str, Any] = field(factory=dict)
+    type: str = _POINT
+    at_end: bool = False
+
+
+def _events(result: Result) -> Iterator[_Event]:
+    for key, value in _asked(result):
+        if value is not None:
+            yield _Event(key, value)
+    yield _Event("run_start", type=_START)
+    if result.imported is None:
+        # Of an imported run it is not known how many samples lay in the window.
+        samples = sum(record.samples for repeat in result.repeats for record in repeat.records)
+        yield _Event("trained_samples", samples, {"repeats": len(result.repeats)}, at_end=True)
+    for metric in result.metrics:
+        about = {"unit": metric.unit, "low": metric.low, "high": metric.high, "note": metric.note}
+        yield _Event(f"dlperf_{metric.name}", metric.value, about, at_end=True)
+    for verdict in result.verdicts:
+        about = {"kind": verdict.kind, "detail": verdict.detail}
+        yield _Event(f"dlperf_verdict_{verdict.name}", verdict.outcome, about, at_end=True)
+    about = {"status": "success" if result.ok else "aborted", "dlperf_status": result.status}
+    yield _Event("run_stop", None, about, _END, at_end=True)
+
+
+def _asked(result: Result) -> Iterator[tuple[str, Any]]:
+    spec = result.spec
+    facts = {fact.name: fact.requested if fact.observed is None else fact.observed for fact in result.facts}
+    optimizer = {} if result.workload is None else result.workload.optimizer
+    yield "submission_benchmark", _BENCHMARKS.get(spec.model, spec.model)
+    yield "submission_division", "open"
+    yield "submission_platform", str(spec.topology)
+    yield "global_batch_size", spec.global_batch_size
+    yield "gradient_accumulation_steps", facts.get("accumulation")
+    yield "seed", facts.get("seed")
+    yield "num_warmup_steps", facts.get("warmup")
+    yield "max_steps", facts.get("steps")
+    yield "max_sequence_length", facts.get("sequence_length")
+    for ours, theirs in _OPTIMIZER:
+        yield theirs, optimizer.get(ours)
+    yield "dlperf_framework", spec.framework
+    yield "dlperf_model", spec.model
+    yield "dlperf_precision", facts.get("precision")
+    yield "dlperf_imported", None if result.imported is None else result.imported.importer
+
+
+def _milliseconds(result: Result, stamp: str) -> int:
+    try:
+        return round(datetime.fromisoformat(stamp).timestamp() * 1000)
+    except ValueError as error:
+        raise UsageError(f"{result.id} says that it ran at {stamp}, which is no date: {error}.") from error

@@ -1,0 +1,96 @@
+"""`export` and `import` on the command line."""
+
+import csv
+import io
+import json
+import stat
+
+import log_samples
+import pytest
+from test_cli_commands import dlperf, elsewhere, stored  # noqa: F401 - fixtures
+
+from dlperf_sdk.results.store import ResultStore
+
+
+def test_export_prints_a_table(dlperf, stored):  # noqa: F811
+    result = stored()
+    code, out, err = dlperf("export", "--to", "csv")
+    assert (code, err) == (0, "")
+    (row,) = csv.DictReader(io.StringIO(out, newline=""))
+    assert (row["id"], row["throughput"]) == (result.id, "203.0")
+
+
+@pytest.mark.parametrize(
+    ("to", "begins"),
+    [("csv", b"id,"), ("parquet", b"PAR1"), ("markdown", b"## resnet50"), ("mllog", b":::MLLOG {")],
+)
+def test_export_writes_a_file_of_its_owners(dlperf, stored, to, begins, tmp_path):  # noqa: F811
+    stored()
+    code, out, err = dlperf("export", "--to", to, "-o", "out.file")
+    assert (code, out) == (0, "")
+    assert "out.file" in err
+    path = tmp_path / "out.file"
+    assert path.read_bytes().startswith(begins)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    code, out, _ = dlperf("export", "--to", to, "-o", "out.file", "--json")
+    assert json.loads(out) == {"file": "out.file", "bytes": path.stat().st_size}
+
+
+def test_export_of_nothing_is_an_error_and_of_some_is_partial(dlperf, stored, tmp_path):  # noqa: F811
+    code, out, err = dlperf("export", "--to", "csv")
+    assert (code, out) == (2, "")
+    assert "There are no results" in err
+    stored()
+    (tmp_path / "dlperf-results/broken").mkdir()
+    (tmp_path / "dlperf-results/broken/result.json").write_text("{")
+    code, out, err = dlperf("export", "--to", "csv")
+    assert (code, len(out.splitlines())) == (5, 2)
+    assert "broken" in err
+
+
+def test_export_redacts(dlperf, stored):  # noqa: F811
+    stored(hardware=({"host": "secrethost"},), notes=("on secrethost",))
+    for to in ("csv", "mllog", "markdown"):
+        assert "secrethost" not in dlperf("export", "--to", to, "--redact")[1]
+
+
+def test_export_says_where_it_cannot_write(dlperf, stored):  # noqa: F811
+    stored()
+    code, _, err = dlperf("export", "--to", "csv", "-o", "no/such/place.csv")
+    assert code == 2 and "cannot be written" in err
+    code, _, err = dlperf("export", "--to", "csv", "--json")
+    assert code == 2 and "name a file with -o" in err
+    code, _, err = dlperf("export", "--to", "xls")
+    assert code == 2
+
+
+def test_import_makes_a_result_that_report_shows(dlperf, tmp_path):  # noqa: F811
+    (tmp_path / "run.log").write_text(log_samples.TF_CNN)
+    words = ["import", "tf-cnn-benchmarks", "run.log", "--set", "precision=fp32"]
+    code, out, err = dlperf(*words, "--json")
+    assert (code, err) == (0, "")
+    (plain,) = json.loads(out)["results"]
+    assert plain["imported"]["sources"][0]["name"] == "run.log"
+    (result,) = ResultStore("dlperf-results")
+    assert result.id == plain["id"]
+    code, out, _ = dlperf("report")
+    assert code == 0 and "imported, not verified" in out
+    code, out, _ = dlperf("validate", f"dlperf-results/{result.id}/result.json")
+    assert code == 0
+    code, out, err = dlperf("export", "--to", "csv")
+    assert ",loop-elapsed," in out
+
+
+def test_import_refuses_what_it_cannot_read(dlperf, tmp_path):  # noqa: F811
+    (tmp_path / "run.log").write_text("words\n")
+    for words, said in (
+        (["tf-cnn-benchmark", "run.log"], "Did you mean 'tf-cnn-benchmarks'"),
+        (["dllogger"], "There is no log"),
+        (["dllogger", "run.log"], "does not say the topology"),
+        (["dlperf-log", "run.log"], "ends after line 1"),
+        (["tf-cnn-benchmarks", "none.log"], "cannot be read"),
+    ):
+        code, out, err = dlperf("import", *words)
+        assert (code, out) == (2, "")
+        assert said in " ".join(err.split())
+    assert not (tmp_path / "dlperf-results").exists()
