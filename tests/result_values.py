@@ -142,6 +142,21 @@ ENVIRONMENTS = st.builds(
 SOURCES = st.builds(res.Source, TEXT, st.from_regex(r"[0-9a-f]{64}", fullmatch=True), COUNT)
 IMPORTS = st.builds(res.Imported, TEXT, TEXT, TEXT, TEXT, many(SOURCES))
 
+PARITIES = st.builds(
+    res.Parity,
+    outcome=st.sampled_from([res.PASS, res.FAIL, res.INCONCLUSIVE, res.NOT_APPLICABLE]),
+    detail=TEXT,
+    case=TEXT,
+    losses=many(many(REAL)),
+    deviations=many(REAL),
+    updates=st.none() | REAL,
+    differing=many(TEXT),
+    follows=many(TEXT),
+    reference=OPTIONAL_TEXT,
+    key=OPTIONAL_TEXT,
+    made_at=st.none() | UTC,
+)
+
 
 @st.composite
 def results(draw):
@@ -185,5 +200,6 @@ def results(draw):
         started_at=draw(UTC),
         finished_at=draw(UTC),
         sdk_version=draw(TEXT),
+        parity=draw(st.none() | PARITIES),
         imported=draw(st.none() | IMPORTS),
     )

@@ -52,11 +52,16 @@ ORDER = (
     ("results.facts",),
     ("results.summarise",),
     ("collect",),
+    # A run of its own whose evidence goes into the result.
+    ("parity",),
     ("analysis",),
     ("report",),
     # For other programs, and from them.
     ("exchange",),
     ("execute",),
+    # Many cases: what they share is found by trying, and each is carried out attempt by attempt.
+    ("largest",),
+    ("campaign",),
     ("api",),
     ("testing",),
     ("cli",),

@@ -16,6 +16,15 @@ from dlperf_sdk import records as r
 from dlperf_sdk import schema
 from dlperf_sdk.errors import FAILURES, DlperfError, DocumentError, SpecError
 from dlperf_sdk.interfaces.measurer import Metric
+from dlperf_sdk.parity.record import PARITY_VERSION, Follower, ParityRecord
+from dlperf_sdk.parity.reference import (
+    REFERENCE_VERSION,
+    Mistake,
+    Reference,
+    ReferenceCase,
+    Tolerance,
+    Trajectory,
+)
 from dlperf_sdk.protocol import PROTOCOLS
 from dlperf_sdk.published.figure import FIGURE_VERSION
 from dlperf_sdk.records import RECORD_VERSION
@@ -30,6 +39,7 @@ from dlperf_sdk.results.convert import (
     to_plain,
 )
 from dlperf_sdk.spec import PHASES, SPEC_VERSION, RunSpec
+from dlperf_sdk.worker import trainer
 from dlperf_sdk.worker.request import REQUEST_VERSION, Request
 
 ROOT = Path(__file__).parents[1]
@@ -73,6 +83,9 @@ def test_each_schema_is_a_schema_and_says_what_it_is(name):
         ("worker-record", RECORD_VERSION),
         ("result", res.RESULT_VERSION),
         ("published", FIGURE_VERSION),
+        ("parity-record", PARITY_VERSION),
+        ("parity-record", trainer.PARITY_VERSION),
+        ("reference", REFERENCE_VERSION),
     ],
 )
 def test_the_schema_knows_the_version_that_is_written(name, version):
@@ -97,6 +110,14 @@ HEAD = {"schema_version", "status", "failure"}
         (definition("result", "$defs", "fact"), res.Fact, set()),
         (definition("result", "$defs", "metric"), Metric, set()),
         (definition("result", "$defs", "verdict"), res.Verdict, set()),
+        (definition("result", "$defs", "parity"), res.Parity, set()),
+        (definition("parity-record"), ParityRecord, HEAD),
+        (definition("parity-record", "$defs", "replica"), Follower, set()),
+        (definition("reference"), Reference, {"schema_version"}),
+        (definition("reference", "$defs", "tolerance"), Tolerance, set()),
+        (definition("reference", "$defs", "case"), ReferenceCase, set()),
+        (definition("reference", "$defs", "trajectory"), Trajectory, set()),
+        (definition("reference", "$defs", "mistake"), Mistake, set()),
         (definition("result", "$defs", "series"), r.Series, set()),
         (definition("result", "$defs", "exit"), r.Exit, set()),
         (definition("result", "$defs", "repeat"), r.Repeat, set()),

@@ -1,6 +1,6 @@
 """One case from its spec to its result: the flow of the whole project.
 
-RunSpec → plan → environment, data, bundle → launch → records → result
+RunSpec → plan → environment, data, parity → bundle → launch → records → result
 
 `execute` carries a case out in one go. A campaign carries many out together, an attempt of one and then of another;
 so each part of the way is a verb of its own: `begin`, `prepare`, `measure`, `conclude`.
@@ -11,9 +11,10 @@ from __future__ import annotations
 import dataclasses
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,11 @@ from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.interfaces.measurer import Measurer
 from dlperf_sdk.interfaces.topology import Job
 from dlperf_sdk.launch import events
+from dlperf_sdk.parity.evidence import evidence
 from dlperf_sdk.plan import Plan, make_plan
 from dlperf_sdk.records import Failure
 from dlperf_sdk.registry import Registry
-from dlperf_sdk.results.result import Environment, Result, Stopping
+from dlperf_sdk.results.result import Environment, Parity, Result, Stopping
 from dlperf_sdk.results.store import ResultStore, new_run_id
 from dlperf_sdk.results.summarise import summarise
 from dlperf_sdk.spec import RunSpec
@@ -54,6 +56,8 @@ class Case:
     prepared: PreparedEnvironment | None = None
     samples: Mapping[str, Any] | None = None
     """What the preparation of its data found."""
+    parity: Parity | None = None
+    """Whether it trains the very model."""
 
 
 def execute(
@@ -63,10 +67,17 @@ def execute(
     observers: Iterable[Any],
     registry: Registry | None,
     raise_on_failure: bool,
+    refusal: Failure | None = None,
+    notes: Iterable[str] = (),
 ) -> Result:
-    """Run a spec, in its own environment or in one `like` another result's; see `dlperf_sdk.api.run`."""
+    """Run a spec, in its own environment or in one `like` another result's; see `dlperf_sdk.api.run`.
+
+    `refusal` is why it cannot be run, where that was found beforehand, and `notes` what else was.
+    """
     told = Observers(hookspecs.listeners(observers))
     case = begin(spec, store, told, registry or Registry())
+    case.collected.failure = case.collected.failure or refusal
+    case.collected.notes += notes
     interrupted = False
     try:
         prepare(case, like)
@@ -118,6 +129,7 @@ def prepare(case: Case, like: Environment | None = None) -> None:
         _announce(case.plan, case.collected)
         case.prepared = _environment(case.plan, like, case.collected)
         case.samples = _data(case.plan, case.collected)
+        case.parity = _parity(case.plan, case.prepared, case.registry, _stage(case.collected, "parity"))
 
 
 def measure(case: Case, attempt: int | None = None, until: float | None = None) -> None:
@@ -162,6 +174,7 @@ def conclude(case: Case) -> Result:
         measurers=case.measurers,
         started_at=case.started_at,
         finished_at=_now(),
+        parity=case.parity,
     )
     if collected.directory is not None:
         collected.directory.write_result(result)
@@ -264,20 +277,46 @@ def _request(case: Case, attempt: int | None) -> Request:
     return dataclasses.replace(request, first_attempt=attempt, protocol=once)
 
 
+def _parity(
+    planned: Plan, prepared: PreparedEnvironment, registry: Registry, say: Callable[[str], None]
+) -> Parity:
+    """From a short run of its own, or from what an earlier one left; that it fails does not stop the measurement."""
+    with environments.in_use(prepared):
+        return evidence(
+            planned, prepared, registry, lambda plan, request: launched(plan, request, registry), say
+        )
+
+
 def _launch(
     planned: Plan, request: Request, registry: Registry, collected: Collector, until: float | None
 ) -> None:
-    """Pack the bundle, start the agents, and take what they tell until they have ended."""
+    """Start the agents, and take what they tell until they have ended."""
+    say = partial(_stage, collected)
+    with closing(launched(planned, request, registry, until, say)) as stream:
+        for event in stream:
+            collected.take(event)
+
+
+def launched(
+    planned: Plan,
+    request: Request,
+    registry: Registry,
+    until: float | None = None,
+    say: Callable[[str], Callable[[str], None]] = lambda stage: lambda text: None,
+) -> Generator[dict[str, Any], None, None]:
+    """Pack the bundle, start the agents, and yield what they tell until they have ended; closing it ends them.
+
+    `say` gives, for the name of a stage, what is told how it goes.
+    """
     shape = planned.spec.topology
     with tempfile.TemporaryDirectory(prefix="dlperf-") as scratch:
         packed = bundle.build(request, Path(scratch) / f"{request.id}.pyz", planned.packages)
-        _stage(collected, "bundle")(f"{len(packed.files)} files, SHA-256 {packed.digest}")
+        say("bundle")(f"{len(packed.files)} files, SHA-256 {packed.digest}")
         job = Job(request.id, packed.path, shape.nodes, shape.devices_per_node, planned.device, {})
         agents = "1 agent" if shape.nodes == 1 else f"{shape.nodes} agents"
-        _stage(collected, "launch")(f"{agents}, placed by {shape.engine}")
+        say("launch")(f"{agents}, placed by {shape.engine}")
         with closing(events(registry.topology(shape.engine), job, until)) as stream:
-            for event in stream:
-                collected.take(event)
+            yield from stream
 
 
 def _stage(collected: Collector, stage: str) -> Callable[[str], None]:

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import attrs
 from attrs import field, frozen
 
 from dlperf_sdk import schema
@@ -17,6 +18,7 @@ from dlperf_sdk.documents import load_document
 from dlperf_sdk.errors import DocumentError
 from dlperf_sdk.spec import Scalar
 
+REFERENCE_VERSION = "1.0"
 LARGEST = 32 * 1024 * 1024
 """Bytes of a reference; those that ship have some hundred thousand."""
 
@@ -91,11 +93,12 @@ class Tolerance:
     losses: float
     """The most that a loss may deviate."""
     updates: float
-    """The most that the median of the first updates may deviate."""
+    """The most that the median of the first updates may deviate, where single ones are not held."""
     least: float
     """The least that it must deviate: closer means that the precision was not in effect."""
     parameter: float | None
-    """The most that a single update, or running mean, may deviate, or ten times its noise; None: not held."""
+    """The most that a single update or running mean may deviate, or ten times its noise; None where they are not
+    held."""
     why: str
 
 
@@ -115,8 +118,11 @@ class Reference:
     source: str
     tolerances: Mapping[str, Tolerance] = field(converter=_tolerances)
     cases: Mapping[str, ReferenceCase] = field(converter=_cases)
-    digest: str
-    """SHA-256 of its content: evidence is evidence against this one."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all that it holds: evidence is evidence against this very reference."""
+        return hashlib.sha256(json.dumps(attrs.asdict(self), sort_keys=True).encode()).hexdigest()
 
 
 @cache
@@ -136,5 +142,4 @@ def load(path: Path) -> Reference:
                     f"trajectory in it {len(trajectory['losses'])} losses."
                 )
     document.pop("schema_version")
-    digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
-    return Reference(**document, digest=digest)
+    return Reference(**document)

@@ -42,6 +42,34 @@ class Fact:
     observed: Any
 
 
+@frozen(kw_only=True)
+class Parity:
+    """Whether the first steps follow the model's float64 reference: from a short run of its own, or a kept one."""
+
+    outcome: str
+    """`pass`, `fail`, `inconclusive` or `not-applicable`."""
+    detail: str
+    """What was held against what, how far it was, and what it looks like."""
+    case: str
+    """The reference's case."""
+    losses: tuple[tuple[float, ...], ...] = ()
+    """Per replica the loss of each step; empty where nothing was run."""
+    deviations: tuple[float, ...] = ()
+    """Per step the largest relative deviation of a replica's loss from float64."""
+    updates: float | None = None
+    """The median relative deviation of the parameters' first updates."""
+    differing: tuple[str, ...] = ()
+    """Parameters whose first update differs, and running means that do; in the order of the model."""
+    follows: tuple[str, ...] = ()
+    """The known mistakes that lead where the run went, the nearest first."""
+    reference: str | None = None
+    """SHA-256 of the reference."""
+    key: str | None = None
+    """SHA-256 over what this is evidence for: code, settings, environment, device, reference."""
+    made_at: str | None = None
+    """When the run took place: UTC, ISO 8601."""
+
+
 @frozen
 class Stopping:
     """Why the repeats ended."""
@@ -140,6 +168,8 @@ class Result:
     sdk_version: str
     imported: Imported | None = None
     """None where dlperf-sdk measured it. Of an imported result there are no records, and nothing is verified."""
+    parity: Parity | None = None
+    """None where the case failed before it could be judged, or another program measured it."""
 
     @property
     def ok(self) -> bool:

@@ -10,7 +10,7 @@ from dlperf_sdk.interfaces.measurer import Measured, Measurer, Metric
 from dlperf_sdk.plan import Plan
 from dlperf_sdk.records import Failure, Repeat
 from dlperf_sdk.results.facts import facts_of
-from dlperf_sdk.results.result import Environment, Result, Stopping, Verdict
+from dlperf_sdk.results.result import Environment, Parity, Result, Stopping, Verdict
 from dlperf_sdk.results.verdicts import Expected, judge
 from dlperf_sdk.spec import RunSpec
 from dlperf_sdk.worker.processes import TRAINER
@@ -30,6 +30,7 @@ def summarise(
     measurers: Sequence[Measurer],
     started_at: str,
     finished_at: str,
+    parity: Parity | None = None,
 ) -> Result:
     """The result of a case, failed or not. Repeats that finished before a failure are measured like any others."""
     repeats = tuple(repeats)
@@ -60,6 +61,7 @@ def summarise(
                 protocol=plan.protocol,
                 learning_rate_policy=spec.learning_rate_policy,
             ),
+            parity,
         )
     return Result(
         id=run_id,
@@ -78,6 +80,7 @@ def summarise(
         started_at=started_at,
         finished_at=finished_at,
         sdk_version=dlperf_sdk.__version__,
+        parity=parity,
     )
 
 

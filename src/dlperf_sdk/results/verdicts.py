@@ -6,17 +6,19 @@ from dlperf_sdk import metrics
 from dlperf_sdk.records import Repeat
 from dlperf_sdk.results import integrity, quality
 from dlperf_sdk.results.integrity import Expected
-from dlperf_sdk.results.result import INCONCLUSIVE, QUALITY, Verdict
+from dlperf_sdk.results.result import INCONCLUSIVE, INTEGRITY, QUALITY, Parity, Verdict
 
 __all__ = ["Expected", "judge"]
 
 
-def judge(repeats: tuple[Repeat, ...], expected: Expected) -> tuple[Verdict, ...]:
+def judge(
+    repeats: tuple[Repeat, ...], expected: Expected, parity: Parity | None = None
+) -> tuple[Verdict, ...]:
     """All verdicts on a case with at least one finished repeat, integrity first; pure.
 
     Integrity says whether the number is true (`complete-records`, `finite-loss`, `loss-falls`,
-    `replicas-equal`, `precision-effective`), quality how good it is (`steady-state`, `spread`,
-    `stopping-rule`).
+    `replicas-equal`, `precision-effective`, and `parity` where there is evidence, from a run of its own), quality
+    how good it is (`steady-state`, `spread`, `stopping-rule`).
     """
     return (
         integrity.complete_records(repeats, expected),
@@ -24,6 +26,7 @@ def judge(repeats: tuple[Repeat, ...], expected: Expected) -> tuple[Verdict, ...
         integrity.loss_falls(repeats, expected.learning_rate_policy),
         integrity.replicas_equal(repeats, expected.strategy),
         integrity.precision_effective(repeats, expected.precision),
+        *(() if parity is None else (Verdict("parity", INTEGRITY, parity.outcome, parity.detail),)),
         *_quality(repeats, expected),
     )
 

@@ -1,0 +1,199 @@
+"""The reference of `bert-base`, from the page of the model: functions and plain arithmetic, no module, no optimizer.
+
+PYTHONPATH=src python scripts/references/bert_base.py [small full]
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass, replace
+
+import torch
+import trajectory
+from trajectory import Product, Setting, Tensors, exact
+
+from dlperf_sdk.models.bert_base import BertBase
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What is computed; the defaults are right."""
+
+    tanh_gelu: bool = False
+    epsilon: float = 1e-12
+    unscaled: bool = False
+    next_sentence: bool = True
+    decay: str = "marked"
+    """`marked` in the manifest, `all`, `none`, or `coupled`: added to the gradient."""
+    adam_epsilon: float | None = None
+    corrected: str = "both"
+    """`both` moments, `none`, or `epsilon-outside`: ε is added to the uncorrected √v."""
+    clip: str = "global"
+    """`global`, `none`, `tensor` (each by its own norm) or `replica` (before they are averaged)."""
+    meet: str = "mean"
+    product: Product = exact
+    """How a matrix product is computed: a narrower format can be put here."""
+
+
+RIGHT = Variant()
+BOTH = ("alone", "pair")
+MISTAKES: dict[str, tuple[tuple[str, ...], Variant]] = {
+    "the tanh approximation of GELU": (BOTH, replace(RIGHT, tanh_gelu=True)),
+    "layer norm epsilon 1e-3": (BOTH, replace(RIGHT, epsilon=1e-3)),
+    "layer norm epsilon 1e-5": (BOTH, replace(RIGHT, epsilon=1e-5)),
+    "layer norm epsilon 1e-6": (BOTH, replace(RIGHT, epsilon=1e-6)),
+    "attention scores that are not divided by √(H/heads)": (BOTH, replace(RIGHT, unscaled=True)),
+    "no next-sentence loss": (BOTH, replace(RIGHT, next_sentence=False)),
+    "weight decay on layer norm and biases": (BOTH, replace(RIGHT, decay="all")),
+    "no weight decay": (BOTH, replace(RIGHT, decay="none")),
+    "weight decay coupled: added to the gradient": (BOTH, replace(RIGHT, decay="coupled")),
+    "Adam epsilon 1e-8": (BOTH, replace(RIGHT, adam_epsilon=1e-8)),
+    "Adam's epsilon outside the bias correction": (BOTH, replace(RIGHT, corrected="epsilon-outside")),
+    "Adam without bias correction": (BOTH, replace(RIGHT, corrected="none")),
+    "gradients are not clipped": (BOTH, replace(RIGHT, clip="none")),
+    "each tensor's gradient clipped by its own norm": (BOTH, replace(RIGHT, clip="tensor")),
+    "gradients clipped on each replica before they are averaged": (("pair",), replace(RIGHT, clip="replica")),
+    "gradients summed over the replicas instead of averaged": (("pair",), replace(RIGHT, meet="sum")),
+    "every replica updates with the first replica's gradients": (("pair",), replace(RIGHT, meet="first")),
+}
+SMALL = {
+    "sequence_length": 32,
+    "layers": 2,
+    "predictions_per_sequence": 5,
+    "vocabulary_size": 2048,
+    "dropout": 0.0,
+    "weight_decay": 0.1,
+}
+CASES = {
+    "small": Setting(BertBase(), SMALL, 2),
+    "full": Setting(BertBase(), {"dropout": 0.0}, 4),
+}
+
+
+TOLERANCES = {
+    "fp32": {
+        "losses": 5e-6,
+        "updates": 1e-4,
+        "least": 0.0,
+        "parameter": 1e-4,
+        "why": "to be measured",
+    },
+}
+
+
+class Network:
+    """One pass over the parameters."""
+
+    def __init__(self, p: Tensors, variant: Variant, heads: int) -> None:
+        self.p, self.v, self.heads = p, variant, heads
+
+    def linear(self, name: str, x: torch.Tensor) -> torch.Tensor:
+        return self.v.product(lambda a, b: a @ b.T, x, self.p[f"{name}.weight"]) + self.p[f"{name}.bias"]
+
+    def norm(self, name: str, x: torch.Tensor) -> torch.Tensor:
+        mean = x.mean(-1, keepdim=True)
+        variance = ((x - mean) ** 2).mean(-1, keepdim=True)
+        scale, shift = self.p[f"{name}.weight"], self.p[f"{name}.bias"]
+        return (x - mean) / (variance + self.v.epsilon).sqrt() * scale + shift
+
+    def gelu(self, x: torch.Tensor) -> torch.Tensor:
+        if self.v.tanh_gelu:
+            return x / 2 * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+        return x / 2 * (1 + torch.erf(x / math.sqrt(2)))
+
+    def attention(self, at: str, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """(B, S, H), (B, S) → (B, S, H), before its projection."""
+        split = (self.linear(f"{at}.{part}", x) for part in ("query", "key", "value"))
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in split)
+        scores = self.v.product(lambda a, b: a @ b.transpose(-1, -2), q, k)
+        if not self.v.unscaled:
+            scores = scores / math.sqrt(q.shape[-1])
+        scores = scores.masked_fill(mask[:, None, None, :] == 0, -float("inf"))
+        context = self.v.product(lambda a, b: a @ b, scores.softmax(-1), v)
+        return context.transpose(1, 2).flatten(2)
+
+    def layer(self, at: str, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        context = self.attention(f"{at}.attention", x, mask)
+        x = self.norm(f"{at}.attention.norm", x + self.linear(f"{at}.attention.output", context))
+        wide = self.gelu(self.linear(f"{at}.intermediate", x))
+        return self.norm(f"{at}.norm", x + self.linear(f"{at}.output", wide))
+
+    def loss(self, batch: Tensors, layers: int) -> torch.Tensor:
+        """Masked language model, plus next sentence."""
+        p, ids = self.p, batch["input_ids"]
+        x = p["embeddings.word.weight"][ids] + p["embeddings.position.weight"][: ids.shape[1]]
+        x = self.norm("embeddings.norm", x + p["embeddings.segment.weight"][batch["segment_ids"]])
+        for i in range(layers):
+            x = self.layer(f"encoder.{i}", x, batch["attention_mask"])
+        rows = torch.arange(len(ids))[:, None]
+        y = self.gelu(self.linear("masked_lm.transform", x[rows, batch["masked_positions"]]))
+        y = self.norm("masked_lm.norm", y)
+        words = self.v.product(lambda a, b: a @ b.T, y, p["embeddings.word.weight"]) + p["masked_lm.bias"]
+        weights = batch["masked_weights"]
+        loss = (weights * surprise(words, batch["masked_ids"])).sum() / weights.sum()
+        follows = self.linear("next_sentence", torch.tanh(self.linear("pooler", x[:, 0])))
+        if self.v.next_sentence:
+            loss = loss + surprise(follows, batch["next_sentence_label"]).mean()
+        return loss
+
+
+def surprise(logits: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
+    """-log p of the truth."""
+    return torch.logsumexp(logits, -1) - logits.gather(-1, truth[..., None])[..., 0]
+
+
+def forward(p: Tensors, batches: list[Tensors], v: Variant) -> list[tuple[torch.Tensor, Tensors]]:
+    """Per replica its loss; there are no running means."""
+    layers = 1 + max(int(name.split(".")[1]) for name in p if name.startswith("encoder."))
+    network = Network(p, v, heads=12)
+    return [(network.loss(batch, layers), {}) for batch in batches]
+
+
+def clipped(g: Tensors, most: float, v: Variant) -> Tensors:
+    """g · min(1, most / ‖g‖)."""
+    if v.clip == "tensor":
+        return {name: value * min(1.0, most / float(value.norm() or 1)) for name, value in g.items()}
+    norm = math.sqrt(sum(float((value.double() ** 2).sum()) for value in g.values()))
+    return {name: value * min(1.0, most / norm) for name, value in g.items()}
+
+
+def meet(gradients: list[Tensors], v: Variant, setting: Setting) -> Tensors:
+    """The mean over the replicas."""
+    if v.meet == "first":
+        return gradients[0]
+    if v.clip == "replica":
+        gradients = [clipped(g, setting.numbers()["clip_norm"], v) for g in gradients]
+    count = 1 if v.meet == "sum" else len(gradients)
+    return {name: sum(of_one[name] for of_one in gradients) / count for name in gradients[0]}
+
+
+def update(
+    p: Tensors, g: Tensors, state: dict[str, Tensors], step: int, setting: Setting, v: Variant
+) -> None:
+    """Clip by the global norm, then Adam with decoupled weight decay."""
+    numbers = setting.numbers()
+    rate, beta1, beta2 = numbers["learning_rate"], numbers["beta1"], numbers["beta2"]
+    epsilon = numbers["epsilon"] if v.adam_epsilon is None else v.adam_epsilon
+    if v.clip in ("global", "tensor"):
+        g = clipped(g, numbers["clip_norm"], v)
+    first, second = 1 - beta1**step, 1 - beta2**step
+    if v.corrected == "none":
+        first = second = 1.0
+    for name, marked in setting.decays.items():
+        w = numbers["weight_decay"] if (marked and v.decay != "none") or v.decay == "all" else 0.0
+        gradient = g[name] + w * p[name] if v.decay == "coupled" else g[name]
+        of = state.setdefault(name, {"m": torch.zeros_like(p[name]), "v": torch.zeros_like(p[name])})
+        of["m"] = beta1 * of["m"] + (1 - beta1) * gradient
+        of["v"] = beta2 * of["v"] + (1 - beta2) * gradient**2
+        if v.corrected == "epsilon-outside":
+            direction = of["m"] / first * math.sqrt(second) / (of["v"].sqrt() + epsilon)
+        else:
+            direction = of["m"] / first / ((of["v"] / second).sqrt() + epsilon)
+        p[name] -= rate * (direction + (0.0 if v.decay == "coupled" else w * p[name]))
+
+
+if __name__ == "__main__":
+    trajectory.main(
+        "bert-base", CASES, forward, meet, update, RIGHT, MISTAKES, TOLERANCES, sys.argv[1:], heavy=("full",)
+    )

@@ -1,0 +1,199 @@
+"""The reference of `resnet50`, from the page of the model: functions and plain arithmetic, no module, no optimizer.
+
+PYTHONPATH=src python scripts/references/resnet50.py [small gamma full]
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+
+import torch
+import trajectory
+from torch.nn import functional
+from trajectory import Product, Setting, Tensors, exact
+
+from dlperf_sdk.models.resnet50 import ResNet50
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What is computed; the defaults are right."""
+
+    stride_first: bool = False
+    same_padding: bool = False
+    epsilon: float = 1e-5
+    momentum_of_means: float = 0.1
+    evaluation: bool = False
+    synchronised: bool = False
+    smoothing: bool = True
+    summed_loss: bool = False
+    decay: str = "marked"
+    """`marked` in the manifest, `all`, `none`, or `decoupled`."""
+    momentum: float | None = None
+    nesterov: bool = False
+    dampened: bool = False
+    meet: str = "mean"
+    product: Product = exact
+    """How a convolution or matrix product is computed: a narrower format can be put here."""
+
+
+RIGHT = Variant()
+BOTH = ("alone", "pair")
+MISTAKES: dict[str, tuple[tuple[str, ...], Variant]] = {
+    "the stride in a bottleneck's first 1×1 convolution (v1)": (BOTH, replace(RIGHT, stride_first=True)),
+    'asymmetric "same" padding where the stride is 2': (BOTH, replace(RIGHT, same_padding=True)),
+    "batch norm epsilon 1e-3": (BOTH, replace(RIGHT, epsilon=1e-3)),
+    "batch norm moves its running statistics by 0.9 of the new ones": (
+        BOTH,
+        replace(RIGHT, momentum_of_means=0.9),
+    ),
+    "batch norm moves its running statistics by 0.01 of the new ones": (
+        BOTH,
+        replace(RIGHT, momentum_of_means=0.01),
+    ),
+    "batch norm in evaluation mode": (BOTH, replace(RIGHT, evaluation=True)),
+    "no label smoothing": (BOTH, replace(RIGHT, smoothing=False)),
+    "the loss summed over the batch": (BOTH, replace(RIGHT, summed_loss=True)),
+    "weight decay on batch norm and biases": (BOTH, replace(RIGHT, decay="all")),
+    "no weight decay": (BOTH, replace(RIGHT, decay="none")),
+    "weight decay decoupled from the momentum": (BOTH, replace(RIGHT, decay="decoupled")),
+    "momentum 0.9 whatever is asked for": (BOTH, replace(RIGHT, momentum=0.9)),
+    "no momentum": (BOTH, replace(RIGHT, momentum=0.0)),
+    "Nesterov momentum": (BOTH, replace(RIGHT, nesterov=True)),
+    "momentum with dampening": (BOTH, replace(RIGHT, dampened=True)),
+    "gradients summed over the replicas instead of averaged": (("pair",), replace(RIGHT, meet="sum")),
+    "every replica updates with the first replica's gradients": (("pair",), replace(RIGHT, meet="first")),
+    "batch norm synchronised over the replicas": (("pair",), replace(RIGHT, synchronised=True)),
+}
+CASES = {
+    # A rate and a decay at which float32 keeps to 1e-4, and a missing exemption from decay can be seen.
+    "small": Setting(ResNet50(), {"image_size": 64, "learning_rate": 0.01, "weight_decay": 0.01}, 4),
+    "gamma": Setting(
+        ResNet50(), {"image_size": 64, "learning_rate": 0.001, "weight_decay": 0.01, "last_gamma": 0.2}, 4
+    ),
+    "full": Setting(ResNet50(), {"image_size": 224, "learning_rate": 0.01}, 8),
+}
+
+
+TOLERANCES = {
+    "fp32": {
+        "losses": 1e-4,
+        "updates": 1e-3,
+        "least": 0.0,
+        "parameter": 1e-3,
+        "why": "to be measured",
+    },
+}
+
+
+def padded(x: torch.Tensor, kernel: int, stride: int, value: float, v: Variant) -> torch.Tensor:
+    """By half the kernel on all sides; as a mistake, as little as gives ⌈size / stride⌉, the odd one behind."""
+    if not (v.same_padding and stride > 1 and kernel > 1):
+        return functional.pad(x, [kernel // 2] * 4, value=value)
+    size = x.shape[-1]
+    total = max((-(-size // stride) - 1) * stride + kernel - size, 0)
+    return functional.pad(x, [total // 2, total - total // 2] * 2, value=value)
+
+
+class Network:
+    """One pass: the parameters, and the running means that batch norm leaves, per replica."""
+
+    def __init__(self, p: Tensors, variant: Variant, replicas: int) -> None:
+        self.p, self.v = p, variant
+        self.means: list[Tensors] = [{} for _ in range(replicas)]
+
+    def convolution(self, name: str, x: torch.Tensor, stride: int = 1) -> torch.Tensor:
+        weight = self.p[f"{name}.weight"]
+        x = padded(x, weight.shape[-1], stride, 0.0, self.v)
+        return self.v.product(lambda a, b: functional.conv2d(a, b, stride=stride), x, weight)
+
+    def norm(self, name: str, x: torch.Tensor) -> torch.Tensor:
+        """Batch norm. `x` is (replicas, B, C, H, W): statistics per replica, but for the mistake over all."""
+        over = (0, 1, 3, 4) if self.v.synchronised else (1, 3, 4)
+        mean = x.mean(over, keepdim=True)
+        variance = ((x - mean) ** 2).mean(over, keepdim=True)
+        moved = (self.v.momentum_of_means * mean.detach()).expand(x.shape[0], 1, x.shape[2], 1, 1)
+        for replica, kept in enumerate(self.means):
+            kept[f"{name}.running_mean"] = moved[replica].flatten().clone()
+        if self.v.evaluation:
+            mean, variance = torch.zeros_like(mean), torch.ones_like(variance)
+            for kept in self.means:
+                kept[f"{name}.running_mean"] = torch.zeros(x.shape[2], dtype=x.dtype)
+        scale, shift = (self.p[f"{name}.{part}"][:, None, None] for part in ("weight", "bias"))
+        return (x - mean) / (variance + self.v.epsilon).sqrt() * scale + shift
+
+    def layer(self, conv: str, norm: str, x: torch.Tensor, stride: int = 1) -> torch.Tensor:
+        """Convolution and batch norm; the replicas are folded into the batch for the former."""
+        y = self.convolution(conv, x.flatten(0, 1), stride)
+        return self.norm(norm, y.unflatten(0, x.shape[:2]))
+
+    def bottleneck(self, at: str, x: torch.Tensor, stride: int) -> torch.Tensor:
+        first, second = (stride, 1) if self.v.stride_first else (1, stride)
+        y = self.layer(f"{at}.conv1", f"{at}.bn1", x, first).relu()
+        y = self.layer(f"{at}.conv2", f"{at}.bn2", y, second).relu()
+        y = self.layer(f"{at}.conv3", f"{at}.bn3", y)
+        if f"{at}.downsample.0.weight" in self.p:
+            x = self.layer(f"{at}.downsample.0", f"{at}.downsample.1", x, stride)
+        return (y + x).relu()
+
+    def logits(self, x: torch.Tensor) -> torch.Tensor:
+        """(replicas, B, 3, H, W) → (replicas, B, classes)."""
+        y = self.layer("conv1", "bn1", x, 2).relu()
+        pooled = functional.max_pool2d(padded(y.flatten(0, 1), 3, 2, -float("inf"), self.v), 3, 2)
+        y = pooled.unflatten(0, y.shape[:2])
+        for stage, blocks in enumerate((3, 4, 6, 3), start=1):
+            for block in range(blocks):
+                y = self.bottleneck(f"layer{stage}.{block}", y, 2 if stage > 1 and block == 0 else 1)
+        features = y.mean((3, 4))
+        product = self.v.product(lambda a, b: a @ b.T, features.flatten(0, 1), self.p["fc.weight"])
+        return (product + self.p["fc.bias"]).unflatten(0, features.shape[:2])
+
+
+def forward(p: Tensors, batches: list[Tensors], v: Variant) -> list[tuple[torch.Tensor, Tensors]]:
+    """Per replica its loss and its running means."""
+    network = Network(p, v, len(batches))
+    logits = network.logits(torch.stack([batch["image"] for batch in batches]))
+    return [
+        (loss(of_replica, batch["label"], v), means)
+        for of_replica, batch, means in zip(logits, batches, network.means, strict=True)
+    ]
+
+
+def loss(logits: torch.Tensor, labels: torch.Tensor, v: Variant) -> torch.Tensor:
+    """Cross entropy with label smoothing 0.1, the mean over the batch."""
+    surprise = torch.logsumexp(logits, 1, keepdim=True) - logits
+    smoothing = 0.1 if v.smoothing else 0.0
+    each = (1 - smoothing) * surprise.gather(1, labels[:, None])[:, 0] + smoothing * surprise.mean(1)
+    return each.sum() if v.summed_loss else each.mean()
+
+
+def meet(gradients: list[Tensors], v: Variant, setting: Setting) -> Tensors:
+    """The mean over the replicas. (Synchronised batch norm's gradients meet in the same way.)"""
+    if v.meet == "first":
+        return gradients[0]
+    count = 1 if v.meet == "sum" else len(gradients)
+    return {name: sum(of_one[name] for of_one in gradients) / count for name in gradients[0]}
+
+
+def update(
+    p: Tensors, g: Tensors, state: dict[str, Tensors], step: int, setting: Setting, v: Variant
+) -> None:
+    """SGD: g ← g + w·θ; v ← momentum·v + g; θ ← θ - rate·v."""
+    numbers = setting.numbers()
+    rate, decay = numbers["learning_rate"], numbers["weight_decay"]
+    momentum = numbers["momentum"] if v.momentum is None else v.momentum
+    for name, marked in setting.decays.items():
+        w = decay if (marked and v.decay != "none") or v.decay == "all" else 0.0
+        gradient = g[name] if v.decay == "decoupled" else g[name] + w * p[name]
+        before = state.setdefault(name, {"v": torch.zeros_like(p[name])})["v"]
+        moving = momentum * before + (1 - momentum if v.dampened else 1) * gradient
+        state[name]["v"] = moving
+        step_by = gradient + momentum * moving if v.nesterov else moving
+        p[name] -= rate * step_by + (rate * w * p[name] if v.decay == "decoupled" else 0)
+
+
+if __name__ == "__main__":
+    trajectory.main(
+        "resnet50", CASES, forward, meet, update, RIGHT, MISTAKES, TOLERANCES, sys.argv[1:], heavy=("full",)
+    )

@@ -1,0 +1,88 @@
+"""Parity records that passed, kept in the user's cache under their key: private, believed only if they are whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+from attrs import frozen
+
+from dlperf_sdk.data.cache import write
+from dlperf_sdk.documents import load_document
+from dlperf_sdk.errors import DocumentError
+from dlperf_sdk.parity.record import ParityRecord, records_from
+
+VERSION = 1
+LARGEST = 64 * 1024 * 1024
+
+
+@frozen
+class Kept:
+    """Evidence that an earlier run left."""
+
+    records: tuple[ParityRecord, ...]
+    made_at: str
+    """UTC, ISO 8601."""
+
+
+def directory() -> Path | None:
+    """The folder `parity` in DLPERF_CACHE_DIR or the user's cache, made if need be; None where it cannot be used.
+
+    It must belong to the user alone: whoever could write there could vouch for anything.
+    """
+    named = os.environ.get("DLPERF_CACHE_DIR") or platformdirs.user_cache_dir("dlperf")
+    folder = Path(named).expanduser().absolute() / "parity"
+    try:
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder if _own(folder.lstat(), stat.S_ISDIR) else None
+    except OSError:
+        return None
+
+
+def fetch(key: str) -> Kept | None:
+    """What is kept under a key; None where there is nothing, or nothing that can be believed."""
+    folder = directory()
+    if folder is None:
+        return None
+    path = folder / f"{key}.json"
+    try:
+        if not _own(path.lstat(), stat.S_ISREG):
+            return None
+        document = load_document(path, LARGEST)
+        if document.get("version") != VERSION or document.get("key") != key:
+            return None
+        made_at, records = document.get("made_at"), document.get("records")
+        if not isinstance(made_at, str) or not isinstance(records, list) or not records:
+            return None
+        datetime.fromisoformat(made_at)
+        return Kept(records_from(records), made_at)
+    except (OSError, DocumentError, ValueError):
+        return None
+
+
+def keep(key: str, records: list[Any], made_at: str) -> None:
+    """Keep the documents of a parity run. Where that is not possible, the next run does it again."""
+    folder = directory()
+    if folder is None:
+        return
+    document = {"version": VERSION, "key": key, "made_at": made_at, "records": records}
+    try:
+        write(folder / f"{key}.json", json.dumps(document, allow_nan=False).encode())
+    except (OSError, ValueError):
+        return
+
+
+def now() -> str:
+    """This moment: UTC, ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _own(about: os.stat_result, kind: Any) -> bool:
+    """Whether it is of this kind, the user's, and writable by nobody else."""
+    return bool(kind(about.st_mode)) and about.st_uid == os.getuid() and not about.st_mode & 0o022

@@ -1,0 +1,274 @@
+"""A parity run's records held against a reference: how far apart, whether that is too far, and what it looks like."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from attrs import frozen
+
+from dlperf_sdk.parity.record import Follower, ParityRecord
+from dlperf_sdk.parity.reference import Fingerprint, Mistake, ReferenceCase, Tolerance, Trajectory
+from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, NOT_APPLICABLE, PASS
+
+NOISE = 10.0
+"""A parameter may deviate by so many times what float32 did in one implementation: others round in other places, and a
+fingerprint's estimate of a norm is good to a factor of two."""
+FOLLOWS = 3.0
+"""A run follows a mistake's trajectory within so many tolerances; what is right is further from all of them."""
+NAMED = 5
+"""Parameters that a sentence names."""
+
+
+@frozen
+class Comparison:
+    """What a comparison found."""
+
+    outcome: str
+    detail: str
+    """What was held against what, how far it was, and what it looks like."""
+    losses: tuple[float, ...] = ()
+    """Per step the largest relative deviation of a replica's loss."""
+    updates: float | None = None
+    """The median relative deviation of the first updates."""
+    differing: tuple[str, ...] = ()
+    """Parameters whose first update, and running means that, deviate too far; in the model's order."""
+    follows: tuple[str, ...] = ()
+    """The known mistakes that lead where the run went, the nearest first."""
+
+
+def expected(case: ReferenceCase, strategy: str, replicas: int) -> tuple[Trajectory, ...] | Comparison:
+    """The trajectory of each replica, which trains on the canonical shard of its index mod 2; or why there is none."""
+    if strategy == "parameter_server_async":
+        said = "Asynchronous updates have no one trajectory that could be right."
+        return Comparison(NOT_APPLICABLE, said)
+    if replicas == 1 or strategy == "independent":
+        given = case.alone
+    elif replicas % 2:
+        said = f"The reference serves one replica and even numbers of them; {replicas} is odd."
+        return Comparison(INCONCLUSIVE, said)
+    else:
+        given = case.pair
+    if len(given) < min(replicas, 2):
+        said = f"The reference's case has no trajectory for {replicas} replicas that meet by {strategy}."
+        return Comparison(INCONCLUSIVE, said)
+    return tuple(given[replica % 2] for replica in range(replicas))
+
+
+def compare(
+    records: Sequence[ParityRecord], case: ReferenceCase, tolerance: Tolerance, strategy: str, replicas: int
+) -> Comparison:
+    """Hold a run's records against a case of a reference; pure."""
+    right = expected(case, strategy, replicas)
+    if isinstance(right, Comparison):
+        return right
+    followers = sorted((one for record in records for one in record.replicas), key=lambda one: one.index)
+    wrong = _misfit(followers, right, case, strategy)
+    if wrong is not None:
+        return Comparison(FAIL, wrong)
+    losses = tuple(
+        max(_apart(one.losses[i], other.losses[i]) for one, other in zip(followers, right, strict=True))
+        for i in range(case.steps)
+    )
+    pairs = list(zip(followers, right, strict=True))
+    skipped = any(record.skipped_steps for record in records)
+    updates = _distances((one.updates, other.updates) for one, other in pairs)
+    # Steps that a loss scaler skips move the running means, and nothing else.
+    means = {} if skipped else _distances((one.running_means, other.running_means) for one, other in pairs)
+    found = _Found(losses, updates, means)
+    problems = list(_problems(found, case, tolerance))
+    median = _median(updates.values())
+    differing = tuple(_beyond({**updates, **means}, case, tolerance))
+    if not problems:
+        return Comparison(PASS, _summary(found, tolerance, case), losses, median)
+    follows = _follows(followers, case, tolerance, meet=right[0] is not case.alone[0], skipped=skipped)
+    said = " ".join(_said(problems, differing, follows))
+    return Comparison(FAIL, said, losses, median, differing, follows)
+
+
+@frozen
+class _Found:
+    """Relative deviations."""
+
+    losses: tuple[float, ...]
+    updates: Mapping[str, float]
+    means: Mapping[str, float]
+
+
+def _misfit(
+    followers: Sequence[Follower], right: Sequence[Trajectory], case: ReferenceCase, strategy: str
+) -> str | None:
+    """Why the records cannot be held against the trajectories at all, or what is wrong with them by themselves."""
+    if [one.index for one in followers] != list(range(len(right))):
+        return f"There are records of replicas {[one.index for one in followers]} instead of {len(right)} replicas."
+    for one, other in zip(followers, right, strict=True):
+        if len(one.losses) != case.steps:
+            return f"Replica {one.index} has {len(one.losses)} losses instead of {case.steps}."
+        for what, ours, theirs in (
+            ("parameter", one.updates, other.updates),
+            ("running mean", one.running_means, other.running_means),
+        ):
+            if one.index < 2 and theirs and list(ours) != list(theirs):
+                return f"Replica {one.index}: {_mismatch(what, list(ours), list(theirs))}"
+    if strategy != "independent" and len({one.digest for one in followers}) > 1:
+        return f"After {case.steps} steps the replicas' parameters differ from each other."
+    return None
+
+
+def _mismatch(what: str, ours: list[str], theirs: list[str]) -> str:
+    """The first name that is not where the reference has it."""
+    for name in theirs:
+        if name not in ours:
+            return f"the trainer gives no {what} {name}, which the reference has."
+    for name in ours:
+        if name not in theirs:
+            return f"the trainer gives a {what} {name}, which the reference does not have."
+    place = next(i for i, name in enumerate(theirs) if ours[i] != name)
+    return f"where the reference has the {what} {theirs[place]}, the trainer gives {ours[place]}."
+
+
+def _apart(ours: float, theirs: float) -> float:
+    """The relative deviation; infinite where ours is no finite number."""
+    distance = abs(ours - theirs) / abs(theirs) if theirs else abs(ours)
+    return distance if math.isfinite(distance) else math.inf
+
+
+def distance(ours: Fingerprint, theirs: Fingerprint) -> float:
+    """An estimate of ‖a - b‖ / ‖b‖ of the arrays that the fingerprints are of; infinite where ours is not finite.
+
+    Exact to the extent that eight products can tell: the root mean square of their differences has the expectation
+    ‖a - b‖, and is within a factor of two of it in 99 of 100 cases. Two norms differ by ‖a - b‖ at most, so
+    their difference is a lower bound.
+    """
+    squares = sum((a - b) ** 2 for a, b in zip(ours[1:], theirs[1:], strict=True)) / (len(theirs) - 1)
+    apart = max(math.sqrt(squares) if squares >= 0 else math.inf, abs(ours[0] - theirs[0]))
+    relative = apart / theirs[0] if theirs[0] else apart
+    return relative if math.isfinite(relative) else math.inf
+
+
+def _distances(
+    pairs: Iterable[tuple[Mapping[str, Fingerprint], Mapping[str, Fingerprint]]],
+) -> dict[str, float]:
+    """Name → the largest distance over the replicas that have it, in the model's order."""
+    found: dict[str, float] = {}
+    for ours, theirs in pairs:
+        for name in theirs:
+            if name in ours:
+                found[name] = max(found.get(name, 0.0), distance(ours[name], theirs[name]))
+    return found
+
+
+def _median(values: Iterable[float]) -> float | None:
+    ordered = sorted(values)
+    return ordered[len(ordered) // 2] if ordered else None
+
+
+def _allowed(name: str, case: ReferenceCase, bound: float) -> float:
+    return max(bound, NOISE * case.noise.get(name, 0.0))
+
+
+def _beyond(distances: Mapping[str, float], case: ReferenceCase, tolerance: Tolerance) -> Iterator[str]:
+    """What is further away than it may be; where single ones are not held, than the median may be."""
+    bound = tolerance.updates if tolerance.parameter is None else tolerance.parameter
+    return (name for name, apart in distances.items() if apart > _allowed(name, case, bound))
+
+
+def _problems(found: _Found, case: ReferenceCase, tolerance: Tolerance) -> Iterator[str]:
+    for step, apart in enumerate(found.losses):
+        if apart > tolerance.losses:
+            yield f"The loss of step {step} deviates from float64 by {apart:.2g}; it may by {tolerance.losses:.2g}."
+            break
+    for what, distances in (("first updates", found.updates), ("running means", found.means)):
+        far = list(_beyond(distances, case, tolerance))
+        if tolerance.parameter is not None and far:
+            worst = max(far, key=lambda name: distances[name])
+            yield (
+                f"Of {len(distances)} {what} {len(far)} deviate too far, {worst} the most: by "
+                f"{distances[worst]:.2g}."
+            )
+        median = _median(distances.values())
+        if tolerance.parameter is None and median is not None and median > tolerance.updates:
+            yield f"In the median the {what} deviate by {median:.2g}; they may by {tolerance.updates:.2g}."
+    median = _median(found.updates.values())
+    if median is not None and median < tolerance.least:
+        yield (
+            f"In the median the first updates deviate from float64 by {median:.2g} only, and this precision must by "
+            f"{tolerance.least:.2g}: it was not in effect."
+        )
+
+
+def _summary(found: _Found, tolerance: Tolerance, case: ReferenceCase) -> str:
+    median = _median(found.updates.values())
+    updates = "" if median is None else f", {len(found.updates)} first updates by {median:.2g} in the median"
+    means = f", {len(found.means)} running means with them" if found.means else ""
+    return (
+        f"Over {case.steps} steps the losses deviate from the float64 reference by {max(found.losses):.2g} at most "
+        f"({tolerance.losses:.2g} is allowed){updates}{means}."
+    )
+
+
+def _said(problems: Sequence[str], differing: Sequence[str], follows: Sequence[str]) -> Iterator[str]:
+    yield from problems
+    if follows:
+        yield f"It follows the trajectory of: {'; or '.join(follows)}."
+    if differing:
+        more = f" and {len(differing) - NAMED} more" if len(differing) > NAMED else ""
+        yield f"First to differ, in the order of the model: {', '.join(differing[:NAMED])}{more}."
+
+
+# -- what it looks like
+
+
+def _follows(
+    followers: Sequence[Follower], case: ReferenceCase, tolerance: Tolerance, *, meet: bool, skipped: bool
+) -> tuple[str, ...]:
+    """The mistakes whose trajectories the run is on, the nearest first."""
+    known: list[tuple[str, tuple[Trajectory, ...]]] = [
+        (mistake.name, mistake.replicas)
+        for mistake in case.mistakes
+        if mistake.topology == ("pair" if meet else "alone")
+    ]
+    if meet and len(case.alone) > 1:
+        known.append(("gradients that do not meet: each replica trains alone", case.alone))
+    near = [(_excess(followers, replicas, case, tolerance, skipped), name) for name, replicas in known]
+    return tuple(name for excess, name in sorted(near) if excess <= FOLLOWS)[:3]
+
+
+def separation(mistake: Mistake, case: ReferenceCase, tolerance: Tolerance) -> float:
+    """How far a mistake is from what is right, in tolerances: below 1 it could not be seen."""
+    right = case.alone if mistake.topology == "alone" else case.pair
+    return max(
+        max(
+            max(_apart(a, b) for a, b in zip(wrong.losses, other.losses, strict=True)) / tolerance.losses,
+            _most(_distances([(wrong.updates, other.updates)]), case, tolerance),
+            _most(_distances([(wrong.running_means, other.running_means)]), case, tolerance),
+        )
+        for wrong, other in zip(mistake.replicas, right, strict=False)
+    )
+
+
+def _excess(
+    followers: Sequence[Follower],
+    replicas: Sequence[Trajectory],
+    case: ReferenceCase,
+    tolerance: Tolerance,
+    skipped: bool,
+) -> float:
+    """How far the run is from a mistake's trajectory, in tolerances."""
+    worst = 0.0
+    for one in followers:
+        if one.index >= len(replicas) and len(replicas) < 2:
+            continue  # the mistake is known for the first shard only
+        other = replicas[one.index % 2]
+        losses = (_apart(a, b) for a, b in zip(one.losses, other.losses, strict=True))
+        worst = max(worst, *(apart / tolerance.losses for apart in losses))
+        worst = max(worst, _most(_distances([(one.updates, other.updates)]), case, tolerance))
+        if not skipped:
+            means = _distances([(one.running_means, other.running_means)])
+            worst = max(worst, _most(means, case, tolerance))
+    return worst
+
+
+def _most(distances: Mapping[str, float], case: ReferenceCase, tolerance: Tolerance) -> float:
+    bound = tolerance.updates if tolerance.parameter is None else tolerance.parameter
+    return max((apart / _allowed(name, case, bound) for name, apart in distances.items()), default=0.0)

@@ -1,0 +1,193 @@
+"""Parity evidence for a plan: a short run of its own under the very settings that are measured, or a kept one."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+import attrs
+
+from dlperf_sdk.collect import failure_from
+from dlperf_sdk.environments import PreparedEnvironment
+from dlperf_sdk.errors import FAILURES, DlperfError, DocumentError, InvalidRecord, RunFailed
+from dlperf_sdk.parity import cache
+from dlperf_sdk.parity.compare import Comparison, compare, expected
+from dlperf_sdk.parity.key import key_of
+from dlperf_sdk.parity.record import ParityRecord, records_from
+from dlperf_sdk.parity.reference import Reference, load
+from dlperf_sdk.plan import Plan, make_plan
+from dlperf_sdk.registry import Registry
+from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, Parity
+from dlperf_sdk.spec import DataSpec
+from dlperf_sdk.worker.request import Request
+
+CASE = "small"
+"""The case that every ordinary run is held to."""
+
+Launch = Callable[[Plan, Request], Generator[Mapping[str, Any], None, None]]
+"""Packs a request, starts the agents, and yields agent 0's events; closing it ends everything."""
+
+OURS = ("crashed", "timeout", "invalid-record", "lost-node")
+"""Failures of a parity run that are its verdict. Others (no memory, no device) end the case, as they would anyway."""
+
+
+def evidence(
+    plan: Plan,
+    prepared: PreparedEnvironment,
+    registry: Registry,
+    launch: Launch,
+    say: Callable[[str], None],
+    *,
+    case: str = CASE,
+    kept: bool = True,
+) -> Parity:
+    """The evidence for a plan in its environment; `kept` says whether an earlier run's may serve.
+
+    Raises:
+        RunFailed: the run ended for a reason that ends the case as well: out of memory, no device, interrupted, …
+    """
+    reference, why = _reference(plan, registry, case)
+    if reference is None:
+        return _without(INCONCLUSIVE, case, why)
+    of_case, tolerance = reference.cases[case], reference.tolerances[plan.spec.precision]
+    replicas, strategy = plan.spec.topology.devices, plan.spec.strategy
+    possible = expected(of_case, strategy, replicas)
+    if isinstance(possible, Comparison):
+        return _without(possible.outcome, case, possible.detail)
+    try:
+        followed = _plan(plan, registry, reference, case)
+    except DlperfError as error:
+        return _without(INCONCLUSIVE, case, f"The reference's case {case!r} cannot be run here: {error}")
+    request = _request(followed, prepared)
+    key = key_of(followed, request, prepared, reference.digest)
+    found = cache.fetch(key) if kept else None
+    made_at = cache.now() if found is None else found.made_at
+    if found is not None:
+        say(f"case {case}: what a run of {found.made_at} left is evidence for this one")
+        records = found.records
+    else:
+        say(f"case {case}: {of_case.steps} steps on {plan.spec.topology}, held against float64")
+        try:
+            documents = _run(launch, followed, request)
+            records = records_from(documents)
+        except DocumentError as error:
+            return _without(FAIL, case, f"A worker's parity record breaks the protocol: {error}")
+        except RunFailed as error:
+            if error.kind not in OURS:
+                raise
+            return _without(FAIL, case, f"The parity run failed ({error.kind}): {error}")
+    compared = compare(records, of_case, tolerance, strategy, replicas)
+    if found is None and compared.outcome != FAIL:
+        cache.keep(key, documents, made_at)
+    return _with(compared, records, case, reference, key, made_at, plan)
+
+
+def _reference(plan: Plan, registry: Registry, case: str) -> tuple[Reference | None, str]:
+    """The model's reference if it serves this case and precision, or why not."""
+    model, precision = registry.model(plan.spec.model), plan.spec.precision
+    if model.references is None:
+        said = "ships no reference trajectories (Model.references), so nothing shows that this is the model."
+        return None, f"{model.name} {said}"
+    try:
+        reference = load(model.references)
+    except DocumentError as error:
+        return None, f"The reference of {model.name} cannot be used: {error}"
+    if case not in reference.cases:
+        known = ", ".join(reference.cases) or "none"
+        return None, f"The reference of {model.name} has no case {case!r}; it has: {known}."
+    if precision not in reference.tolerances:
+        return None, f"The reference of {model.name} has no tolerance for {precision}."
+    return reference, ""
+
+
+def _plan(plan: Plan, registry: Registry, reference: Reference, case: str) -> Plan:
+    """The plan of the parity run: the case's model, batch and seed; all else as it is measured."""
+    of_case, spec = reference.cases[case], plan.spec
+    own = {name: value for name, value in spec.options.items() if name in plan.framework_options}
+    changes: dict[str, Any] = {
+        "batch_size": of_case.batch_size,
+        "accumulation": 1,
+        "device": plan.device,
+        "data": DataSpec("synthetic"),
+        "learning_rate_policy": "constant",
+        "seed": of_case.seed,
+        "protocol": "quick",
+        "canonical_steps": of_case.steps,
+        "warmup": 0,
+        "steps": 1,
+        "repeats": 1,
+        "max_repeats": None,
+        "target": None,
+        "options": {**of_case.options, **own},
+    }
+    return make_plan(attrs.evolve(spec, **changes), registry)
+
+
+def _request(plan: Plan, prepared: PreparedEnvironment) -> Request:
+    """What the nodes are told; nothing is sampled, since nothing is timed."""
+    run_id = f"parity-{secrets.token_hex(6)}"
+    request = plan.request(run_id, prepared.command, plan.spec.env, {"source": "synthetic"})
+    return replace(request, program="parity", samplers=[])
+
+
+def _run(launch: Launch, plan: Plan, request: Request) -> list[Any]:
+    """The documents that the trainers left.
+
+    Raises:
+        RunFailed: it failed.
+        DocumentError: the agents' stream does not say what came of it.
+    """
+    documents: list[Any] = []
+    with closing(launch(plan, request)) as events:
+        for event in events:
+            if event["event"] == "attempt-ended" and event.get("failure") is None:
+                documents = list(event.get("records", ()))
+            if event["event"] == "ended" and event.get("failure") is not None:
+                try:
+                    failure = failure_from(event["failure"])
+                except (KeyError, TypeError, AttributeError) as error:
+                    raise InvalidRecord(
+                        f"The first node's agent told of a failure without saying which: {error}"
+                    ) from error
+                raise FAILURES[failure.kind](failure.message)
+    if not documents:
+        raise DocumentError("The run ended well, but no record has come back.")
+    return documents
+
+
+def _without(outcome: str, case: str, detail: str) -> Parity:
+    """Evidence without a trajectory."""
+    return Parity(outcome=outcome, detail=detail, case=case)
+
+
+def _with(
+    compared: Comparison,
+    records: Sequence[ParityRecord],
+    case: str,
+    reference: Reference,
+    key: str,
+    made_at: str,
+    plan: Plan,
+) -> Parity:
+    followers = sorted((one for record in records for one in record.replicas), key=lambda one: one.index)
+    accumulated = (
+        " Parity was run without accumulation, and does not vouch for it."
+        if plan.spec.accumulation > 1
+        else ""
+    )
+    return Parity(
+        outcome=compared.outcome,
+        detail=f"Case {case}, {plan.spec.topology}: {compared.detail}{accumulated}",
+        case=case,
+        losses=tuple(one.losses for one in followers),
+        deviations=compared.losses,
+        updates=compared.updates,
+        differing=compared.differing,
+        follows=compared.follows,
+        reference=reference.digest,
+        key=key,
+        made_at=made_at,
+    )
