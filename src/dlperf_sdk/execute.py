@@ -122,6 +122,15 @@ def begin(
 
 
 def prepare(case: Case, like: Environment | None = None) -> None:
+    """Make it ready, and see whether it trains the very model. A failure is collected, and the case is over."""
+    make_ready(case, like)
+    if case.plan is None or case.prepared is None or case.collected.failure is not None:
+        return
+    with _failures_of(case):
+        case.parity = _parity(case.plan, case.prepared, case.registry, _stage(case.collected, "parity"))
+
+
+def make_ready(case: Case, like: Environment | None = None) -> None:
     """Make ready what it runs in and what it trains on. A failure is collected, and the case is over."""
     if case.plan is None or case.collected.failure is not None:
         return
@@ -129,7 +138,6 @@ def prepare(case: Case, like: Environment | None = None) -> None:
         _announce(case.plan, case.collected)
         case.prepared = _environment(case.plan, like, case.collected)
         case.samples = _data(case.plan, case.collected)
-        case.parity = _parity(case.plan, case.prepared, case.registry, _stage(case.collected, "parity"))
 
 
 def measure(case: Case, attempt: int | None = None, until: float | None = None) -> None:

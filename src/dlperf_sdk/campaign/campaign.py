@@ -1,0 +1,210 @@
+"""What a campaign is, as values: matrices, what is changed in their cases, and how they are carried out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+from attrs import frozen
+
+from dlperf_sdk.campaign.matrix import MOST_CASES, Matrix, Override, merged
+from dlperf_sdk.campaign.predicate import Predicate
+from dlperf_sdk.errors import CampaignError, SpecError, UnknownName, UsageError
+from dlperf_sdk.spec import RunSpec
+
+RETRIES: Mapping[str, int] = {
+    "crashed": 1,
+    "lost-node": 2,
+    "unavailable": 1,
+    "environment": 1,
+    "timeout": 0,
+    "invalid-record": 0,
+}
+"""Failure kind → how often a case is tried again after it. Running out of memory, and what a plugin does not support,
+would only fail again."""
+
+
+def _retries(given: Mapping[str, int]) -> dict[str, int]:
+    for kind in given:
+        if kind not in RETRIES:
+            raise UnknownName("failure to retry after", kind, RETRIES)
+    return {**RETRIES, **given}
+
+
+@frozen(kw_only=True)
+class Settings:
+    """How a campaign is carried out."""
+
+    seed: int = 0
+    """Decides the order inside a round."""
+    interleave: bool = True
+    """One repeat of every case before the next repeat of any, so that drift and heat favour none."""
+    retry: Mapping[str, int] = attrs.field(default=RETRIES, converter=_retries)
+    case_limit: float | None = None
+    """Seconds for all attempts of a case together."""
+    campaign_limit: float | None = None
+    """Seconds for one session; what is left can be resumed."""
+    cooldown: float = 0.0
+    """Seconds of rest before each attempt."""
+    quiet_share: float = 0.1
+    """The share of this machine's cores that others may use before it is noted."""
+    quiet_wait: float = 0.0
+    """Seconds to wait at most for others to use less than that."""
+    missing: str = "refuse"
+    """Cases whose framework, model or engine is not installed: `refuse` the campaign, or `skip` them."""
+    max_cases: int = MOST_CASES
+
+
+@frozen(kw_only=True)
+class Block:
+    """A matrix, and where its parts stand in a file."""
+
+    matrix: Matrix
+    where: str = ""
+    """`FILE:LINE` of the matrix; empty for one made in Python."""
+    places: Mapping[str, str] = attrs.field(factory=dict)
+    """Field → the `FILE:LINE` where its values stand."""
+
+
+@frozen(kw_only=True)
+class Excluded:
+    """A predicate of the campaign as a whole, and where it stands."""
+
+    when: Predicate
+    where: str = ""
+
+
+@frozen(kw_only=True)
+class Campaign:
+    """Cases, and how to carry them out. Made by `campaign_of`, or from a file by `dlperf_sdk.campaign.file.load`."""
+
+    name: str
+    description: str = ""
+    blocks: tuple[Block, ...]
+    exclude: tuple[Excluded, ...] = ()
+    overrides: tuple[tuple[Override, str], ...] = ()
+    """With the place of each in its file."""
+    settings: Settings = Settings()
+    source: str | None = None
+    """The file that it was read from."""
+
+    def __len__(self) -> int:
+        """Cases before anything is left out."""
+        return sum(len(block.matrix) for block in self.blocks)
+
+    def __iter__(self) -> Iterator[tuple[dict[str, Any], Block]]:
+        """The fields of each case, and the block that it comes from; one by one."""
+        for block in self.blocks:
+            for fields in block.matrix:
+                changed = fields
+                for override, _ in self.overrides:
+                    if override.when is None or override.when.holds(changed):
+                        changed = merged(changed, override.set)
+                if not any(each.when.holds(changed) for each in self.exclude):
+                    yield changed, block
+
+
+@frozen
+class Asked:
+    """One case of a campaign."""
+
+    id: str
+    """The same for equal specs: what its directory is named after."""
+    spec: RunSpec
+    where: str
+    """`FILE:LINE` of what it comes from."""
+
+
+def asked(campaign: Campaign, stamp: str) -> Iterator[Asked]:
+    """The cases of a campaign in their order, each once.
+
+    Raises:
+        CampaignError: a case has an impossible value, there are too many cases, or none.
+    """
+    settings, seen = campaign.settings, set[str]()
+    if len(campaign) > settings.max_cases:
+        _refuse_explosion(campaign)
+    for fields, block in campaign:
+        try:
+            spec = RunSpec(**fields)
+        except (UsageError, TypeError) as error:
+            raise CampaignError(f"{blamed(block, fields, error)}{_sentence(error)}") from error
+        key = digest(spec)
+        if key not in seen:
+            seen.add(key)
+            yield Asked(run_id(spec, stamp, key), spec, block.where)
+    if not seen:
+        where = f"{campaign.blocks[0].where}: " if campaign.blocks and campaign.blocks[0].where else ""
+        raise CampaignError(
+            f"{where}The campaign {campaign.name} has no case: "
+            + (
+                f"all {len(campaign)} are excluded."
+                if len(campaign)
+                else "it has no axes, no zip and no include. Give at least one."
+            )
+        )
+
+
+def digest(spec: RunSpec) -> str:
+    """The first 12 hexadecimal digits of the SHA-256 of a spec: equal specs are one case."""
+    return hashlib.sha256(json.dumps(spec.to_dict(), sort_keys=True).encode()).hexdigest()[:12]
+
+
+def run_id(spec: RunSpec, stamp: str, key: str) -> str:
+    """The name of a case's run: `20250131T101502Z-torch-resnet50-1n2d-3f9ac1d2e4b5`."""
+    what = f"{spec.framework[:24]}-{spec.model[:24]}-{spec.topology.nodes}n{spec.topology.devices_per_node}d"
+    return f"{stamp}-{what}-{key}"
+
+
+def blamed(block: Block, fields: Mapping[str, Any], error: Exception) -> str:
+    """`FILE:LINE: ` of the field that an error is about, as far as that can be told; else of the matrix."""
+    message, about = str(error), getattr(error, "kind", "").replace(" ", "_")
+    for name in fields:
+        value = getattr(error, "name", None)
+        if name == about or (value is not None and fields[name] == value):
+            return _prefix(block.places.get(name, block.where))
+    for name in fields:
+        if re.search(rf"\b{re.escape(name)}\b", message):
+            return _prefix(block.places.get(name, block.where))
+    return _prefix(block.where)
+
+
+def _prefix(where: str) -> str:
+    return f"{where}: " if where else ""
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, TypeError):
+        return "Every case needs a framework and a model; give them in `fields`, or as axes."
+    return str(error)
+
+
+def _refuse_explosion(campaign: Campaign) -> None:
+    largest = max(campaign.blocks, key=lambda block: len(block.matrix))
+    sizes = " × ".join(f"{name} {len(values)}" for name, values in largest.matrix.axes.items())
+    raise CampaignError(
+        f"{_prefix(largest.where)}The campaign {campaign.name} has {len(campaign):,} cases before anything is excluded"
+        f"{f' (its largest matrix: {sizes})' if sizes else ''}, and takes {campaign.settings.max_cases:,} at most. "
+        "Leave values out, or allow so many with `max_cases`."
+    )
+
+
+def campaign_of(what: Matrix | Campaign, **settings: Any) -> Campaign:
+    """A campaign over one matrix, with `settings` in place of the usual ones.
+
+    Raises:
+        UnknownName: there is no such setting.
+    """
+    known = [field.name for field in attrs.fields(Settings)]
+    for name in settings:
+        if name not in known:
+            raise UnknownName("setting of a campaign", name, known)
+    if isinstance(what, Campaign):
+        return attrs.evolve(what, settings=attrs.evolve(what.settings, **settings))
+    if not isinstance(what, Matrix):
+        raise SpecError(f"A campaign is made of a Matrix, not of a {type(what).__name__}.")
+    return Campaign(name="campaign", blocks=(Block(matrix=what),), settings=Settings(**settings))

@@ -1,0 +1,60 @@
+"""How long it will still take: a guess at first, and better with every repeat that comes in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from dlperf_sdk.campaign.standing import Standing
+from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.worker.estimate import median
+
+START = 20.0
+"""Seconds that the start and the end of a repeat are guessed at while nothing is known."""
+STEP = 0.5
+"""Seconds that a step is guessed at while nothing is known."""
+
+
+def guessed(spec: RunSpec) -> float:
+    """Seconds of one repeat, where nothing like it has been measured: an order of magnitude, no more."""
+    protocol = spec.resolved_protocol()
+    return START + STEP * (protocol.canonical_steps + protocol.warmup + protocol.steps)
+
+
+def left(standings: Iterable[Standing], cooldown: float = 0.0) -> float:
+    """Seconds until everything is done.
+
+    A case takes as long as its own repeats did; before its first, as long as the repeats of cases with its framework,
+    model and topology; else of its framework and model; else of any; else as guessed.
+    """
+    many = list(standings)
+    known = _known(many)
+    return sum(
+        (remaining(each) * (per_repeat(each, known) + cooldown)) for each in many if each.status is None
+    )
+
+
+def remaining(standing: Standing) -> int:
+    """Repeats that a case still needs, as far as its protocol tells."""
+    return max(1, standing.asked.spec.resolved_protocol().repeats - standing.finished)
+
+
+def per_repeat(standing: Standing, known: Mapping[tuple[str, ...], float]) -> float:
+    """Seconds of one repeat of a case."""
+    if standing.times:
+        return median(standing.times)
+    return next(
+        (known[key] for key in _keys(standing.asked.spec) if key in known), guessed(standing.asked.spec)
+    )
+
+
+def _known(standings: Sequence[Standing]) -> dict[tuple[str, ...], float]:
+    times: dict[tuple[str, ...], list[float]] = {}
+    for each in standings:
+        for key in _keys(each.asked.spec) if each.times else ():
+            times.setdefault(key, []).append(median(each.times))
+    return {key: median(values) for key, values in times.items()}
+
+
+def _keys(spec: RunSpec) -> tuple[tuple[str, ...], ...]:
+    """From the most alike to the least."""
+    return (spec.framework, spec.model, str(spec.topology)), (spec.framework, spec.model), ()

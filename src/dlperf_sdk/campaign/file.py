@@ -1,0 +1,228 @@
+"""Campaign files: YAML, TOML or JSON (schema `campaign`), and the files and presets that they extend.
+
+Whoever runs a file need not have read it: it is data, it extends only what lies below its own directory, and its
+cases reach no further than a spec file's may (`dlperf_sdk.spec_file`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import attrs
+from attrs import frozen
+
+from dlperf_sdk import schema
+from dlperf_sdk.campaign import lines
+from dlperf_sdk.campaign.campaign import Block, Campaign, Excluded, Settings
+from dlperf_sdk.campaign.matrix import Matrix, Override
+from dlperf_sdk.campaign.predicate import predicate
+from dlperf_sdk.documents import load_document
+from dlperf_sdk.errors import CampaignError, DocumentError, UnknownName, UsageError
+from dlperf_sdk.spec_file import confined
+
+PRESET = "preset:"
+_MATRIX = ("fields", "axes", "zip", "include", "exclude")
+CAMPAIGN_VERSION = "1.0"
+
+
+def presets() -> tuple[str, ...]:
+    """The names of the presets that come with dlperf-sdk."""
+    return tuple(sorted(path.stem for path in _presets().iterdir() if path.suffix == ".yaml"))
+
+
+def load(what: str | Path) -> Campaign:
+    """A campaign from a file, or from a preset (`preset:NAME`).
+
+    Raises:
+        CampaignError: the file, or one that it extends, says what cannot be; the message begins with FILE:LINE.
+        DocumentError: a file cannot be read or parsed.
+        UnknownName: there is no such preset.
+    """
+    path = _preset(str(what)) if str(what).startswith(PRESET) else Path(what)
+    return _load(path, ())
+
+
+@frozen
+class _Text:
+    """A document, and how to say where in its file something stands."""
+
+    path: Path
+    document: Mapping[str, Any]
+    lines: Mapping[lines.Place, int]
+
+    def at(self, *place: str | int) -> str:
+        return lines.said(self.path, self.lines, place)
+
+    def refusal(self, error: Exception, *place: str | int) -> CampaignError:
+        return CampaignError(f"{self.at(*place)}: {error}")
+
+
+def _load(path: Path, above: tuple[Path, ...]) -> Campaign:
+    text = _read(path)
+    document = text.document
+    bases = [_load(base, (*above, path)) for base in _extended(text, (*above, path))]
+    blocks = [block for base in bases for block in base.blocks]
+    if any(key in document for key in _MATRIX):
+        blocks.append(_block(text, document, ()))
+    for i, matrix in enumerate(document.get("matrices", ())):
+        blocks.append(_block(text, matrix, ("matrices", i)))
+    own = document.get("exclude", ())
+    exclude = [each for base in bases for each in base.exclude]
+    exclude += [
+        Excluded(when=_predicate(text, each, "exclude", i), where=text.at("exclude", i))
+        for i, each in enumerate(own)
+    ]
+    overrides = [each for base in bases for each in base.overrides]
+    overrides += [_override(text, each, i) for i, each in enumerate(document.get("overrides", ()))]
+    settings = bases[-1].settings if bases else Settings()
+    return Campaign(
+        name=document["name"],
+        description=document.get("description", ""),
+        blocks=tuple(blocks),
+        exclude=tuple(exclude),
+        overrides=tuple(overrides),
+        settings=_settings(document, settings),
+        source=str(path),
+    )
+
+
+def _read(path: Path) -> _Text:
+    document = load_document(path)
+    found = lines.lines_of(path.read_text(encoding="utf-8-sig"), path.suffix.lower())
+    text = _Text(path, document, found)
+    try:
+        schema.check("campaign", {"schema_version": CAMPAIGN_VERSION, **document})
+    except DocumentError as error:
+        raise text.refusal(error, *error.place) from error
+    return text
+
+
+def _extended(text: _Text, above: tuple[Path, ...]) -> list[Path]:
+    """The files that a file extends; refused where they lie elsewhere, or lead back to it."""
+    found = []
+    folder = text.path.resolve().parent
+    for i, name in enumerate(text.document.get("extends", ())):
+        place = ("extends", i)
+        if name.startswith(PRESET):
+            try:
+                found.append(_preset(name))
+            except UnknownName as error:
+                raise text.refusal(error, *place) from error
+            continue
+        path = text.path.parent / name
+        resolved = path.resolve()
+        if folder not in resolved.parents:
+            raise text.refusal(
+                UsageError(f"It extends {name}, which lies outside the file's own directory, {folder}."),
+                *place,
+            )
+        if resolved in [each.resolve() for each in above]:
+            chain = " → ".join(str(each) for each in (*above, path))
+            raise text.refusal(UsageError(f"The files extend each other in a circle: {chain}."), *place)
+        if not resolved.is_file():
+            raise text.refusal(UsageError(f"It extends {name}, and there is no such file."), *place)
+        found.append(path)
+    return found
+
+
+def _preset(name: str) -> Path:
+    path = _presets() / f"{name.removeprefix(PRESET)}.yaml"
+    if name.removeprefix(PRESET) not in presets():
+        raise UnknownName("preset", name.removeprefix(PRESET), presets())
+    return path
+
+
+def _presets() -> Path:
+    return Path(str(resources.files("dlperf_sdk.campaign") / "presets"))
+
+
+def _block(text: _Text, matrix: Mapping[str, Any], place: lines.Place) -> Block:
+    where = text.at(*place, next((key for key in ("axes", "zip", "include", *_MATRIX) if key in matrix), ""))
+    try:
+        made = Matrix(
+            fields=_confined(text, matrix.get("fields", {}), *place, "fields"),
+            axes=_confined_lists(text, matrix.get("axes", {}), *place, "axes"),
+            zip=[
+                _confined_lists(text, group, *place, "zip", i)
+                for i, group in enumerate(matrix.get("zip", ()))
+            ],
+            include=[
+                _confined(text, fields, *place, "include", i)
+                for i, fields in enumerate(matrix.get("include", ()))
+            ],
+            # At the top of a file, `exclude` is for everything, what it extends included.
+            exclude=[
+                _predicate(text, each, *place, "exclude", i)
+                for i, each in enumerate(matrix.get("exclude", ()))
+            ]
+            if place
+            else (),
+        )
+    except UnknownName as error:
+        raise text.refusal(error, *_named(matrix, error.name, place)) from error
+    except CampaignError:
+        raise
+    except UsageError as error:
+        raise text.refusal(error, *place, "zip" if "go together" in str(error) else "axes") from error
+    places = {name: text.at(*place, "fields", name) for name in matrix.get("fields", {})}
+    places |= {name: text.at(*place, "axes", name) for name in matrix.get("axes", {})}
+    for i, group in enumerate(matrix.get("zip", ())):
+        places |= {name: text.at(*place, "zip", i, name) for name in group}
+    return Block(matrix=made, where=where, places=places)
+
+
+def _named(matrix: Mapping[str, Any], name: str, place: lines.Place) -> lines.Place:
+    """Where an unknown field stands in a matrix."""
+    if name in matrix.get("axes", {}):
+        return (*place, "axes", name)
+    for i, group in enumerate(matrix.get("zip", ())):
+        if name in group:
+            return (*place, "zip", i, name)
+    return place
+
+
+def _predicate(text: _Text, plain: Any, *place: str | int) -> Any:
+    try:
+        return predicate(plain)
+    except UsageError as error:
+        raise text.refusal(error, *place, getattr(error, "name", "")) from error
+
+
+def _override(text: _Text, plain: Mapping[str, Any], i: int) -> tuple[Override, str]:
+    when = None if "when" not in plain else _predicate(text, plain["when"], "overrides", i, "when")
+    return Override(_confined(text, plain["set"], "overrides", i, "set"), when), text.at("overrides", i)
+
+
+def _confined(text: _Text, fields: Mapping[str, Any], *place: str | int) -> dict[str, Any]:
+    try:
+        return confined(fields, text.path)
+    except UsageError as error:
+        raise text.refusal(error, *place) from error
+
+
+def _confined_lists(text: _Text, axes: Mapping[str, Any], *place: str | int) -> dict[str, list[Any]]:
+    return {
+        name: [_confined(text, {name: value}, *place, name)[name] for value in values]
+        for name, values in axes.items()
+    }
+
+
+def _settings(document: Mapping[str, Any], base: Settings) -> Settings:
+    """What the file says, over what the last file says that it extends."""
+    order, limits, quiet = (document.get(key, {}) for key in ("order", "limits", "quiet"))
+    given = {
+        "seed": order.get("seed"),
+        "interleave": order.get("interleave"),
+        "retry": {**base.retry, **document["retry"]} if "retry" in document else None,
+        "case_limit": limits.get("case"),
+        "campaign_limit": limits.get("campaign"),
+        "cooldown": document.get("cooldown"),
+        "quiet_share": quiet.get("share"),
+        "quiet_wait": quiet.get("wait"),
+        "missing": document.get("missing"),
+        "max_cases": document.get("max_cases"),
+    }
+    return attrs.evolve(base, **{name: value for name, value in given.items() if value is not None})

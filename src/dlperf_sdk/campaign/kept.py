@@ -1,0 +1,131 @@
+"""A campaign's directory: what is to be done, what has been done, and the runs.
+
+::
+
+    DIR/
+        campaign.json     the cases, resolved, and how they are carried out; written once
+        journal.jsonl     what has happened, a line each
+        lock              held by the controller
+        runs/RUN-ID/      an ordinary run directory per case
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import attrs
+from attrs import field, frozen
+
+from dlperf_sdk import __version__
+from dlperf_sdk.campaign import journal
+from dlperf_sdk.campaign.campaign import Asked, Campaign, Settings
+from dlperf_sdk.campaign.planning import Entry
+from dlperf_sdk.documents import LARGEST_RESULT, load_document
+from dlperf_sdk.errors import DocumentError, StoreError
+from dlperf_sdk.results.files import directory_of, explained, write_whole
+from dlperf_sdk.results.store import ResultStore
+from dlperf_sdk.spec import RunSpec
+
+KEPT_VERSION = "1.0"
+
+
+@frozen
+class Kept:
+    """A campaign in its directory."""
+
+    path: Path
+    name: str
+    stamp: str
+    source: str | None
+    settings: Settings
+    cases: tuple[Asked, ...]
+    journal: journal.Journal = field(init=False)
+    store: ResultStore = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "journal", journal.Journal(self.path / "journal.jsonl"))
+        object.__setattr__(self, "store", ResultStore(self.path / "runs"))
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Be its only controller; raises StoreError where there is another."""
+        with journal.held(self.path / "lock"):
+            yield
+
+    def is_held(self) -> bool:
+        """Whether a controller is at work."""
+        return journal.is_held(self.path / "lock")
+
+
+def keep(path: Path, campaign: Campaign, entries: list[Entry], stamp: str) -> Kept:
+    """Make the directory of a new campaign.
+
+    Raises:
+        StoreError: there is one already, or it cannot be made.
+    """
+    if (path / "campaign.json").exists():
+        raise StoreError(
+            f"There is a campaign in {path} already. Go on with it: `dlperf campaign resume {path}`; or choose "
+            "another directory with --output."
+        )
+    kept = Kept(
+        path, campaign.name, stamp, campaign.source, campaign.settings, tuple(e.asked for e in entries)
+    )
+    document = {
+        "schema_version": KEPT_VERSION,
+        "sdk_version": __version__,
+        "name": campaign.name,
+        "description": campaign.description,
+        "stamp": stamp,
+        "source": None if campaign.source is None else str(Path(campaign.source).resolve()),
+        "settings": attrs.asdict(campaign.settings),
+        "order": "of a round: the cases in the order of this file, shuffled by a seed of the settings' and the round's",
+        "cases": [
+            {"id": each.asked.id, "from": each.asked.where, "spec": each.asked.spec.to_dict()}
+            for each in entries
+        ],
+    }
+    with explained(path):
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    kept.store.probe()
+    with explained(path), directory_of(path, ()) as directory:
+        write_whole(directory, "campaign.json", (json.dumps(document, indent=1) + "\n").encode())
+    return kept
+
+
+def open_kept(path: Path) -> Kept:
+    """The campaign in a directory.
+
+    Raises:
+        StoreError: there is none.
+        DocumentError: its campaign.json is not what it was.
+    """
+    file = path / "campaign.json"
+    if not file.is_file():
+        raise StoreError(
+            f"There is no campaign in {path}: it has no campaign.json. Start one: `dlperf campaign run FILE`."
+        )
+    document = load_document(file, LARGEST_RESULT)
+    version = str(document.get("schema_version"))
+    if version.partition(".")[0] != KEPT_VERSION.partition(".")[0]:
+        raise DocumentError(f"{file} is of version {version}, this dlperf-sdk reads {KEPT_VERSION}.")
+    try:
+        return Kept(
+            path,
+            document["name"],
+            document["stamp"],
+            document["source"],
+            Settings(**document["settings"]),
+            tuple(_asked(entry) for entry in document["cases"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise DocumentError(f"{file} does not say what a campaign consists of: {error!r}.") from error
+
+
+def _asked(entry: Mapping[str, Any]) -> Asked:
+    fields = {name: value for name, value in entry["spec"].items() if name != "schema_version"}
+    return Asked(entry["id"], RunSpec(**fields), entry["from"])

@@ -1,0 +1,90 @@
+"""What others do on this machine meanwhile: a measurement beside a busy neighbour is noted, or waited with."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Callable
+
+import psutil
+from attrs import frozen
+
+from dlperf_sdk.report.blocks import visible
+
+LOOK = 1.0
+"""Seconds that a look at a machine takes while waiting for it to become quiet."""
+
+
+@frozen
+class Snapshot:
+    """Processor seconds so far: of the whole machine, and of us with everything that we have waited for."""
+
+    at: float
+    busy: float
+    ours: float
+    processes: dict[int, tuple[str, float]]
+    """Of every process: its name, and its processor seconds."""
+
+
+@frozen
+class Foreign:
+    """What others used between two snapshots."""
+
+    share: float
+    """Of all cores of the machine, 0 to 1."""
+    busiest: str
+    """Name and pid of the process that used most; empty where none was still there."""
+
+
+def snapshot() -> Snapshot:
+    """The state now. Takes a few milliseconds."""
+    times = psutil.cpu_times()
+    idle = times.idle + getattr(times, "iowait", 0.0) + getattr(times, "steal", 0.0)
+    guest = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)  # is in user already
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    processes = {}
+    for process in psutil.process_iter(["name", "cpu_times"]):
+        spent = process.info["cpu_times"]
+        if spent is not None:
+            processes[process.pid] = (process.info["name"] or "?", spent.user + spent.system)
+    ours = sum(each.ru_utime + each.ru_stime for each in used)
+    return Snapshot(time.monotonic(), sum(times) - idle - guest, ours, processes)
+
+
+def foreign(before: Snapshot, after: Snapshot) -> Foreign:
+    """What others used meanwhile. All of our processes must have ended by the second snapshot."""
+    cores = os.cpu_count() or 1
+    passed = max(after.at - before.at, 1e-6)
+    used = max(0.0, (after.busy - before.busy) - (after.ours - before.ours))
+    spent = {
+        pid: (seconds - before.processes.get(pid, ("", 0.0))[1], name)
+        for pid, (name, seconds) in after.processes.items()
+        if pid != os.getpid()
+    }
+    most = max(spent, key=lambda pid: spent[pid][0], default=None)
+    busiest = ""
+    if most is not None and spent[most][0] > 0.05 * passed:
+        busiest = f"{visible(spent[most][1])} ({most})"
+    return Foreign(min(1.0, used / (passed * cores)), busiest)
+
+
+def note(found: Foreign, when: str) -> str:
+    """A sentence about it."""
+    most = f", most of it {found.busiest}" if found.busiest else ""
+    return f"{when}, other processes used {100 * found.share:.0f} % of this machine's cores{most}."
+
+
+def wait_for_quiet(
+    share: float, patience: float, sleep: Callable[[float], None] = time.sleep
+) -> Foreign | None:
+    """Return when others use less than this share of the cores; or after so many seconds, with what they use."""
+    end = time.monotonic() + patience
+    while True:
+        before = snapshot()
+        sleep(LOOK)
+        found = foreign(before, snapshot())
+        if found.share <= share:
+            return None
+        if time.monotonic() >= end:
+            return found

@@ -1,0 +1,139 @@
+"""The matrix: axes that are crossed, values that go together, single cases, and what is left out of them.
+
+Cases come out one by one, so that a matrix that explodes is noticed before it fills the memory.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+from attrs import frozen
+
+from dlperf_sdk.campaign.predicate import Predicate, predicate
+from dlperf_sdk.documents import shown
+from dlperf_sdk.errors import SpecError, UnknownName
+from dlperf_sdk.spec import RunSpec
+
+FIELDS = tuple(field.name for field in attrs.fields(RunSpec))
+MOST_CASES = 10_000
+"""Cases that a campaign may have unless it says otherwise: more is more often a slip of the pen than a wish."""
+
+
+@frozen
+class Override:
+    """Fields that are set in the cases that a predicate holds for, or in all."""
+
+    set: Mapping[str, Any]
+    when: Predicate | None = None
+
+
+def _fields(_: Any, attribute: Any, value: Any) -> None:
+    for name in value:
+        check_field(name)
+
+
+def _axes(_: Any, attribute: Any, value: Any) -> None:
+    for name, values in value.items():
+        check_field(name)
+        if not isinstance(values, Sequence) or isinstance(values, str) or not values:
+            raise SpecError(f"The axis {name} is {shown(values)}; it must be a list of at least one value.")
+
+
+def _zips(_: Any, attribute: Any, value: Any) -> None:
+    for group in value:
+        _axes(_, attribute, group)
+        if not group or len({len(values) for values in group.values()}) > 1:
+            lengths = ", ".join(f"{name} {len(values)}" for name, values in group.items()) or "nothing"
+            raise SpecError(f"Fields that go together need lists of equal length; these have: {lengths}.")
+
+
+def check_field(name: Any) -> None:
+    """Raises UnknownName where a case has no such field; `options.NAME` sets one option."""
+    if name not in FIELDS and not (isinstance(name, str) and name.startswith("options.")):
+        raise UnknownName("field of a run spec", str(name), (*FIELDS, "options.NAME"))
+
+
+def _tuple(many: Any) -> tuple[Any, ...]:
+    return tuple(many)
+
+
+def _predicates(many: Sequence[Any]) -> tuple[Predicate, ...]:
+    return tuple(each if isinstance(each, Predicate) else predicate(each) for each in many)
+
+
+def _copy(value: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(value)
+
+
+@frozen(kw_only=True)
+class Matrix:
+    """Cases, as the fields of their run specs.
+
+    Every combination of the `axes` with one line of each group of `zip` is a case, and every entry of `include` is one
+    more; `fields` are what all of them share. Where `exclude` holds, a case is left out. Where two are given, what
+    stands nearer to the single case wins: include, zip, axes, fields.
+
+        Matrix(fields={"model": "resnet50"}, axes={"framework": ["torch", "mxnet"], "topology": ["1n1d", "1n2d"]},
+               zip=[{"precision": ["fp32", "amp-fp16"], "batch_size": [128, 256]}],
+               exclude=[{"framework": "mxnet", "batch_size": {"min": 256}}])
+
+    Raises:
+        SpecError: an axis without values, or values that go together and differ in number.
+        UnknownName: a field that a case does not have.
+    """
+
+    fields: Mapping[str, Any] = attrs.field(factory=dict, converter=_copy, validator=_fields)
+    axes: Mapping[str, Sequence[Any]] = attrs.field(factory=dict, converter=_copy, validator=_axes)
+    zip: Sequence[Mapping[str, Sequence[Any]]] = attrs.field(factory=tuple, converter=_tuple, validator=_zips)
+    include: Sequence[Mapping[str, Any]] = attrs.field(factory=tuple, converter=_tuple)
+    exclude: Sequence[Any] = attrs.field(factory=tuple, converter=_predicates)
+    """Predicates, or what they are read from."""
+
+    @include.validator
+    def _check_include(self, attribute: Any, value: Any) -> None:
+        for entry in value:
+            _fields(self, attribute, entry)
+
+    def __len__(self) -> int:
+        """Cases before anything is left out; nothing is made to count them."""
+        sizes = [len(values) for values in self.axes.values()]
+        sizes += [len(next(iter(group.values()))) for group in self.zip]
+        crossed = math.prod(sizes) if sizes else 0
+        return crossed + len(self.include)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """The cases in order, the last axis fastest; zips after axes, then what is included."""
+        for fields in self._all():
+            if not any(each.holds(fields) for each in self.exclude):
+                yield fields
+
+    def _all(self) -> Iterator[dict[str, Any]]:
+        lines: list[Sequence[Mapping[str, Any]]] = [
+            [{name: value} for value in values] for name, values in self.axes.items()
+        ]
+        for group in self.zip:
+            length = len(next(iter(group.values())))
+            lines.append([{name: values[i] for name, values in group.items()} for i in range(length)])
+        if lines:
+            for combination in itertools.product(*lines):
+                yield merged(self.fields, *combination)
+        for entry in self.include:
+            yield merged(self.fields, entry)
+
+
+def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of all layers, the last one's where several have them; mappings (options, env) entry by entry."""
+    found: dict[str, Any] = {}
+    for layer in layers:
+        for name, value in layer.items():
+            if name.startswith("options."):
+                found["options"] = {**found.get("options", {}), name.removeprefix("options."): value}
+            elif isinstance(value, Mapping) and isinstance(found.get(name), Mapping):
+                found[name] = {**found[name], **value}
+            else:
+                found[name] = value
+    return found

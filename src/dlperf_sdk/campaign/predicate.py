@@ -1,0 +1,182 @@
+"""Which cases are meant: a small predicate, as data. Nothing in it is executed.
+
+::
+
+    {framework: [mxnet, paddle], precision: amp-fp16, batch_size: {min: 64}}     all of these hold
+    {nodes: {not: 1}}                                                            not this one
+    {options.image_size: {in: [64, 128], not: 96}}
+    {any: [{compiler: xla}, {devices: {min: 16}}]}                               one of these holds
+
+A field is one of a run spec's, an option of the model or the framework (`options.NAME`), or follows from the topology:
+`nodes`, `devices_per_node`, `devices`, `engine`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, get_args, get_origin, get_type_hints
+
+import attrs
+from attrs import frozen
+
+from dlperf_sdk.documents import shown
+from dlperf_sdk.errors import SpecError, UnknownName
+from dlperf_sdk.spec import RunSpec, TopologySpec
+
+OPERATORS = ("in", "not", "min", "max")
+_TOPOLOGY = {
+    "nodes": lambda topology: topology.nodes,
+    "devices_per_node": lambda topology: topology.devices_per_node,
+    "devices": lambda topology: topology.devices,
+    "engine": lambda topology: topology.engine,
+}
+_WORDS: dict[str, tuple[type, ...]] = {"a text": (str,), "a whole number": (int,), "a number": (int, float)}
+
+Test = Callable[[Mapping[str, Any]], bool]
+
+
+def _kinds() -> dict[str, str]:
+    """What a field's values are, in words. Fields that hold mappings cannot be asked for."""
+    kinds: dict[str, str] = {}
+    for name, hint in get_type_hints(RunSpec).items():
+        named = [each for each in get_args(hint) if each is not type(None)] or [hint]
+        if get_origin(named[0]) is None and get_origin(hint) is not dict:
+            kinds[name] = {int: "a whole number", float: "a number"}.get(named[0], "a text")
+    return kinds | {name: "a text" if name == "engine" else "a whole number" for name in _TOPOLOGY}
+
+
+KINDS = _kinds()
+"""Field → what its values are."""
+_DEFAULTS = {
+    field.name: field.default
+    for field in attrs.fields(RunSpec)
+    if not isinstance(field.default, attrs.Factory)  # type: ignore[arg-type]
+}
+
+
+@frozen
+class Predicate:
+    """A condition on the fields of a case. `holds` decides; `said` is what it was made from."""
+
+    said: Mapping[str, Any]
+    holds: Test
+    values: tuple[tuple[str, str], ...]
+    """The names (texts) that it asks for, each with its field: a misspelt one can be found."""
+
+
+def predicate(plain: Any) -> Predicate:
+    """Read a predicate.
+
+    Raises:
+        SpecError: it is not of the form above, or asks for a value of another kind than the field's.
+        UnknownName: it names a field or an operator that does not exist.
+    """
+    if not isinstance(plain, Mapping) or not plain:
+        raise SpecError(
+            f"A predicate is {shown(plain)}; it must be fields and what they shall be, such as {{precision: fp32}}."
+        )
+    tests: list[Test] = []
+    values: list[tuple[str, str]] = []
+    for name, wanted in plain.items():
+        if name == "any":
+            tests.append(_any(wanted, values))
+            continue
+        kind = _kind_of(name)
+        tests += [_on(name, each) for each in _conditions(name, kind, wanted, values)]
+    return Predicate(dict(plain), lambda fields: all(test(fields) for test in tests), tuple(values))
+
+
+def value_of(fields: Mapping[str, Any], name: str) -> Any:
+    """What a field is in a case given as the fields of its spec; its default where it is left out."""
+    if name.startswith("options."):
+        return (fields.get("options") or {}).get(name.removeprefix("options."))
+    if name in _TOPOLOGY:
+        return _TOPOLOGY[name](TopologySpec.parse(fields.get("topology", _DEFAULTS["topology"])))
+    value = fields.get(name, _DEFAULTS.get(name))
+    return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+def _any(wanted: Any, values: list[tuple[str, str]]) -> Test:
+    if not isinstance(wanted, Sequence) or isinstance(wanted, str) or not wanted:
+        raise SpecError(f"any is {shown(wanted)}; it must be a list of predicates, one of which is to hold.")
+    branches = [predicate(each) for each in wanted]
+    for branch in branches:
+        values += branch.values
+    return lambda fields: any(branch.holds(fields) for branch in branches)
+
+
+def _kind_of(name: Any) -> str | None:
+    """What values of the field are; None for an option, whose kind only its plugin knows."""
+    if isinstance(name, str) and name.startswith("options.") and len(name) > len("options."):
+        return None
+    if name not in KINDS:
+        raise UnknownName("field to ask for in a predicate", str(name), (*KINDS, "any", "options.NAME"))
+    return KINDS[name]
+
+
+def _on(name: str, condition: Callable[[Any], bool]) -> Test:
+    return lambda fields: condition(value_of(fields, name))
+
+
+def _conditions(
+    name: str, kind: str | None, wanted: Any, values: list[tuple[str, str]]
+) -> list[Callable[[Any], bool]]:
+    if not isinstance(wanted, Mapping):
+        return [_among(name, kind, wanted, values)]
+    if not wanted:
+        raise SpecError(
+            f"{name} is asked to be {{}}; write a value, a list of them, or {', '.join(OPERATORS)}."
+        )
+    found: list[Callable[[Any], bool]] = []
+    for operator, value in wanted.items():
+        if operator == "in":
+            found.append(_among(name, kind, value, values))
+        elif operator == "not":
+            unwanted = _among(name, kind, value, values)
+            found.append(lambda held, unwanted=unwanted: not unwanted(held))  # type: ignore[misc]
+        elif operator in ("min", "max"):
+            found.append(_bound(name, kind, operator, value))
+        else:
+            raise UnknownName("operator of a predicate", str(operator), OPERATORS)
+    return found
+
+
+def _among(name: str, kind: str | None, wanted: Any, values: list[tuple[str, str]]) -> Callable[[Any], bool]:
+    listed = list(wanted) if isinstance(wanted, list | tuple) else [wanted]
+    if not listed:
+        raise SpecError(f"{name} is asked to be one of an empty list; write the values that are meant.")
+    for value in listed:
+        _check_kind(name, kind, value)
+        if kind == "a text" and isinstance(value, str):
+            values.append((name, value))
+    # 1 and true are equal in Python, and are not in a file.
+    return lambda held: (
+        any(type(held) is type(value) and held == value for value in listed)
+        or (isinstance(held, float) and any(held == value for value in listed))
+    )
+
+
+def _bound(name: str, kind: str | None, operator: str, bound: Any) -> Callable[[Any], bool]:
+    if kind == "a text" or isinstance(bound, bool) or not isinstance(bound, int | float):
+        raise SpecError(
+            f"{operator} of {name} is {shown(bound)}; {operator} takes a number, of a field that holds numbers."
+        )
+
+    def holds(held: Any) -> bool:
+        # What is no number, such as the batch size "max" before it is found, is within no bound.
+        if isinstance(held, bool) or not isinstance(held, int | float):
+            return False
+        return held >= bound if operator == "min" else held <= bound
+
+    return holds
+
+
+def _check_kind(name: str, kind: str | None, value: Any) -> None:
+    if value is None or (name == "batch_size" and value == "max"):
+        return
+    if kind is None:
+        fits, kind = isinstance(value, str | int | float), "a text, a number, true or false"
+    else:
+        fits = isinstance(value, _WORDS[kind]) and not isinstance(value, bool)
+    if not fits:
+        raise SpecError(f"A predicate asks for {name} {shown(value)}; it must be {kind}.")

@@ -1,0 +1,222 @@
+"""A campaign's controller: attempt by attempt, each on disk before the next, until nothing is left to do."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+from attrs import define, field, frozen
+
+from dlperf_sdk import execute, largest, metrics
+from dlperf_sdk.campaign import estimate, leftovers, load, order
+from dlperf_sdk.campaign.journal import last
+from dlperf_sdk.campaign.kept import Kept
+from dlperf_sdk.campaign.standing import Standing, verified
+from dlperf_sdk.campaign.surroundings import changes, surroundings
+from dlperf_sdk.documents import load_document
+from dlperf_sdk.execute import Case
+from dlperf_sdk.hookspecs import Observers
+from dlperf_sdk.records import Failure
+from dlperf_sdk.registry import Registry
+
+Watch = Callable[[dict[str, Any]], None]
+"""Is told every entry of the journal when it is on the disk, with `left`, the seconds that are estimated."""
+
+
+@frozen
+class Outcome:
+    """How a session of a campaign ended."""
+
+    standings: dict[str, Standing]
+    ended: str
+    """`complete`, or `time-limit` where the session's time was up."""
+
+    @property
+    def exit_code(self) -> int:
+        """0 all well, 1 a verdict failed, 4 all failed, 5 some failed or are left."""
+        statuses = [each.status for each in self.standings.values()]
+        if all(status == "ok" for status in statuses):
+            return 0 if all(each.ok for each in self.standings.values()) else 1
+        return 5 if "ok" in statuses or None in statuses else 4
+
+
+@define
+class _Session:
+    kept: Kept
+    registry: Registry
+    observers: Observers
+    watch: Watch
+    standings: dict[str, Standing]
+    news: list[str]
+    """What changed since the session before."""
+    until: float
+    """When the session's time is up, on the monotonic clock."""
+    cases: dict[str, Case] = field(factory=dict)
+    """Those that have been begun in this session and are not concluded."""
+
+    def write(self, event: str, **about: Any) -> None:
+        """An entry in the journal, heard by whom it concerns."""
+        entry = self.kept.journal.append(event, **about)
+        standing = self.standings.get(entry.get("case", ""))
+        if standing is not None:
+            standing.hear(entry)
+        self.watch({**entry, "left": estimate.left(self.standings.values(), self.kept.settings.cooldown)})
+
+
+def go_on(kept: Kept, registry: Registry, observers: Observers, watch: Watch = lambda entry: None) -> Outcome:
+    """Carry out what of a campaign is left, as its only controller.
+
+    Raises:
+        StoreError: another controller is at work, or something cannot be written. What was finished is kept.
+        PluginError: a plugin that is needed does not work.
+        KeyboardInterrupt: as it was; everything has been ended, and the campaign can be resumed.
+    """
+    settings = kept.settings
+    with kept.held():
+        leftovers.wait(each.id for each in kept.cases)
+        now = surroundings(registry)
+        before = last(kept.journal.read(), "session")
+        news = [] if before is None else changes(before["surroundings"], now)
+        standings = verified(kept)
+        limit = math.inf if settings.campaign_limit is None else settings.campaign_limit
+        session = _Session(kept, registry, observers, watch, standings, news, time.monotonic() + limit)
+        session.write("session", surroundings=now, changes=news)
+        for id, standing in standings.items():
+            for problem in standing.problems:
+                session.write("problem", case=id, text=problem)
+        try:
+            ended = _until_done(session)
+        except KeyboardInterrupt:
+            session.write("interrupted")
+            raise
+        session.write("ended", how=ended)
+        return Outcome(standings, ended)
+
+
+def _until_done(session: _Session) -> str:
+    settings, ids = session.kept.settings, [each.id for each in session.kept.cases]
+    while True:
+        pending = {id: each.finished for id, each in session.standings.items() if each.status is None}
+        if not pending:
+            return "complete"
+        if time.monotonic() >= session.until:
+            return "time-limit"
+        standing = session.standings[order.next_case(ids, pending, settings.seed, settings.interleave)]
+        case = session.cases.get(standing.asked.id) or _begun(session, standing)
+        if case.collected.failure is None and not (standing.finished and execute.enough(case)):
+            _attempt(session, standing, case)
+        _judge(session, standing, case)
+
+
+def _begun(session: _Session, standing: Standing) -> Case:
+    """A case that an attempt can be made of; one that cannot has a failure."""
+    kept, id = session.kept, standing.asked.id
+    spec, refusal = standing.asked.spec, None
+    if spec.wants_largest and standing.batch_size is None:
+        spec, refusal, note = largest.resolved(spec, session.observers, session.registry)
+        found = None if refusal is not None else spec.batch_size
+        session.write("case-started", case=id, batch_size=found, notes=[note])
+    elif standing.batch_size is not None:
+        spec = attrs.evolve(spec, batch_size=standing.batch_size)
+    if standing.started_at is None:
+        session.write("case-started", case=id)
+    case = execute.begin(
+        spec, kept.store, session.observers, session.registry, run_id=id, started_at=standing.started_at
+    )
+    case.collected.failure = case.collected.failure or refusal or _final(session, standing)
+    path = kept.store.directory / id / "environment.json"
+    before = load_document(path) if standing.highest and path.exists() else None
+    execute.prepare(case)
+    news = [f"Between two of its attempts: {each}" for each in session.news] if standing.highest else []
+    environment = case.collected.environment
+    if before is not None and environment is not None and before.get("lock") != environment.lock:
+        news.append("Between two of its attempts the versions in its environment changed.")
+    if news:
+        session.write("changed", case=id, notes=news)
+    failure = case.collected.failure
+    if failure is not None and not _exhausted(session, standing):
+        session.write("not-begun", case=id, status=failure.kind, message=failure.message)
+    session.cases[id] = case
+    return case
+
+
+def _exhausted(session: _Session, standing: Standing) -> bool:
+    """Whether it has failed more often than it may be tried again."""
+    retry = session.kept.settings.retry
+    return any(count > retry.get(kind, 0) for kind, count in standing.failures.items())
+
+
+def _final(session: _Session, standing: Standing) -> Failure | None:
+    """The failure of a case that an earlier session had no time to conclude; None where it may go on."""
+    if not _exhausted(session, standing):
+        return None
+    attempts = session.kept.store.recover(standing.asked.id).attempts
+    if attempts and attempts[-1].failure is not None:
+        return attempts[-1].failure
+    return Failure(standing.last_failure, standing.message)
+
+
+def _attempt(session: _Session, standing: Standing, case: Case) -> None:
+    """One attempt, and its line in the journal."""
+    settings = session.kept.settings
+    notes = _rest(session)
+    number = standing.highest + 1
+    spare = math.inf if settings.case_limit is None else settings.case_limit - standing.seconds
+    limit = min(time.monotonic() + max(0.0, spare), session.until)
+    session.write("attempt-started", case=case.id, attempt=number)
+    before, began, had = load.snapshot(), time.monotonic(), len(case.collected.repeats)
+    execute.measure(case, number, None if math.isinf(limit) else limit)
+    seconds = time.monotonic() - began
+    found = load.foreign(before, load.snapshot())
+    if found.share > settings.quiet_share:
+        notes.append(load.note(found, f"During attempt {number}"))
+    failure = case.collected.failure
+    if failure is not None and failure.kind == "timeout" and time.monotonic() >= session.until:
+        # The session's time was up, which is nothing that the case did.
+        case.collected.failure = None
+        session.write("attempt-given-up", case=case.id, attempt=number, seconds=seconds)
+        return
+    finished = len(case.collected.repeats) > had
+    session.write(
+        "attempt-ended",
+        case=case.id,
+        attempt=number,
+        status="ok" if failure is None else failure.kind,
+        message=None if failure is None else failure.message,
+        throughput=metrics.throughput(case.collected.repeats[-1]) if finished else None,
+        seconds=seconds,
+        notes=notes,
+    )
+
+
+def _rest(session: _Session) -> list[str]:
+    """What comes between attempts, and what there is to say about it."""
+    settings = session.kept.settings
+    if settings.cooldown:
+        time.sleep(min(settings.cooldown, max(0.0, session.until - time.monotonic())))
+    if not settings.quiet_wait:
+        return []
+    session.write("waiting", share=settings.quiet_share)
+    loud = load.wait_for_quiet(settings.quiet_share, settings.quiet_wait)
+    return [] if loud is None else [load.note(loud, f"After a wait of {settings.quiet_wait:.0f} s")]
+
+
+def _judge(session: _Session, standing: Standing, case: Case) -> None:
+    """After an attempt, or in place of one: is the case to be tried again, gone on with, or concluded?"""
+    settings, failure = session.kept.settings, case.collected.failure
+    if failure is not None and not _exhausted(session, standing):
+        del session.cases[case.id]  # it is begun again, with its failed attempt behind it
+        return
+    done = failure is None and standing.finished > 0 and execute.enough(case)
+    if failure is None and not done:
+        if settings.case_limit is None or standing.seconds < settings.case_limit:
+            return
+        said = f"All attempts together may take {settings.case_limit:.0f} s, and that time has passed."
+        case.collected.failure = Failure("timeout", said)
+    case.collected.notes += standing.notes
+    result = execute.conclude(case)
+    del session.cases[case.id]
+    session.write("concluded", case=case.id, status=result.status, ok=result.ok)

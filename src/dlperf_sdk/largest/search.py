@@ -1,0 +1,90 @@
+"""The search itself, pure: what to try next, given what fitted, what did not, and how much memory it took."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from attrs import frozen
+
+MOST_PROBES = 24
+"""Probes after which the best so far is taken: far more than the memory model needs."""
+FINE = 64
+"""The limit is found exactly up to this size, and to within 1/64 beyond it."""
+
+
+@frozen
+class Probe:
+    """One try in fresh processes."""
+
+    size: int
+    fits: bool
+    peak: int | None = None
+    """Bytes at the peak of the process that needed most, where it fitted and somebody could tell."""
+
+
+@frozen
+class Found:
+    """The end of a search."""
+
+    size: int | None
+    """The largest that fitted; None where not even the smallest did."""
+    probes: tuple[Probe, ...]
+    exact: bool
+    """Whether the next size to it is known not to fit, within the resolution."""
+
+
+def quantum(size: int) -> int:
+    """How close the limit is to be known near a size."""
+    return max(1, size // FINE)
+
+
+def largest(probe: Callable[[int], Probe], budget: int | None, most: int, second: int = 8) -> Found:
+    """The largest size from 1 to `most` for which `probe` fits.
+
+    Peak memory is close to linear in the batch size: two sizes give a line, the line and the `budget` (bytes for one
+    process) a guess, and a probe at the guess and one beside it usually settle it. Every probe that fits mends the
+    line; where there is no budget, or the line does not help, sizes are doubled and the interval halved. So what is
+    returned has fitted, whatever the model said.
+    """
+    probes: list[Probe] = []
+
+    def fits(size: int) -> bool:
+        probes.append(probe(size))
+        return probes[-1].fits
+
+    if not fits(1):
+        return Found(None, tuple(probes), True)
+    low, high = 1, most + 1
+    guess, missed = min(second, most), 0
+    while high - low > quantum(low) and len(probes) < MOST_PROBES:
+        guess = min(max(guess, low + 1), high - 1)
+        if fits(guess):
+            low = guess
+        else:
+            high = guess
+        predicted = _predicted(probes, budget)
+        if predicted is None or missed >= 3:
+            guess = low * 2 if high > most else (low + high) // 2
+        elif predicted <= low:
+            # The model says that this is the limit, and it fits: look just beyond, and further each time.
+            guess, missed = low + quantum(low) * 4**missed, missed + 1
+        elif predicted >= high:
+            guess, missed = high - quantum(low) * 4**missed, missed + 1
+        else:
+            guess = predicted
+    return Found(low, tuple(probes), high - low <= quantum(low) or low == most)
+
+
+def _predicted(probes: list[Probe], budget: int | None) -> int | None:
+    """Where the line through the two largest sizes that fitted meets the budget; None where there is no such line."""
+    known: list[Any] = sorted(
+        {(each.size, each.peak) for each in probes if each.fits and each.peak is not None}
+    )
+    if budget is None or len(known) < 2:
+        return None
+    (size, peak), (larger, more) = known[-2:]
+    slope = (more - peak) / (larger - size)
+    if slope <= 0:
+        return None
+    return int(larger + (budget - more) / slope)
