@@ -11,6 +11,7 @@
 from dlperf_sdk.analysis.attribution import Attribution, attribute
 from dlperf_sdk.analysis.case import Case, cases
 from dlperf_sdk.analysis.comparison import Comparison, compare
+from dlperf_sdk.analysis.cost import Cost, Price, cost
 from dlperf_sdk.analysis.effects import Effect, Pair, effect
 from dlperf_sdk.analysis.prediction import Prediction, predict
 from dlperf_sdk.analysis.scaling import Scaled, efficiency, speedup
@@ -19,13 +20,16 @@ __all__ = [
     "Attribution",
     "Case",
     "Comparison",
+    "Cost",
     "Effect",
     "Pair",
     "Prediction",
+    "Price",
     "Scaled",
     "attribute",
     "cases",
     "compare",
+    "cost",
     "effect",
     "efficiency",
     "predict",

@@ -13,7 +13,7 @@ from types import FrameType
 from cyclopts import App, CycloptsError, UnusedCliTokensError
 
 import dlperf_sdk
-from dlperf_sdk.cli import doctor, exchanging, listing, reading, running, screen
+from dlperf_sdk.cli import costing, doctor, exchanging, listing, reading, running, screen, verifying
 from dlperf_sdk.cli.env import env
 from dlperf_sdk.errors import UsageError
 
@@ -35,7 +35,9 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "run": running.run,
     "plan": running.plan,
     "rerun": running.rerun,
+    "verify": verifying.verify,
     "report": reading.report,
+    "cost": costing.cost,
     "export": exchanging.export,
     "import": exchanging.import_,
     "list": listing.list_plugins,

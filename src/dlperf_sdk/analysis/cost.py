@@ -1,0 +1,189 @@
+"""What a sample costs: in money, by the price of an hour, and in energy, as measured or by given watts."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import field, frozen
+
+from dlperf_sdk.analysis.case import Case
+from dlperf_sdk.documents import shown
+from dlperf_sdk.errors import AnalysisError
+from dlperf_sdk.interfaces.measurer import Metric
+from dlperf_sdk.published.figure import PublishedFigure
+from dlperf_sdk.results.result import Result
+from dlperf_sdk.worker.estimate import median, median_interval
+
+MILLION = 1_000_000
+JOULES_PER_KWH = 3_600_000
+_MEASURED = ("device-energy-per-sample", "host-energy-per-sample")
+"""Metrics in joules: of all devices, and of the nodes' processors and memory."""
+
+
+def _price(_: Any, attribute: Any, value: Any) -> None:
+    if value is not None:
+        _positive(attribute.name.replace("_", " "), value)
+
+
+def _currency(_: Any, __: Any, value: Any) -> None:
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Z]{3}", value):
+        raise AnalysisError(f"The currency is {shown(value)}; write three capitals: EUR, USD, CNY.")
+
+
+@frozen(kw_only=True)
+class Price:
+    """What an hour costs, of a device or of a node with all of its devices.
+
+    Raises:
+        AnalysisError: both or neither is given, a price is not above 0, or the currency is not three capitals.
+    """
+
+    per_device_hour: float | None = field(default=None, validator=_price)
+    per_node_hour: float | None = field(default=None, validator=_price)
+    currency: str = field(default="USD", validator=_currency)
+
+    def __attrs_post_init__(self) -> None:
+        if (self.per_device_hour is None) == (self.per_node_hour is None):
+            raise AnalysisError("A price is of a device or of a node for an hour: give one of the two.")
+
+    def an_hour(self, case: Case) -> float:
+        """Of all that the case runs on."""
+        if self.per_device_hour is not None:
+            return self.per_device_hour * case.topology.devices
+        return (self.per_node_hour or 0.0) * case.topology.nodes
+
+
+@frozen
+class Quantity:
+    """A value, and its interval where there is one."""
+
+    value: float
+    low: float | None
+    high: float | None
+    """Of the median over the repeats, at least 95 %; None below six repeats."""
+    unit: str
+    basis: str
+    """How it came about, in a phrase."""
+
+
+@frozen
+class Cost:
+    """What samples of one case cost. The parts are not added up: an hour's price may include the energy."""
+
+    case: Case
+    price: Quantity | None
+    """Money per million samples, by the price of an hour; None where no price was given."""
+    energy: Quantity | None
+    """Joules per sample; None where nobody measured it and no watts were given."""
+    energy_price: Quantity | None
+    """Money per million samples, for the energy; None without energy, or without its price."""
+
+
+def cost(
+    source: Case | Result | PublishedFigure,
+    *,
+    price: Price | None = None,
+    per_kwh: float | None = None,
+    watts: float | None = None,
+    currency: str | None = None,
+) -> Cost:
+    """The cost of a case's samples.
+
+    - money per million samples = price of an hour × devices (or nodes) ÷ (3600 s × throughput) × 1,000,000
+    - joules per sample, measured: each repeat's energy in the window ÷ its samples, of the devices and of the
+      nodes' processors, those of the two that were measured added up; else watts × devices ÷ throughput
+    - money per million samples for the energy = joules ÷ 3,600,000 × price of a kWh × 1,000,000
+
+    `watts` is what a device draws with its share of everything else, and is used only where nothing was measured.
+    `currency` is that of `per_kwh`; the price's unless given. A cost falls as the throughput rises: the lower end of
+    its interval is that of the throughput's upper one.
+
+    Raises:
+        AnalysisError: the source has no throughput, a number is not above 0, or two currencies are given.
+    """
+    case = Case.of(source)
+    for name, value in (("per_kwh", per_kwh), ("watts", watts)):
+        if value is not None:
+            _positive(name, value)
+    of_price = None if price is None else price.currency
+    if currency is not None:
+        _currency(None, None, currency)
+        if of_price not in (None, currency):
+            raise AnalysisError(f"The hour is priced in {of_price}, the energy in {currency}: convert one.")
+    money = currency or of_price or "USD"
+    energy = _energy(case, source, watts)
+    return Cost(
+        case,
+        None if price is None else _hours(case, price),
+        energy,
+        None if energy is None or per_kwh is None else _priced(energy, per_kwh, money),
+    )
+
+
+def _hours(case: Case, price: Price) -> Quantity:
+    a_second = price.an_hour(case) / 3600
+    of, count = ("device", case.topology.devices) if price.per_device_hour else ("node", case.topology.nodes)
+    amount = price.per_device_hour or price.per_node_hour
+    basis = f"{amount:g} {price.currency} per {of} and hour, × {count}"
+    return _per_throughput(case, MILLION * a_second, f"{price.currency} per million samples", basis)
+
+
+def _per_throughput(case: Case, amount: float, unit: str, basis: str) -> Quantity:
+    """An amount a second, per sample."""
+    low, high = median_interval(case.repeats) or (None, None)
+    return Quantity(
+        amount / case.throughput,
+        None if high is None else amount / high,
+        None if low is None else amount / low,
+        unit,
+        basis,
+    )
+
+
+def _energy(case: Case, source: Any, watts: float | None) -> Quantity | None:
+    metrics = () if not isinstance(source, Result) else map(source.metric, _MEASURED)
+    measured = [metric for metric in metrics if metric is not None]
+    if measured:
+        return _measured(case, measured)
+    if watts is None:
+        return None
+    basis = f"not measured: {watts:g} W per device, × {case.topology.devices}, as given"
+    return _per_throughput(case, watts * case.topology.devices, "J per sample", basis)
+
+
+def _measured(case: Case, parts: Sequence[Metric]) -> Quantity:
+    for part in parts:
+        if part.unit != "J" or not math.isfinite(part.value) or part.value < 0:
+            raise AnalysisError(
+                f"The {part.name} of {case.name} is {part.value} {part.unit}, which is no energy."
+            )
+    # Repeat by repeat, where all have them: the median of sums is not the sum of medians.
+    lengths = {len(part.repeats) for part in parts}
+    sums = [math.fsum(each) for each in zip(*(part.repeats for part in parts), strict=False)]
+    if len(lengths) > 1 or not sums:
+        value, interval = math.fsum(part.value for part in parts), None
+    else:
+        value, interval = median(sums), median_interval(sums)
+    low, high = interval or (None, None)
+    names = " and ".join(part.name.removesuffix("-energy-per-sample") for part in parts)
+    return Quantity(value, low, high, "J per sample", f"measured: {names}")
+
+
+def _priced(energy: Quantity, per_kwh: float, currency: str) -> Quantity:
+    factor = MILLION / JOULES_PER_KWH * per_kwh
+    return Quantity(
+        energy.value * factor,
+        None if energy.low is None else energy.low * factor,
+        None if energy.high is None else energy.high * factor,
+        f"{currency} per million samples",
+        f"{per_kwh:g} {currency} a kWh; {energy.basis}",
+    )
+
+
+def _positive(name: str, value: Any) -> None:
+    fine = isinstance(value, int | float) and not isinstance(value, bool)
+    if not fine or not math.isfinite(value) or value <= 0:
+        raise AnalysisError(f"{name} is {shown(value)}; it must be a number above 0.")

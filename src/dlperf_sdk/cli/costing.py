@@ -1,0 +1,132 @@
+"""`cost`: what a sample costs, in money and in energy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import attrs
+from cyclopts import Parameter
+
+from dlperf_sdk.cli.finding import find
+from dlperf_sdk.cli.running import DEFAULT_OUTPUT
+from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show
+from dlperf_sdk.errors import AnalysisError, StoreError, UsageError
+from dlperf_sdk.report.blocks import Block, Cell, Column, Notes, Table
+
+if TYPE_CHECKING:
+    from dlperf_sdk.analysis.cost import Cost
+    from dlperf_sdk.results.result import Result
+
+_PARTIAL = 5
+
+
+@command
+def cost(
+    *what: Annotated[
+        str,
+        Parameter(
+            help="Runs' names, directories or result.json files, or directories of runs; all of DIR if none."
+        ),
+    ],
+    per_device_hour: Annotated[float | None, Parameter(help="Price of a device for an hour.")] = None,
+    per_node_hour: Annotated[
+        float | None, Parameter(help="Price of a node with all of its devices for an hour.")
+    ] = None,
+    per_kwh: Annotated[float | None, Parameter(help="Price of a kilowatt-hour.")] = None,
+    watts: Annotated[
+        float | None,
+        Parameter(
+            metavar="W",
+            help="What a device draws, with its share of the rest, where the energy was not measured.",
+        ),
+    ] = None,
+    currency: Annotated[str, Parameter(metavar="CODE", help="Of the prices, in three capitals.")] = "USD",
+    output: Annotated[
+        Path, Parameter(metavar="DIR", help="The directory of runs that names are looked up in.")
+    ] = DEFAULT_OUTPUT,
+    common: Common = AS_USUAL,
+) -> int:
+    """Show what a million samples cost, and a sample's energy, as measured or by given watts.
+
+    `dlperf cost dlperf-results --per-device-hour 2.5 --currency EUR --per-kwh 0.3`
+    """
+    from dlperf_sdk.analysis.cost import Price
+    from dlperf_sdk.analysis.cost import cost as cost_of
+
+    price = None
+    if per_device_hour is not None or per_node_hour is not None:
+        price = Price(per_device_hour=per_device_hour, per_node_hour=per_node_hour, currency=currency)
+    elif per_kwh is None and watts is None:
+        raise UsageError(
+            "There is no price: add --per-device-hour, --per-node-hour or --per-kwh; --watts where the energy was "
+            "not measured."
+        )
+    found = find(what or (str(output),), output)
+    if not found.results:
+        raise StoreError(
+            " ".join([*found.errors, *(f"{run} has no result yet." for _, run in found.unfinished)])
+        )
+    costs: list[tuple[Result, Cost]] = []
+    errors = list(found.errors)
+    for result, _ in found.results:
+        try:
+            each = cost_of(result, price=price, per_kwh=per_kwh, watts=watts, currency=currency)
+            costs.append((result, each))
+        except AnalysisError as error:
+            errors.append(str(error))
+    for text in errors:
+        say(f"Error: {text}", "red")
+    if common.json:
+        emit({"costs": [_plain(result, each) for result, each in costs], "errors": errors})
+    else:
+        show(_blocks(costs))
+    return _PARTIAL if errors or found.unfinished else 0
+
+
+def _plain(result: Result, each: Cost) -> dict[str, object]:
+    parts = {"price": each.price, "energy": each.energy, "energy_price": each.energy_price}
+    return {
+        "id": result.id,
+        **{name: None if part is None else attrs.asdict(part) for name, part in parts.items()},
+    }
+
+
+def _blocks(costs: list[tuple[Result, Cost]]) -> list[Block]:
+    from dlperf_sdk.report.numbers import quantity, scale
+    from dlperf_sdk.report.single import title
+
+    notes: list[str] = []
+    rows: list[tuple[Cell | str, ...]] = []
+    for result, each in costs:
+        name = f"{title(result)}, {quantity(each.case.throughput, each.case.unit)}"
+        for label, part in (
+            ("the hours", each.price),
+            ("energy", each.energy),
+            ("the energy", each.energy_price),
+        ):
+            if part is None:
+                continue
+            if part.basis not in notes:
+                notes.append(part.basis)
+            how = scale(part.value, part.unit.split()[0])
+            known = part.low is not None and part.high is not None
+            spread = Cell(how.interval(part.low or 0.0, part.high or 0.0)) if known else Cell("–", "quiet")
+            rows.append(
+                (
+                    name,
+                    f"{label} [{notes.index(part.basis) + 1}]",
+                    f"{how.with_unit(part.value)} per {part.unit.partition(' per ')[2]}",
+                    spread,
+                )
+            )
+            name = ""
+        if each.energy is None:
+            rows.append((name, "energy", Cell("not measured, and no watts given", "doubt"), ""))
+    columns = (
+        Column("case"),
+        Column("cost of"),
+        Column("median", right=True),
+        Column("95 % interval", right=True),
+    )
+    return [Table(columns, tuple(rows)), Notes(tuple(notes))]
