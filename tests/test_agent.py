@@ -183,7 +183,7 @@ def _controller(tmp_path, fault):
             plan = make_plan(spec, Registry())
             request = plan.request("case", (sys.executable,), {{}}, {{"source": "synthetic"}})
             bundle = build(request, Path("{tmp_path}/case.pyz"))
-            for event in events(Local(), Job("case", bundle.path, 2, 1, "cpu", {{}})):
+            for event in events(Local(), Job("{tmp_path.name}", bundle.path, 2, 1, "cpu", {{}})):
                 print(event["event"], event.get("phase"), flush=True)
             """
         )
@@ -221,7 +221,7 @@ def test_nothing_outlives_an_agent_that_dies(tmp_path, node):
             if line.split() == ["progress", "measure"]:
                 break
         agents = subprocess.run(
-            ["pgrep", "-f", f"{tmp_path}/case.pyz agent --node {node}"],
+            ["pgrep", "-f", f"agent --case {tmp_path.name} --node {node}"],
             capture_output=True,
             text=True,
             check=True,

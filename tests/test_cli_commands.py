@@ -216,7 +216,7 @@ def test_plan_shows_processes_commands_files_environment_and_numbers(dlperf):
         "numpy>=1.17",
         ">=3.7",
         "1 warm-up, 5 measured; 2 repeats",
-        "--node 1 --coordinator",
+        "--node 1 --hosts",
         "request.json",
         "dlperf_numpy/worker.py",
         "A = 1",
@@ -557,7 +557,7 @@ def test_report_of_one_result(dlperf, stored, tmp_path):
     shown = [dlperf("report", *words) for words in ([], [result.id], [f"dlperf-results/{result.id}"])]
     assert all(code == 0 and err == "" for code, _, err in shown)
     assert all(out.startswith("torch resnet50 · 1n2d · fp32  ok") for _, out, _ in shown)
-    assert "- **Batch**" in dlperf("report", "--markdown")[1]
+    assert "- **Batch**" in dlperf("report", "--format", "markdown")[1]
     assert json.loads(dlperf("report", "--json")[1])["results"][0]["id"] == result.id
 
 

@@ -74,19 +74,51 @@ def test_the_same_secret_opens_it(listener):
 
 def test_another_secret_does_not(listener):
     thread, judged = accepted(listener)
-    mine = link.connect(listener.getsockname(), "6" * 64, 5)
+    with pytest.raises(ConnectionRefusedError, match="no coordinator of this run"):
+        link.connect(listener.getsockname(), "6" * 64, 5)
     join(thread)
     assert judged == [None]
-    assert list(mine.messages()) == []
-    mine.close()
+
+
+@pytest.mark.parametrize("said", [b"", b"{}\n", b'{"challenge": "1"}\n{"proof": "1"}\n', b"\xff" * 5000])
+def test_an_agent_turns_away_from_a_stranger_who_listens(listener, said):
+    def pose():
+        with listener.accept()[0] as caller:
+            caller.sendall(said)
+
+    thread = threading.Thread(target=pose, daemon=True)
+    thread.start()
+    with pytest.raises(OSError):
+        link.connect(listener.getsockname(), SECRET, 5)
+    join(thread)
+
+
+def test_a_stranger_between_them_opens_nothing(listener):
+    """Who listens on another port and hands everything on: the proof is of the port that the agent called."""
+    thread, judged = accepted(listener)
+    with socket.create_server(("127.0.0.1", 0)) as between:
+
+        def relay():
+            with between.accept()[0] as agent, call(listener) as coordinator:
+                agent.sendall(coordinator.recv(4096))
+                coordinator.sendall(agent.recv(4096))
+
+        relaying = threading.Thread(target=relay, daemon=True)
+        relaying.start()
+        with pytest.raises(OSError):
+            link.connect(between.getsockname(), SECRET, 5)
+        join(relaying)
+    join(thread)
+    assert judged == [None]
 
 
 def test_a_proof_is_good_for_one_challenge_only(listener):
     """Somebody who has listened in cannot say the same again."""
     thread, judged = accepted(listener)
     with call(listener) as first, first.makefile() as reader:
-        challenge = json.loads(reader.readline())["challenge"]
-        proof = json.dumps({"proof": link._proof(SECRET, challenge)}).encode() + b"\n"
+        challenge, port = json.loads(reader.readline())["challenge"], listener.getsockname()[1]
+        said = {"proof": link._proof(SECRET, "agent", challenge, "mine", port), "challenge": "mine"}
+        proof = json.dumps(said).encode() + b"\n"
         first.sendall(proof)
         join(thread)
         judged[0].close()
@@ -213,7 +245,7 @@ class Node:
         self.link.send({"node": self.node, **message})
 
     def ordered(self, order):
-        message = next(self.orders)
+        message = next(message for message in self.orders if message["do"] != "beat")
         assert message["do"] == order, message
         return message
 
@@ -298,9 +330,8 @@ def test_strangers_do_not_disturb(lead):
     address, events, leader = lead()
     with socket.create_connection(address), socket.create_connection(address) as babbler:
         babbler.sendall(b"\xff" * 2000 + b"\n" + b"{" * 2000)
-        with pytest.raises((OSError, StopIteration)):
-            stranger = Node(address, 0, secret="6" * 64)
-            next(stranger.orders)
+        with pytest.raises(ConnectionRefusedError):
+            Node(address, 0, secret="6" * 64)
         began = time.monotonic()
         node = Node(address, 0)
         ready(node)

@@ -161,7 +161,7 @@ def test_an_agent_in_another_python(python, tmp_path):
     request = make_plan(spec, Registry()).request("case", python.command, {}, {"source": "synthetic"})
     bundle = build(request, tmp_path / "case.pyz")
     answer = subprocess.run(
-        [*python.command, "-I", str(bundle.path), "agent", "--node", "0", "--coordinator", "127.0.0.1:0"],
+        [*python.command, "-I", str(bundle.path), "agent", "--node", "0", "--hosts", "127.0.0.1"],
         capture_output=True,
         text=True,
         check=False,

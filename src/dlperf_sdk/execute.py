@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
@@ -38,6 +37,7 @@ from dlperf_sdk.results.store import ResultStore, new_run_id
 from dlperf_sdk.results.summarise import summarise
 from dlperf_sdk.spec import RunSpec
 from dlperf_sdk.worker.request import Request
+from dlperf_sdk.worker.scratch import scratch as scratch_directory
 from dlperf_sdk.worker.stopping import decide
 
 
@@ -278,7 +278,7 @@ def _data(planned: Plan, collected: Collector) -> Mapping[str, Any]:
 def _request(case: Case, attempt: int | None) -> Request:
     """What the nodes are told."""
     assert case.plan is not None and case.prepared is not None and case.samples is not None
-    request = case.plan.request(case.id, case.prepared.command, case.spec.env, case.samples)
+    request = case.plan.request(case.id, case.prepared.command, _variables(case.spec), case.samples)
     if attempt is None:
         return request
     once = {**request.protocol, "repeats": 1, "max_repeats": 1, "target": None}
@@ -317,10 +317,19 @@ def launched(
     `say` gives, for the name of a stage, what is told how it goes.
     """
     shape = planned.spec.topology
-    with tempfile.TemporaryDirectory(prefix="dlperf-") as scratch:
+    with scratch_directory() as scratch:
         packed = bundle.build(request, Path(scratch) / f"{request.id}.pyz", planned.packages)
         say("bundle")(f"{len(packed.files)} files, SHA-256 {packed.digest}")
-        job = Job(request.id, packed.path, shape.nodes, shape.devices_per_node, planned.device, {})
+        job = Job(
+            id=request.id,
+            bundle=packed.path,
+            nodes=shape.nodes,
+            devices_per_node=shape.devices_per_node,
+            device=planned.device,
+            variables={},
+            options=planned.topology_options,
+            patience=planned.deadlines["start"],
+        )
         agents = "1 agent" if shape.nodes == 1 else f"{shape.nodes} agents"
         say("launch")(f"{agents}, placed by {shape.engine}")
         with closing(events(registry.topology(shape.engine), job, until)) as stream:

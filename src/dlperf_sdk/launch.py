@@ -13,13 +13,11 @@ from typing import Any
 from dlperf_sdk.errors import LostNode, TimedOut
 from dlperf_sdk.interfaces.topology import Job, Topology
 
-SILENCE = 60.0
+SILENCE = 20.0
 """Seconds without an event after which agent 0 counts as lost; it gives a sign of life every five."""
 
 
-def events(
-    topology: Topology, job: Job, until: float | None = None
-) -> Generator[dict[str, Any], None, None]:
+def events(topology: Topology, job: Job, until: float | None = None) -> Generator[dict[str, Any], None, None]:
     """Launch a job and yield agent 0's events up to `ended`; closing the iterator ends all agents.
 
     `until` is a time on the monotonic clock after which it is ended, however far it is.
@@ -32,22 +30,26 @@ def events(
     with topology.launch(job) as stream:
         lines: queue.Queue[bytes | None] = queue.Queue()
         threading.Thread(target=_read, args=(stream, lines), daemon=True).start()
-        said = ""
+        said, patience = "", job.patience
         while True:
             left = math.inf if until is None else until - time.monotonic()
+            heard = True
             try:
-                line = lines.get(timeout=max(0.0, min(SILENCE, left)))
+                line = lines.get(timeout=max(0.0, min(patience, left)))
             except queue.Empty:
-                line = b""
+                heard = False
             if until is not None and time.monotonic() >= until:
                 raise TimedOut("The case's time limit has passed, and its workers were ended.")
-            if line == b"":
-                raise LostNode(f"The first node's agent has not been heard for {SILENCE:.0f} s.")
+            if not heard:
+                raise LostNode(f"The first node's agent has not been heard for {patience:.0f} s.")
             if line is None:
                 tail = f" Its last words: {said}" if said else ""
                 raise LostNode(f"The first node's agent went away in the middle of the run.{tail}")
             event = _event(line)
-            if event is None or event["event"] == "heartbeat":
+            if event is None:
+                continue
+            patience = SILENCE
+            if event["event"] == "heartbeat":
                 continue
             if event["event"] == "diagnostics":
                 said = str(event.get("text"))

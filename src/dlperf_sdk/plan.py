@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -46,6 +47,8 @@ class Plan:
     processes: str
     model_options: Mapping[str, Scalar]
     framework_options: Mapping[str, Scalar]
+    topology_options: Any
+    """An instance of the topology's `Options`."""
     parameters: tuple[Mapping[str, Any], ...]
     inputs: tuple[Mapping[str, Any], ...]
     optimizer: Mapping[str, Any]
@@ -125,6 +128,7 @@ class Plan:
             "trainer": self.trainer,
             "model_options": dict(self.model_options),
             "framework_options": dict(self.framework_options),
+            "topology_options": attrs.asdict(self.topology_options),
             "optimizer": dict(self.optimizer),
             "workload": attrs.asdict(self.workload),
             "deadlines": dict(self.deadlines),
@@ -161,7 +165,7 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
         )
     device = device_of(spec.device, framework)
     _check_capabilities(spec, device, framework, model)
-    model_options, framework_options = _split_options(spec, framework, model)
+    model_options, framework_options, topology_options = _split_options(spec, model, framework, topology)
     reason = topology.refuses(spec.topology.nodes, spec.topology.devices_per_node, device)
     if reason:
         raise Unavailable(reason)
@@ -192,6 +196,7 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
         processes=framework.processes,
         model_options=attrs.asdict(model_options),
         framework_options=attrs.asdict(framework_options),
+        topology_options=topology_options,
         parameters=tuple(plain(parameter) for parameter in parameters),
         inputs=tuple(plain(entry) for entry in inputs),
         optimizer=numbers,
@@ -274,21 +279,20 @@ def _check_capabilities(spec: RunSpec, device: str, framework: Framework, model:
         raise Unsupported(reason)
 
 
-def _split_options(spec: RunSpec, framework: Framework, model: Model) -> tuple[Any, Any]:
-    """The model's options and the framework's, each as the attrs class that declares them."""
-    mine = {
-        name: {field.name for field in attrs.fields(owner.Options)}
-        for name, owner in (("m", model), ("f", framework))
-    }
-    both = mine["m"] & mine["f"]
-    if both:
-        raise SpecError(
-            f"{model.name} and {framework.name} both declare the option {sorted(both)[0]!r}; one must rename it."
-        )
+def _split_options(spec: RunSpec, *owners: Any) -> tuple[Any, ...]:
+    """The options of model, framework and topology, each as the attrs class that declares them."""
+    declared = [{field.name for field in attrs.fields(owner.Options)} for owner in owners]
+    for (one, mine), (other, theirs) in itertools.combinations(zip(owners, declared, strict=True), 2):
+        if mine & theirs:
+            raise SpecError(
+                f"{one.name} and {other.name} both declare the option {sorted(mine & theirs)[0]!r}; one must rename it."
+            )
+    known = set().union(*declared)
     for name in spec.options:
-        if name not in mine["m"] | mine["f"]:
-            raise UnknownName(f"option of {model.name} or {framework.name}", name, mine["m"] | mine["f"])
-    return _options(model, spec, mine["m"]), _options(framework, spec, mine["f"])
+        if name not in known:
+            having = [owner.name for owner, mine in zip(owners, declared, strict=True) if mine]
+            raise UnknownName(f"option of {' or '.join(having)}", name, known)
+    return tuple(_options(owner, spec, mine) for owner, mine in zip(owners, declared, strict=True))
 
 
 def _options(owner: Any, spec: RunSpec, names: set[str]) -> Any:

@@ -200,7 +200,8 @@ def _about_model(registry: Registry, plugin: Any, chosen: dict[str, Any]) -> dic
 
 
 def _about_topology(_: Registry, plugin: Any, __: Any) -> dict[str, Any]:
-    return {"written": "NODESnDEVICESd" + ("" if plugin.name == "local" else f"@{plugin.name}")}
+    written = "NODESnDEVICESd" + ("" if plugin.name == "local" else f"@{plugin.name}")
+    return {"written": written, "options": _options(plugin.Options)}
 
 
 def _about_measurer(_: Registry, plugin: Any, __: Any) -> dict[str, Any]:

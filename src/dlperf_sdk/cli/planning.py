@@ -161,7 +161,15 @@ def outline(plan: Plan) -> Outline:
     spec = plan.spec
     data = {"source": spec.data.source} | ({} if spec.data.path is None else {"path": spec.data.path})
     contents = bundle.contents(plan.request(_RUN, (_PYTHON,), spec.env, data), plan.packages)
-    job = Job(_RUN, _BUNDLE, spec.topology.nodes, spec.topology.devices_per_node, plan.device, {})
+    job = Job(
+        _RUN,
+        _BUNDLE,
+        spec.topology.nodes,
+        spec.topology.devices_per_node,
+        plan.device,
+        {},
+        plan.topology_options,
+    )
     return Outline(
         plan=plan,
         commands=Registry().topology(spec.topology.engine).commands(job),

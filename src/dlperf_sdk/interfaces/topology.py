@@ -6,9 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from attrs import frozen
+from attrs import field, frozen
+
+from dlperf_sdk.interfaces.framework import NoOptions
 
 
 @frozen
@@ -23,6 +25,12 @@ class Job:
     device: str
     variables: Mapping[str, str]
     """Variables for the agents themselves; the workers' travel in the bundle."""
+    options: Any = field(factory=NoOptions)
+    """An instance of the topology's `Options`."""
+    prefix: tuple[str, ...] = ()
+    """What runs the agent on each node, in front of its command: a container runner; nothing for the node itself."""
+    patience: float = 300.0
+    """Seconds from the start of the agents to agent 0's first word."""
 
 
 class Topology(ABC):
@@ -30,6 +38,8 @@ class Topology(ABC):
 
     name: ClassVar[str]
     """The name used for selection, behind the '@' of `2n8d@name`; the entry point carries the same."""
+    Options: ClassVar[type[Any]] = NoOptions
+    """An attrs class: the engine's own options, set with `--set NAME=VALUE`."""
 
     def refuses(self, nodes: int, devices_per_node: int, device: str) -> str | None:
         """Why this engine cannot place so many nodes and devices, in a sentence; None if it can, or cannot know yet."""
@@ -43,7 +53,9 @@ class Topology(ABC):
     def launch(self, job: Job) -> AbstractContextManager[Iterator[bytes]]:
         """Start the agents; the value is agent 0's stream, line by line, and leaving the context ends them all.
 
-        The iterator ends when agent 0 does. Leaving the context returns only when every agent has gone.
+        A node that could not even become an agent says so in a line of its own, an event `ended`; lines that are no
+        events do no harm. The iterator ends when agent 0 does. Leaving the context returns only when every agent
+        that can be reached has gone; one that cannot ends itself.
 
         Raises:
             Unavailable: the engine cannot place the job.

@@ -52,6 +52,7 @@ def facts_of(spec: RunSpec, plan: Plan | None, records: Iterable[Record]) -> tup
         found.append(Fact(field.name, field.metadata["role"], requested, seen))
     found += _options("workload", plan.model_options, plan, observed)
     found += _options("treatment", plan.framework_options, plan, observed)
+    found += _options("circumstance", attrs.asdict(plan.topology_options), plan, observed)
     found += [Fact(name, "treatment", None, value) for name, value in sorted(observed.items())]
     for name in _keys(record.facts for record in records):
         value = _agreed(record.facts.get(name) for record in records)

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO
 
-from dlperf_sdk.errors import Unavailable
 from dlperf_sdk.interfaces.topology import Job, Topology
+from dlperf_sdk.topologies import delivery
 
 _PER_CORE = 32
 """Workers that a core is shared by at most. A handful is good for trying things out; more is a slip of the pen, and
 this machine would not survive it."""
-_PATIENCE = 15.0
-"""Seconds that an agent is given to end its workers; they get three of them."""
 
 
 class Local(Topology):
@@ -43,24 +37,24 @@ class Local(Topology):
         )
 
     def commands(self, job: Job) -> tuple[tuple[str, ...], ...]:
-        return tuple(
-            _command(job, node, "127.0.0.1:PORT" if node else "127.0.0.1:0") for node in range(job.nodes)
-        )
+        return tuple(delivery.shown(command) for command in _commands(job))
 
     @contextmanager
     def launch(self, job: Job) -> Iterator[Iterator[bytes]]:
-        with tempfile.TemporaryFile() as diagnostics, contextlib.ExitStack() as agents:
-            first = agents.enter_context(_agent(job, 0, "127.0.0.1:0", diagnostics))
-            assert first.stdout is not None
-            line = first.stdout.readline()
-            try:
-                heard = json.loads(line)
-                address = f"{heard['host']}:{heard['port']}"
-            except (ValueError, KeyError, TypeError):
-                raise Unavailable(f"The agent on this machine did not start: {_said(diagnostics)}") from None
-            for node in range(1, job.nodes):
-                agents.enter_context(_agent(job, node, address, diagnostics))
-            yield _stream(first.stdout, diagnostics)
+        with (
+            tempfile.TemporaryFile() as diagnostics,
+            delivery.running(_commands(job), job.bundle, diagnostics, job.variables) as agents,
+        ):
+            yield delivery.lines_of(agents, diagnostics)
+
+
+def _commands(job: Job) -> list[tuple[str, ...]]:
+    """One command per node. In a container, its own Python is the one that is there."""
+    python = "python3" if job.prefix else sys.executable
+    hosts = ",".join(["127.0.0.1"] * job.nodes)
+    return [
+        delivery.node_command(job, python, delivery.Rendezvous(str(node), hosts)) for node in range(job.nodes)
+    ]
 
 
 def _too_many(nodes: int, devices_per_node: int) -> str | None:
@@ -73,58 +67,3 @@ def _too_many(nodes: int, devices_per_node: int) -> str | None:
         f"it takes {_PER_CORE} per core at most. Ask for fewer, or place the case with an engine: "
         f"{nodes}n{devices_per_node}d@ENGINE."
     )
-
-
-def _command(job: Job, node: int, coordinator: str) -> tuple[str, ...]:
-    return (
-        sys.executable,
-        "-I",
-        str(job.bundle),
-        "agent",
-        "--node",
-        str(node),
-        "--coordinator",
-        coordinator,
-        "--tether",
-    )
-
-
-@contextmanager
-def _agent(
-    job: Job, node: int, coordinator: str, diagnostics: IO[bytes]
-) -> Iterator[subprocess.Popen[bytes]]:
-    """An agent that ends with the context, or with this process, whatever comes first: its standard input tells it."""
-    agent = subprocess.Popen(
-        _command(job, node, coordinator),
-        env={**os.environ, **job.variables},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE if node == 0 else subprocess.DEVNULL,
-        stderr=diagnostics,
-        start_new_session=True,  # a Ctrl-C is the controller's to handle
-    )
-    try:
-        yield agent
-    finally:
-        assert agent.stdin is not None
-        agent.stdin.close()
-        try:
-            agent.wait(_PATIENCE)
-        except subprocess.TimeoutExpired:
-            agent.kill()
-            agent.wait()
-        if agent.stdout is not None:
-            agent.stdout.close()
-
-
-def _stream(stdout: IO[bytes], diagnostics: IO[bytes]) -> Iterator[bytes]:
-    yield from stdout
-    said = _said(diagnostics)
-    if said:
-        yield json.dumps({"event": "diagnostics", "text": said}).encode()
-
-
-def _said(diagnostics: IO[bytes]) -> str:
-    """The end of what the agents wrote to standard error."""
-    diagnostics.seek(0, os.SEEK_END)
-    diagnostics.seek(max(0, diagnostics.tell() - 4000))
-    return diagnostics.read().decode(errors="replace").strip()

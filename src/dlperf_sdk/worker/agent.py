@@ -8,38 +8,52 @@ anywhere else.
 import json
 import os
 import queue
+import select
 import shutil
 import signal
-import socket
 import sys
-import tempfile
 import threading
 import time
 import zipfile
 from typing import Any, Callable, Dict, Optional
 
-from dlperf_sdk.worker import devices, hardware, lifetime, link, network
+from dlperf_sdk.worker import devices, hardware, lifetime, link, network, preflight, rendezvous
 from dlperf_sdk.worker.attempt import Attempt
 from dlperf_sdk.worker.coordinator import Coordinator
 from dlperf_sdk.worker.failures import failure
 from dlperf_sdk.worker.main import cluster_from
 from dlperf_sdk.worker.orders import Place, orders_for
+from dlperf_sdk.worker.placement import placed
 from dlperf_sdk.worker.request import Request
 from dlperf_sdk.worker.sampling import Sampling
+from dlperf_sdk.worker.scratch import scratch as scratch_directory
+from dlperf_sdk.worker.variables import worker_environment
 
 LOOK = 0.1
 """Seconds between two looks at the workers."""
 REPORT = 0.25
 """Seconds between two reports of a worker's steps."""
 HEARTBEAT = 2.0
+TETHER = 25.0
+"""Seconds without anything on the tether after which the controller counts as lost; it writes every few seconds."""
 
 
 class Agent:
     """One node's agent."""
 
-    def __init__(self, request: Request, node: int, connection: link.Link, bundle: str, scratch: str) -> None:
+    def __init__(
+        self,
+        request: Request,
+        node: int,
+        connection: link.Link,
+        bundle: str,
+        scratch: str,
+        interface: Optional[str] = None,
+    ) -> None:
         self.request, self.node, self._link = request, node, connection
-        self._bundle, self._scratch = bundle, scratch
+        self._bundle, self._scratch, self._interface = bundle, scratch, interface
+        self._door: Optional[preflight.Doorbell] = None
+        self._heard = time.monotonic()
         self._inbox: queue.SimpleQueue = queue.SimpleQueue()
         # Simple: a signal handler puts into it while the same thread may be taking, which a Queue's lock forbids.
         self._attempt: Optional[Attempt] = None
@@ -56,7 +70,7 @@ class Agent:
         threading.Thread(target=self._listen, daemon=True).start()
         if tether:
             threading.Thread(target=self._hold_tether, daemon=True).start()
-        self._say({"event": "hello", "facts": hardware.describe(), "address": self._link.address})
+        self._say(self._hello())
         try:
             while True:
                 try:
@@ -74,23 +88,56 @@ class Agent:
         finally:
             if self._attempt is not None:
                 self._attempt.end()
+            if self._door is not None:
+                self._door.close()
 
     def _listen(self) -> None:
         for message in self._link.messages():
-            self._inbox.put(message)
+            self._heard = time.monotonic()
+            if message.get("do") != "beat":
+                self._inbox.put(message)
         self._inbox.put({"do": "abandon"})
 
     def _hold_tether(self) -> None:
-        while os.read(0, 4096):
+        while select.select([0], [], [], TETHER)[0] and os.read(0, 4096):
             pass
         self._inbox.put({"do": "abandon"})
+
+    def _hello(self) -> Dict[str, Any]:
+        """What this node is, and whether it is fit for the case."""
+        hello: Dict[str, Any] = {
+            "event": "hello",
+            "facts": hardware.describe(),
+            "address": self._link.address,
+        }
+        try:
+            if self._interface:
+                hello["address"] = network.address_of(self._interface)
+            self._bundle = _unpacked(self._bundle, self._scratch)
+            unfit = preflight.unfit(self.request.command, self._scratch)
+        except OSError as error:
+            unfit = {"kind": "unavailable", "message": "cannot be prepared: %s" % error}
+        address = hello["address"]
+        hello["facts"]["network"] = {"address": address, "interface": network.interface_of(address)}
+        if unfit is not None:
+            return dict(hello, unfit=unfit)
+        if not address.startswith(
+            "127."
+        ):  # on one machine there is nothing to differ, and no way to be barred
+            self._door = preflight.Doorbell(address)
+            hello["door"] = self._door.port
+            variables = worker_environment(os.environ, self.request.variables, {})
+            hello["versions"] = preflight.versions(self.request.command, variables)
+        return dict(hello, time=time.time())
 
     def _say(self, message: Dict[str, Any]) -> None:
         self._beat = time.monotonic()
         self._link.send(dict(message, node=self.node))
 
     def _obey(self, order: str, message: Dict[str, Any]) -> None:
-        if order == "prepare":
+        if order == "reach":
+            threading.Thread(target=self._reach, args=(message["doors"],), daemon=True).start()
+        elif order == "prepare":
             # It may wait for busy devices, and the coordinator must go on hearing from this node.
             threading.Thread(target=lambda: self._say(self._prepare(message)), daemon=True).start()
         elif order == "start":
@@ -99,6 +146,9 @@ class Agent:
             self._attempt.go()
         elif order == "end" and self._attempt is not None:
             self._end()
+
+    def _reach(self, doors: Any) -> None:
+        self._say({"event": "reached", "without": preflight.unreachable(doors)})
 
     def _prepare(self, message: Dict[str, Any]) -> Dict[str, Any]:
         """Choose devices and ports for the next attempt."""
@@ -177,6 +227,8 @@ class Agent:
         attempt, now = self._attempt, time.monotonic()
         if now - self._beat > HEARTBEAT:
             self._say({"event": "heartbeat"})
+        if now - self._heard > link.SILENCE:
+            self._inbox.put({"do": "abandon"})
         if attempt is None:
             return
         attempt.check()
@@ -234,15 +286,23 @@ class Agent:
             shutil.rmtree(worker.directory, ignore_errors=True)
 
 
-def _unpacked(scratch: str) -> str:
+def _unpacked(bundle: str, scratch: str) -> str:
     """The directory that workers import from: this bundle, unpacked."""
-    bundle = os.path.abspath(sys.argv[0])
     if os.path.isdir(bundle):
         return bundle
     directory = os.path.join(scratch, "bundle")
     with zipfile.ZipFile(bundle) as archive:
         archive.extractall(directory)
     return directory
+
+
+def member(bundle: str, name: str) -> str:
+    """A file of the bundle. Raises KeyError: it has none of this name."""
+    if os.path.isdir(bundle):
+        with open(os.path.join(bundle, name), encoding="utf-8") as file:
+            return file.read()
+    with zipfile.ZipFile(bundle) as archive:
+        return archive.read(name).decode()
 
 
 def _stream() -> Callable[[Dict[str, Any]], None]:
@@ -261,38 +321,29 @@ def _stream() -> Callable[[Dict[str, Any]], None]:
     return emit
 
 
-def main(node: int, coordinator: str, tether: bool) -> int:
+def main(node: str, hosts: str, interface: Optional[str], scratch: Optional[str], tether: bool) -> int:
+    """Be the agent of a node; see the bundle's `agent --help`. Returns the exit code."""
     os.umask(0o077)
     lifetime.adopt_orphans()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # until it serves: leave no directory behind
-    scratch = tempfile.mkdtemp(prefix="dlperf-")
-    try:
-        bundle = _unpacked(scratch)
-        request = Request.load(os.path.join(bundle, "request.json"))
-        with open(os.path.join(bundle, "secret"), encoding="ascii") as file:
-            secret = file.read()
-        host, _, port = coordinator.rpartition(":")
-        address = (host, int(port))
-        if node == 0:
-            listener = _listen_on(address)
-            address = listener.getsockname()[:2]
-            emit = _stream()
-            emit({"event": "listening", "host": address[0], "port": address[1]})
+    with scratch_directory(scratch) as directory:
+        bundle = os.path.abspath(sys.argv[0])
+        request = Request.from_dict(json.loads(member(bundle, "request.json")))
+        secret = member(bundle, "secret")
+        place = placed(node, hosts, os.environ)
+        emit = _stream()
+        candidates = rendezvous.ports(secret)
+        here, leader = place.hosts[0], None
+        if place.node == 0:
+            here = network.address_towards(place.hosts[1] if len(place.hosts) > 1 else "127.0.0.1")
+            listener = rendezvous.listen(here, candidates)
             leader = Coordinator(request, listener, secret, emit)
             leader.start()
-        connection = link.connect(address, secret, request.deadlines["start"])
-        code = Agent(request, node, connection, bundle, scratch).serve(tether)
-        if node == 0 and code == 0:
+            emit({"event": "heartbeat"})
+            candidates = [listener.getsockname()[1]]
+        connection = rendezvous.meet(here, candidates, secret, request.deadlines["start"])
+        code = Agent(request, place.node, connection, bundle, directory, interface).serve(tether)
+        if leader is not None and code == 0:
             leader.join()  # it has said quit, and has only its last words to write
         connection.close()
         return code
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _listen_on(address: Any) -> socket.socket:
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind(address)
-    listener.listen(1024)
-    return listener

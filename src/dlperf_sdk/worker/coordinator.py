@@ -35,7 +35,10 @@ class Coordinator(threading.Thread):
     def run(self) -> None:
         try:
             self._roster.gather(self.request.deadlines["start"])
+            self._reach()
             self._tell({"event": "agents-ready", "nodes": self._roster.facts()})
+            for node, text in self._roster.notes():
+                self._tell({"event": "note", "node": node, "text": text})
             self._repeat()
         except Failed as failed:
             self._fail(failed.failure)
@@ -98,7 +101,7 @@ class Coordinator(threading.Thread):
             failures.append(failed.failure)
             if started:
                 self._roster.order({"do": "end"})
-                self._collect(parts)
+                self._collect(parts, failures)
         everything = {
             key: [item for part in parts for item in part[key]]
             for key in ("records", "exits", "series", "logs")
@@ -108,6 +111,31 @@ class Coordinator(threading.Thread):
         everything["records"].sort(key=lambda record: record.get("rank", 0))
         status = cause["kind"] if cause else "ok"
         return dict(everything, event="attempt-ended", attempt=attempt, status=status, failure=cause)
+
+    def _reach(self) -> None:
+        """Every node tries whether it can reach every other: workers will have to."""
+        doors = self._roster.doors()
+        if not doors:
+            return
+        self._roster.order({"do": "reach", "doors": doors})
+        answered = 0
+        while answered < self.request.nodes:
+            message = self._roster.next(self.request.deadlines["start"])
+            if message is None:
+                raise Failed(
+                    failure("unavailable", "A node did not try to reach the others in time.", "start")
+                )
+            if message["event"] != "reached":
+                continue
+            answered += 1
+            if message["without"]:
+                node, others = message["node"], message["without"]
+                names = ", ".join(self._roster.name(other) for other in others)
+                said = (
+                    "From %s nobody can connect to %s. Open the ports between the nodes, or choose another network "
+                    "with the topology's option 'interface'."
+                )
+                raise Failed(failure("unavailable", said % (self._roster.name(node), names), "start", node))
 
     def _prepare(self) -> Dict[int, Dict[str, Any]]:
         """Have every node choose its devices and ports."""
@@ -160,16 +188,17 @@ class Coordinator(threading.Thread):
                 parts.append(message)
             if settle is not None and time.monotonic() >= settle:
                 self._roster.order({"do": "end"})
-                self._collect(parts)
+                self._collect(parts, failures)
                 return
 
-    def _collect(self, parts: List[Dict[str, Any]]) -> None:
+    def _collect(self, parts: List[Dict[str, Any]], failures: List[Dict[str, Any]]) -> None:
         """After the order to end: what the nodes hand in within a while. A lost node hands in nothing."""
         end = time.monotonic() + SILENCE
-        try:
-            while len(parts) < self._roster.present() and time.monotonic() < end:
+        while len(parts) < self._roster.present() and time.monotonic() < end:
+            try:
                 message = self._roster.next(end - time.monotonic())
-                if message is not None and message["event"] == "ended":
-                    parts.append(message)
-        except Failed:
-            pass
+            except Failed as failed:
+                failures.append(failed.failure)
+                continue
+            if message is not None and message["event"] == "ended":
+                parts.append(message)

@@ -7,12 +7,13 @@ _CAUSES = (
     "unsupported",
     "unavailable",
     "environment",
+    "lost-node",
     "timeout",
     "invalid-record",
     "crashed",
-    "lost-node",
 )
-"""When several workers fail, the others mostly fail because of the first: the more telling kind is the cause."""
+"""When several workers fail, the others mostly fail because of the first: the more telling kind is the cause. Where a
+node is lost, the others' workers lose their peers."""
 
 
 class Failed(Exception):

@@ -12,6 +12,9 @@ LONGEST_LINE = 256 * 1024 * 1024
 """Bytes; a peer that sends more is cut off."""
 LONGEST_PROOF = 1024
 """Bytes that a peer may send before it has proved itself."""
+SILENCE = 15.0
+"""Seconds without a sign of life after which the other side counts as lost; both give one every two."""
+_TCP_USER_TIMEOUT = getattr(socket, "TCP_USER_TIMEOUT", 18)
 
 
 class Link:
@@ -55,17 +58,35 @@ class Link:
         self._socket.close()
 
 
-def _proof(secret: str, challenge: str) -> str:
-    return hmac.new(secret.encode(), challenge.encode(), hashlib.sha256).hexdigest()
+def _proof(secret: str, side: str, challenge: str, answer: str, port: int) -> str:
+    """Who `side` is, for this conversation on this port only: what was heard elsewhere proves nothing here."""
+    told = "\0".join((side, challenge, answer, str(port)))
+    return hmac.new(secret.encode(), told.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+
+
+def _same(one: Any, other: str) -> bool:
+    return hmac.compare_digest(str(one).encode("utf-8", "replace"), other.encode())
 
 
 def connect(address: Any, secret: str, timeout: float) -> Link:
-    """Agent: call the coordinator and prove that this is the same bundle. Raises OSError."""
+    """Agent: call the coordinator, and prove to each other that both hold the bundle's secret.
+
+    Raises:
+        OSError: nobody listens there, or it is somebody else.
+    """
     connection = socket.create_connection(address, timeout)
+    connection.settimeout(timeout)
     link = Link(connection)
-    challenge = next(link.messages(LONGEST_PROOF), {})
-    link.send({"proof": _proof(secret, str(challenge.get("challenge")))})
-    connection.settimeout(None)
+    received = link.messages(LONGEST_PROOF)
+    challenge, answer = str(next(received, {}).get("challenge")), os.urandom(16).hex()
+    port = address[1]
+    link.send({"proof": _proof(secret, "agent", challenge, answer, port), "challenge": answer})
+    if not _same(next(received, {}).get("proof"), _proof(secret, "coordinator", challenge, answer, port)):
+        link.close()
+        raise ConnectionRefusedError(
+            "who listens on %s:%s is no coordinator of this run" % tuple(address[:2])
+        )
+    _keep(connection)
     return link
 
 
@@ -75,11 +96,18 @@ def accept(connection: socket.socket, secret: str, timeout: float) -> Any:
     link = Link(connection)
     challenge = os.urandom(16).hex()
     link.send({"challenge": challenge})
-    answer = next(link.messages(LONGEST_PROOF), {})
-    if not hmac.compare_digest(
-        str(answer.get("proof")).encode("utf-8", "replace"), _proof(secret, challenge).encode()
-    ):
+    told = next(link.messages(LONGEST_PROOF), {})
+    answer, port = str(told.get("challenge")), connection.getsockname()[1]
+    if not _same(told.get("proof"), _proof(secret, "agent", challenge, answer, port)):
         link.close()
         return None
-    connection.settimeout(None)
+    link.send({"proof": _proof(secret, "coordinator", challenge, answer, port)})
+    _keep(connection)
     return link
+
+
+def _keep(connection: socket.socket) -> None:
+    """For the rest of the run: no time-outs but that of data which nobody acknowledges, as of a node cut off."""
+    connection.settimeout(None)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, _TCP_USER_TIMEOUT, int(SILENCE * 1000))

@@ -57,18 +57,35 @@ def main(arguments: List[str]) -> int:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     commands.required = True
     agent = commands.add_parser("agent", help="start, watch and end this node's workers")
-    agent.add_argument("--node", type=int, required=True, help="which node this is, counted from 0")
     agent.add_argument(
-        "--coordinator", required=True, metavar="HOST:PORT", help="where agent 0 listens; port 0: any"
+        "--node", required=True, help="which node this is, counted from 0; $NAME: from that variable"
     )
-    agent.add_argument("--tether", action="store_true", help="end everything when standard input ends")
+    agent.add_argument(
+        "--hosts", required=True, help="all nodes' hosts in order, as a list; $NAME: from that variable"
+    )
+    agent.add_argument(
+        "--interface", help="the network interface of the workers, instead of the one between the hosts"
+    )
+    agent.add_argument("--scratch", help="a private directory, to be removed at the end")
+    agent.add_argument("--case", help="the name of the run, for people who list processes")
+    agent.add_argument(
+        "--tether", action="store_true", help="end everything when standard input ends or falls silent"
+    )
+    batch = commands.add_parser("batch", help="be a batch job (its script calls this)")
+    batch.add_argument("--folder", required=True)
+    batch.add_argument("--linger", type=float, required=True)
+    batch.add_argument("step", nargs="+")
     one = commands.add_parser("worker", help="be one worker process (agents call this)")
     one.add_argument("directory")
     chosen = parser.parse_args(arguments)
     if chosen.command == "agent":
         from dlperf_sdk.worker import agent as agent_module
 
-        return agent_module.main(chosen.node, chosen.coordinator, chosen.tether)
+        return agent_module.main(chosen.node, chosen.hosts, chosen.interface, chosen.scratch, chosen.tether)
+    if chosen.command == "batch":
+        from dlperf_sdk.worker import batch as batch_module
+
+        return batch_module.main(chosen.folder, chosen.linger, chosen.step)
     code = worker(chosen.directory)
     if code:
         # The framework's own teardown may hang once its peers are gone; the record is on disk.

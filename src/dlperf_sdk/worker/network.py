@@ -33,3 +33,17 @@ def interface_of(address: str) -> str:
             if socket.inet_ntoa(answer[20:24]) == address:
                 return name
     return ""
+
+
+def address_towards(host: str) -> str:
+    """The address of this node from which a host is reached. Raises OSError: its name or a way to it is not known."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((host, 9))  # nothing is sent: the kernel only chooses the way
+        return str(probe.getsockname()[0])
+
+
+def address_of(interface: str) -> str:
+    """The IPv4 address of an interface. Raises OSError: there is none of this name, or it has no address."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        answer = fcntl.ioctl(probe, _SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))
+    return socket.inet_ntoa(answer[20:24])

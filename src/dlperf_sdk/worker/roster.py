@@ -6,11 +6,12 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from dlperf_sdk.worker import link
+from dlperf_sdk.worker import link, preflight
 from dlperf_sdk.worker.failures import Failed, failure
+from dlperf_sdk.worker.link import SILENCE
 
-SILENCE = 20.0
-"""Seconds without a sign of life after which a node counts as lost; agents give one every two."""
+BEAT = 2.0
+"""Seconds between two signs of life to the nodes: an agent that hears none for `SILENCE` ends itself."""
 _PROOF = 10.0
 """Seconds that a caller has to prove that it holds the bundle's secret."""
 
@@ -31,6 +32,7 @@ class Roster:
         self._links: Dict[int, link.Link] = {}
         self._heard: Dict[int, float] = {}
         self._hellos: Dict[int, Dict[str, Any]] = {}
+        self._beat = 0.0
 
     def gather(self, patience: float) -> None:
         """Wait for a hello from every node. Raises Failed if some have not come after `patience` seconds."""
@@ -50,6 +52,40 @@ class Roster:
                 )
             if message["event"] == "hello":
                 self._hellos[message["node"]] = message
+                if message.get("unfit"):
+                    said = "%s %s." % (_capital(self.name(message["node"])), message["unfit"]["message"])
+                    raise Failed(failure(message["unfit"]["kind"], said, "start", message["node"]))
+        self._compare()
+
+    def _compare(self) -> None:
+        """Nodes of one case are alike. Raises Failed for the first that is not, by name."""
+        told = [(self.name(node), self._hellos[node].get("versions") or {}) for node in sorted(self._hellos)]
+        differs = preflight.difference(told)
+        if differs:
+            said = _capital(differs) + ". All nodes of a case must have the same environment."
+            odd = next(node for node in sorted(self._hellos) if differs.startswith(self.name(node)))
+            raise Failed(failure("environment", said, "start", odd))
+
+    def doors(self) -> List[List[Any]]:
+        """Where each node can be reached, for trying it out: `[node, address, port]`."""
+        return [
+            [node, self._hellos[node]["address"], self._hellos[node]["door"]]
+            for node in sorted(self._hellos)
+            if self._hellos[node].get("door")
+        ]
+
+    def name(self, node: int) -> str:
+        """What a node is called in messages: its number, and its host once that is known."""
+        host = self._hellos.get(node, {}).get("facts", {}).get("host")
+        return "node %d (%s)" % (node, host) if host else "node %d" % node
+
+    def notes(self) -> List[Tuple[int, str]]:
+        """What is worth knowing of a node, and no reason to stop."""
+        return [
+            (node, "The clock of %s is %+.1f s off node 0's." % (self.name(node), hello["skew"]))
+            for node, hello in sorted(self._hellos.items())
+            if hello.get("skew")
+        ]
 
     def facts(self) -> List[Dict[str, Any]]:
         """What each node found of itself."""
@@ -89,6 +125,9 @@ class Roster:
         while True:
             self._while_waiting()
             now = time.monotonic()
+            if now - self._beat > BEAT:
+                self._beat = now
+                self.order({"do": "beat"})
             for node, heard in list(self._heard.items()):
                 if now - heard > SILENCE:
                     raise self._lost(node, "has not been heard for %.0f s" % SILENCE)
@@ -107,8 +146,8 @@ class Roster:
     def _lost(self, node: int, how: str) -> Failed:
         self._heard.pop(node, None)
         self._links.pop(node, None)
-        said = "The agent of node %d %s. The other nodes' workers were ended; finished repeats are kept."
-        return Failed(failure("lost-node", said % (node, how), None, node))
+        said = "The agent of %s %s. The other nodes' workers were ended; finished repeats are kept."
+        return Failed(failure("lost-node", said % (self.name(node), how), None, node))
 
     def _accept(self) -> None:
         while True:
@@ -130,7 +169,13 @@ class Roster:
                 node = None
                 break
             self._links.setdefault(node, joined)
+            if "time" in message:
+                message["skew"] = preflight.skewed(message["time"])
             self._inbox.put(message)
         joined.close()
         if node is not None:
             self._inbox.put({"event": "gone", "node": node})
+
+
+def _capital(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]

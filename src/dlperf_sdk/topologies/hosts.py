@@ -1,0 +1,57 @@
+"""The hosts of the engines that are told them: a list, or a file with one per line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+from attrs import frozen
+
+from dlperf_sdk.errors import Unavailable
+from dlperf_sdk.worker.placement import expand
+
+
+@frozen
+class HostOptions:
+    """Options of an engine that is told its hosts."""
+
+    hosts: str = attrs.field(
+        default="", metadata={"help": "The nodes, in order: a list with commas; n[1-4] for n1 to n4."}
+    )
+    hostfile: str = attrs.field(
+        default="",
+        metadata={"help": "A file with a host per line instead; what follows the name is left out."},
+    )
+    interface: str = attrs.field(
+        default="",
+        metadata={"help": "Network interface of the workers, instead of the one between the hosts."},
+    )
+    agent_python: str = attrs.field(
+        default="python3", metadata={"help": "Python 3.7 or later that runs the agent on every node."}
+    )
+    flags: str = attrs.field(default="", metadata={"help": "More arguments for the engine's command."})
+
+    def chosen(self, nodes: int) -> list[str]:
+        """The first so many hosts.
+
+        Raises:
+            Unavailable: there are not so many, or the file cannot be read.
+        """
+        listed = self._listed()
+        if len(listed) < nodes:
+            raise Unavailable(
+                f"{nodes} nodes are asked for, and the hosts given are {', '.join(listed) or 'none'}. Name them with "
+                "--set hosts=n1,n2 or --set hostfile=FILE."
+            )
+        return listed[:nodes]
+
+    def _listed(self) -> list[str]:
+        try:
+            if self.hosts:
+                return expand(self.hosts)
+            if not self.hostfile:
+                return []
+            lines = Path(self.hostfile).expanduser().read_text(encoding="utf-8").splitlines()
+        except (OSError, ValueError) as error:
+            raise Unavailable(f"The hosts cannot be read: {error}.") from error
+        return [line.split()[0] for line in lines if line.strip() and not line.lstrip().startswith("#")]

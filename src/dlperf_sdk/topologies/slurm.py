@@ -1,0 +1,118 @@
+"""Slurm, through its own commands: a step of the allocation that this runs in, or a job of its own.
+
+No accounting is needed, and no shared file system: srun carries the bundle on its standard input, in a submitted job
+from the node where the batch script runs.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import attrs
+from attrs import frozen
+
+from dlperf_sdk.errors import Unavailable
+from dlperf_sdk.interfaces.topology import Job, Topology
+from dlperf_sdk.topologies import delivery, slurm_job
+
+
+@frozen
+class SlurmOptions:
+    """Options of the Slurm engine."""
+
+    partition: str = attrs.field(default="", metadata={"help": "Partition of a job that is submitted."})
+    account: str = attrs.field(default="", metadata={"help": "Account that it is charged to."})
+    time_limit: str = attrs.field(
+        default="", metadata={"help": "Its time limit, as Slurm writes it: 30 or 1:00:00."}
+    )
+    constraint: str = attrs.field(default="", metadata={"help": "Features that its nodes must have."})
+    gres: str = attrs.field(default="", metadata={"help": "Generic resources per node: gpu:8."})
+    exclusive: bool = attrs.field(default=True, metadata={"help": "Share its nodes with no other job."})
+    linger: int = attrs.field(
+        default=600,
+        metadata={"help": "Seconds that a job waits at its end for somebody to fetch its results."},
+    )
+    interface: str = attrs.field(
+        default="",
+        metadata={"help": "Network interface of the workers, instead of the one between the hosts."},
+    )
+    agent_python: str = attrs.field(
+        default="python3", metadata={"help": "Python 3.7 or later that runs the agent on every node."}
+    )
+    sbatch_flags: str = attrs.field(default="", metadata={"help": "More arguments for sbatch."})
+    srun_flags: str = attrs.field(
+        default="", metadata={"help": "More arguments for srun, as for pyxis: --container-image=…."}
+    )
+
+
+class Slurm(Topology):
+    """`4n8d@slurm`: inside an allocation (SLURM_JOB_ID is set) a step of it, elsewhere a job of its own."""
+
+    name = "slurm"
+    Options = SlurmOptions
+
+    def refuses(self, nodes: int, devices_per_node: int, device: str) -> str | None:
+        """Whether Slurm's commands are here, and whether the allocation that this runs in has nodes enough."""
+        if not shutil.which("srun"):
+            return "There is no srun here. Run on a machine that submits to Slurm, or choose another engine."
+        there = os.environ.get("SLURM_JOB_NUM_NODES", "") if "SLURM_JOB_ID" in os.environ else ""
+        if there.isdigit() and int(there) < nodes:
+            return f"The case needs {nodes} nodes, and this allocation has {there}."
+        return None
+
+    def commands(self, job: Job) -> tuple[tuple[str, ...], ...]:
+        if "SLURM_JOB_ID" in os.environ:
+            return (delivery.shown(step(job)),)
+        options: SlurmOptions = job.options
+        script = slurm_job.script(job, delivery.shown(step(job)), options.linger, b"")
+        return (slurm_job.submission(job, options), *((line,) for line in script.splitlines()))
+
+    @contextmanager
+    def launch(self, job: Job) -> Iterator[Iterator[bytes]]:
+        if "SLURM_JOB_ID" not in os.environ:
+            with slurm_job.submitted(job, step(job), job.options) as stream:
+                yield stream
+            return
+        with (
+            tempfile.TemporaryFile() as diagnostics,
+            delivery.running([step(job)], job.bundle, diagnostics) as agents,
+        ):
+            yield _with_reason(delivery.lines_of(agents, diagnostics), os.environ)
+
+
+def step(job: Job) -> tuple[str, ...]:
+    """The one srun that starts all agents; pure. A task that fails ends the step."""
+    options: SlurmOptions = job.options
+    place = delivery.Rendezvous("$SLURM_NODEID", "$SLURM_STEP_NODELIST", options.interface or None)
+    return (
+        *("srun", f"--nodes={job.nodes}", f"--ntasks={job.nodes}", "--ntasks-per-node=1", "--overlap"),
+        *("--cpu-bind=none", "--mpi=none", "--input=all", "--kill-on-bad-exit=1", "--export=ALL"),
+        f"--job-name=dlperf-{job.id}",
+        *shlex.split(options.srun_flags),
+        *delivery.node_command(job, options.agent_python, place),
+    )
+
+
+def _with_reason(lines: Iterator[bytes], variables: Mapping[str, str]) -> Iterator[bytes]:
+    """The lines, and at their end what Slurm did to the allocation, if that is why they ended."""
+    last = b""
+    for line in lines:
+        last = line or last
+        yield line
+    said = slurm_job.why(_state(variables["SLURM_JOB_ID"]), last.decode(errors="replace"))
+    if said is not None:
+        yield delivery.ended(*said)
+
+
+def _state(job: str) -> str:
+    """An allocation's state, as `RUNNING` or `TIMEOUT`; empty where nobody can tell."""
+    try:
+        return slurm_job.facts(job).get("JobState", "")
+    except (Unavailable, subprocess.SubprocessError):
+        return ""

@@ -1,0 +1,83 @@
+"""The batch script's part: start the agents, hold their tether, keep agent 0's stream until it has been fetched."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import List
+
+BEAT = 5.0
+"""Seconds between two signs of life on the agents' tether."""
+_GRACE = 10.0
+_LOOK = 0.2
+
+
+def main(folder: str, linger: float, step: List[str]) -> int:
+    """Run `step`, keep what it prints in `folder`/stream, wait up to `linger` seconds for it to be fetched."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    process = None
+    over = threading.Event()
+    try:
+        with (
+            open(os.path.join(folder, "stream"), "wb", buffering=0) as stream,
+            open(os.path.join(folder, "diagnostics"), "wb") as diagnostics,
+        ):
+            first = _first_event(sys.argv[0])
+            if first:
+                stream.write(first)
+            process = subprocess.Popen(
+                step, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=diagnostics
+            )
+            threading.Thread(target=_feed, args=(process.stdin, over), daemon=True).start()
+            for line in process.stdout:
+                stream.write(line)
+            over.set()
+            code = process.wait()
+            stream.write(_last_words(diagnostics.name))
+        open(os.path.join(folder, "over"), "w").close()
+        end = time.monotonic() + linger
+        while time.monotonic() < end and not os.path.exists(os.path.join(folder, "fetched")):
+            time.sleep(_LOOK)
+        return code
+    finally:
+        over.set()
+        if process is not None and process.poll() is None:
+            try:
+                process.wait(_GRACE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _first_event(bundle: str) -> bytes:
+    """The case that this is, for whoever attaches without having submitted it."""
+    from dlperf_sdk.worker.agent import member
+
+    try:
+        return b'{"event": "case", "case": %s}\n' % member(bundle, "case.json").encode()
+    except KeyError:
+        return b""
+
+
+def _last_words(path: str) -> bytes:
+    import json
+
+    with open(path, "rb") as file:
+        file.seek(max(0, os.path.getsize(path) - 4000))
+        said = file.read().decode("utf-8", "replace").strip()
+    return json.dumps({"event": "diagnostics", "text": said}).encode() + b"\n"
+
+
+def _feed(pipe, over: threading.Event) -> None:
+    try:
+        with pipe, open(sys.argv[0], "rb") as bundle:
+            shutil.copyfileobj(bundle, pipe)
+            pipe.flush()
+            while not over.wait(BEAT):
+                pipe.write(b"\n")
+                pipe.flush()
+    except (OSError, ValueError):
+        pass  # nobody reads it any more

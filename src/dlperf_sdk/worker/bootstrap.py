@@ -1,0 +1,54 @@
+"""What an engine runs on a node: `python3 -I -c SOURCE BYTES agent …`, with the bundle's bytes on standard input.
+
+The secret is never on a command line, and no file system is shared. What follows the bundle on standard input is the
+agent's tether. A node that cannot even take the bundle says so in the form of the stream's last event.
+"""
+
+import json
+import os
+import runpy
+import shutil
+import socket
+import sys
+import tempfile
+
+
+def _take(left):
+    while left:
+        part = os.read(0, min(left, 1 << 20))
+        if not part:
+            raise OSError("standard input ended %d bytes before the bundle did" % left)
+        left -= len(part)
+        yield part
+
+
+def _node(words):
+    told = words[words.index("--node") + 1] if "--node" in words else ""
+    told = os.environ.get(told[1:], "") if told.startswith("$") else told
+    return int(told) if told.isdigit() else None
+
+
+def main(words):
+    os.umask(0o077)
+    folder = None
+    try:
+        folder = tempfile.mkdtemp(prefix="dlperf-")
+        path = os.path.join(folder, "bundle.pyz")
+        with open(path, "wb") as file:
+            for part in _take(int(words[0])):
+                file.write(part)
+    except OSError as error:
+        node = _node(words)
+        said = "Node %s (%s) cannot take the bundle: %s" % (node, socket.gethostname(), error)
+        failure = {"kind": "unavailable", "message": said, "phase": "start", "node": node, "rank": None}
+        print(json.dumps({"event": "ended", "status": "unavailable", "failure": failure, "stopping": None}))
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
+        return 1
+    sys.argv = [path] + words[1:] + ["--scratch", folder]
+    runpy.run_path(path, run_name="__main__")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,78 @@
+"""Private directories that do not pile up: whoever comes next removes those whose owner was killed.
+
+An owner holds a lock on the file `lock` inside, which the kernel lets go of when the owner ends, however it ends.
+"""
+
+import fcntl
+import os
+import re
+import shutil
+import stat
+import tempfile
+import time
+from contextlib import contextmanager
+from typing import Iterator, Optional
+
+PREFIX = "dlperf-"
+_NAME = re.compile("dlperf-[a-z0-9_]{8}")  # as `tempfile` makes them
+_UNLOCKED = 3600.0
+"""Seconds after which a directory without a lock, which somebody was about to take, counts as left behind."""
+
+
+@contextmanager
+def scratch(made: Optional[str] = None) -> Iterator[str]:
+    """A directory (0700) of this process's own, gone when the context is left; `made` is one that is there already."""
+    sweep(made)
+    path = made or tempfile.mkdtemp(prefix=PREFIX)
+    try:
+        lock = _lock(os.path.join(path, "lock"))
+        try:
+            yield path
+        finally:
+            os.close(lock)
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _lock(path: str) -> int:
+    """Made under another name: the file `lock` is never there without being held."""
+    descriptor = os.open(path + ".new", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.rename(path + ".new", path)
+    return descriptor
+
+
+def sweep(sparing: Optional[str] = None) -> None:
+    """Remove what is left of this user's processes that were killed. Nothing else, and nobody waits for it."""
+    folder = os.path.dirname(sparing) if sparing else tempfile.gettempdir()
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return
+    for name in names:
+        path = os.path.join(folder, name)
+        if _NAME.fullmatch(name) and path != sparing and _left_behind(path):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _left_behind(path: str) -> bool:
+    try:
+        about = os.lstat(path)
+        if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():
+            return False
+        try:
+            descriptor = os.open(os.path.join(path, "lock"), os.O_RDWR | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return _is_scratch(path) and time.time() - about.st_mtime > _UNLOCKED
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return False  # held, or gone meanwhile
+    return True
+
+
+def _is_scratch(path: str) -> bool:
+    """Whether a directory without a lock holds what the start of an agent leaves behind, and nothing else."""
+    return set(os.listdir(path)) <= {"bundle.pyz", "lock.new"}
