@@ -34,7 +34,7 @@ class Training(FrameworkSubject):
 
     def test_the_parameters_are_the_manifests(self, model: str) -> None:
         """Names, shapes, order and type, as the model's manifest has them."""
-        found = self._answer(model)["manifest"]
+        found = self.probed(self.spec(model)).values.get("manifest", [])
         wanted = [[one["name"], list(one["shape"]), "float32", True] for one in self._manifest(model)]
         different = [f"{one} where the manifest has {other}" for one, other in zip(found, wanted, strict=False)
                      if one != other]  # fmt: skip
@@ -81,8 +81,9 @@ class Training(FrameworkSubject):
     def test_loss_handles_read_late_are_the_right_losses(self, model: str) -> None:
         """A handle that is read after many more steps gives what it gives when it is read at once."""
         early = [losses[0] for losses in self._answer(model)["losses"]]
-        record = self.trained(self.spec(model)).repeats[0].records[0]
-        late = list(record.replicas[0].canonical_losses)
+        result = self.measured(self.spec(model))
+        assert result.failure is None, f"`test_it_trains` says more: {result.failure}"
+        late = list(result.repeats[0].records[0].replicas[0].canonical_losses)
         assert len(set(early)) > 1, f"the losses do not change from step to step: {early}"
         assert all(math.isclose(a, b, rel_tol=LATE) for a, b in zip(early, late, strict=True)), advice(
             f"Read at once the losses of the first steps are {_listed(early)}, read after the window "

@@ -1,5 +1,6 @@
 """Worker half: runs in the framework's environment. Standard library, NumPy and dlperf_sdk.worker; Python 3.7."""
 
+import contextlib
 import itertools
 from multiprocessing.connection import Client, Listener
 
@@ -9,39 +10,33 @@ from dlperf_sdk.worker import canonical, interface
 
 
 class Runtime(interface.Runtime):
-    """Replicas meet over sockets: rank 0 adds up what the others send."""
+    """Replicas meet over sockets: rank 0 takes the mean of what all have, and sends it back."""
 
     # The clock stays "blocking": NumPy has finished when it returns. So `synchronize` has nothing to wait for.
 
     # Who and where everybody is, `cluster` says: one process per device, which is what the core lays out.
     def start(self):
-        self.rank, self.peers, others = self.process.rank, [], self.cluster.world_size - 1
-        if self.request.strategy == "independent" or not others:
-            return
-        # Ports of a node are free and reserved for this case; nobody needs to guess one.
-        address = (self.cluster.nodes[0].host, int(self.cluster.nodes[0].ports[0]))
-        if self.rank == 0:
+        others = self.cluster.world_size - 1 if self.request.strategy == "all_reduce" else 0
+        # A node's ports are free and this case's own; nobody needs to guess one.
+        self.peers, address = [], (self.cluster.nodes[0].host, int(self.cluster.nodes[0].ports[0]))
+        if others and self.process.rank == 0:
             with Listener(address, backlog=others) as listener:
                 self.peers = [listener.accept() for _ in range(others)]
-        # The agents end a worker that waits in vain: no timeout of our own.
-        while not self.peers:
-            try:
+        # Until rank 0 listens. No timeout of our own: the agents end a worker that waits in vain.
+        while others and not self.peers:
+            with contextlib.suppress(ConnectionRefusedError):
                 self.peers = [Client(address)]
-            except ConnectionRefusedError:
-                pass  # rank 0 does not listen yet
 
     def mean(self, array):
         """The mean over all replicas; the same bytes on each, so that their digests are equal."""
-        if not self.peers:
-            return array
-        if self.rank:
+        if self.peers and self.process.rank:
             self.peers[0].send_bytes(array.tobytes())
             return np.frombuffer(self.peers[0].recv_bytes(), array.dtype).reshape(array.shape)
         theirs = [np.frombuffer(peer.recv_bytes(), array.dtype).reshape(array.shape) for peer in self.peers]
-        result = (sum(theirs, array) / (len(theirs) + 1)).astype(array.dtype)
+        mean = np.mean([array, *theirs], axis=0)
         for peer in self.peers:
-            peer.send_bytes(result.tobytes())
-        return result
+            peer.send_bytes(mean.tobytes())
+        return mean
 
     # What was observed goes into the record: the version at least.
     def facts(self):
@@ -49,13 +44,14 @@ class Runtime(interface.Runtime):
 
 
 class Trainer(interface.Trainer):
-    """What both models share; `gradients` is theirs."""
+    """What both models share. `loss` is theirs: of the outputs (B, outputs) and targets, with its slope."""
 
+    # Every framework starts from the same numbers: a function of the seed and the parameter's name.
     def __init__(self, runtime, request, process):
         super().__init__(runtime, request, process)
-        # Every framework starts from the same numbers: a function of seed and name.
         self.weights = dict(canonical.weights(request.parameters, request.seed))
 
+    # And trains on the same samples: each replica has its shard of them.
     def canonical_batch(self):
         shard = canonical.shard(self.process.replicas[0])
         return canonical.batch(self.request.inputs, self.request.batch_size, shard, self.request.seed)
@@ -64,23 +60,22 @@ class Trainer(interface.Trainer):
     def batches(self):
         return itertools.repeat(self.canonical_batch())
 
-    # One optimisation step: the loss handle (here simply the number), and how many samples it took.
+    # One optimisation step. It returns the loss handle (here simply the number), and how many samples it took.
     def step(self, batch):
-        loss, gradients = self.gradients(batch)
-        for name, gradient in gradients.items():
-            rate = np.float32(self.request.optimizer["learning_rate"])
-            self.weights[name] = self.weights[name] - rate * self.runtime.mean(gradient)
-        return interface.Step(loss, len(batch["x"]))
+        loss, slope = self.loss(batch["x"] @ self.weights["weight"].T, batch["y"])
+        rate, gradient = self.request.optimizer["learning_rate"], slope.T @ batch["x"] / len(slope)
+        self.weights["weight"] = self.weights["weight"] - np.float32(rate) * self.runtime.mean(gradient)
+        return interface.Step(loss, len(slope))
 
     # Called when the clock has stopped: one loss per replica of this process.
     def read_loss(self, loss):
         return [float(loss)]
 
-    # In the manifest's order, names, shapes; the core compares replicas and models by these.
+    # In the manifest's order, names and shapes: the core compares replicas, and frameworks, by these.
     def parameters(self, replica):
         return self.weights.items()
 
-    # The evidence for the precision: plain fp32 against plain fp32.
+    # The evidence for the precision: this is plain fp32, and differs from plain fp32 by nothing.
     def deviation(self):
         return 0.0
 
@@ -90,18 +85,12 @@ class Trainer(interface.Trainer):
 
 
 class Linear(Trainer):
-    def gradients(self, batch):
-        error = batch["x"] @ self.weights["weight"] - batch["y"]
-        return (error**2).mean(), {"weight": 2 * batch["x"].T @ error / len(error)}
+    def loss(self, z, y):
+        return ((z - y) ** 2).mean(), 2 * (z - y)
 
 
 class Softmax(Trainer):
-    def gradients(self, batch):
-        logits = batch["x"] @ self.weights["weight"].T + self.weights["bias"]
-        p = np.exp(logits - logits.max(axis=1, keepdims=True))
-        p /= p.sum(axis=1, keepdims=True)
-        rows = np.arange(len(p))
-        loss = -np.log(p[rows, batch["label"]]).mean()
-        # The gradient with respect to the logits: p, less one at the label.
-        p[rows, batch["label"]] -= 1
-        return loss, {"weight": p.T @ batch["x"] / len(p), "bias": p.mean(axis=0)}
+    def loss(self, z, y):
+        log_p = z - np.logaddexp.reduce(z, axis=1, keepdims=True)
+        one = np.eye(z.shape[1], dtype=z.dtype)[y]
+        return -(log_p * one).sum(axis=1).mean(), np.exp(log_p) - one

@@ -1,0 +1,48 @@
+"""Every wrong toy plugin is caught by the test or verdict that is named for it; the right ones pass everything."""
+
+from __future__ import annotations
+
+import pytest
+from faults import BY_CONFORMANCE, BY_VERDICT
+from imports_the_framework import Imports
+from toy_frameworks import FRAMEWORKS
+
+from dlperf_sdk import run
+from dlperf_sdk.registry import Registry
+from dlperf_sdk.testing import FrameworkConformance
+from dlperf_sdk.testing.subject import verdict
+
+REGISTRY = Registry({"frameworks": {**FRAMEWORKS, "imports": Imports}})
+
+
+class TestAsynchronous(FrameworkConformance):
+    """The right one: the example itself is held to the suite where it lies."""
+
+    framework = "asynchronous"
+    registry = REGISTRY
+
+
+def suite_of(name):
+    members = {"framework": name, "registry": REGISTRY, "batch_size": 8}
+    return type("Suite", (FrameworkConformance,), members)()
+
+
+@pytest.mark.parametrize("fault", BY_CONFORMANCE, ids=lambda fault: fault.plugin)
+def test_the_conformance_suite_catches(fault, tmp_path, score):
+    suite = suite_of(fault.plugin)
+    with pytest.raises((AssertionError, pytest.fail.Exception)) as raised:
+        fault.hold(suite, tmp_path)
+    assert fault.said in str(raised.value), raised.value
+    assert "What to change" in str(raised.value), "a failure must advise"
+    score.add(fault)
+
+
+@pytest.mark.parametrize("fault", BY_VERDICT, ids=lambda fault: fault.plugin)
+def test_a_verdict_catches(fault, score):
+    fields = {"batch_size": 8, "warmup": 1, "steps": 5, "repeats": 1, "store": None, "registry": REGISTRY}
+    result = run(fault.plugin, "linear", topology="1n2d", **fields)
+    found = verdict(result, fault.by)
+    assert found.outcome == "fail", found
+    assert fault.said in found.detail, found
+    assert result.exit_code == 1
+    score.add(fault)

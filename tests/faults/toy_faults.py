@@ -1,0 +1,180 @@
+"""Worker halves that are wrong, each a few lines over a right one: the NumPy example, or the asynchronous toy."""
+
+import dataclasses
+import json
+import os
+import tempfile
+from pathlib import Path
+
+import asynchronous_toy
+import numpy as np
+from dlperf_numpy import worker
+
+from dlperf_sdk.worker import canonical
+from dlperf_sdk.worker.interface import Step
+
+# -- time: over the asynchronous toy
+
+
+class NeverWaits(asynchronous_toy.Runtime):
+    def synchronize(self):
+        pass
+
+
+class AlwaysWaits(asynchronous_toy.Linear):
+    def step(self, batch):
+        step = super().step(batch)
+        self.runtime.synchronize()
+        return step
+
+
+class BeforeTheOptimizer(asynchronous_toy.Linear):
+    def step(self, batch):
+        handle = self.runtime.enqueue(self.forward, batch)
+        self.runtime.queue.submit(self.work, batch)
+        return Step(handle, len(batch["x"]))
+
+    def forward(self, batch):
+        return self.loss(batch["x"] @ self.weights["weight"].T, batch["y"])[0]
+
+
+class OneBufferForAllLosses(asynchronous_toy.Linear):
+    def work(self, batch):
+        self.newest = super().work(batch)
+        return self.newest
+
+    def read_loss(self, loss):
+        loss.result()
+        return [float(self.newest)]
+
+
+class NoMemory(asynchronous_toy.Runtime):
+    def peak_memory(self):
+        return 0
+
+
+# -- replicas: over the example
+
+
+class Unsynchronised(worker.Runtime):
+    def mean(self, array):
+        return array
+
+
+class FirstOfAll(worker.Runtime):
+    def mean(self, array):
+        ours = array if self.rank == 0 else np.zeros_like(array)
+        return super().mean(ours) * np.float32(self.cluster.world_size)
+
+
+class Summed(worker.Runtime):
+    def mean(self, array):
+        return super().mean(array) * np.float32(self.cluster.world_size)
+
+
+class AlwaysMeets(worker.Runtime):
+    def start(self):
+        self.request = dataclasses.replace(self.request, strategy="all_reduce")
+        super().start()
+
+
+class OneShard(worker.Linear):
+    def canonical_batch(self):
+        return canonical.batch(self.request.inputs, self.request.batch_size, 0, self.request.seed)
+
+
+class SmallerOnOneRank(worker.Linear):
+    def step(self, batch):
+        return super().step({name: values[self.process.rank :] for name, values in batch.items()})
+
+
+class SecretlySmallerOnOneRank(SmallerOnOneRank):
+    def step(self, batch):
+        return super().step(batch)._replace(samples=self.request.batch_size)
+
+
+# -- training: over the example
+
+
+class EverySecondBackward(worker.Linear):
+    steps = 0
+
+    def step(self, batch):
+        self.steps += 1
+        if self.steps % 2:
+            return super().step(batch)
+        return Step(self.loss(batch["x"] @ self.weights["weight"].T, batch["y"])[0], len(batch["x"]))
+
+
+class OwnWeights(worker.Linear):
+    def __init__(self, runtime, request, process):
+        super().__init__(runtime, request, process)
+        shape = self.weights["weight"].shape
+        self.weights["weight"] = np.random.RandomState(1).standard_normal(shape).astype(np.float32)
+
+
+class LossOfTheStepBefore(worker.Linear):
+    before = None
+
+    def step(self, batch):
+        step = super().step(batch)
+        self.before, loss = step.loss, step.loss if self.before is None else self.before
+        return step._replace(loss=loss)
+
+
+class WrongSign(worker.Linear):
+    def loss(self, z, y):
+        loss, slope = super().loss(z, y)
+        return loss, -slope
+
+
+class SumOverTheBatch(worker.Linear):
+    def loss(self, z, y):
+        loss, slope = super().loss(z, y)
+        return loss, slope * len(y)
+
+
+class TrainsInDeviation(worker.Linear):
+    def deviation(self):
+        self.step(self.canonical_batch())
+        return 0.0
+
+
+class AnotherName(worker.Softmax):
+    def parameters(self, replica):
+        yield "kernel", self.weights["weight"]
+
+
+class Transposed(worker.Softmax):
+    def parameters(self, replica):
+        for name, values in self.weights.items():
+            yield name, np.ascontiguousarray(values.T)
+
+
+# -- what is asked for: over the example
+
+
+class Pretends(worker.Linear):
+    """Says that it does what the request asks for, and does what it always does."""
+
+    def observed(self):
+        return {"precision": self.request.precision}
+
+
+# -- ending: over the example
+
+
+class WritesPastItsRecord(worker.Runtime):
+    def stop(self):
+        with Path("../record.json").open("a") as file:
+            file.write(json.dumps({"more": 1}))
+
+
+class LeavesAFile(worker.Runtime):
+    def stop(self):
+        os.close(tempfile.mkstemp()[0])
+
+
+class OutOfMemoryAlways(worker.Runtime):
+    def is_out_of_memory(self, error):
+        return True

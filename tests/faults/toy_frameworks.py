@@ -1,0 +1,77 @@
+"""Controller halves of the toy plugins, right and wrong: a name, and what differs from the right one."""
+
+from pathlib import Path
+
+import attrs
+from dlperf_numpy.framework import NumPy
+
+CAN = NumPy.capabilities
+LOCK = Path(__file__).with_name("old-lock.txt")
+
+
+class Asynchronous(NumPy):
+    """NumPy on a device that works by itself."""
+
+    name = "asynchronous"
+    runtime = "asynchronous_toy:Runtime"
+    trainers = {"linear": "asynchronous_toy:Linear"}
+    packages = ("dlperf_numpy",)
+    capabilities = attrs.evolve(CAN, devices={"toy"})
+
+
+def locked(self, device, strategy, model):
+    return attrs.evolve(NumPy.environment(self, device, strategy, model), lock=LOCK)
+
+
+def linear(trainer):
+    return {"trainers": {"linear": f"toy_faults:{trainer}"}}
+
+
+def softmax(trainer):
+    return {"trainers": {"softmax": f"toy_faults:{trainer}"}}
+
+
+def runtime(name):
+    return {"runtime": f"toy_faults:{name}"}
+
+
+WRONG = {
+    "never-waits": (Asynchronous, runtime("NeverWaits")),
+    "always-waits": (Asynchronous, linear("AlwaysWaits")),
+    "before-the-optimizer": (Asynchronous, linear("BeforeTheOptimizer")),
+    "one-buffer": (Asynchronous, linear("OneBufferForAllLosses")),
+    "no-memory": (Asynchronous, runtime("NoMemory")),
+    "unsynchronised": (NumPy, runtime("Unsynchronised")),
+    "first-of-all": (NumPy, runtime("FirstOfAll")),
+    "summed": (NumPy, runtime("Summed")),
+    "always-meets": (NumPy, runtime("AlwaysMeets")),
+    "one-shard": (NumPy, linear("OneShard")),
+    "smaller-on-one-rank": (NumPy, linear("SmallerOnOneRank")),
+    "secretly-smaller": (NumPy, linear("SecretlySmallerOnOneRank")),
+    "every-second-backward": (NumPy, linear("EverySecondBackward")),
+    "own-weights": (NumPy, linear("OwnWeights")),
+    "loss-of-the-step-before": (NumPy, linear("LossOfTheStepBefore")),
+    "wrong-sign": (NumPy, linear("WrongSign")),
+    "sum-over-the-batch": (NumPy, linear("SumOverTheBatch")),
+    "trains-in-deviation": (NumPy, linear("TrainsInDeviation")),
+    "another-name": (NumPy, softmax("AnotherName")),
+    "transposed": (NumPy, softmax("Transposed")),
+    "pretends": (
+        NumPy,
+        linear("Pretends")
+        | {"capabilities": attrs.evolve(CAN, precisions={"fp32", "amp-bf16"}, compilers={"none", "graph"})},
+    ),
+    "past-its-record": (NumPy, runtime("WritesPastItsRecord")),
+    "leaves-a-file": (NumPy, runtime("LeavesAFile")),
+    "out-of-memory-always": (NumPy, runtime("OutOfMemoryAlways")),
+    "newer-than-declared": (NumPy, {"trainers": {"linear": "newer_than_declared:Linear"}}),
+    "imports-the-core": (NumPy, {"trainers": {"linear": "imports_the_core:Linear"}}),
+    "refuses-in-a-word": (NumPy, {"refuses": lambda self, case: "no"}),
+    "old-lock": (NumPy, {"environment": locked}),
+}
+"""Name → the right plugin, and the attributes in which the wrong one differs."""
+
+FRAMEWORKS = {"asynchronous": Asynchronous} | {
+    name: type(name, (right,), {"name": name, "packages": ("dlperf_numpy", "asynchronous_toy"), **differs})
+    for name, (right, differs) in WRONG.items()
+}
