@@ -8,7 +8,7 @@ PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml exa
 # What torch's own tests and benchmarks need beside its environment: never in it.
 BESIDE_TORCH := --with attrs --with pytest --with pytest-timeout --with tokenizers --with transformers
 
-.PHONY: demo test setup lint core torch bench clean
+.PHONY: demo test setup lint core torch test-report bench clean
 
 demo: $(READY)
 	$(BIN)/dlperf run torch resnet50 --protocol quick --batch-size 8
@@ -19,7 +19,7 @@ setup: $(READY)
 
 $(READY): pyproject.toml $(PLUGINS:%=%/pyproject.toml)
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --editable '.[dev,text]' $(PLUGINS:%=--editable %)
+	$(BIN)/pip install --quiet --editable '.[dev,report,text]' $(PLUGINS:%=--editable %)
 	touch $@
 
 lint: $(READY)
@@ -28,7 +28,7 @@ lint: $(READY)
 	$(BIN)/mypy
 
 core: $(READY)
-	$(BIN)/pytest -m 'not framework' tests
+	$(BIN)/pytest -m 'not framework and not browser' tests
 	$(BIN)/pytest examples
 	$(BIN)/pytest -c plugins/dlperf-torch/pyproject.toml plugins/dlperf-torch/tests/test_framework.py
 
@@ -40,9 +40,19 @@ torch: $(READY)
 	$(BIN)/pytest -c plugins/dlperf-torch/pyproject.toml plugins/dlperf-torch/tests/test_conformance.py
 	$(BIN)/pytest -m framework tests
 
+# Reports in a real browser. The first time it finds one, or installs one.
+test-report: .venv/browser
+	$(BIN)/pytest -m browser tests
+
+.venv/browser: $(READY) scripts/browser.py
+	$(BIN)/pip install --quiet --editable '.[browser]'
+	$(BIN)/python scripts/browser.py > $@.part
+	mv $@.part $@
+
 # Quarter of an hour, on a machine with nothing else to do.
 bench: $(READY)
 	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/report.py
 	$(BIN)/python scripts/in_environment.py torch --with attrs -- benchmarks/overhead.py
 	$(BIN)/python scripts/in_environment.py torch --with attrs --with transformers -- benchmarks/reference_torch.py
 

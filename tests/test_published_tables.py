@@ -205,7 +205,7 @@ def test_the_observations_are_derived_and_two_do_not_bear_it():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_report_holds_every_figure(name, capsys):
-    assert main(["report", "--published", name, "--markdown"]) == 0
+    assert main(["report", "--published", name, "--format", "markdown"]) == 0
     text = capsys.readouterr().out
     for figure in published(name):
         shown = f"{figure.throughput:.2f}" if name == "dlperf-v1.0" else f"{figure.throughput:g}"

@@ -13,7 +13,7 @@ from types import FrameType
 from cyclopts import App, CycloptsError, UnusedCliTokensError
 
 import dlperf_sdk
-from dlperf_sdk.cli import costing, doctor, exchanging, listing, reading, running, screen, verifying
+from dlperf_sdk.cli import costing, doctor, exchanging, listing, reading, reporting, running, screen, verifying
 from dlperf_sdk.cli.env import env
 from dlperf_sdk.errors import UsageError
 
@@ -36,7 +36,7 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "plan": running.plan,
     "rerun": running.rerun,
     "verify": verifying.verify,
-    "report": reading.report,
+    "report": reporting.report,
     "cost": costing.cost,
     "export": exchanging.export,
     "import": exchanging.import_,

@@ -45,6 +45,10 @@ class Scale:
         """The bare number."""
         return f"{value / self.divisor:,.{self.decimals}f}"
 
+    def own(self, value: float) -> str:
+        """The bare number with the digits that itself needs, not what stands beside it."""
+        return f"{value / self.divisor:,.{_decimals(abs(value) / self.divisor)}f}"
+
     def with_unit(self, value: float) -> str:
         """The number and its unit."""
         return f"{self(value)} {self.unit}".rstrip()

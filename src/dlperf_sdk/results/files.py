@@ -14,8 +14,9 @@ from dlperf_sdk.errors import StoreError
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
-    """What the operating system refuses, as a StoreError that says what to do about it."""
+def explained(path: Path, option: str = "--output") -> Iterator[None]:
+    """What the operating system refuses, as a StoreError that says what to do about it; `option` is what else
+    would name another place."""
     try:
         yield
     except OSError as error:
@@ -23,7 +24,7 @@ def explained(path: Path) -> Iterator[None]:
             errno.ENOSPC: "make room on its disk",
             errno.EDQUOT: "make room in your quota",
             errno.ELOOP: "a symbolic link stands there, and results are not written through links: remove it",
-        }.get(error.errno or 0, "choose another directory with --output, or mend its permissions")
+        }.get(error.errno or 0, f"choose another directory with {option}, or mend its permissions")
         raise StoreError(f"{path} cannot be written: {error.strerror or error}; {advice}.") from error
 
 
@@ -50,12 +51,15 @@ def directory_of(root: Path, folder: tuple[str, ...]) -> Iterator[int]:
         os.close(descriptor)
 
 
-def write_whole(directory: int, name: str, data: bytes) -> None:
-    """Write beside the name, then rename: a reader, or a crash, sees the old file or the new one."""
+def write_whole(directory: int, name: str, data: bytes, mode: int = 0o600) -> None:
+    """Write beside the name, then rename: a reader, or a crash, sees the old file or the new one.
+
+    The user's umask takes from `mode` what it takes from every file.
+    """
     partial = f".{name}.{secrets.token_hex(8)}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        with os.fdopen(os.open(partial, flags, 0o600, dir_fd=directory), "wb") as file:
+        with os.fdopen(os.open(partial, flags, mode, dir_fd=directory), "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -1,0 +1,209 @@
+"""`report`: results and published figures, in whatever form they are to be read."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+from attrs import frozen
+from cyclopts import Parameter
+
+from dlperf_sdk.cli.finding import Found, find
+from dlperf_sdk.cli.running import DEFAULT_OUTPUT
+from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show, write
+from dlperf_sdk.cli.unfinished import unfinished
+from dlperf_sdk.errors import StoreError, UnknownName, UsageError
+from dlperf_sdk.report.blocks import Block
+
+_PARTIAL = 5
+
+
+@frozen
+class _Report:
+    """What there is to say, in every form; only the one that is asked for is made."""
+
+    blocks: Callable[[], list[Block]]
+    html: Callable[[], str]
+    csv: Callable[[], str]
+    documents: Callable[[], Any]
+    """For the format json."""
+    summary: Callable[[], Any]
+    """For --json."""
+
+
+@command
+def report(
+    *what: Annotated[
+        str,
+        Parameter(
+            help="Runs' names, directories or result.json files, or directories of runs; all of DIR if none."
+        ),
+    ],
+    format: Annotated[
+        str,
+        Parameter(
+            help="terminal, markdown, html (one file that needs no network), csv (a row per result), or json (the "
+            "results' documents in an array)."
+        ),
+    ] = "terminal",
+    file: Annotated[
+        Path | None,
+        Parameter(
+            name=["--file", "-o"],
+            metavar="FILE",
+            show_default=False,
+            help="Where to write it, instead of standard output; readable for whom your umask says.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path, Parameter(metavar="DIR", help="The directory of runs that names are looked up in.")
+    ] = DEFAULT_OUTPUT,
+    published: Annotated[
+        str | None,
+        Parameter(
+            metavar="NAME",
+            help="Instead of results, figures that others published: dlperf-v1.0, tf-cnn-2017 or tensorpack.",
+        ),
+    ] = None,
+    redact: Annotated[
+        bool, Parameter(negative=(), show_default=False, help="Leave out the names of hosts and users.")
+    ] = False,
+    common: Common = AS_USUAL,
+) -> int:
+    """Show results: one in full, several side by side, with a table for each workload."""
+    if format not in _FORMATS:
+        raise UnknownName("format of reports", format, _FORMATS)
+    if common.json and format != "terminal" and file is None:
+        raise UsageError(
+            f"--json prints an object, and {format} is another: leave one out, or name a file with -o."
+        )
+    if format == "html" and file is None and sys.stdout.isatty():
+        raise UsageError(
+            "HTML is for a browser, not for a terminal: name a file with -o, or pipe it somewhere."
+        )
+    if published is not None:
+        if what or redact:
+            raise UsageError(
+                "--published shows figures of its own: leave out the names of runs, and --redact."
+            )
+        _put(_of_published(published), format, file, common)
+        return 0
+    found = find(what or (str(output),), output)
+    if not found.results and not found.unfinished:
+        raise StoreError(" ".join(found.errors))
+    for error in found.errors:
+        say(f"Error: {error}", "red")
+    if redact:
+        from dlperf_sdk.results.redact import redacted
+
+        found.results = [(redacted(result), None) for result, _ in found.results]
+    _put(_of_results(found), format, file, common)
+    return _PARTIAL if found.errors or found.unfinished else 0
+
+
+_FORMATS = ("terminal", "markdown", "html", "csv", "json")
+
+
+def _put(report: _Report, format: str, file: Path | None, common: Common) -> None:
+    """The report in its format, on standard output or in a file."""
+    if file is None and common.json:
+        emit(report.summary())
+    elif file is None and format == "terminal":
+        show(report.blocks())
+    elif file is None:
+        write(_text(report, format))
+    else:
+        from dlperf_sdk.results.files import directory_of, explained, write_whole
+
+        data = _text(report, format).encode("utf-8", "backslashreplace")
+        with explained(file, "-o"), directory_of(file.absolute().parent, ()) as directory:
+            # Made to be handed on, unlike a run's own files: the umask decides who may read it.
+            write_whole(directory, file.name, data, mode=0o666)
+        if common.json:
+            emit({"file": str(file), "bytes": len(data)})
+        else:
+            say(f"{os.fspath(file)}: {len(data):,} bytes")
+
+
+def _text(report: _Report, format: str) -> str:
+    from dlperf_sdk.report import markdown, terminal
+
+    if format == "html":
+        return report.html()
+    if format == "csv":
+        return report.csv()
+    if format == "json":
+        return json.dumps(report.documents(), indent=1, allow_nan=False) + "\n"
+    if format == "markdown":
+        return markdown.text_of(report.blocks())
+    return terminal.text_of(report.blocks())
+
+
+def _of_results(found: Found) -> _Report:
+    from dlperf_sdk.report import html, several, single
+
+    results = [result for result, _ in found.results]
+
+    def blocks() -> list[Block]:
+        shown = single.page(*found.results[0]) if len(results) == 1 else several.pages(results)
+        for store, run_id in found.unfinished:
+            shown += unfinished(store, run_id)
+        return shown
+
+    def as_csv() -> str:
+        from dlperf_sdk.exchange.table import to_csv
+
+        return to_csv(results)
+
+    open_ends = [
+        f"{run_id} has no result yet: it is still going on, or was ended." for _, run_id in found.unfinished
+    ]
+    return _Report(
+        blocks=blocks,
+        html=lambda: html.of_results(results, [*found.errors, *open_ends]),
+        csv=as_csv,
+        documents=lambda: [result.to_dict() for result in results],
+        summary=lambda: {
+            "results": [result.to_dict() for result in results],
+            "unfinished": [run_id for _, run_id in found.unfinished],
+        },
+    )
+
+
+def _of_published(name: str) -> _Report:
+    from dlperf_sdk.published import published
+    from dlperf_sdk.report import html
+    from dlperf_sdk.report.published.disagreements import disagreements
+    from dlperf_sdk.report.published.page import page
+
+    figures = published(name)
+
+    def documents() -> Any:
+        return {
+            "figures": [figure.to_dict() for figure in figures],
+            "disagreements": [
+                {
+                    "document": each.cell.document,
+                    "line": each.cell.line,
+                    "printed": each.cell.text,
+                    "computed": each.computed,
+                    "why": each.why,
+                }
+                for each in disagreements(figures)
+            ],
+        }
+
+    def no_csv() -> str:
+        raise UsageError("The table for csv is one of results: `--format json` holds every published figure.")
+
+    return _Report(
+        blocks=lambda: page(figures),
+        html=lambda: html.of_published(figures),
+        csv=no_csv,
+        documents=documents,
+        summary=documents,
+    )

@@ -1,0 +1,37 @@
+"""The HTML report: one file that needs no network.
+
+`measured` and `published` turn results and published figures into a `page.Page` of plain values, `charts` turns
+numbers into Vega-Lite, and `render` writes the page. The extra `report` brings what it takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlperf_sdk.published.collection import Published
+from dlperf_sdk.results.result import Result
+
+
+def of_results(results: Sequence[Result], beside: Sequence[str] = ()) -> str:
+    """The report on results as one HTML document; `beside` says what was found with them and could not be read.
+
+    Raises:
+        StoreError: there is no result.
+        UsageError: the extra `report` is not installed.
+    """
+    from dlperf_sdk.report.html import measured, render
+
+    render.require()
+    return render.document(measured.page(results, beside))
+
+
+def of_published(figures: Published) -> str:
+    """The report on a collection of published figures, all of it or a part, as one HTML document.
+
+    Raises:
+        UsageError: the extra `report` is not installed.
+    """
+    from dlperf_sdk.report.html import published, render
+
+    render.require()
+    return render.document(published.page(figures))

@@ -1,0 +1,79 @@
+"""Results → a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import dlperf_sdk
+from dlperf_sdk.analysis.case import Case
+from dlperf_sdk.errors import AnalysisError, StoreError
+from dlperf_sdk.report.blocks import Paragraph
+from dlperf_sdk.report.html import (
+    differences,
+    effects,
+    rates,
+    resources,
+    scaling,
+    steps,
+    summary,
+    surroundings,
+    verdicts,
+)
+from dlperf_sdk.report.html import results as every
+from dlperf_sdk.report.html.page import Item, Page, Section
+from dlperf_sdk.report.html.series import merge, workloads
+from dlperf_sdk.report.numbers import counted
+from dlperf_sdk.results.result import Result
+
+_MOST_NOTES = 20
+
+
+def page(results: Sequence[Result], beside: Sequence[str] = ()) -> Page:
+    """The report on results; `beside` says what was found with them, but could not be read.
+
+    Raises:
+        StoreError: there is no result.
+    """
+    if not results:
+        raise StoreError("There is no result to report on.")
+    cases, left_out = _cases(results)
+    merged = merge(cases)
+    found = workloads(merged)
+    sections = (
+        Section("What could not be read", _notes(beside)),
+        rates.section(found),
+        scaling.section(found),
+        effects.section([each.case for each in merged]),
+        every.everything(results, left_out),
+        verdicts.section(results),
+        steps.section(results),
+        resources.section(results),
+        differences.section(found),
+        surroundings.section(results),
+        every.details(results),
+    )
+    return Page(
+        title="Benchmark report",
+        lede=summary.lede(results),
+        tiles=summary.tiles(results, found),
+        sections=tuple(section for section in sections if section.items),
+        colophon=f"Made by dlperf-sdk {dlperf_sdk.__version__} from {counted(len(results), 'result')}.",
+    )
+
+
+def _cases(results: Sequence[Result]) -> tuple[list[Case], list[str]]:
+    """The results whose throughput stands, and why the others are in no plot of throughputs."""
+    found, left_out = [], []
+    for result in results:
+        try:
+            found.append(Case.of(result))
+        except AnalysisError as error:
+            left_out.append(str(error))
+    return found, left_out
+
+
+def _notes(texts: Sequence[str]) -> tuple[Item, ...]:
+    notes: list[Item] = [Paragraph(text, "doubt") for text in texts[:_MOST_NOTES]]
+    if len(texts) > _MOST_NOTES:
+        notes.append(Paragraph(f"And {len(texts) - _MOST_NOTES:,} more.", "doubt"))
+    return tuple(notes)

@@ -1,0 +1,123 @@
+"""All results in one table, what each is called, and each in full."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from dlperf_sdk.interfaces.measurer import Metric
+from dlperf_sdk.report import single
+from dlperf_sdk.report.blocks import Cell, Column, Paragraph, Table
+from dlperf_sdk.report.html.page import Folded, Item, Section, Sortable
+from dlperf_sdk.report.numbers import Scale, common_scale, counted
+from dlperf_sdk.results.result import Result
+
+DETAILED = 60
+"""Results that are shown in full. More are read one by one: `dlperf report RUN`."""
+_MOST_LEFT_OUT = 100
+_COLUMNS = (
+    ("throughput", "throughput"),
+    ("throughput-per-device", "per device"),
+    ("step-time-median", "step"),
+    ("peak-device-memory", "device memory"),
+    ("peak-host-memory", "host memory"),
+    ("device-energy-per-sample", "device energy per sample"),
+    ("mfu", "MFU"),
+)
+"""Metrics that have a column where a result has them, and its heading."""
+
+
+def names(results: Sequence[Result]) -> list[str]:
+    """What each result is called here: its case, and where that does not tell it from another, its id's end."""
+    bare = [f"{single.title(result)} · batch {result.spec.batch_size:,}" for result in results]
+    often = Counter(bare)
+    return [
+        f"{name} · {result.id[-6:]}" if often[name] > 1 else name
+        for name, result in zip(bare, results, strict=True)
+    ]
+
+
+def everything(results: Sequence[Result], left_out: Sequence[str] = ()) -> Section:
+    """A row per result, failed ones too; `left_out` says whose throughput is in no plot, and why."""
+    measured = [(name, title) for name, title in _COLUMNS if any(result.metric(name) for result in results)]
+    scales = {name: _scales(name, results) for name, _ in measured}
+    columns = [Column("framework"), Column("model"), Column("topology"), Column("batch", right=True)]
+    columns += [Column("precision"), Column("compiler"), Column("data")]
+    for name, title in measured:
+        written = {how.unit for how in scales[name].values()}
+        columns.append(Column(", ".join([title, *written]) if len(written) == 1 else title, right=True))
+        if name == "throughput":
+            columns.append(Column("95 % interval", right=True))
+    columns += [Column("ok?"), Column("run", whole=True)]
+    rows = []
+    for result in results:
+        spec = result.spec
+        cells: list[Cell | str] = [spec.framework, spec.model, str(spec.topology), f"{spec.batch_size:,}"]
+        cells += [spec.precision, spec.compiler, str(spec.data.source)]
+        for name, _ in measured:
+            metric, of = result.metric(name), scales[name]
+            several = len({how.unit for how in of.values()}) > 1
+            cells.append(_number(metric, of, several))
+            if name == "throughput":
+                cells.append(_interval(metric, of))
+        whole = single.outcome(result)
+        rows.append((*cells, whole, result.id))
+    table = Table(tuple(columns), tuple(rows), counted(len(results), "result"))
+    filters = ("framework", "model", "topology", "precision", "compiler", "data", "batch", "ok?")
+    items: list[Item] = [Sortable(table, filters)]
+    few = sum(1 <= len(result.repeats) < 6 for result in results)
+    if few:
+        said = f"{counted(few, 'result')} without an interval: six repeats are needed for one."
+        items.append(Paragraph(said, "quiet"))
+    if left_out:
+        notes = tuple(Paragraph(text, "quiet") for text in left_out[:_MOST_LEFT_OUT])
+        if len(left_out) > len(notes):
+            notes = (*notes, Paragraph(f"And {len(left_out) - len(notes):,} more.", "quiet"))
+        items.append(Folded(f"{counted(len(left_out), 'result')} in no plot of throughputs", notes))
+    return Section("Results", tuple(items))
+
+
+def _scales(name: str, results: Sequence[Result]) -> dict[str, Scale]:
+    """How a metric is written, for each unit that it has."""
+    units: dict[str, list[float]] = {}
+    for result in results:
+        metric = result.metric(name)
+        if metric is not None and math.isfinite(metric.value):
+            units.setdefault(metric.unit, []).append(metric.value)
+    return {unit: common_scale(values, unit) for unit, values in units.items()}
+
+
+def _number(metric: Metric | None, scales: Mapping[str, Scale], several: bool) -> Cell | str:
+    if metric is None:
+        return Cell("–", "quiet")
+    how = scales.get(metric.unit)
+    if how is None or not math.isfinite(metric.value):
+        return Cell(str(metric.value), "bad")
+    return f"{how.own(metric.value)} {how.unit}" if several else how.own(metric.value)
+
+
+def _interval(metric: Metric | None, scales: Mapping[str, Scale]) -> Cell | str:
+    how = None if metric is None else scales.get(metric.unit)
+    if metric is None or how is None or metric.low is None or metric.high is None:
+        return Cell("–", "quiet")
+    return how.interval(metric.low, metric.high)
+
+
+def details(results: Sequence[Result]) -> Section:
+    """Each result as its own report has it."""
+    title = "Every result in full"
+    if len(results) > DETAILED:
+        said = f"There are {len(results):,} results: `dlperf report RUN` shows one in full."
+        return Section(title, (Paragraph(said, "quiet"),))
+    return Section(
+        title,
+        tuple(
+            Folded(
+                f"{name}: {single.outcome(result).text}",
+                tuple(single.page(result)),
+                single.outcome(result).tone,
+            )
+            for name, result in zip(names(results), results, strict=True)
+        ),
+    )

@@ -1,0 +1,145 @@
+"""Cases for plotting: runs of one case together, one workload at a time, and names that tell them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from attrs import evolve, frozen
+
+from dlperf_sdk.analysis.case import Case, key
+from dlperf_sdk.worker.estimate import median, median_interval
+
+_FIRST = ("framework", "precision")
+"""Facts that are always said."""
+_NAMED = (*_FIRST, "compiler", "hardware", "implementation", "strategy", "data", "framework_version")
+"""The order in which facts are tried until the cases are told apart; others follow by their names."""
+_SAID = (
+    "framework",
+    "framework_version",
+    "implementation",
+    "hardware",
+    "precision",
+    "compiler",
+    "strategy",
+    "data",
+)
+"""The order in which they are said."""
+_DULL = {"compiler": "none", "strategy": "none"}
+
+
+@frozen
+class Merged:
+    """All runs of one case, as one."""
+
+    case: Case
+    """Its throughput is the median of the runs."""
+    runs: int
+    low: float | None
+    high: float | None
+    """Of one run the interval of its median, None with too few repeats; of several the lowest and highest."""
+
+
+@frozen
+class Workload:
+    """Cases that may be compared."""
+
+    facts: dict[str, Any]
+    merged: tuple[Merged, ...]
+    title: str
+    """The model, the batch size, and the options in which this workload differs from the others."""
+
+    @property
+    def cases(self) -> list[Case]:
+        """The merged cases."""
+        return [each.case for each in self.merged]
+
+    @property
+    def unit(self) -> str:
+        """Of the throughputs."""
+        return self.merged[0].case.unit
+
+
+def merge(many: Iterable[Case]) -> list[Merged]:
+    """Runs of the same case together, in the order of their first."""
+    groups: dict[tuple[str, ...], list[Case]] = {}
+    for case in many:
+        groups.setdefault(_identity(case, case.holds()), []).append(case)
+    return [_merged(runs) for runs in groups.values()]
+
+
+def _merged(runs: Sequence[Case]) -> Merged:
+    if len(runs) == 1:
+        low, high = median_interval(runs[0].repeats) or (None, None)
+        return Merged(runs[0], 1, low, high)
+    rates = [case.throughput for case in runs]
+    whole = evolve(runs[0], throughput=median(rates), repeats=())
+    return Merged(whole, len(runs), min(rates), max(rates))
+
+
+def workloads(merged: Sequence[Merged]) -> list[Workload]:
+    """The workloads, that with most cases first."""
+    groups: dict[tuple[str, ...], list[Merged]] = {}
+    for each in merged:
+        names = {name for name, role in each.case.roles.items() if role == "workload"}
+        groups.setdefault((*_identity(each.case, names), each.case.unit), []).append(each)
+    facts = [_workload_facts(group[0].case) for group in groups.values()]
+    differing = {
+        name
+        for name in {name for each in facts for name in each}
+        if len({key(each.get(name)) for each in facts}) > 1
+    }
+    found = [
+        Workload(of, tuple(group), _title(group[0].case, of, differing))
+        for of, group in zip(facts, groups.values(), strict=True)
+    ]
+    return sorted(found, key=lambda workload: -len(workload.merged))
+
+
+def _workload_facts(case: Case) -> dict[str, Any]:
+    return {name: case.facts[name] for name, role in case.roles.items() if role == "workload"}
+
+
+def _title(case: Case, facts: dict[str, Any], differing: set[str]) -> str:
+    said = [
+        said_of(name, facts[name]) for name in sorted(differing - {"model", "batch_size"}) if name in facts
+    ]
+    return ", ".join([f"{facts.get('model', '')}, {case.batch_size:,} per device", *said])
+
+
+def _identity(case: Case, names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(f"{name}={key(case.facts.get(name))}" for name in sorted(names))
+
+
+def said_of(name: str, value: Any) -> str:
+    """A fact in a name: a word speaks for itself, a number or a yes does not."""
+    if name == "implementation":
+        return f"({value})"
+    if isinstance(value, str):
+        return value
+    return f"{name.replace('_', ' ')} {key(value)}"
+
+
+def labels(cases: Sequence[Case], without: Sequence[str] = ()) -> list[str]:
+    """A name for each case: framework and precision, and as few other facts as tell the cases apart.
+
+    Two cases have the same name only if they differ in nothing that makes a case but the facts of `without`, or
+    in what one of them does not state.
+    """
+    held = sorted({name for case in cases for name in case.holds()} - set(without) - set(_NAMED))
+    parts: dict[str, list[str]] = {}
+    apart = 0
+    for name in (*_NAMED, *held):
+        if name in without:
+            continue
+        said = [_part(name, case.facts.get(name)) for case in cases]
+        kinds = len(set(zip(*parts.values(), said, strict=True)))
+        if name in _FIRST or kinds > max(apart, 1):
+            parts[name] = said
+            apart = kinds
+    order = [name for name in _SAID if name in parts] + [name for name in parts if name not in _SAID]
+    return [" ".join(filter(None, (parts[name][at] for name in order))) for at in range(len(cases))]
+
+
+def _part(name: str, value: Any) -> str:
+    return "" if value is None or value == _DULL.get(name) else said_of(name, value)

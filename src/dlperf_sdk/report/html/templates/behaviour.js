@@ -1,0 +1,208 @@
+"use strict";
+(() => {
+  const root = document.documentElement;
+  const make = (tag, properties = {}, ...children) => {
+    const element = Object.assign(document.createElement(tag), properties);
+    element.append(...children);
+    return element;
+  };
+
+  // -- dark and light
+
+  const toggle = document.getElementById("theme");
+  const system = window.matchMedia("(prefers-color-scheme: dark)");
+  const remembered = () => {
+    try { return localStorage.getItem("dlperf-theme"); } catch { return null; }
+  };
+  const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
+  const name = () => { toggle.textContent = isDark() ? "Light" : "Dark"; };
+  const chosen = remembered();
+  if (chosen === "dark" || chosen === "light") root.dataset.theme = chosen;
+  toggle.hidden = false;
+  name();
+  system.addEventListener("change", name);
+  toggle.addEventListener("click", () => {
+    root.dataset.theme = isDark() ? "light" : "dark";
+    try { localStorage.setItem("dlperf-theme", root.dataset.theme); } catch { /* a file may have no storage */ }
+    name();
+  });
+
+  // -- tables that are sorted, searched, filtered and shown in pages
+
+  const collator = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
+  const units = { n: 1e-9, "µ": 1e-6, m: 1e-3, k: 1e3, M: 1e6, G: 1e9, T: 1e12, P: 1e15 };
+  const binary = { Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40 };
+  // `1,945.2 MiB` as bytes; null for what is no number.
+  const numeric = (text) => {
+    const found = /^[+-]?[\d,]*\.?\d+(?:e[+-]?\d+)?/i.exec(text);
+    if (!found) return null;
+    const unit = text.slice(found[0].length).trim();
+    const prefix = binary[unit.slice(0, 2)] ?? (unit.length > 1 && /^(.)(s|B|J|W|FLOP)/.test(unit) ? units[unit[0]] : 1) ?? 1;
+    return Number(found[0].replaceAll(",", "")) * prefix;
+  };
+
+  const sortable = (box) => {
+    const { cells, right, rows } = JSON.parse(box.querySelector("script").textContent);
+    const step = Number(box.dataset.step);
+    const table = box.querySelector("table");
+    const heads = [...table.querySelectorAll("thead th, thead td")];
+    const title = (table.caption && table.caption.textContent) || "the table";
+    const whole = [...table.querySelectorAll("tbody tr:first-child td")].map((td) => td.classList.contains("whole"));
+    const text = (row, at) => cells[at][row[at]][0];
+    const state = { column: null, down: false, words: "", wanted: new Map(), from: 0, found: rows, all: false };
+
+    // A column's different cells are few: each is put in order once.
+    const ranks = new Map();
+    const rankOf = (at) => {
+      if (!ranks.has(at)) {
+        const keys = cells[at].map(([said]) => (right[at] ? numeric(said) : said.trim() || null));
+        const order = keys.map((_, index) => index).sort((a, b) => {
+          const [x, y] = [keys[a], keys[b]];
+          if (x === null || y === null) return (x === null) - (y === null);
+          return right[at] ? x - y : collator.compare(x, y);
+        });
+        const rank = [];
+        let last = 0;
+        order.forEach((index, place) => {
+          const before = order[place - 1];
+          const same = place && (right[at] ? keys[before] === keys[index] : collator.compare(keys[before] ?? "", keys[index] ?? "") === 0);
+          last = same ? last : place;
+          rank[index] = keys[index] === null ? Infinity : last;
+        });
+        ranks.set(at, rank);
+      }
+      return ranks.get(at);
+    };
+
+    const find = () => {
+      const words = state.words.toLowerCase().split(/\s+/).filter(Boolean);
+      // Which cells hold a word is asked once per different cell, not per row.
+      const holding = words.map((word) => cells.map((column) => column.map(([said]) => said.toLowerCase().includes(word))));
+      let found = rows.filter((row) =>
+        [...state.wanted].every(([at, value]) => text(row, at) === value) &&
+        holding.every((column) => row.some((cell, at) => column[at][cell])));
+      if (state.column !== null) {
+        const [at, rank, sign] = [state.column, rankOf(state.column), state.down ? -1 : 1];
+        const compare = (a, b) => {
+          const [x, y] = [rank[a[at]], rank[b[at]]];
+          // What has no value stands last in both directions.
+          if (x === Infinity || y === Infinity) return (x === Infinity) - (y === Infinity);
+          return sign * (x - y);
+        };
+        found = found.slice().sort(compare);
+      }
+      Object.assign(state, { found, from: 0 });
+      show();
+    };
+
+    const status = make("p", { role: "status" });
+    const back = make("button", { type: "button", textContent: "Previous" });
+    const on = make("button", { type: "button", textContent: "Next" });
+    const show = () => {
+      const to = state.all ? state.found.length : Math.min(state.from + step, state.found.length);
+      const shown = state.found.slice(state.from, to).map((row) => make("tr", {}, ...row.map((cell, at) => {
+        const [said, tone] = cells[at][cell];
+        const extra = right[at] ? " right" : whole[at] ? " whole" : "";
+        return make("td", { className: tone + extra, textContent: said });
+      })));
+      table.tBodies[0].replaceChildren(...shown);
+      const many = (count) => count.toLocaleString("en");
+      const of = state.found.length === rows.length ? many(rows.length) : `${many(state.found.length)} found of ${many(rows.length)}`;
+      status.textContent = state.found.length ? `Rows ${many(state.from + 1)} to ${many(to)} of ${of}` : "No row is like that.";
+      back.disabled = state.from === 0;
+      on.disabled = to >= state.found.length;
+      back.hidden = on.hidden = state.found.length <= step;
+    };
+    const turn = (by) => { state.from += by; show(); };
+    back.addEventListener("click", () => turn(-step));
+    on.addEventListener("click", () => turn(step));
+
+    heads.forEach((head, at) => {
+      const button = head.querySelector("button");
+      if (!button) return;
+      button.disabled = false;
+      button.addEventListener("click", () => {
+        // Numbers are first wanted from the largest on, words from A.
+        state.down = state.column === at ? !state.down : right[at];
+        state.column = at;
+        heads.forEach((each) => each.removeAttribute("aria-sort"));
+        head.setAttribute("aria-sort", state.down ? "descending" : "ascending");
+        find();
+      });
+    });
+
+    const search = make("input", { type: "search", autocomplete: "off", ariaLabel: `Search in ${title}` });
+    let waiting = 0;
+    search.addEventListener("input", () => {
+      clearTimeout(waiting);
+      waiting = setTimeout(() => { state.words = search.value; find(); }, 120);
+    });
+    const tools = make("div", { className: "tools" }, make("label", {}, "Search", search));
+    for (const at of JSON.parse(box.dataset.filters)) {
+      const values = [...new Set(cells[at].map(([said]) => said))].filter(Boolean).sort(collator.compare);
+      if (values.length < 2 || values.length > 60) continue;
+      const label = heads[at].textContent.trim() || "kind";
+      const select = make("select", { ariaLabel: `${label} in ${title}` }, make("option", { value: "", textContent: "all" }),
+        ...values.map((value) => make("option", { value, textContent: value.length > 60 ? `${value.slice(0, 60)}…` : value })));
+      select.addEventListener("change", () => {
+        if (select.value) state.wanted.set(at, select.value); else state.wanted.delete(at);
+        find();
+      });
+      tools.append(make("label", {}, label, select));
+    }
+    if (rows.length > 5) box.prepend(tools);
+    if (rows.length > 5) box.append(make("div", { className: "pages" }, status, back, on));
+    show();
+
+    // On paper there are no pages to turn, but a thousand sheets are nobody's wish.
+    window.addEventListener("beforeprint", () => { if (rows.length <= 1000) { Object.assign(state, { all: true, from: 0 }); show(); } });
+    window.addEventListener("afterprint", () => { state.all = false; show(); });
+  };
+  for (const box of document.querySelectorAll(".sortable")) sortable(box);
+
+  // -- plots
+
+  const draw = async (figure) => {
+    const drawing = figure.querySelector(".drawing");
+    const spec = JSON.parse(figure.querySelector("script").textContent);
+    const width = drawing.clientWidth;
+    const narrow = width < 560;
+    spec.config.axisY = { ...spec.config.axisY, labelLimit: Math.max(100, Math.round(width * (narrow ? 0.42 : 0.36))) };
+    spec.config.legend = { ...spec.config.legend, labelLimit: width - 40 };
+    // `ast`: expressions are interpreted, not compiled, so that the policy need not allow eval.
+    await vegaEmbed(drawing, spec, {
+      ast: true, actions: false, renderer: "svg", defaultStyle: false,
+      tooltip: { disableDefaultStyle: true, theme: "report" },
+    });
+    figure.dataset.drawn = "yes";
+  };
+  const report = (error, figure) => {
+    figure.querySelector(".drawing").textContent = "This plot could not be drawn; its numbers stand in the table.";
+    figure.dataset.drawn = "no";
+    console.error(error);
+  };
+  const started = new Set();
+  const drawOnce = (figure) => {
+    if (started.has(figure)) return Promise.resolve();
+    started.add(figure);
+    return draw(figure).catch((error) => report(error, figure));
+  };
+  const visible = (figure) => !figure.closest("details:not([open])");
+  const drawVisible = async () => {
+    for (const figure of document.querySelectorAll(".plot")) {
+      if (visible(figure)) {
+        await drawOnce(figure);
+        // Let the page answer between two plots.
+        await new Promise((done) => setTimeout(done));
+      }
+    }
+  };
+  for (const folded of document.querySelectorAll("details")) folded.addEventListener("toggle", drawVisible);
+  const opened = new Set();
+  window.addEventListener("beforeprint", () => {
+    for (const details of document.querySelectorAll("details.numbers:not([open])")) { opened.add(details); details.open = true; }
+  });
+  window.addEventListener("afterprint", () => { opened.forEach((details) => { details.open = false; }); opened.clear(); });
+  if (window.vegaEmbed) drawVisible().then(() => { root.dataset.plots = "drawn"; });
+  else root.dataset.plots = "none";
+})();
