@@ -61,7 +61,7 @@ ORDER = (
     ("execute",),
     # Many cases: what they share is found by trying, and each is carried out attempt by attempt.
     ("largest",),
-    ("campaign",),
+    ("campaigns",),
     ("api",),
     ("testing",),
     ("cli",),

@@ -5,6 +5,7 @@ loads no plugin. This file also travels to the nodes, where only `dlperf_sdk.wor
 """
 
 _PUBLIC = {
+    "campaign": "dlperf_sdk.api",
     "Capabilities": "dlperf_sdk.interfaces.framework",
     "DataSpec": "dlperf_sdk.spec",
     "DlperfError": "dlperf_sdk.errors",
@@ -13,6 +14,7 @@ _PUBLIC = {
     "Framework": "dlperf_sdk.interfaces.framework",
     "hookimpl": "dlperf_sdk.hookspecs",
     "Input": "dlperf_sdk.interfaces.model",
+    "Matrix": "dlperf_sdk.campaigns.matrix",
     "Measured": "dlperf_sdk.interfaces.measurer",
     "Measurer": "dlperf_sdk.interfaces.measurer",
     "Metric": "dlperf_sdk.interfaces.measurer",
@@ -24,6 +26,7 @@ _PUBLIC = {
     "PROTOCOLS": "dlperf_sdk.protocol",
     "Registry": "dlperf_sdk.registry",
     "rerun": "dlperf_sdk.api",
+    "resume": "dlperf_sdk.api",
     "Result": "dlperf_sdk.results.result",
     "ResultStore": "dlperf_sdk.results.store",
     "run": "dlperf_sdk.api",

@@ -1,4 +1,4 @@
-"""The front door: `run`, `rerun` and `dry_run`."""
+"""The front door: `run`, `rerun` and `dry_run` for one case, `campaign` and `resume` for many."""
 
 from __future__ import annotations
 
@@ -8,14 +8,24 @@ from typing import Any
 
 import attrs
 
+from dlperf_sdk import hookspecs, largest
+from dlperf_sdk.campaigns.campaign import Campaign, campaign_of
+from dlperf_sdk.campaigns.file import load
+from dlperf_sdk.campaigns.kept import keep, open_kept
+from dlperf_sdk.campaigns.matrix import Matrix
+from dlperf_sdk.campaigns.planning import planned
+from dlperf_sdk.campaigns.runner import Outcome, Watch, go_on
 from dlperf_sdk.errors import UnknownName, UsageError
 from dlperf_sdk.execute import execute
+from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.plan import Plan, make_plan
 from dlperf_sdk.registry import Registry
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.results.store import ResultStore
 from dlperf_sdk.spec import RunSpec
 
+DEFAULT_CAMPAIGNS = Path("dlperf-campaigns")
+"""Where campaigns are kept unless somebody says otherwise: a directory each."""
 DEFAULT_STORE = Path("dlperf-results")
 """Where results are kept unless somebody says otherwise: a directory per run, in the working directory."""
 
@@ -56,7 +66,14 @@ def run(
         RunFailed: the case failed, and `raise_on_failure` is set.
         KeyboardInterrupt: somebody pressed Ctrl-C; everything has been ended, and finished repeats are in the store.
     """
-    return execute(spec_from(what, model, fields), None, store, observers, registry, raise_on_failure)
+    spec = spec_from(what, model, fields)
+    if not spec.wants_largest:
+        return execute(spec, None, store, observers, registry, raise_on_failure)
+    if store is not None:
+        (store if isinstance(store, ResultStore) else ResultStore(store)).probe()
+    told = Observers(hookspecs.listeners(observers))
+    spec, refusal, note = largest.resolved(spec, told, registry or Registry())
+    return execute(spec, None, store, observers, registry, raise_on_failure, refusal, [note])
 
 
 def rerun(
@@ -92,6 +109,61 @@ def dry_run(
         Unsupported, Unavailable: the case cannot be run.
     """
     return make_plan(spec_from(what, model, fields), registry or Registry())
+
+
+def campaign(
+    what: Matrix | Campaign | str | Path,
+    directory: str | Path | None = None,
+    *,
+    observers: Iterable[Any] = (),
+    registry: Registry | None = None,
+    watch: Watch = lambda entry: None,
+    **settings: Any,
+) -> Outcome:
+    """Measure all cases of a campaign, unattended.
+
+        campaign(Matrix(fields={"model": "resnet50"}, axes={"framework": ["torch", "mxnet"], "batch_size": [32, 64]}))
+        campaign("matrix.yaml", "campaigns/monday")
+        campaign("preset:smoke")
+
+    Args:
+        what: A `Matrix`, or the path of a campaign file, or `preset:NAME`.
+        directory: Where it is kept; a new one in `dlperf-campaigns` unless given.
+        observers: Objects with hook implementations, told of every case.
+        registry: The plugins to choose from; those that are installed, unless given.
+        watch: Is called with every entry of the journal when it is on the disk.
+        settings: Fields of `dlperf_sdk.campaigns.campaign.Settings`, in place of the file's.
+
+    Raises:
+        UsageError: the campaign cannot be understood (the message says in which line), or its directory cannot be
+            written, or holds a campaign already. Nothing was started.
+        PluginError: a plugin that is needed does not work.
+        KeyboardInterrupt: everything has been ended; `resume` goes on.
+    """
+    asked = campaign_of(load(what) if isinstance(what, str | Path) else what, **settings)
+    plugins = registry or Registry()
+    stamp, entries = planned(asked, plugins)
+    path = DEFAULT_CAMPAIGNS / f"{stamp}-{asked.name}" if directory is None else Path(directory)
+    kept = keep(path, asked, entries, stamp)
+    return go_on(kept, plugins, Observers(hookspecs.listeners(observers)), watch)
+
+
+def resume(
+    directory: str | Path,
+    *,
+    observers: Iterable[Any] = (),
+    registry: Registry | None = None,
+    watch: Watch = lambda entry: None,
+) -> Outcome:
+    """Go on with a campaign where it was left: what is there is checked, and what is missing is measured.
+
+    Raises:
+        StoreError: there is no campaign in the directory, another controller is at work on it, or it cannot be written.
+        PluginError, KeyboardInterrupt: as `campaign` does.
+    """
+    return go_on(
+        open_kept(Path(directory)), registry or Registry(), Observers(hookspecs.listeners(observers)), watch
+    )
 
 
 def spec_from(

@@ -14,6 +14,7 @@ from cyclopts import App, CycloptsError, UnusedCliTokensError
 
 import dlperf_sdk
 from dlperf_sdk.cli import costing, doctor, exchanging, listing, reading, reporting, running, screen, verifying
+from dlperf_sdk.cli.campaigning import campaign
 from dlperf_sdk.cli.env import env
 from dlperf_sdk.errors import UsageError
 
@@ -47,6 +48,7 @@ _COMMANDS: dict[str, Callable[..., int]] = {
 }
 for _place, (_name, _function) in enumerate(_COMMANDS.items()):
     app.command(_function, name=_name, sort_key=_place)
+app.command(campaign)
 app.command(env)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from attrs import define, frozen
 from cyclopts import Group, Parameter
 
+from dlperf_sdk.cli import campaigning
 from dlperf_sdk.cli.flags import REPEATED, fields_of, takes_a_case
 from dlperf_sdk.cli.screen import AS_USUAL, INTERRUPTED, Common, command, complain, emit, err, say, show
 from dlperf_sdk.errors import DlperfError, UsageError
@@ -119,7 +120,14 @@ def plan(
     common: Common = AS_USUAL,
     **given: Any,
 ) -> int:
-    """Show what a run would do, and start nothing: processes, variables, commands, files, environment."""
+    """Show what a run would do, and start nothing: processes, variables, commands, files, environment.
+
+    Of a campaign file: its cases, what is skipped and why, and how long it may take.
+    """
+    if model is None and campaigning.is_campaign(what):
+        if fields_of(given):
+            raise UsageError("A campaign's cases have their fields in its file; leave the flags out.")
+        return campaigning.show_plan(what, False, common)
     return _show_plan(_spec(what, model, given), common)
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import attrs
 from attrs import frozen
 
-from dlperf_sdk.campaign.matrix import MOST_CASES, Matrix, Override, merged
-from dlperf_sdk.campaign.predicate import Predicate
+from dlperf_sdk.campaigns.matrix import MOST_CASES, Matrix, Override, merged
+from dlperf_sdk.campaigns.predicate import Predicate
 from dlperf_sdk.errors import CampaignError, SpecError, UnknownName, UsageError
 from dlperf_sdk.spec import RunSpec
 
@@ -80,7 +80,7 @@ class Excluded:
 
 @frozen(kw_only=True)
 class Campaign:
-    """Cases, and how to carry them out. Made by `campaign_of`, or from a file by `dlperf_sdk.campaign.file.load`."""
+    """Cases, and how to carry them out. Made by `campaign_of`, or from a file by `dlperf_sdk.campaigns.file.load`."""
 
     name: str
     description: str = ""

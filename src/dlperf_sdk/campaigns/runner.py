@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import attrs
 from attrs import define, field, frozen
 
 from dlperf_sdk import execute, largest, metrics
-from dlperf_sdk.campaign import estimate, leftovers, load, order
-from dlperf_sdk.campaign.journal import last
-from dlperf_sdk.campaign.kept import Kept
-from dlperf_sdk.campaign.standing import Standing, verified
-from dlperf_sdk.campaign.surroundings import changes, surroundings
+from dlperf_sdk.campaigns import estimate, leftovers, load, order
+from dlperf_sdk.campaigns.journal import last
+from dlperf_sdk.campaigns.kept import Kept
+from dlperf_sdk.campaigns.standing import Standing, verified
+from dlperf_sdk.campaigns.surroundings import changes, surroundings
 from dlperf_sdk.documents import load_document
 from dlperf_sdk.execute import Case
 from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.records import Failure
 from dlperf_sdk.registry import Registry
+from dlperf_sdk.results.result import Result
 
 Watch = Callable[[dict[str, Any]], None]
 """Is told every entry of the journal when it is on the disk, with `left`, the seconds that are estimated."""
@@ -30,9 +31,16 @@ Watch = Callable[[dict[str, Any]], None]
 class Outcome:
     """How a session of a campaign ended."""
 
+    kept: Kept
     standings: dict[str, Standing]
     ended: str
     """`complete`, or `time-limit` where the session's time was up."""
+
+    def results(self) -> Iterator[Result]:
+        """The results of the cases that are concluded, in the campaign's order; each is read when it is asked for."""
+        for id, standing in self.standings.items():
+            if standing.status is not None:
+                yield self.kept.store.load(id)
 
     @property
     def exit_code(self) -> int:
@@ -93,7 +101,7 @@ def go_on(kept: Kept, registry: Registry, observers: Observers, watch: Watch = l
             session.write("interrupted")
             raise
         session.write("ended", how=ended)
-        return Outcome(standings, ended)
+        return Outcome(kept, standings, ended)
 
 
 def _until_done(session: _Session) -> str:

@@ -3,7 +3,7 @@
 ::
 
     DIR/
-        campaign.json     the cases, resolved, and how they are carried out; written once
+        campaign.json     the cases, resolved, what is not installed, and how they are carried out; written once
         journal.jsonl     what has happened, a line each
         lock              held by the controller
         runs/RUN-ID/      an ordinary run directory per case
@@ -21,9 +21,9 @@ import attrs
 from attrs import field, frozen
 
 from dlperf_sdk import __version__
-from dlperf_sdk.campaign import journal
-from dlperf_sdk.campaign.campaign import Asked, Campaign, Settings
-from dlperf_sdk.campaign.planning import Entry
+from dlperf_sdk.campaigns import journal
+from dlperf_sdk.campaigns.campaign import Asked, Campaign, Settings
+from dlperf_sdk.campaigns.planning import MISSING, Entry
 from dlperf_sdk.documents import LARGEST_RESULT, load_document
 from dlperf_sdk.errors import DocumentError, StoreError
 from dlperf_sdk.results.files import directory_of, explained, write_whole
@@ -72,9 +72,9 @@ def keep(path: Path, campaign: Campaign, entries: list[Entry], stamp: str) -> Ke
             f"There is a campaign in {path} already. Go on with it: `dlperf campaign resume {path}`; or choose "
             "another directory with --output."
         )
-    kept = Kept(
-        path, campaign.name, stamp, campaign.source, campaign.settings, tuple(e.asked for e in entries)
-    )
+    missing = {e.asked.id: e.refusal[1] for e in entries if e.refusal is not None and e.refusal[0] == MISSING}
+    cases = tuple(each.asked for each in entries if each.asked.id not in missing)
+    kept = Kept(path, campaign.name, stamp, campaign.source, campaign.settings, cases)
     document = {
         "schema_version": KEPT_VERSION,
         "sdk_version": __version__,
@@ -84,9 +84,11 @@ def keep(path: Path, campaign: Campaign, entries: list[Entry], stamp: str) -> Ke
         "source": None if campaign.source is None else str(Path(campaign.source).resolve()),
         "settings": attrs.asdict(campaign.settings),
         "order": "of a round: the cases in the order of this file, shuffled by a seed of the settings' and the round's",
-        "cases": [
-            {"id": each.asked.id, "from": each.asked.where, "spec": each.asked.spec.to_dict()}
+        "cases": [{"id": each.id, "from": each.where, "spec": each.spec.to_dict()} for each in cases],
+        "skipped": [
+            {"id": each.asked.id, "from": each.asked.where, "why": missing[each.asked.id]}
             for each in entries
+            if each.asked.id in missing
         ],
     }
     with explained(path):

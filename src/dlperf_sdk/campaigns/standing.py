@@ -9,8 +9,8 @@ from typing import Any
 from attrs import define, field
 
 from dlperf_sdk import metrics
-from dlperf_sdk.campaign.campaign import Asked
-from dlperf_sdk.campaign.kept import Kept
+from dlperf_sdk.campaigns.campaign import Asked
+from dlperf_sdk.campaigns.kept import Kept
 from dlperf_sdk.errors import DlperfError, UnknownName
 from dlperf_sdk.results.result import Result
 

@@ -15,10 +15,10 @@ import attrs
 from attrs import frozen
 
 from dlperf_sdk import schema
-from dlperf_sdk.campaign import lines
-from dlperf_sdk.campaign.campaign import Block, Campaign, Excluded, Settings
-from dlperf_sdk.campaign.matrix import Matrix, Override
-from dlperf_sdk.campaign.predicate import predicate
+from dlperf_sdk.campaigns import lines
+from dlperf_sdk.campaigns.campaign import Block, Campaign, Excluded, Settings
+from dlperf_sdk.campaigns.matrix import Matrix, Override
+from dlperf_sdk.campaigns.predicate import predicate
 from dlperf_sdk.documents import load_document
 from dlperf_sdk.errors import CampaignError, DocumentError, UnknownName, UsageError
 from dlperf_sdk.spec_file import confined
@@ -136,7 +136,7 @@ def _preset(name: str) -> Path:
 
 
 def _presets() -> Path:
-    return Path(str(resources.files("dlperf_sdk.campaign") / "presets"))
+    return Path(str(resources.files("dlperf_sdk.campaigns") / "presets"))
 
 
 def _block(text: _Text, matrix: Mapping[str, Any], place: lines.Place) -> Block:

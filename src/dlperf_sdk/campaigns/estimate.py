@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from dlperf_sdk.campaign.standing import Standing
+from dlperf_sdk.campaigns.standing import Standing
 from dlperf_sdk.spec import RunSpec
 from dlperf_sdk.worker.estimate import median
 

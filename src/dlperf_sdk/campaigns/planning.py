@@ -9,13 +9,17 @@ from typing import Any
 import attrs
 from attrs import field, frozen
 
-from dlperf_sdk.campaign.campaign import Asked, Campaign, asked
-from dlperf_sdk.errors import CampaignError, RunFailed, UnknownName, UsageError
+from dlperf_sdk.campaigns.campaign import Asked, Campaign, asked
+from dlperf_sdk.errors import CampaignError, PluginError, RunFailed, UnknownName, UsageError
 from dlperf_sdk.plan import VOCABULARY, make_plan
 from dlperf_sdk.registry import Registry, Row
 from dlperf_sdk.spec import RunSpec
 
 _PLUGINS = {"framework": "frameworks", "model": "models", "topology": "topologies"}
+
+
+MISSING = "missing"
+"""The refusal of a case whose framework, model or engine is not installed, or does not work."""
 
 
 @frozen
@@ -53,6 +57,20 @@ def entries(campaign: Campaign, registry: Registry, stamp: str) -> Iterator[Entr
         if isinstance(verdict, UsageError):
             raise CampaignError(f"{_where(campaign, each, verdict)}{verdict}") from verdict
         yield Entry(each, verdict)
+
+
+def planned(campaign: Campaign, registry: Registry) -> tuple[str, list[Entry]]:
+    """A campaign's stamp and all its entries, at least one of which can be run; raises as `entries` does."""
+    when = stamp()
+    found = list(entries(campaign, registry, when))
+    if all(each.refusal is not None for each in found):
+        first = found[0]
+        assert first.refusal is not None
+        where = f"{first.asked.where}: " if first.asked.where else ""
+        raise CampaignError(
+            f"{where}None of the {len(found)} cases of {campaign.name} can be run here. The first: {first.refusal[1]}"
+        )
+    return when, found
 
 
 def check_predicates(campaign: Campaign, registry: Registry) -> None:
@@ -116,8 +134,12 @@ def _judged(spec: RunSpec, registry: Registry, skip_missing: bool) -> tuple[str,
         return error.kind, str(error)
     except UnknownName as error:
         if skip_missing and error.kind in _PLUGINS:
-            return "unsupported", f"{error} Install its plugin to run this case."
+            return MISSING, str(error)
         return error
+    except PluginError as error:
+        if skip_missing:
+            return MISSING, str(error)
+        raise
     except UsageError as error:
         return error
     return None

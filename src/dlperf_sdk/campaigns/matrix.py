@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 from attrs import frozen
 
-from dlperf_sdk.campaign.predicate import Predicate, predicate
+from dlperf_sdk.campaigns.predicate import Predicate, predicate
 from dlperf_sdk.documents import shown
 from dlperf_sdk.errors import SpecError, UnknownName
 from dlperf_sdk.spec import RunSpec

@@ -1,0 +1,107 @@
+"""How far a campaign is, read from its directory: also from another shell, while it is carried out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from attrs import frozen
+
+from dlperf_sdk.campaigns import estimate
+from dlperf_sdk.campaigns.journal import holder, last
+from dlperf_sdk.campaigns.kept import Kept
+from dlperf_sdk.campaigns.standing import Standing, told
+from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.worker.estimate import median
+
+
+@frozen
+class Status:
+    """A campaign at one moment."""
+
+    name: str
+    state: str
+    """`running`, `complete`, or `stopped` (it can be resumed)."""
+    controller: str
+    """Who carries it out now; empty where nobody does."""
+    standings: dict[str, Standing]
+    current: tuple[str, int] | None
+    """Case and attempt that are under way."""
+    left: float
+    """Seconds, estimated."""
+    changes: tuple[str, ...]
+    """What changed between its last two sessions."""
+    sessions: int
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Cases by status; those that are not concluded are `pending`."""
+        return dict(Counter(each.status or "pending" for each in self.standings.values()))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "name": self.name,
+            "state": self.state,
+            "controller": self.controller,
+            "counts": self.counts,
+            "current": None
+            if self.current is None
+            else {"case": self.current[0], "attempt": self.current[1]},
+            "seconds_left": self.left,
+            "changes": list(self.changes),
+            "sessions": self.sessions,
+            "cases": [
+                {
+                    "case": id,
+                    "status": each.status or "pending",
+                    "ok": each.ok if each.status else None,
+                    "finished": each.finished,
+                    "repeats": each.asked.spec.resolved_protocol().repeats,
+                    "failures": dict(each.failures),
+                    "message": each.message,
+                    "throughput": median(list(each.throughputs.values())) if each.throughputs else None,
+                    "batch_size": each.batch_size or each.asked.spec.batch_size,
+                }
+                for id, each in self.standings.items()
+            ],
+        }
+
+
+def status(kept: Kept) -> Status:
+    """What the journal tells; nothing is changed, and no lock is taken.
+
+    Raises:
+        StoreError: the journal cannot be read.
+    """
+    entries = kept.journal.read()
+    standings = told(kept.cases, entries)
+    running = kept.is_held()
+    complete = all(each.status is not None for each in standings.values())
+    session = last(entries, "session")
+    current = None
+    if running:
+        started, ended = last(entries, "attempt-started"), entries[-1] if entries else None
+        if started is not None and ended is not None and ended["event"] == "attempt-started":
+            current = (started["case"], started["attempt"])
+    return Status(
+        kept.name,
+        "running" if running else "complete" if complete else "stopped",
+        holder(kept.path / "lock") if running else "",
+        standings,
+        current,
+        estimate.left(standings.values(), kept.settings.cooldown),
+        tuple(session["changes"]) if session else (),
+        sum(entry["event"] == "session" for entry in entries),
+    )
+
+
+def named(spec: RunSpec) -> str:
+    """A case in a few words: `torch resnet50 1n2d b64 amp-bf16 inductor`."""
+    words = [spec.framework, spec.model, str(spec.topology), f"b{spec.batch_size}", spec.precision]
+    defaults = {"compiler": "none", "strategy": "all_reduce", "layout": "auto"}
+    words += [str(getattr(spec, name)) for name, usual in defaults.items() if getattr(spec, name) != usual]
+    words += [f"{name}={value}" for name, value in sorted(spec.options.items())]
+    if str(spec.data) != "synthetic":
+        words.append(spec.data.source)
+    return " ".join(words)
