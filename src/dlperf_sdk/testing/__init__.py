@@ -25,6 +25,7 @@ for _name in (
     "ending",
     "measurer",
     "model",
+    "parity",
     "replicas",
     "reports",
     "topology",

@@ -151,8 +151,10 @@ class ControllerHalf(FrameworkSubject):
                 "layout": "auto",
                 "data": "synthetic",
                 "model": model,
+                "nodes": "1",
+                "devices_per_node": "2",
             }
-            axes = {kind: getattr(can, _PLURAL.get(kind, kind)) for kind in base if kind != "model"}
+            axes = {kind: getattr(can, _PLURAL.get(kind, kind)) for kind in base if kind not in _GIVEN}
             cases = [
                 {**base, one: first, other: second}
                 for one in axes
@@ -189,6 +191,9 @@ class ControllerHalf(FrameworkSubject):
         own = {reference.partition(".")[0].partition(":")[0] for reference in (self.plugin.runtime,)}
         yield from sorted(found - own - {"attr", "attrs", "dlperf_sdk"})
 
+
+_GIVEN = ("model", "nodes", "devices_per_node")
+"""What a case says beside what is declared."""
 
 _PLURAL = {
     "device": "devices",

@@ -9,11 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import pytest
-
-from dlperf_sdk.api import run
-from dlperf_sdk.errors import Unavailable
 from dlperf_sdk.hookspecs import hookimpl
+from dlperf_sdk.results.result import Result
 from dlperf_sdk.testing.conformance import advice
 from dlperf_sdk.testing.training import Training
 
@@ -69,14 +66,11 @@ class Ending(Training):
             "start helpers in the worker's own session, so that they are ended with it",
         )
 
-    def _run(self, model: str, **fields: Any) -> Any:
+    def _run(self, model: str, **fields: Any) -> Result:
         observers = fields.pop("observers", ())
         strategies = sorted(self.plugin.capabilities.strategies - {"independent", "parameter_server_async"})
         spec = self.offered([model], topology="1n2d", strategy=(strategies or ["independent"])[0], **fields)
-        refused = self.refusal(spec)
-        if isinstance(refused, Unavailable):
-            pytest.skip(f"not on this machine: {refused}")
-        return run(spec, store=None, registry=self.registry, observers=observers)
+        return self.carried_out(spec, observers)
 
 
 class _Killer:

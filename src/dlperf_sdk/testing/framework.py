@@ -4,13 +4,14 @@ from dlperf_sdk.testing.asynchrony import Asynchrony
 from dlperf_sdk.testing.capabilities import DeclaredCapabilities
 from dlperf_sdk.testing.controller_half import ControllerHalf
 from dlperf_sdk.testing.ending import Ending
+from dlperf_sdk.testing.parity import Following
 from dlperf_sdk.testing.replicas import Replicas
 from dlperf_sdk.testing.reports import Reports
 from dlperf_sdk.testing.worker_half import WorkerHalf
 
 
 class FrameworkConformance(
-    ControllerHalf, WorkerHalf, Replicas, DeclaredCapabilities, Asynchrony, Reports, Ending
+    ControllerHalf, WorkerHalf, Following, Replicas, DeclaredCapabilities, Asynchrony, Reports, Ending
 ):
     """Subclass it, name the framework, and pytest says what is missing.
 
@@ -18,7 +19,8 @@ class FrameworkConformance(
             framework = "my"
 
     The parts: the controller half (`ControllerHalf`) and the worker half (`WorkerHalf`) as they are written; one
-    replica's training (`Training`) and two replicas' (`Replicas`); what is declared (`DeclaredCapabilities`); time
-    (`Asynchrony`), facts (`Reports`), and how a case ends (`Ending`). What may be set is in `FrameworkSubject`:
-    `framework`, `models`, `model_options`, `options`, `batch_size`, `device`, `python`, `known_gaps`.
+    replica's training (`Training`), parity (`Following`) and two replicas (`Replicas`); what is declared
+    (`DeclaredCapabilities`); time (`Asynchrony`), facts (`Reports`), and how a case ends (`Ending`). What may be set
+    is in `FrameworkSubject`: `framework`, `models`, `model_options`, `options`, `batch_size`, `device`, `python`,
+    `known_gaps`.
     """

@@ -8,11 +8,13 @@ from typing import Any, ClassVar
 
 import pytest
 
-from dlperf_sdk.api import dry_run, run
+from dlperf_sdk import execute, hookspecs
+from dlperf_sdk.api import dry_run
 from dlperf_sdk.errors import DlperfError, RunFailed, Unavailable
+from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.interfaces.framework import Framework
 from dlperf_sdk.registry import Registry
-from dlperf_sdk.results.result import FAIL, INTEGRITY, Result, Verdict
+from dlperf_sdk.results.result import FAIL, INTEGRITY, Parity, Result, Verdict
 from dlperf_sdk.spec import RunSpec, Scalar
 from dlperf_sdk.testing.conformance import Conformance, advice
 from dlperf_sdk.testing.probing import Answer, probe
@@ -56,10 +58,11 @@ class FrameworkSubject(Conformance):
 
     _results: ClassVar[dict[str, Result]]
     _answers: ClassVar[dict[str, Answer]]
+    _followed: ClassVar[dict[str, Parity]]
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
-        cls._results, cls._answers = {}, {}
+        cls._results, cls._answers, cls._followed = {}, {}, {}
 
     @property
     def plugin(self) -> Framework:
@@ -121,11 +124,32 @@ class FrameworkSubject(Conformance):
         """The result of a case: run once, kept for all tests of the class. Skips what this machine cannot place."""
         key = json.dumps(spec.to_dict(), sort_keys=True)
         if key not in self._results:
-            refused = self.refusal(spec)
-            if isinstance(refused, Unavailable):
-                pytest.skip(f"not on this machine: {refused}")
-            self._results[key] = run(spec, store=None, registry=self.registry)
+            self._results[key] = self.carried_out(spec)
         return self._results[key]
+
+    def carried_out(self, spec: RunSpec, observers: Sequence[Any] = ()) -> Result:
+        """The result of a case as `run` gives it, but for parity, which has its own tests."""
+        case = self._begun(spec, observers)
+        execute.make_ready(case)
+        execute.measure(case)
+        return execute.conclude(case)
+
+    def followed(self, spec: RunSpec) -> Parity:
+        """The parity of a case, from a short run of its own, kept for all tests of the class."""
+        key = json.dumps(spec.to_dict(), sort_keys=True)
+        if key not in self._followed:
+            case = self._begun(spec, ())
+            execute.prepare(case)
+            if case.parity is None:
+                pytest.fail(f"{described(spec)} could not be made ready: {case.collected.failure}")
+            self._followed[key] = case.parity
+        return self._followed[key]
+
+    def _begun(self, spec: RunSpec, observers: Sequence[Any]) -> execute.Case:
+        refused = self.refusal(spec)
+        if isinstance(refused, Unavailable):
+            pytest.skip(f"not on this machine: {refused}")
+        return execute.begin(spec, None, Observers(hookspecs.listeners(observers)), self.registry)
 
     def probed(self, spec: RunSpec) -> Answer:
         """What a single worker answered that was asked step by step: made once, kept for all tests of the class."""
