@@ -51,6 +51,7 @@ ORDER = (
     ("results.verdicts",),
     ("results.facts",),
     ("results.summarise",),
+    ("results.check",),
     ("collect",),
     # A run of its own whose evidence goes into the result.
     ("parity",),
@@ -59,6 +60,7 @@ ORDER = (
     # For other programs, and from them.
     ("exchange",),
     ("execute",),
+    ("verification",),
     # Many cases: what they share is found by trying, and each is carried out attempt by attempt.
     ("largest",),
     ("campaigns",),

@@ -36,6 +36,7 @@ _PUBLIC = {
     "Topology": "dlperf_sdk.interfaces.topology",
     "TopologySpec": "dlperf_sdk.spec",
     "Verdict": "dlperf_sdk.results.result",
+    "verify": "dlperf_sdk.verification",
 }
 
 __version__ = "0.1.0"

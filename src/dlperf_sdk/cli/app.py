@@ -13,7 +13,17 @@ from types import FrameType
 from cyclopts import App, CycloptsError, UnusedCliTokensError
 
 import dlperf_sdk
-from dlperf_sdk.cli import costing, doctor, exchanging, listing, reading, reporting, running, screen, verifying
+from dlperf_sdk.cli import (
+    costing,
+    doctor,
+    exchanging,
+    listing,
+    reading,
+    reporting,
+    running,
+    screen,
+    verifying,
+)
 from dlperf_sdk.cli.campaigning import campaign
 from dlperf_sdk.cli.env import env
 from dlperf_sdk.errors import UsageError

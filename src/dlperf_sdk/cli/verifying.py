@@ -1,0 +1,65 @@
+"""`verify`: frameworks held against a model's reference, side by side."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show
+
+
+@command
+def verify(
+    frameworks: Annotated[
+        list[str], Parameter(help="Frameworks' names.", negative=(), consume_multiple=True)
+    ],
+    /,
+    *,
+    model: Annotated[
+        str | None, Parameter(help="A model's name; all that have a reference, unless given.")
+    ] = None,
+    case: Annotated[
+        str, Parameter(help="The reference's case: small, gamma (where it has one), full.")
+    ] = "small",
+    topology: Annotated[str, Parameter(help="Nodes × devices per node: 1n1d, 1n2d, 2n1d.")] = "1n1d",
+    precision: Annotated[str, Parameter(help="fp32, tf32, amp-fp16 or amp-bf16.")] = "fp32",
+    compiler: Annotated[str, Parameter(help="none, or one that the frameworks offer.")] = "none",
+    strategy: Annotated[str, Parameter(help="How gradients meet.")] = "all_reduce",
+    layout: Annotated[str, Parameter(help="Memory layout of images: auto, nchw or nhwc.")] = "auto",
+    device: Annotated[str, Parameter(help="Kind of device: auto, cpu, cuda, …")] = "auto",
+    python: Annotated[
+        str | None, Parameter(help="Interpreter of an existing environment, instead of a managed one.")
+    ] = None,
+    quiet: Annotated[
+        bool, Parameter(name=["--quiet", "-q"], negative=(), show_default=False, help="Only the table.")
+    ] = False,
+    common: Common = AS_USUAL,
+) -> int:
+    """Show how far each framework's first steps are from the model's float64 reference, step by step.
+
+    All start from the same weights, on the same batch. One that fails is told where it differs first, and which known
+    mistake would lead there. Exit codes: 0 all passed, 1 one failed, 3 nothing could be judged, 5 not everything.
+    """
+    from dlperf_sdk import verification
+    from dlperf_sdk.report import verification as report
+
+    found = verification.verify(
+        frameworks,
+        model,
+        case=case,
+        on_progress=(lambda text: None) if quiet else (lambda text: say(text, "dim")),
+        topology=topology,
+        precision=precision,
+        compiler=compiler,
+        strategy=strategy,
+        layout=layout,
+        device=device,
+        python=python,
+    )
+    code = verification.exit_code(found)
+    if common.json:
+        emit({"verifications": [one.to_dict() for one in found], "exit_code": code})
+    else:
+        show(report.page(found))
+    return code
