@@ -60,6 +60,7 @@ ORDER = (
     # For other programs, and from them.
     ("exchange",),
     ("execute",),
+    ("replay",),
     ("verification",),
     # Many cases: what they share is found by trying, and each is carried out attempt by attempt.
     ("largest",),

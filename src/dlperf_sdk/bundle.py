@@ -12,8 +12,9 @@ import json
 import os
 import secrets
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from attrs import frozen
 
@@ -82,12 +83,17 @@ def _package(name: str) -> Iterator[tuple[str, bytes]]:
             yield f"{name}/{path.relative_to(origin.parent).as_posix()}", path.read_bytes()
 
 
-def build(request: Request, path: Path, packages: Iterable[str] = ()) -> Bundle:
+def build(
+    request: Request, path: Path, packages: Iterable[str] = (), case: Mapping[str, Any] | None = None
+) -> Bundle:
     """Write the bundle of a request, with these packages beside those that it refers to.
 
+    `case` is what turns the stream of a run into a result where the one who planned it is not there: see `replay`.
     Only its owner can read it: it holds the agents' secret.
     """
     files = contents(request, packages)
+    if case is not None:
+        files["case.json"] = json.dumps(case, allow_nan=False).encode()
     digest = hashlib.sha256()
     for name in sorted(files):
         digest.update(f"{name}\0{len(files[name])}\0".encode() + files[name])

@@ -305,6 +305,11 @@ def _launch(
             collected.take(event)
 
 
+def told(planned: Plan) -> dict[str, Any]:
+    """What a bundle says of its case, for whoever has only the stream of its run."""
+    return {"spec": planned.spec.to_dict(), "plugin": planned.plugin}
+
+
 def launched(
     planned: Plan,
     request: Request,
@@ -318,7 +323,7 @@ def launched(
     """
     shape = planned.spec.topology
     with scratch_directory() as scratch:
-        packed = bundle.build(request, Path(scratch) / f"{request.id}.pyz", planned.packages)
+        packed = bundle.build(request, Path(scratch) / f"{request.id}.pyz", planned.packages, told(planned))
         say("bundle")(f"{len(packed.files)} files, SHA-256 {packed.digest}")
         job = Job(
             id=request.id,

@@ -45,7 +45,7 @@ def events(topology: Topology, job: Job, until: float | None = None) -> Generato
             if line is None:
                 tail = f" Its last words: {said}" if said else ""
                 raise LostNode(f"The first node's agent went away in the middle of the run.{tail}")
-            event = _event(line)
+            event = event_on(line)
             if event is None:
                 continue
             patience = SILENCE
@@ -69,7 +69,7 @@ def _read(stream: Iterator[bytes], lines: queue.Queue[bytes | None]) -> None:
         lines.put(None)
 
 
-def _event(line: bytes) -> dict[str, Any] | None:
+def event_on(line: bytes) -> dict[str, Any] | None:
     """The event on a line; None for what an engine's own tools may have printed."""
     try:
         event = json.loads(line)

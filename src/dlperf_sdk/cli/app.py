@@ -14,6 +14,7 @@ from cyclopts import App, CycloptsError, UnusedCliTokensError
 
 import dlperf_sdk
 from dlperf_sdk.cli import (
+    carrying,
     costing,
     doctor,
     exchanging,
@@ -51,6 +52,9 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "cost": costing.cost,
     "export": exchanging.export,
     "import": exchanging.import_,
+    "bundle": carrying.bundle,
+    "ingest": carrying.ingest,
+    "attach": carrying.attach,
     "list": listing.list_plugins,
     "describe": listing.describe,
     "doctor": doctor.doctor,

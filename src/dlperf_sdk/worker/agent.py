@@ -14,11 +14,12 @@ import signal
 import sys
 import threading
 import time
-import zipfile
+from dataclasses import replace
 from typing import Any, Callable, Dict, Optional
 
 from dlperf_sdk.worker import devices, hardware, lifetime, link, network, preflight, rendezvous
 from dlperf_sdk.worker.attempt import Attempt
+from dlperf_sdk.worker.bundled import member, unpacked
 from dlperf_sdk.worker.coordinator import Coordinator
 from dlperf_sdk.worker.failures import failure
 from dlperf_sdk.worker.main import cluster_from
@@ -113,7 +114,7 @@ class Agent:
         try:
             if self._interface:
                 hello["address"] = network.address_of(self._interface)
-            self._bundle = _unpacked(self._bundle, self._scratch)
+            self._bundle = unpacked(self._bundle, self._scratch)
             unfit = preflight.unfit(self.request.command, self._scratch)
         except OSError as error:
             unfit = {"kind": "unavailable", "message": "cannot be prepared: %s" % error}
@@ -286,25 +287,6 @@ class Agent:
             shutil.rmtree(worker.directory, ignore_errors=True)
 
 
-def _unpacked(bundle: str, scratch: str) -> str:
-    """The directory that workers import from: this bundle, unpacked."""
-    if os.path.isdir(bundle):
-        return bundle
-    directory = os.path.join(scratch, "bundle")
-    with zipfile.ZipFile(bundle) as archive:
-        archive.extractall(directory)
-    return directory
-
-
-def member(bundle: str, name: str) -> str:
-    """A file of the bundle. Raises KeyError: it has none of this name."""
-    if os.path.isdir(bundle):
-        with open(os.path.join(bundle, name), encoding="utf-8") as file:
-            return file.read()
-    with zipfile.ZipFile(bundle) as archive:
-        return archive.read(name).decode()
-
-
 def _stream() -> Callable[[Dict[str, Any]], None]:
     """Agent 0's stream on standard output, which from here on is ours alone: what others print goes to the log."""
     stream = os.dup(1)
@@ -321,7 +303,14 @@ def _stream() -> Callable[[Dict[str, Any]], None]:
     return emit
 
 
-def main(node: str, hosts: str, interface: Optional[str], scratch: Optional[str], tether: bool) -> int:
+def main(
+    node: str,
+    hosts: str,
+    interface: Optional[str],
+    python: Optional[str],
+    scratch: Optional[str],
+    tether: bool,
+) -> int:
     """Be the agent of a node; see the bundle's `agent --help`. Returns the exit code."""
     os.umask(0o077)
     lifetime.adopt_orphans()
@@ -329,6 +318,8 @@ def main(node: str, hosts: str, interface: Optional[str], scratch: Optional[str]
     with scratch_directory(scratch) as directory:
         bundle = os.path.abspath(sys.argv[0])
         request = Request.from_dict(json.loads(member(bundle, "request.json")))
+        if python is not None:
+            request = replace(request, command=[python])
         secret = member(bundle, "secret")
         place = placed(node, hosts, os.environ)
         emit = _stream()

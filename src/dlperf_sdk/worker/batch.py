@@ -1,5 +1,7 @@
 """The batch script's part: start the agents, hold their tether, keep agent 0's stream until it has been fetched."""
 
+import contextlib
+import json
 import os
 import shutil
 import signal
@@ -8,6 +10,8 @@ import sys
 import threading
 import time
 from typing import List
+
+from dlperf_sdk.worker.alone import first_event
 
 BEAT = 5.0
 """Seconds between two signs of life on the agents' tether."""
@@ -21,13 +25,10 @@ def main(folder: str, linger: float, step: List[str]) -> int:
     process = None
     over = threading.Event()
     try:
-        with (
-            open(os.path.join(folder, "stream"), "wb", buffering=0) as stream,
-            open(os.path.join(folder, "diagnostics"), "wb") as diagnostics,
-        ):
-            first = _first_event(sys.argv[0])
-            if first:
-                stream.write(first)
+        with contextlib.ExitStack() as files:
+            stream = files.enter_context(open(os.path.join(folder, "stream"), "wb", buffering=0))
+            diagnostics = files.enter_context(open(os.path.join(folder, "diagnostics"), "wb"))
+            stream.write(first_event(sys.argv[0]))
             process = subprocess.Popen(
                 step, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=diagnostics
             )
@@ -52,19 +53,7 @@ def main(folder: str, linger: float, step: List[str]) -> int:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _first_event(bundle: str) -> bytes:
-    """The case that this is, for whoever attaches without having submitted it."""
-    from dlperf_sdk.worker.agent import member
-
-    try:
-        return b'{"event": "case", "case": %s}\n' % member(bundle, "case.json").encode()
-    except KeyError:
-        return b""
-
-
 def _last_words(path: str) -> bytes:
-    import json
-
     with open(path, "rb") as file:
         file.seek(max(0, os.path.getsize(path) - 4000))
         said = file.read().decode("utf-8", "replace").strip()

@@ -66,10 +66,18 @@ def main(arguments: List[str]) -> int:
     agent.add_argument(
         "--interface", help="the network interface of the workers, instead of the one between the hosts"
     )
+    agent.add_argument("--python", help="the environment's interpreter, instead of the one in the request")
     agent.add_argument("--scratch", help="a private directory, to be removed at the end")
     agent.add_argument("--case", help="the name of the run, for people who list processes")
     agent.add_argument(
         "--tether", action="store_true", help="end everything when standard input ends or falls silent"
+    )
+    run = commands.add_parser(
+        "run", help="run the whole case on this machine, and write down what comes of it"
+    )
+    run.add_argument("-o", "--output", required=True, metavar="DIR", help="where to; a new folder")
+    run.add_argument(
+        "--python", default=sys.executable, help="an interpreter that has the framework; this one"
     )
     batch = commands.add_parser("batch", help="be a batch job (its script calls this)")
     batch.add_argument("--folder", required=True)
@@ -81,7 +89,13 @@ def main(arguments: List[str]) -> int:
     if chosen.command == "agent":
         from dlperf_sdk.worker import agent as agent_module
 
-        return agent_module.main(chosen.node, chosen.hosts, chosen.interface, chosen.scratch, chosen.tether)
+        return agent_module.main(
+            chosen.node, chosen.hosts, chosen.interface, chosen.python, chosen.scratch, chosen.tether
+        )
+    if chosen.command == "run":
+        from dlperf_sdk.worker import alone
+
+        return alone.main(chosen.output, chosen.python)
     if chosen.command == "batch":
         from dlperf_sdk.worker import batch as batch_module
 

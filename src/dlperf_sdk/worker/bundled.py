@@ -1,0 +1,26 @@
+"""What lies in the bundle that this runs from: an archive, or a directory that it was unpacked to."""
+
+import os
+import zipfile
+
+
+def member(bundle: str, name: str) -> str:
+    """A file of the bundle. Raises KeyError: it has none of this name."""
+    if os.path.isdir(bundle):
+        try:
+            with open(os.path.join(bundle, name), encoding="utf-8") as file:
+                return file.read()
+        except FileNotFoundError:
+            raise KeyError(name) from None
+    with zipfile.ZipFile(bundle) as archive:
+        return archive.read(name).decode()
+
+
+def unpacked(bundle: str, scratch: str) -> str:
+    """The directory that workers import from: the bundle, unpacked."""
+    if os.path.isdir(bundle):
+        return bundle
+    directory = os.path.join(scratch, "bundle")
+    with zipfile.ZipFile(bundle) as archive:
+        archive.extractall(directory)
+    return directory
