@@ -2,12 +2,9 @@
 
 Per image: decode at full size (JPEG's scaled decoding would be cheaper, and would be other pixels), convert
 to RGB (greyscale and CMYK as well), crop at random, resize bilinearly with antialiasing, mirror half of the
-time, normalise. EXIF orientation is ignored, as is usual for ImageNet. The crop covers 8 to 100 % of the
-area at an aspect ratio from 3/4 to 4/3: C. Szegedy et al., Going Deeper with Convolutions, CVPR 2015,
-section 6.
+time, normalise. EXIF orientation is ignored, as is usual for ImageNet.
 """
 
-import math
 import os
 import random
 
@@ -16,15 +13,9 @@ import torch
 from PIL import Image, features
 from PIL import __version__ as pillow_version
 
+from dlperf_sdk.worker.crop import MEAN, STD, crop_box
 from dlperf_sdk.worker.data import DataError, read_images
 from dlperf_torch.worker.loading import Batches
-
-MEAN = (0.485, 0.456, 0.406)
-STD = (0.229, 0.224, 0.225)
-"""Of ImageNet's red, green and blue, where white is 1; the numbers that every ImageNet recipe uses."""
-AREA = (0.08, 1.0)
-RATIO = (3 / 4, 4 / 3)
-_ATTEMPTS = 10
 
 
 def batches(request, process):
@@ -81,24 +72,6 @@ def augment(image, width, height, chance):
     cropped = image.crop(crop_box(image.width, image.height, chance))
     resized = cropped.resize((width, height), Image.Resampling.BILINEAR)
     return resized.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if chance.random() < 0.5 else resized
-
-
-def crop_box(width, height, chance):
-    """Left, top, right and bottom of a random crop: area uniform in AREA, ratio log-uniform in RATIO.
-
-    If no crop of ten fits into the image, it is the largest in the middle whose ratio is allowed.
-    """
-    low, high = RATIO
-    for _ in range(_ATTEMPTS):
-        area = width * height * chance.uniform(*AREA)
-        ratio = math.exp(chance.uniform(math.log(low), math.log(high)))
-        w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
-        if 0 < w <= width and 0 < h <= height:
-            left, top = int(chance.random() * (width - w + 1)), int(chance.random() * (height - h + 1))
-            return left, top, left + w, top + h
-    w, h = min(width, round(height * high)), min(height, round(width / low))
-    left, top = (width - w) // 2, (height - h) // 2
-    return left, top, left + w, top + h
 
 
 def normalise(pixels, channels_last):

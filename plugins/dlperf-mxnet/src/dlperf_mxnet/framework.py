@@ -1,0 +1,82 @@
+"""Apache MXNet, as the controller sees it. Nothing here imports mxnet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from attrs import frozen
+
+from dlperf_sdk.fields import circumstance
+from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
+from dlperf_sdk.models.options import whole
+
+_PYTHON = ">=3.10,<3.12"
+# NumPy 1.24 took away `np.bool`, which MXNet 1.9.1 uses on import.
+_NUMPY = "numpy>=1.21,<1.24"
+
+
+@frozen
+class MXNetOptions:
+    """The plugin's own options.
+
+    Raises:
+        SpecError: an option has an impossible value.
+    """
+
+    loader_workers: int = circumstance(
+        "Parallel loaders per device, for images and text.", 2, validator=whole(1, 1024)
+    )
+
+
+class MXNet(Framework):
+    """MXNet 1.9.1: imperative or hybridized gluon, replicas meeting in a kvstore."""
+
+    name = "mxnet"
+    runtime = "dlperf_mxnet.worker.runtime:MXNetRuntime"
+    trainers: ClassVar[Mapping[str, str]] = {
+        "resnet50": "dlperf_mxnet.worker.resnet50:ResNet50Trainer",
+        "bert-base": "dlperf_mxnet.worker.bert_base:BertBaseTrainer",
+    }
+    processes = "dlperf_mxnet.processes:processes"
+    capabilities = Capabilities(
+        devices={"cpu", "cuda"},
+        precisions={"fp32", "tf32", "amp-fp16"},
+        compilers={"none", "graph"},
+        strategies={"all_reduce", "parameter_server", "independent"},
+        layouts={"auto", "nchw", "nhwc"},
+        data={"synthetic", "synthetic-host", "images", "text"},
+        accumulation=True,
+    )
+    Options: ClassVar[type[Any]] = MXNetOptions
+
+    def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
+        """One environment per kind of device; the build for GPUs is a package of its own."""
+        if device == "cpu":
+            return EnvironmentSpec(
+                python=_PYTHON,
+                requirements=("mxnet==1.9.1", _NUMPY),
+                lock=Path(__file__).with_name("locks") / "cpu.txt",
+            )
+        return EnvironmentSpec(_PYTHON, ("mxnet-cu112==1.9.1", _NUMPY))
+
+    def refuses(self, case: Mapping[str, str]) -> str | None:
+        """What MXNet cannot do although it can do each part of it."""
+        cpu = case["device"] == "cpu"
+        if case["strategy"] == "all_reduce" and int(case["nodes"]) > 1:
+            return (
+                "MXNet's own all-reduce (the kvstores `device` and `nccl`) stays within a node; over several nodes "
+                "its replicas meet in the kvstore `dist_sync`, which is --strategy parameter_server."
+            )
+        if cpu and case["precision"] == "tf32":
+            return "tf32 is a mode of NVIDIA GPUs' matrix units; on a CPU, choose fp32."
+        if cpu and case["precision"] == "amp-fp16":
+            return "MXNet has no convolutions in fp16 for CPUs; choose fp32, or a GPU."
+        if cpu and case["layout"] == "nhwc":
+            return "MXNet's convolutions take NHWC on GPUs only; on a CPU, choose nchw."
+        if case["model"] == "bert-base" and case["layout"] != "auto":
+            return (
+                f"bert-base has no images whose layout could be {case['layout']}; leave the layout at auto."
+            )
+        return None

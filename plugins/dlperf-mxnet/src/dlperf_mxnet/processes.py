@@ -1,0 +1,51 @@
+"""Which processes an MXNet case consists of: one trainer per node, and the roles of its distributed kvstore."""
+
+from typing import Dict, List
+
+from dlperf_sdk.worker.processes import SERVICE, TRAINER, Cluster, Node, Process, one_per_device
+
+SERVE = "dlperf_mxnet.worker.service:serve"
+"""What the scheduler and the servers call; `DMLC_ROLE` tells them which they are."""
+
+
+def processes(cluster: Cluster) -> List[Process]:
+    """Where gradients meet, a trainer owns all devices of its node, as MXNet's kvstore has it; else one each.
+
+    With `parameter_server`, node 0 has the scheduler and every node a server, in front of the trainers. All
+    find each other through the variables of ps-lite (`DMLC_*`).
+    """
+    if cluster.strategy == "independent":
+        return one_per_device(cluster)
+    trainers = [_trainer(cluster, node) for node in range(len(cluster.nodes))]
+    if cluster.strategy != "parameter_server" or cluster.world_size == 1:
+        return trainers
+    root = cluster.nodes[0]
+    common = {
+        "DMLC_PS_ROOT_URI": root.host,
+        "DMLC_PS_ROOT_PORT": root.ports[0],
+        "DMLC_NUM_WORKER": str(len(trainers)),
+        "DMLC_NUM_SERVER": str(len(cluster.nodes)),
+    }
+
+    def variables(role: str, node: Node) -> Dict[str, str]:
+        return dict(common, DMLC_ROLE=role, DMLC_NODE_HOST=node.host)
+
+    def service(role: str, node: int) -> Process:
+        # An idle server's threads must not spin on the cores of the trainers.
+        found = dict(variables(role, cluster.nodes[node]), OMP_WAIT_POLICY="PASSIVE")
+        return Process(SERVICE, node, found, target=SERVE)
+
+    return [
+        service("scheduler", 0),
+        *(service("server", node) for node in range(len(cluster.nodes))),
+        *(
+            trainer._replace(variables=variables("worker", cluster.nodes[trainer.node]))
+            for trainer in trainers
+        ),
+    ]
+
+
+def _trainer(cluster: Cluster, node: int) -> Process:
+    """The trainer that owns a whole node."""
+    count, first = len(cluster.nodes[node].devices), cluster.first_replica(node)
+    return Process(TRAINER, node, {}, tuple(range(count)), tuple(range(first, first + count)), node)

@@ -1,0 +1,101 @@
+"""ResNet-50 v1.5 in MXNet: He et al. 2016, table 1, with the stride of a bottleneck in its 3×3 convolution.
+
+What is computed is laid down in `dlperf_sdk.models.resnet50`; the names are the manifest's.
+"""
+
+from mxnet.gluon import HybridBlock, nn
+
+from dlperf_mxnet.worker.training import MXNetTrainer, surprise
+
+STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
+"""Width and number of bottlenecks of each stage."""
+EXPANSION = 4
+"""A bottleneck's output has this many times its width in channels."""
+
+
+def convolution(inputs, outputs, kernel, stride, layout):
+    """A convolution without bias, padded on all sides by half its kernel."""
+    return nn.Conv2D(outputs, kernel, stride, kernel // 2, use_bias=False, in_channels=inputs, layout=layout)
+
+
+def batch_norm(channels, layout):
+    """Batch norm over this replica's micro-batch."""
+    return nn.BatchNorm(axis=layout.index("C"), epsilon=1e-5, momentum=0.9, in_channels=channels)
+
+
+class Bottleneck(HybridBlock):
+    """1×1 down to the width, 3×3, 1×1 up to four times the width, and the shortcut around them."""
+
+    def __init__(self, inputs, width, stride, layout):
+        super().__init__()
+        outputs = EXPANSION * width
+        self.conv1, self.bn1 = convolution(inputs, width, 1, 1, layout), batch_norm(width, layout)
+        self.conv2, self.bn2 = convolution(width, width, 3, stride, layout), batch_norm(width, layout)
+        self.conv3, self.bn3 = convolution(width, outputs, 1, 1, layout), batch_norm(outputs, layout)
+        self.downsample = None
+        if inputs != outputs:
+            self.downsample = nn.HybridSequential()
+            self.downsample.add(convolution(inputs, outputs, 1, stride, layout), batch_norm(outputs, layout))
+
+    def hybrid_forward(self, F, x):
+        """(B, inputs, H, W) → (B, 4 × width, H / stride, W / stride)."""
+        shortcut = x if self.downsample is None else self.downsample(x)
+        x = F.relu(self.bn1(self.conv1(x)))
+        x = F.relu(self.bn2(self.conv2(x)))
+        x = self.bn3(self.conv3(x))
+        return F.relu(x + shortcut)
+
+
+class ResNet50(HybridBlock):
+    """A 7×7 convolution, a max-pool, four stages of bottlenecks, the mean over positions, a linear layer."""
+
+    def __init__(self, classes, layout):
+        super().__init__()
+        self.conv1, self.bn1 = convolution(3, 64, 7, 2, layout), batch_norm(64, layout)
+        self.pool = nn.MaxPool2D(3, 2, 1, layout)
+        channels = 64
+        for stage, (width, blocks) in enumerate(STAGES, start=1):
+            layer = nn.HybridSequential()
+            for block in range(blocks):
+                layer.add(Bottleneck(channels, width, 2 if stage > 1 and block == 0 else 1, layout))
+                channels = EXPANSION * width
+            setattr(self, "layer%d" % stage, layer)
+        self.mean = nn.GlobalAvgPool2D(layout)
+        self.fc = nn.Dense(classes, in_units=channels)
+
+    def hybrid_forward(self, F, x):
+        """(B, 3, H, W) → (B, classes)."""
+        x = F.relu(self.bn1(self.conv1(x)))
+        x = self.pool(x)
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        return self.fc(self.mean(x))
+
+
+class Loss(HybridBlock):
+    """(1 - ε) · (-log p[label]) + ε · mean over the classes of -log p, mean over the batch."""
+
+    def __init__(self, smoothing):
+        super().__init__()
+        self.smoothing = smoothing
+
+    def hybrid_forward(self, F, logits, label):
+        """(B, classes), (B,) → (1,)."""
+        every = surprise(F, logits)
+        each = (1 - self.smoothing) * F.pick(every, label) + self.smoothing * every.mean(axis=1)
+        return each.mean()
+
+
+class ResNet50Trainer(MXNetTrainer):
+    """Images to classes, cross entropy with label smoothing."""
+
+    def build(self, options):
+        """ResNet-50 with `num_classes`, and its loss."""
+        return ResNet50(options["num_classes"], self.layout), Loss(options["label_smoothing"])
+
+    def outputs(self, network, batch):
+        """The logits (B, classes)."""
+        return (network(batch["image"]),)
+
+    def loss(self, criterion, outputs, batch):
+        """The mean over the batch."""
+        return criterion(*outputs, batch["label"])

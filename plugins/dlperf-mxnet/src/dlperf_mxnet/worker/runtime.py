@@ -1,0 +1,98 @@
+"""MXNet inside one worker process: its devices, its arithmetic, its way to the other replicas."""
+
+import os
+
+import mxnet as mx
+
+from dlperf_sdk.worker.interface import Runtime, Unsupported
+
+_OUT_OF_MEMORY = ("Failed to allocate CPU Memory", "cudaMalloc retry failed: out of memory", "std::bad_alloc")
+"""What MXNet says when memory runs out; it has no exception of its own for it."""
+
+
+class MXNetRuntime(Runtime):
+    """One process and its devices: `cpu(0)`, `cpu(1)`, … or the GPUs that CUDA_VISIBLE_DEVICES lets it see."""
+
+    clock = "lagged"
+
+    def __init__(self, request, cluster, process):
+        super().__init__(request, cluster, process)
+        context = mx.gpu if request.device == "cuda" else mx.cpu
+        self.contexts = [context(i) for i in range(len(process.devices))]
+        """MXNet's devices, one per replica of this process."""
+        self.kvstore = None
+        """Where the gradients of all replicas meet; None where they do not."""
+
+    def start(self):
+        """Take the devices, and join the other replicas.
+
+        Raises:
+            Unsupported: the devices are not there.
+        """
+        request = self.request
+        if request.device == "cuda" and mx.context.num_gpus() < len(self.contexts):
+            raise Unsupported(
+                "MXNet %s finds %d usable GPUs where %d are needed (CUDA_VISIBLE_DEVICES is %r); check the driver "
+                "with nvidia-smi, or run with --device cpu"
+                % (
+                    mx.__version__,
+                    mx.context.num_gpus(),
+                    len(self.contexts),
+                    os.environ.get("CUDA_VISIBLE_DEVICES"),
+                )
+            )
+        # cuBLAS and cuDNN read it when the first operator needs them.
+        os.environ["NVIDIA_TF32_OVERRIDE"] = "1" if request.precision == "tf32" else "0"
+        for context, replica in zip(self.contexts, self.process.replicas):
+            mx.random.seed(request.seed + replica, ctx=context)
+        kind = self._kvstore_kind()
+        if kind is not None:
+            self.kvstore = mx.kvstore.create(kind)
+
+    def _kvstore_kind(self):
+        """The name of MXNet's store that does what the strategy asks for."""
+        strategy = self.request.strategy
+        if strategy == "independent" or self.cluster.world_size == 1:
+            return None
+        gpus = self.request.device == "cuda"
+        if strategy == "parameter_server":
+            return "dist_device_sync" if gpus else "dist_sync"
+        return "nccl" if gpus and mx.runtime.Features().is_enabled("NCCL") else "device"
+
+    def synchronize(self):
+        """Wait for everything that was handed to MXNet's engine; also raises what failed there."""
+        mx.nd.waitall()
+
+    def wait(self, loss):
+        """Wait for the last update of the step: `MXNetTrainer.step` leaves its trace in the handle."""
+        _, updated = loss
+        for trace in updated:
+            trace.wait_to_read()
+
+    def facts(self):
+        """Versions, devices, libraries, threads and transport."""
+        found = {
+            "framework_version": mx.__version__,
+            "devices": [str(context) for context in self.contexts],
+            "features": sorted(name for name, feature in mx.runtime.Features().items() if feature.enabled),
+            "engine": os.environ.get("MXNET_ENGINE_TYPE", "ThreadedEnginePerDevice"),
+            "transport": None if self.kvstore is None else "kvstore " + self.kvstore.type,
+        }
+        if self.request.device == "cuda":
+            free_and_total = [mx.context.gpu_memory_info(context.device_id) for context in self.contexts]
+            found.update(
+                device_memory=free_and_total[0][1],
+                tf32_override=os.environ["NVIDIA_TF32_OVERRIDE"],
+            )
+        return found
+
+    def is_out_of_memory(self, error):
+        """The interpreter's exception, and MXNet's messages."""
+        if isinstance(error, MemoryError):
+            return True
+        return isinstance(error, mx.MXNetError) and any(said in str(error) for said in _OUT_OF_MEMORY)
+
+    def stop(self):
+        """Leave the kvstore: when the last trainer has, the scheduler and the servers end by themselves."""
+        mx.nd.waitall()
+        self.kvstore = None
