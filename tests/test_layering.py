@@ -66,7 +66,9 @@ ORDER = (
     ("largest",),
     ("campaigns",),
     ("api",),
+    # For authors of plugins.
     ("testing",),
+    ("skeleton",),
     ("cli",),
     ("__main__",),
 )

@@ -36,11 +36,11 @@ def find(what: tuple[str, ...], output: Path) -> Found:
         try:
             if path.is_file():
                 found.results.append((ResultStore(output).load(path), path.parent))
-            elif _is_run(path):
+            elif is_run(path):
                 _take(found, ResultStore(path.absolute().parent), path.absolute().name, path)
             elif path.is_dir():
                 store = ResultStore(path)
-                ids = [run_id for run_id in store.ids() if _is_run(path / run_id)]
+                ids = [run_id for run_id in store.ids() if is_run(path / run_id)]
                 if not ids:
                     raise StoreError(f"{path} holds no runs. `dlperf run … --output {path}` puts one there.")
                 for run_id in ids:
@@ -61,7 +61,8 @@ def find(what: tuple[str, ...], output: Path) -> Found:
     return found
 
 
-def _is_run(path: Path) -> bool:
+def is_run(path: Path) -> bool:
+    """Whether a directory is a run's, finished or not."""
     return any((path / name).exists() for name in ("result.json", "spec.json", "attempts"))
 
 

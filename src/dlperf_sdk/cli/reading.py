@@ -9,38 +9,101 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, show
-from dlperf_sdk.errors import DlperfError, DocumentError
-from dlperf_sdk.report.blocks import Paragraph
+from dlperf_sdk.errors import DlperfError, DocumentError, StoreError
+from dlperf_sdk.report.blocks import Cell, Column, Paragraph, Table
+
+_CONTRADICTED = 1
 
 
 @command
 def validate(
-    file: Annotated[
+    path: Annotated[
         Path,
         Parameter(
-            help="A spec, request, record, result or published figure: .json; a spec also .toml or .yaml."
+            help="A spec, request, record, result or published figure: .json; a spec also .toml or .yaml. Or the "
+            "directory of a run, or of runs."
         ),
     ],
     /,
     *,
     common: Common = AS_USUAL,
 ) -> int:
-    """Check a document against its schema. What kind it is, its content tells."""
+    """Check a document against its schema, and a result against its own records.
+
+    What kind a document is, its content tells. Of a run's directory all metrics and verdicts are computed again from
+    the records, and every difference is named. The exit code is 1 where a result contradicts its records.
+    """
     from dlperf_sdk import schema
     from dlperf_sdk.documents import LARGEST_RESULT, load_document
 
-    document = load_document(file, LARGEST_RESULT)
+    if path.is_dir():
+        return _directory(path, common)
+    document = load_document(path, LARGEST_RESULT)
     kind = kind_of(document)
     try:
-        _READ[kind](document)
+        problems = _READ.get(kind, lambda plain: _by_schema(kind, plain))(document)
     except DlperfError as error:
-        raise DocumentError(f"{file}: {error}") from error
+        raise DocumentError(f"{path}: {error}") from error
     version = str(document.get("schema_version", schema.version(kind)))
     if common.json:
-        emit({"file": str(file), "kind": kind, "schema_version": version, "valid": True})
+        plain = {"file": str(path), "kind": kind, "schema_version": version, "valid": not problems}
+        emit({**plain, "contradictions": list(problems)} if problems else plain)
+    elif problems:
+        show([Paragraph(f"{path} is a {kind} that contradicts itself: {' '.join(problems)}", "bad")])
     else:
-        show([Paragraph(f"{file} is a valid {kind.replace('-', ' ')}, version {version}.", "good")])
-    return 0
+        show([Paragraph(f"{path} is a valid {kind.replace('-', ' ')}, version {version}.", "good")])
+    return _CONTRADICTED if problems else 0
+
+
+def _directory(path: Path, common: Common) -> int:
+    """The run, or all runs, in a directory."""
+    from dlperf_sdk.cli.finding import is_run
+    from dlperf_sdk.registry import Registry
+    from dlperf_sdk.results.check import check_directory
+    from dlperf_sdk.results.store import ResultStore
+
+    measurers = Registry().measurers()
+    runs = (
+        [path] if is_run(path) else [path / name for name in ResultStore(path).ids() if is_run(path / name)]
+    )
+    if not runs:
+        raise StoreError(f"{path} holds no runs: neither a result.json, nor a directory that has one.")
+    # Contradictions, and where a run could not be checked, why not.
+    found: dict[Path, tuple[tuple[str, ...], str | None]] = {}
+    for run in runs:
+        try:
+            found[run] = check_directory(run, measurers), None
+        except DlperfError as error:
+            found[run] = (), str(error)
+    if common.json:
+        emit(
+            {
+                "directory": str(path),
+                "runs": [
+                    {
+                        "run": run.name,
+                        "valid": not (problems or error),
+                        "contradictions": list(problems),
+                        "error": error,
+                    }
+                    for run, (problems, error) in found.items()
+                ],
+            }
+        )
+    else:
+        rows = [
+            (run.name, Cell(f"? {error}", "doubt"))
+            if error is not None
+            else (
+                run.name,
+                Cell(f"✗ {' '.join(problems)}", "bad") if problems else Cell("✓ as its records say", "good"),
+            )
+            for run, (problems, error) in found.items()
+        ]
+        show([Table((Column("run"), Column("result")), tuple(rows))])
+    if any(error is not None for _, error in found.values()):
+        return DocumentError.exit_code
+    return _CONTRADICTED if any(problems for problems, _ in found.values()) else 0
 
 
 def kind_of(document: Mapping[str, Any]) -> str:
@@ -64,19 +127,21 @@ def _keys(described: Mapping[str, Any]) -> set[str]:
     return set(described.get("properties") or described["$defs"]["record"]["properties"])
 
 
-def _read_spec(document: dict[str, Any]) -> None:
+def _read_spec(document: dict[str, Any]) -> tuple[str, ...]:
     from dlperf_sdk.spec import RunSpec
 
     RunSpec.from_dict(document)
+    return ()
 
 
-def _read_request(document: dict[str, Any]) -> None:
+def _by_schema(kind: str, document: dict[str, Any]) -> tuple[str, ...]:
     from dlperf_sdk import schema
 
-    schema.check("worker-request", document)
+    schema.check(kind, document)
+    return ()
 
 
-def _read_record(document: dict[str, Any]) -> None:
+def _read_record(document: dict[str, Any]) -> tuple[str, ...]:
     from dlperf_sdk import schema
     from dlperf_sdk.results.convert import record_from_dict
 
@@ -84,24 +149,27 @@ def _read_record(document: dict[str, Any]) -> None:
     schema.check("worker-record", document)
     if document.get("status") == "ok":
         record_from_dict(document)
+    return ()
 
 
-def _read_published(document: dict[str, Any]) -> None:
+def _read_published(document: dict[str, Any]) -> tuple[str, ...]:
     from dlperf_sdk.published import PublishedFigure
 
     PublishedFigure.from_dict(document)
+    return ()
 
 
-def _read_result(document: dict[str, Any]) -> None:
+def _read_result(document: dict[str, Any]) -> tuple[str, ...]:
+    from dlperf_sdk.results.check import contradictions
     from dlperf_sdk.results.convert import result_from_dict
 
-    result_from_dict(document)
+    return contradictions(result_from_dict(document))
 
 
-_READ: dict[str, Callable[[dict[str, Any]], None]] = {
+_READ: dict[str, Callable[[dict[str, Any]], tuple[str, ...]]] = {
     "run-spec": _read_spec,
-    "worker-request": _read_request,
     "worker-record": _read_record,
     "result": _read_result,
     "published": _read_published,
 }
+"""Kinds of which more can be wrong than the schema says. What they return, a valid document says against itself."""

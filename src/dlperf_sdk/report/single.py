@@ -10,6 +10,7 @@ from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.protocol import PROTOCOLS
 from dlperf_sdk.report.blocks import Block, Cell, Column, Heading, Labels, Notes, Paragraph, Table, Tone
 from dlperf_sdk.report.numbers import counted, quantity, ranges, scale
+from dlperf_sdk.results.check import contradictions
 from dlperf_sdk.results.result import (
     FAIL,
     INCONCLUSIVE,
@@ -41,6 +42,9 @@ def page(result: Result, directory: Path | None = None) -> list[Block]:
     blocks: list[Block] = [Heading(title(result), outcome(result)), _case(result)]
     if result.failure is not None:
         blocks.append(Paragraph(result.failure.message, "bad"))
+    if found := contradictions(result):
+        said = "This file contradicts itself, as one that was edited does: "
+        blocks.append(Paragraph(said + " ".join(found), "bad"))
     notes = _Notes()
     if result.metrics:
         blocks.append(_metrics(result.metrics, notes))
@@ -77,6 +81,8 @@ def outcome(result: Result) -> Cell:
     failed = [
         verdict.name for verdict in result.verdicts if verdict.outcome == FAIL and verdict.kind == INTEGRITY
     ]
+    if contradictions(result):
+        failed.append("the file contradicts itself")
     if failed:
         return Cell(f"not to be trusted: {', '.join(failed)}", "bad")
     if result.imported is not None:
