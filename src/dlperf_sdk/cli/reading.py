@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -41,7 +42,7 @@ def validate(
     document = load_document(path, LARGEST_RESULT)
     kind = kind_of(document)
     try:
-        problems = _READ.get(kind, lambda plain: _by_schema(kind, plain))(document)
+        problems = _READ.get(kind, partial(_by_schema, kind))(document)
     except DlperfError as error:
         raise DocumentError(f"{path}: {error}") from error
     version = str(document.get("schema_version", schema.version(kind)))
