@@ -15,6 +15,7 @@ from cyclopts import App, CycloptsError, UnusedCliTokensError
 import dlperf_sdk
 from dlperf_sdk.cli import (
     carrying,
+    checking,
     costing,
     doctor,
     exchanging,
@@ -57,6 +58,8 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "attach": carrying.attach,
     "list": listing.list_plugins,
     "describe": listing.describe,
+    "check": checking.check,
+    "new-plugin": checking.new_plugin,
     "doctor": doctor.doctor,
     "validate": reading.validate,
 }

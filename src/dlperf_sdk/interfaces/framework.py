@@ -6,7 +6,7 @@ Nothing here, and nothing that a plugin puts beside it, may import the framework
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,16 +27,21 @@ class EnvironmentSpec:
     """Extra arguments for `uv pip install` that are tried when the configured indexes do not hold the requirements."""
 
 
+def _names(given: Iterable[str]) -> frozenset[str]:
+    """A function of ours, so that type checkers of plugins see what it takes."""
+    return frozenset(given)
+
+
 @frozen
 class Capabilities:
     """What a framework's plugin offers. What is not listed is refused before anything starts."""
 
-    devices: frozenset[str] = field(converter=frozenset, default=frozenset({"cpu"}))
-    precisions: frozenset[str] = field(converter=frozenset, default=frozenset({"fp32"}))
-    compilers: frozenset[str] = field(converter=frozenset, default=frozenset({"none"}))
-    strategies: frozenset[str] = field(converter=frozenset, default=frozenset({"independent"}))
-    layouts: frozenset[str] = field(converter=frozenset, default=frozenset({"auto"}))
-    data: frozenset[str] = field(converter=frozenset, default=frozenset({"synthetic"}))
+    devices: frozenset[str] = field(converter=_names, default=frozenset({"cpu"}))
+    precisions: frozenset[str] = field(converter=_names, default=frozenset({"fp32"}))
+    compilers: frozenset[str] = field(converter=_names, default=frozenset({"none"}))
+    strategies: frozenset[str] = field(converter=_names, default=frozenset({"independent"}))
+    layouts: frozenset[str] = field(converter=_names, default=frozenset({"auto"}))
+    data: frozenset[str] = field(converter=_names, default=frozenset({"synthetic"}))
     accumulation: bool = False
 
 

@@ -31,6 +31,6 @@ class Following(FrameworkSubject):
             f"{described(spec)}: {found.detail}",
             "a throughput of another model, or of another optimizer, is compared with nobody's",
             "compare the worker half with the model's page (`dlperf describe`) at the first parameter that differs: "
-            "its layer, or one after it, is wrong; if all differ by a factor, look at the loss's reduction, the averaging "
-            "of gradients, and the optimizer",
+            "its layer, or one after it, is wrong; if all differ by a factor, look at the loss's reduction, the mean "
+            "of the gradients, and the optimizer",
         )

@@ -1,0 +1,124 @@
+"""A conformance suite without a test file: for `dlperf check`, and for whoever wants its outcomes as values."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import define, field, frozen
+
+from dlperf_sdk.errors import UsageError
+from dlperf_sdk.testing import (
+    FrameworkConformance,
+    MeasurerConformance,
+    ModelConformance,
+    TopologyConformance,
+)
+from dlperf_sdk.testing.conformance import Conformance
+
+PASS, FAIL, SKIPPED = "pass", "fail", "skipped"
+SUITES: Mapping[str, tuple[type[Conformance], str]] = {
+    "frameworks": (FrameworkConformance, "framework"),
+    "models": (ModelConformance, "model"),
+    "topologies": (TopologyConformance, "topology"),
+    "measurers": (MeasurerConformance, "measurer"),
+}
+"""Group → its suite, and the attribute that names the plugin."""
+
+_chosen: list[type[Conformance]] = []
+
+
+@frozen
+class Check:
+    """One test of a suite, and how it came out."""
+
+    name: str
+    outcome: str
+    """`pass`, `fail` or `skipped`."""
+    seconds: float
+    detail: str
+    """The advice of a failure, the reason of a skip; empty for a pass."""
+
+
+def check(
+    group: str,
+    name: str,
+    on_check: Callable[[Check], None] = lambda check: None,
+    only: str | None = None,
+    **members: Any,
+) -> tuple[Check, ...]:
+    """Hold an installed plugin to the suite of its group; `members` are what a subclass would set.
+
+    `only` chooses tests whose names contain it. Raises UsageError where it chooses none.
+    """
+    suite, subject = SUITES[group]
+    _chosen[:] = [type("TestPlugin", (suite,), {subject: name, **members})]
+    told = _Told(on_check)
+    place = Path(__file__).with_name("chosen.py")
+    arguments = [
+        str(place),
+        f"--rootdir={place.parent}",
+        f"--confcutdir={place.parent}",
+        "--import-mode=importlib",
+    ]
+    arguments += ["-c", os.devnull, "-p", "no:cacheprovider", "-p", "no:terminal", "-p", "no:faulthandler"]
+    with _undisturbed():
+        code = pytest.main([*arguments, *(["-k", only] if only else [])], plugins=[told])
+    if code == pytest.ExitCode.INTERRUPTED:
+        raise KeyboardInterrupt
+    if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        raise UsageError(f"The suite has no test to run: {only!r} is in the name of none of them.")
+    return tuple(told.checks)
+
+
+def chosen() -> type[Conformance]:
+    """The suite that is being run; for `dlperf_sdk.testing.chosen` alone."""
+    return _chosen[0]
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Neither other plugins of pytest nor this shell's settings for it; and the suite's module is imported anew."""
+    names = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_DISABLE_PLUGIN_AUTOLOAD")
+    before = {name: os.environ.pop(name, None) for name in names}
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+        for name in [name for name in sys.modules if name.endswith("testing.chosen") or name == "chosen"]:
+            del sys.modules[name]
+
+
+@define
+class _Told:
+    """A plugin of pytest's that keeps the outcomes."""
+
+    on_check: Callable[[Check], None]
+    checks: list[Check] = field(factory=list)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A test's setup, call or teardown is over."""
+        if report.when != "call" and report.outcome == "passed":
+            return
+        outcome = {"passed": PASS, "failed": FAIL, "skipped": SKIPPED}[report.outcome]
+        told = Check(report.nodeid.rpartition("::")[2], outcome, report.duration, _detail(report))
+        self.checks.append(told)
+        self.on_check(told)
+
+
+def _detail(report: pytest.TestReport) -> str:
+    """The reason of a skip, or the message of what was raised."""
+    found = report.longrepr
+    if isinstance(found, tuple):
+        return str(found[2]).removeprefix("Skipped: ")
+    crash = getattr(found, "reprcrash", None)
+    return str(crash.message if crash is not None else found or "").removeprefix("AssertionError: ")
