@@ -57,7 +57,7 @@ def test_the_example_of_the_documentation_with_the_toy_framework():
     assert result["spec"]["options"] == {"features": 8}
     assert [verdict["outcome"] for verdict in result["verdicts"] if verdict["kind"] == "integrity"] == [
         "pass"
-    ] * 5
+    ] * 6
 
 
 # -- what it imports

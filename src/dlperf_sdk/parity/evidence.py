@@ -144,7 +144,9 @@ def _run(launch: Launch, plan: Plan, request: Request) -> list[Any]:
     with closing(launch(plan, request)) as events:
         for event in events:
             if event["event"] == "attempt-ended" and event.get("failure") is None:
-                documents = list(event.get("records", ()))
+                documents = event.get("records", [])
+                if not isinstance(documents, list):
+                    raise DocumentError("The first node's agent told of records that are no list.")
             if event["event"] == "ended" and event.get("failure") is not None:
                 try:
                     failure = failure_from(event["failure"])
