@@ -1,0 +1,543 @@
+"""Campaigns, carried out: each case once, each repeat once, whatever happens to the controller."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+from conftest import processes_with
+
+from dlperf_sdk import Matrix, campaign, hookimpl, resume
+from dlperf_sdk.campaigns import estimate, load, order, planning, surroundings
+from dlperf_sdk.campaigns.campaign import Settings, asked, campaign_of
+from dlperf_sdk.campaigns.journal import Journal
+from dlperf_sdk.campaigns.kept import keep, open_kept
+from dlperf_sdk.campaigns.standing import Standing, told
+from dlperf_sdk.campaigns.status import status
+from dlperf_sdk.cli import main
+from dlperf_sdk.errors import StoreError, UnknownName
+from dlperf_sdk.registry import Registry
+
+SMALL = {"model": "linear", "batch_size": 4, "canonical_steps": 2, "warmup": 1, "steps": 4, "repeats": 2}
+
+
+def small(**axes):
+    return Matrix(fields=SMALL, axes={"framework": ["numpy"], **axes})
+
+
+def entries_of(directory):
+    return Journal(directory / "journal.jsonl").read()
+
+
+# -- the order
+
+
+def test_repeats_are_interleaved_in_an_order_of_their_own():
+    ids = [f"case-{i}" for i in range(12)]
+    finished, taken = dict.fromkeys(ids, 0), []
+    while finished:
+        each = order.next_case(ids, finished, seed=1, interleave=True)
+        taken.append(each)
+        finished[each] += 1
+        if finished[each] == 3:
+            del finished[each]
+    rounds = [taken[i : i + 12] for i in (0, 12, 24)]
+    assert [sorted(each) for each in rounds] == [sorted(ids)] * 3
+    assert len({tuple(each) for each in rounds} | {tuple(ids)}) == 4
+    assert rounds[0] == order.in_round(ids, 1, 1) != order.in_round(ids, 2, 1)
+
+
+def test_case_after_case_where_that_is_wanted():
+    ids = ["a", "b"]
+    first = order.next_case(ids, {"a": 0, "b": 0}, 0, False)
+    assert order.next_case(ids, {"a": 1, "b": 1}, 0, False) == first
+
+
+# -- the journal
+
+
+def test_a_half_written_last_line_is_cut_off(tmp_path):
+    journal = Journal(tmp_path / "journal.jsonl")
+    journal.append("one", case="a")
+    with journal.path.open("ab") as file:
+        file.write(b'{"event": "tw')
+    assert [entry["event"] for entry in journal.read()] == ["one"]
+    journal.append("three")
+    assert [entry["event"] for entry in journal.read()] == ["one", "three"]
+    assert journal.path.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("junk", [b"\0" * 5000, b"{" * 9000, b"", b"\n\n[]\n\xff\xfe\n"])
+def test_junk_in_a_journal_costs_nothing_else(tmp_path, junk):
+    journal = Journal(tmp_path / "journal.jsonl")
+    journal.append("one")
+    with journal.path.open("ab") as file:
+        file.write(junk)
+    journal.append("two")
+    assert [entry["event"] for entry in journal.read()] == ["one", "two"]
+
+
+def test_a_full_disk_is_said_and_leaves_no_half_line(tmp_path):
+    if not Path("/dev/full").exists():
+        pytest.skip("there is no /dev/full here")
+    (tmp_path / "journal.jsonl").symlink_to("/dev/full")
+    with pytest.raises(StoreError, match=r"cannot be written"):
+        Journal(tmp_path / "journal.jsonl").append("one")
+
+
+# -- the estimate
+
+
+def test_the_estimate_follows_what_comes_in():
+    cases = list(asked(campaign_of(small(batch_size=[4, 8], seed=[1, 2])), "s"))
+    standings = told(cases, [])
+    assert estimate.left(standings.values()) == pytest.approx(8 * estimate.guessed(cases[0].spec))
+    standings[cases[0].id].hear(
+        {
+            "event": "attempt-ended",
+            "attempt": 1,
+            "status": "ok",
+            "throughput": 1.0,
+            "seconds": 3.0,
+            "time": "",
+        }
+    )
+    assert estimate.left(standings.values()) == pytest.approx(7 * 3.0)
+    assert estimate.left(standings.values(), cooldown=2.0) == pytest.approx(7 * 5.0)
+    standings[cases[0].id].hear({"event": "concluded", "status": "ok"})
+    assert estimate.left(standings.values()) == pytest.approx(6 * 3.0)
+    assert estimate.left([Standing(cases[0], status="timeout")]) == 0
+
+
+# -- a whole campaign
+
+KINDS = ["out-of-memory", "timeout", "unsupported", "ok", "crashed"]
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """A campaign in which some cases fail in each way."""
+    directory = tmp_path_factory.mktemp("campaign") / "it"
+    matrix = Matrix(
+        fields={**SMALL, "deadlines": {"step": 1.0}},
+        axes={"framework": ["numpy"], "seed": [1, 2]},
+        include=[
+            {"framework": "faulty", "options": {"fault": "out-of-memory"}},
+            {"framework": "faulty", "options": {"fault": "hang-step"}},
+            {"framework": "faulty", "options": {"fault": "exception"}},
+            {"framework": "numpy", "precision": "amp-bf16"},
+        ],
+    )
+    heard = []
+    return campaign(matrix, directory, watch=heard.append, seed=7), directory, heard
+
+
+def test_each_failure_stands_in_the_report_as_such(done, capfd):
+    outcome, directory, _ = done
+    assert outcome.ended == "complete"
+    assert outcome.exit_code == 5
+    results = {result.id: result for result in outcome.results()}
+    assert sorted(result.status for result in results.values()) == sorted(
+        ["ok", "ok", "out-of-memory", "timeout", "crashed", "unsupported"]
+    )
+    for result in results.values():
+        assert (len(result.repeats) == 2) == (result.status == "ok")
+    assert main(["report", *(str(directory / "runs" / name) for name in results)]) in (0, 5)
+    said = " ".join(capfd.readouterr().out.split())
+    for words in (
+        "ran out of memory",
+        "which is its deadline",
+        "the fault that was asked for",
+        "does not offer",
+    ):
+        assert words in said
+
+
+def test_a_crash_is_tried_again_and_running_out_of_memory_is_not(done):
+    outcome, directory, _ = done
+    failures = {each.asked.spec.options.get("fault"): each for each in outcome.standings.values()}
+    assert failures["exception"].failures == {"crashed": 2}
+    assert failures["out-of-memory"].failures == {"out-of-memory": 1}
+    assert failures["hang-step"].failures == {"timeout": 1}
+    crashed = outcome.kept.store.load(failures["exception"].asked.id)
+    assert sum("failed (crashed)" in note for note in crashed.notes) == 2
+    attempts = directory / "runs" / crashed.id / "attempts"
+    assert sorted(path.name for path in attempts.iterdir()) == ["1", "2"]
+
+
+def test_the_journal_tells_all_of_it_and_the_order_is_the_seed_s(done):
+    outcome, directory, heard = done
+    entries = entries_of(directory)
+    assert [entry["event"] for entry in entries] == [entry["event"] for entry in heard]
+    started = [entry["case"] for entry in entries if entry["event"] == "case-started"]
+    assert started == order.in_round([each.id for each in outcome.kept.cases], 7, 1)
+    assert entries[-1]["event"] == "ended"
+    assert heard[-1]["left"] == 0
+
+
+def test_its_directory_is_its_owner_s_and_holds_ordinary_runs(done):
+    _, directory, _ = done
+    assert all(path.stat().st_mode & 0o077 == 0 for path in directory.rglob("*"))
+    document = json.loads((directory / "campaign.json").read_text())
+    assert {each["id"] for each in document["cases"]} == {
+        path.name for path in (directory / "runs").iterdir()
+    }
+
+
+def test_resuming_what_is_complete_changes_nothing(done):
+    _, directory, _ = done
+    before = {path: path.read_bytes() for path in (directory / "runs").rglob("*") if path.is_file()}
+    assert resume(directory).exit_code == 5
+    assert {path: path.read_bytes() for path in (directory / "runs").rglob("*") if path.is_file()} == before
+
+
+def test_status_says_how_far_it_is(done, capfd):
+    _, directory, _ = done
+    assert main(["campaign", "status", str(directory), "--json"]) == 0
+    said = json.loads(capfd.readouterr().out)
+    assert said["state"] == "complete"
+    assert said["counts"] == {"ok": 2, "out-of-memory": 1, "timeout": 1, "crashed": 1, "unsupported": 1}
+    assert main(["campaign", "status", str(directory)]) == 0
+    assert "complete" in capfd.readouterr().out
+
+
+def test_a_second_campaign_in_the_same_directory_is_refused(done):
+    _, directory, _ = done
+    with pytest.raises(StoreError, match="campaign resume"):
+        campaign(small(), directory)
+    with pytest.raises(StoreError, match="no campaign"):
+        resume(directory / "runs")
+
+
+def test_two_controllers_cannot_carry_out_one_campaign(done, capfd):
+    _, directory, _ = done
+    kept = open_kept(directory)
+    code = f"from dlperf_sdk import resume; resume({str(directory)!r})"
+    with kept.held():
+        assert status(kept).state == "running"
+        answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert answer.returncode == 1
+    assert f"another controller (process {os.getpid()} on " in answer.stderr
+    assert status(kept).state == "complete"
+
+
+def test_a_setting_that_is_none():
+    with pytest.raises(UnknownName, match="Did you mean 'cooldown'"):
+        campaign(small(), cooldwn=3)
+    with pytest.raises(UnknownName, match="Did you mean 'timeout'"):
+        Settings(retry={"timout": 1})
+
+
+# -- what changed, and what was damaged
+
+
+def damaged(directory, done):
+    import shutil
+
+    shutil.copytree(done[1], directory)
+    return directory
+
+
+def test_what_changed_since_is_said_and_noted(tmp_path, done):
+    directory = damaged(tmp_path / "it", done)
+    lines = (directory / "journal.jsonl").read_text().splitlines()
+    session = json.loads(lines[0])
+    session["surroundings"]["dlperf-sdk"] = "0.0.1"
+    session["surroundings"]["machine"]["boot_id"] = "another"
+    # As if it had been stopped after its first repeats.
+    first = [
+        line
+        for line in lines[1:]
+        if json.loads(line)["event"] in ("case-started", "attempt-started")
+        or json.loads(line).get("attempt") == 1
+    ]
+    (directory / "journal.jsonl").write_text("\n".join([json.dumps(session), *first]) + "\n")
+    for path in (directory / "runs").glob("*-numpy-*"):
+        (path / "result.json").unlink()
+    heard = []
+    outcome = resume(directory, watch=heard.append)
+    assert outcome.exit_code == 5
+    changes = next(entry for entry in heard if entry["event"] == "session")["changes"]
+    assert any(each.startswith("dlperf-sdk: 0.0.1 before") for each in changes)
+    assert "The machine was started anew." in changes
+    result = next(each for each in outcome.results() if each.status == "ok")
+    assert any("dlperf-sdk: 0.0.1 before" in note for note in result.notes)
+
+
+def test_what_is_damaged_is_measured_again(tmp_path, done):
+    directory = damaged(tmp_path / "it", done)
+    fine = [each.asked.id for each in done[0].standings.values() if each.status == "ok"]
+    (directory / "runs" / fine[0] / "result.json").write_text("{")
+    (directory / "runs" / fine[0] / "attempts" / "2" / "rank-0.json").write_text("{}")
+    import shutil
+
+    shutil.rmtree(directory / "runs" / fine[1])
+    heard = []
+    outcome = resume(directory, watch=heard.append)
+    problems = {entry["case"]: entry["text"] for entry in heard if entry["event"] == "problem"}
+    assert set(problems) == set(fine)
+    assert "its directory is gone" in problems[fine[1]]
+    for each in fine:
+        result = outcome.kept.store.load(each)
+        assert result.ok, result
+        assert len(result.repeats) == 2
+    assert [entry["case"] for entry in heard if entry["event"] == "attempt-ended"].count(fine[0]) == 1
+
+
+def test_changes_are_sentences():
+    before = {"a": 1, "machine": {"gpus": [{"driver": "1"}]}}
+    now = {"a": 1, "machine": {"gpus": [{"driver": "2"}], "kernel": "6"}}
+    assert surroundings.changes(before, now) == [
+        "machine.gpus[0].driver: 1 before, 2 now.",
+        "machine.kernel: absent before, 6 now.",
+    ]
+    assert (
+        surroundings.changes(surroundings.surroundings(Registry()), surroundings.surroundings(Registry()))
+        == []
+    )
+
+
+# -- limits, rest and load
+
+
+def test_a_case_may_take_only_so_long(tmp_path):
+    matrix = Matrix(
+        fields={**SMALL, "framework": "faulty"}, include=[{"options": {"fault": "hang-step"}}, {"seed": 3}]
+    )
+    began = time.monotonic()
+    outcome = campaign(matrix, tmp_path / "it", case_limit=6.0)
+    assert time.monotonic() - began < 60
+    by_fault = {each.asked.spec.options.get("fault"): each for each in outcome.standings.values()}
+    assert by_fault["hang-step"].status == "timeout"
+    assert by_fault[None].status == "ok"
+    assert not processes_with(outcome.kept.stamp)
+
+
+def test_the_whole_may_take_only_so_long_and_goes_on_later(tmp_path):
+    outcome = campaign(small(seed=[1, 2, 3]), tmp_path / "it", campaign_limit=0.01)
+    assert (outcome.ended, outcome.exit_code) == ("time-limit", 5)
+    assert status(outcome.kept).state == "stopped"
+    document = json.loads((tmp_path / "it" / "campaign.json").read_text())
+    document["settings"]["campaign_limit"] = None
+    (tmp_path / "it" / "campaign.json").write_text(json.dumps(document))
+    assert resume(tmp_path / "it").exit_code == 0
+
+
+def test_a_neighbour_is_noticed():
+    burn = "import time; end = time.monotonic() + 30\nwhile time.monotonic() < end: pass"
+    before = load.snapshot()
+    neighbour = subprocess.Popen(["/bin/sh", "-c", 'exec "$0" -c "$1" &', sys.executable, burn])
+    neighbour.wait()  # what it started is no child of ours any more
+    try:
+        time.sleep(1.0)
+        found = load.foreign(before, load.snapshot())
+        assert found.share > 0.05
+        assert load.wait_for_quiet(0.001, 0.0).share > 0.001
+        assert "other processes used" in load.note(found, "During attempt 1")
+    finally:
+        for line in processes_with("end = time.monotonic() + 30"):
+            assert "python" in line
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit() and int(entry.name) != os.getpid():
+                try:
+                    words = (entry / "cmdline").read_bytes()
+                except OSError:
+                    continue
+                if burn.encode() in words:
+                    os.kill(int(entry.name), signal.SIGKILL)
+
+
+def test_what_we_do_ourselves_is_no_neighbour():
+    before = load.snapshot()
+    burn = "import time; end = time.process_time() + 1\nwhile time.process_time() < end: pass"
+    subprocess.run([sys.executable, "-c", burn], check=True)
+    after = load.snapshot()
+    ours = after.ours - before.ours
+    assert ours >= 1.0
+    assert (
+        load.foreign(before, after).share * (after.at - before.at) * os.cpu_count()
+        <= after.busy - before.busy - 0.9
+    )
+
+
+def test_observers_hear_of_every_case(tmp_path):
+    class Listener:
+        def __init__(self):
+            self.results, self.repeats = [], []
+
+        @hookimpl
+        def dlperf_repeat_ended(self, run_id, attempt, status):
+            self.repeats.append((run_id, attempt, status))
+
+        @hookimpl
+        def dlperf_result(self, run_id, result):
+            self.results.append(result)
+
+    listener = Listener()
+    outcome = campaign(small(seed=[1, 2]), tmp_path / "it", observers=[listener])
+    assert outcome.exit_code == 0
+    assert sorted(result.id for result in listener.results) == sorted(outcome.standings)
+    assert len(set(listener.repeats)) == len(listener.repeats) == 4
+
+
+def test_an_adaptive_protocol_decides_after_every_repeat(tmp_path):
+    fields = {**SMALL, "protocol": "adaptive", "repeats": 2, "max_repeats": 3, "target": 1e-9}
+    outcome = campaign(Matrix(fields=fields, axes={"framework": ["numpy"]}), tmp_path / "it")
+    (result,) = outcome.results()
+    assert len(result.repeats) == 3
+    assert (result.stopping.rule, result.stopping.met) == ("adaptive", False)
+
+
+# -- killed
+
+CONTROLLER = textwrap.dedent(
+    """
+    import sys
+    from dlperf_sdk import resume
+    sys.exit(resume(sys.argv[1]).exit_code)
+    """
+)
+
+
+def kept_with(directory, matrix):
+    what = campaign_of(matrix, seed=11)
+    stamp, entries = planning.planned(what, Registry())
+    return keep(directory, what, entries, stamp)
+
+
+def essence(directory):
+    """What a campaign comes to, but for times: the cases, their status, their repeats, and every loss to the bit."""
+    kept = open_kept(directory)
+    found = {}
+    for each in kept.cases:
+        result = kept.store.load(each.id)
+        losses = [
+            [
+                (record.rank, record.samples, [replica.losses for replica in record.replicas])
+                for record in repeat.records
+            ]
+            for repeat in result.repeats
+        ]
+        attempts = [attempt.attempt for attempt in kept.store.recover(each.id).attempts]
+        verdicts = {
+            verdict.name: verdict.outcome for verdict in result.verdicts if verdict.kind == "integrity"
+        }
+        numbers = [repeat.attempt for repeat in result.repeats]
+        found[each.id.partition("-")[2]] = (result.status, numbers, attempts, losses, verdicts)
+    return found
+
+
+def kill_and_resume(directory, kills, seconds):
+    """SIGKILL the controller at random moments, resume it each time, let it end; the value is how often it was hit."""
+    chance, hits = random.Random(5), 0
+    stamp = open_kept(directory).stamp
+    while hits < kills:
+        controller = subprocess.Popen([sys.executable, "-c", CONTROLLER, str(directory)])
+        try:
+            assert controller.wait(chance.uniform(0.6, seconds)) is not None
+            break
+        except subprocess.TimeoutExpired:
+            controller.kill()
+            controller.wait()
+            hits += 1
+    answer = subprocess.run([sys.executable, "-c", CONTROLLER, str(directory)], timeout=500, check=False)
+    assert not processes_with(stamp)
+    return hits, answer.returncode
+
+
+def test_a_campaign_that_is_killed_ends_as_one_that_is_not(tmp_path):
+    matrix = Matrix(
+        fields={**SMALL, "deadlines": {"step": 2.0}},
+        axes={"framework": ["numpy"], "seed": [1, 2], "topology": ["1n1d", "1n2d"]},
+        include=[
+            {"framework": "faulty", "options": {"fault": "out-of-memory"}},
+            {"framework": "numpy", "precision": "amp-bf16"},
+        ],
+    )
+    kept_with(tmp_path / "calm", matrix)
+    assert resume(tmp_path / "calm").exit_code == 5
+    kept_with(tmp_path / "hit", matrix)
+    hits, code = kill_and_resume(tmp_path / "hit", 5, 5.0)
+    assert hits >= 2
+    assert code == 5
+    assert essence(tmp_path / "hit") == essence(tmp_path / "calm")
+    ended = [(e["case"], e["attempt"]) for e in entries_of(tmp_path / "hit") if e["event"] == "attempt-ended"]
+    assert len(set(ended)) == len(ended)
+
+
+def test_ctrl_c_ends_everything_and_the_command_says_how_to_go_on(tmp_path):
+    path = tmp_path / "matrix.yaml"
+    fields = json.dumps({**SMALL, "framework": "faulty", "options": {"fault": "hang-step"}})
+    path.write_text(f"name: mine\nfields: {fields}\naxes: {{seed: [1, 2]}}\n")
+    directory = tmp_path / "it"
+    command = [sys.executable, "-m", "dlperf_sdk", "campaign", "run", str(path), "--output", str(directory)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as controller:
+        deadline = time.monotonic() + 60
+        while not any(e["event"] == "attempt-started" for e in entries_of(directory)):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        time.sleep(0.5)
+        controller.send_signal(signal.SIGINT)
+        _, said = controller.communicate(timeout=60)
+    assert controller.returncode == 130
+    assert f"dlperf campaign resume {directory}" in " ".join(said.split())
+    assert entries_of(directory)[-1]["event"] == "interrupted"
+    assert not processes_with(open_kept(directory).stamp)
+
+
+@pytest.mark.framework
+def test_torch_and_numpy_killed_ten_times(tmp_path):
+    """The issue's own measure: 24 cases of two frameworks, ten kills, ten resumes."""
+    tiny = {"batch_size": 1, "canonical_steps": 2, "warmup": 1, "steps": 2, "repeats": 2, "device": "cpu"}
+    matrix = Matrix(
+        fields=tiny,
+        zip=[
+            {
+                "framework": ["numpy", "torch"],
+                "model": ["linear", "resnet50"],
+            }
+        ],
+        axes={"seed": [1, 2, 3], "topology": ["1n1d"]},
+        include=[
+            {"framework": "numpy", "model": "linear", "batch_size": 4 * i, "topology": topology}
+            for i in range(1, 8)
+            for topology in ("1n1d", "1n2d")
+        ]
+        + [
+            {"framework": "faulty", "model": "linear", "options": {"fault": "out-of-memory"}},
+            {
+                "framework": "faulty",
+                "model": "linear",
+                "options": {"fault": "hang-step"},
+                "deadlines": {"step": 2.0},
+            },
+            {"framework": "numpy", "model": "linear", "precision": "amp-bf16"},
+            {
+                "framework": "torch",
+                "model": "resnet50",
+                "precision": "amp-bf16",
+                "options": {"image_size": 32},
+            },
+        ],
+    )
+    what = campaign_of(matrix)
+    small_images = [
+        {**fields, "options": {"image_size": 32}} if fields["framework"] == "torch" else fields
+        for fields, _ in what
+    ]
+    matrix = Matrix(include=small_images)
+    assert len(matrix) >= 24
+    kept_with(tmp_path / "calm", matrix)
+    assert resume(tmp_path / "calm").exit_code == 5
+    kept_with(tmp_path / "hit", matrix)
+    hits, code = kill_and_resume(tmp_path / "hit", 10, 20.0)
+    assert (hits, code) == (10, 5)
+    assert essence(tmp_path / "hit") == essence(tmp_path / "calm")

@@ -1,0 +1,451 @@
+"""Campaign files: what they mean, and how each mistake in them is told, with its line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlperf_sdk import Matrix
+from dlperf_sdk.campaigns import file, lines, planning
+from dlperf_sdk.campaigns.campaign import asked, campaign_of
+from dlperf_sdk.campaigns.matrix import FIELDS
+from dlperf_sdk.campaigns.predicate import KINDS, predicate, value_of
+from dlperf_sdk.errors import CampaignError, DocumentError, SpecError, UnknownName
+from dlperf_sdk.published import published
+from dlperf_sdk.registry import Registry
+from dlperf_sdk.spec import RunSpec
+
+REGISTRY = Registry()
+
+
+def specs(campaign):
+    return [each.spec for each in asked(campaign, "stamp")]
+
+
+def written(folder: Path, text: str, name: str = "case.yaml") -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+BASE = """
+name: mine
+fields: {model: linear, protocol: quick}
+axes:
+  framework: [numpy, faulty]
+  batch_size: [4, 8]
+zip:
+  - topology: [1n1d, 1n2d]
+    seed: [1, 2]
+include:
+  - {framework: numpy, batch_size: 64, options: {features: 8}}
+exclude:
+  - {framework: faulty, batch_size: {min: 8}}
+overrides:
+  - when: {framework: faulty}
+    set: {options: {fault: nan}}
+"""
+
+
+# -- what a file means
+
+
+def test_axes_are_crossed_zips_go_together_and_the_rest_is_as_said(tmp_path):
+    found = specs(file.load(written(tmp_path, BASE)))
+    said = [
+        (each.framework, each.batch_size, str(each.topology), each.seed, dict(each.options)) for each in found
+    ]
+    assert said == [
+        ("numpy", 4, "1n1d", 1, {}),
+        ("numpy", 4, "1n2d", 2, {}),
+        ("numpy", 8, "1n1d", 1, {}),
+        ("numpy", 8, "1n2d", 2, {}),
+        ("faulty", 4, "1n1d", 1, {"fault": "nan"}),
+        ("faulty", 4, "1n2d", 2, {"fault": "nan"}),
+        ("numpy", 64, "1n1d", 0, {"features": 8}),
+    ]
+    assert all(each.protocol == "quick" for each in found)
+
+
+def test_toml_and_json_say_the_same_as_yaml(tmp_path):
+    import yaml
+
+    plain = yaml.safe_load(BASE)
+    as_json = written(tmp_path, json.dumps(plain), "case.json")
+    toml = """
+name = "mine"
+
+[fields]
+model = "linear"
+protocol = "quick"
+
+[axes]
+framework = ["numpy", "faulty"]
+batch_size = [4, 8]
+
+[[zip]]
+topology = ["1n1d", "1n2d"]
+seed = [1, 2]
+
+[[include]]
+framework = "numpy"
+batch_size = 64
+options = {features = 8}
+
+[[exclude]]
+framework = "faulty"
+batch_size = {min = 8}
+
+[[overrides]]
+when = {framework = "faulty"}
+set = {options = {fault = "nan"}}
+"""
+    expected = specs(file.load(written(tmp_path, BASE)))
+    assert specs(file.load(as_json)) == expected
+    assert specs(file.load(written(tmp_path, toml, "case.toml"))) == expected
+
+
+def test_an_axis_may_be_an_option(tmp_path):
+    text = (
+        "name: a\nfields: {framework: numpy, model: linear, options: {features: 4}}\n"
+        "axes:\n  options.features: [8, 16]\n"
+    )
+    assert [each.options["features"] for each in specs(file.load(written(tmp_path, text)))] == [8, 16]
+
+
+def test_what_extends_a_file_has_the_last_word(tmp_path):
+    written(tmp_path, BASE + "order: {seed: 5}\nretry: {crashed: 3}\n", "base.yaml")
+    text = """
+name: more
+extends: [base.yaml]
+include:
+  - {framework: numpy, model: linear, batch_size: 2}
+exclude:
+  - {framework: faulty}
+overrides:
+  - set: {repeats: 2}
+retry: {timeout: 1}
+"""
+    campaign = file.load(written(tmp_path, text))
+    found = specs(campaign)
+    assert [each.batch_size for each in found] == [4, 4, 8, 8, 64, 2]
+    assert all(each.repeats == 2 for each in found)
+    assert campaign.settings.seed == 5
+    assert (campaign.settings.retry["crashed"], campaign.settings.retry["timeout"]) == (3, 1)
+
+
+def test_equal_cases_are_one():
+    matrix = Matrix(
+        fields={"model": "linear", "framework": "numpy"},
+        axes={"batch_size": [4, 4]},
+        include=[{"batch_size": 4}, {"batch_size": 4, "accumulation": 1}],
+    )
+    assert len(specs(campaign_of(matrix))) == 1
+
+
+def test_cases_come_out_one_by_one():
+    """A matrix of a billion cases takes no time to make, to count and to begin with."""
+    values = list(range(1, 1001))
+    matrix = Matrix(
+        fields={"model": "linear", "framework": "numpy"},
+        axes={"batch_size": values, "seed": values, "steps": values},
+    )
+    assert len(matrix) == 10**9
+    assert next(iter(matrix))["steps"] == 1
+
+
+# -- predicates
+
+
+@pytest.mark.parametrize(
+    ("plain", "fields", "holds"),
+    [
+        ({"precision": "fp32"}, {}, True),  # the default counts
+        ({"precision": ["amp-fp16", "amp-bf16"]}, {"precision": "amp-bf16"}, True),
+        ({"batch_size": {"min": 8, "max": 16}}, {"batch_size": 16}, True),
+        ({"batch_size": {"min": 8, "max": 16}}, {"batch_size": 17}, False),
+        ({"batch_size": {"min": 8}}, {"batch_size": "max"}, False),
+        ({"batch_size": "max"}, {"batch_size": "max"}, True),
+        ({"nodes": {"not": 1}}, {"topology": "2n8d"}, True),
+        ({"devices": 16}, {"topology": "2n8d"}, True),
+        ({"engine": "slurm"}, {"topology": "2n8d@slurm"}, True),
+        ({"any": [{"compiler": "xla"}, {"devices": {"min": 16}}]}, {"topology": "2n8d"}, True),
+        ({"any": [{"compiler": "xla"}, {"devices": {"min": 17}}]}, {"topology": "2n8d"}, False),
+        ({"options.features": 8}, {"options": {"features": 8}}, True),
+        ({"options.features": 8}, {}, False),
+        ({"options.flag": 1}, {"options": {"flag": True}}, False),  # 1 is not true
+        ({"precision": "fp32", "compiler": "xla"}, {}, False),  # all must hold
+        ({"framework": {"in": ["torch", "mxnet"], "not": "mxnet"}}, {"framework": "mxnet"}, False),
+    ],
+)
+def test_a_predicate_holds_or_not(plain, fields, holds):
+    assert predicate(plain).holds(fields) is holds
+
+
+@pytest.mark.parametrize(
+    ("plain", "error", "said"),
+    [
+        ({"precison": "fp32"}, UnknownName, "Did you mean 'precision'"),
+        ({"batch_size": {"mn": 4}}, UnknownName, "operator of a predicate named 'mn'. Did you mean 'min'"),
+        ({"batch_size": "big"}, SpecError, "must be a whole number"),
+        ({"precision": 16}, SpecError, "must be a text"),
+        ({"batch_size": True}, SpecError, "must be a whole number"),
+        ({"precision": {"min": 1}}, SpecError, "min takes a number"),
+        ({"batch_size": []}, SpecError, "empty list"),
+        ({"batch_size": {}}, SpecError, "in, not, min, max"),
+        ({}, SpecError, "must be fields"),
+        ([], SpecError, "must be fields"),
+        ({"any": {}}, SpecError, "list of predicates"),
+        ({"any": [{"modl": "x"}]}, UnknownName, "Did you mean 'model'"),
+        ({"env": {"X": "1"}}, UnknownName, "named 'env'"),
+    ],
+)
+def test_a_predicate_that_is_none(plain, error, said):
+    with pytest.raises(error, match=said):
+        predicate(plain)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from([*KINDS, "any", "min", "max", "in", "not", "x"]), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(JSON, st.fixed_dictionaries({}, optional={"batch_size": st.integers(1, 99), "precision": st.text()}))
+def test_any_value_is_a_predicate_or_is_refused(plain, fields):
+    try:
+        found = predicate(plain)
+    except (SpecError, UnknownName):
+        return
+    assert found.holds({"framework": "numpy", "model": "linear", **fields}) in (True, False)
+
+
+def test_every_field_that_holds_one_value_can_be_asked_for():
+    case = RunSpec(framework="numpy", model="linear", topology="2n3d@local")
+    plain = {name: value for name, value in case.to_dict().items() if name != "schema_version"}
+    assert set(KINDS) - {"nodes", "devices", "devices_per_node", "engine"} == set(FIELDS) - {
+        "env",
+        "options",
+        "deadlines",
+    }
+    assert [value_of(plain, name) for name in ("nodes", "devices_per_node", "devices", "engine")] == [
+        2,
+        3,
+        6,
+        "local",
+    ]
+
+
+# -- mistakes, each with its line
+
+
+MISTAKES = {
+    "an unknown key": (
+        "name: a\naxes: {framework: [numpy]}\nfield: {}\n",
+        3,
+        "'field' is no key of it .did you mean 'fields'",
+    ),
+    "an unknown key below": (
+        "name: a\naxes: {framework: [numpy]}\norder:\n  sede: 1\n",
+        4,
+        "'sede' is no key",
+    ),
+    "an unknown axis": (
+        "name: a\naxes:\n  framework: [numpy]\n  precison: [fp32]\n",
+        4,
+        "Did you mean 'precision'",
+    ),
+    "an axis of another type": (
+        "name: a\naxes:\n  framework: [numpy]\n  batch_size: [4, four]\n",
+        4,
+        "batch_size",
+    ),
+    "an empty axis": ("name: a\naxes:\n  framework: [numpy]\n  seed: []\n", 4, "1 or more items"),
+    "lists of unequal length": ("name: a\nzip:\n  - seed: [1, 2]\n    steps: [1]\n", 2, "equal length"),
+    "a predicate's field": (
+        "name: a\naxes: {framework: [numpy]}\nexclude:\n  - {modell: linear}\n",
+        4,
+        "Did you mean 'model'",
+    ),
+    "a predicate's name": (
+        "name: a\nfields: {model: linear}\naxes: {framework: [numpy], precision: [fp32, amp-fp16]}\nexclude:\n"
+        "  - {model: linear}\n  - {precision: amp-pf16}\n",
+        6,
+        "Did you mean 'amp-fp16'",
+    ),
+    "an override's predicate": (
+        "name: a\nfields: {model: linear}\naxes: {framework: [numpy]}\noverrides:\n  - when: {framework: numpi}\n"
+        "    set: {seed: 1}\n",
+        5,
+        "Did you mean 'numpy'",
+    ),
+    "an override's field": (
+        "name: a\naxes: {framework: [numpy]}\noverrides:\n  - set:\n      sed: 1\n",
+        5,
+        "did you mean 'seed'",
+    ),
+    "no case at all": ("name: a\nfields: {framework: numpy}\n", 2, "no axes, no zip and no include"),
+    "all excluded": (
+        "name: a\nfields: {model: linear}\naxes: {framework: [numpy]}\nexclude: [{framework: numpy}]\n",
+        3,
+        "all 1 are excluded",
+    ),
+    "an explosion": (
+        "name: a\nfields: {model: linear, framework: numpy}\nmax_cases: 5\n"
+        "axes:\n  seed: [1, 2, 3]\n  batch_size: [1, 2]\n",
+        4,
+        "has 6 cases before anything is excluded .its largest matrix: seed 3 × batch_size 2., and takes 5",
+    ),
+    "no model": ("name: a\naxes: {framework: [numpy]}\n", 2, "needs a framework and a model"),
+    "a framework that is not there": (
+        "name: a\nfields: {model: linear}\naxes:\n  batch_size: [4]\n  framework: [numpi]\n",
+        5,
+        "Did you mean 'numpy'",
+    ),
+    "an option that is not there": (
+        "name: a\nfields:\n  model: linear\n  options: {featurs: 3}\naxes: {framework: [numpy]}\n",
+        4,
+        "Did you mean 'features'",
+    ),
+    "a value that cannot be": (
+        "name: a\nfields: {model: linear, framework: numpy}\naxes:\n  accumulation: [1, 3]\n  batch_size: [4]\n",
+        4,
+        "cannot be split",
+    ),
+    "none can be run": (
+        "name: a\nfields: {model: linear, framework: numpy}\naxes:\n  precision: [amp-bf16, tf32]\n",
+        3,
+        "None of the 2 cases of a can be run here",
+    ),
+    "an interpreter": (
+        "name: a\nfields:\n  model: linear\n  python: /bin/sh\naxes: {framework: [numpy]}\n",
+        2,
+        "which program is run",
+    ),
+    "a folder elsewhere": (
+        "name: a\nfields: {model: linear}\naxes:\n  framework: [numpy]\n  data: ['images:../..']\n",
+        5,
+        "outside",
+    ),
+    "a file that is not there": ("name: a\nextends:\n  - smoke.yml\n", 3, "there is no such file"),
+    "a file elsewhere": (
+        "name: a\nextends:\n  - ../other.yaml\n",
+        3,
+        "lies outside the file's own directory",
+    ),
+    "a preset that is not there": ("name: a\nextends: [preset:smok]\n", 2, "Did you mean 'smoke'"),
+    "memory tried again": (
+        "name: a\naxes: {framework: [numpy]}\nretry:\n  out-of-memory: 1\n",
+        4,
+        "'out-of-memory' is no key",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_each_mistake_is_told_with_its_line(tmp_path, mistake):
+    text, line, said = MISTAKES[mistake]
+    path = written(tmp_path, text)
+    with pytest.raises(CampaignError, match=said) as caught:
+        planning.planned(file.load(path), REGISTRY)
+    assert str(caught.value).startswith(f"{path}:{line}: "), caught.value
+
+
+def test_files_that_extend_each_other_in_a_circle(tmp_path):
+    written(tmp_path, "name: a\nextends: [b.yaml]\n", "a.yaml")
+    written(tmp_path, "name: b\nextends: [sub/c.yaml]\n", "b.yaml")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "c.yaml").symlink_to(tmp_path / "a.yaml")
+    with pytest.raises(CampaignError, match=r"in a circle|outside"):
+        file.load(tmp_path / "a.yaml")
+    written(tmp_path, "name: b\nextends: [a.yaml]\n", "b.yaml")
+    with pytest.raises(CampaignError, match=r"b.yaml:2: .*in a circle: \S*a.yaml → \S*b.yaml → \S*a.yaml"):
+        file.load(tmp_path / "a.yaml")
+
+
+def test_what_is_not_installed_can_be_skipped(tmp_path):
+    text = "name: a\nmissing: skip\nfields: {model: linear}\naxes: {framework: [numpy, caffe]}\n"
+    _, entries = planning.planned(file.load(written(tmp_path, text)), REGISTRY)
+    assert [None if each.refusal is None else each.refusal[0] for each in entries] == [None, "missing"]
+
+
+@pytest.mark.parametrize(
+    "text", ["- 1\n", "name: [\n", "name: a\nname: b\n", "!!python/object:os.system {}\n"]
+)
+def test_what_is_no_document_is_refused(tmp_path, text):
+    with pytest.raises(DocumentError):
+        file.load(written(tmp_path, text))
+
+
+# -- where things stand
+
+
+@given(st.dictionaries(st.sampled_from("abcdef"), st.lists(st.integers(0, 9), max_size=3), max_size=4))
+def test_lines_of_yaml(plain):
+    text = "\n".join(
+        f"{key}:\n" + "".join(f"  - {value}\n" for value in values) for key, values in plain.items()
+    )
+    text = text.replace(":\n\n", ": []\n\n") if plain else "{}\n"
+    found = lines.lines_of(text, ".yaml")
+    for key in plain:
+        assert text.splitlines()[found[key,] - 1].startswith(f"{key}:")
+
+
+def test_lines_of_toml():
+    text = (
+        'name = "a"\n\n[fields]\nmodel = "x" # [not]\n\n'
+        '[[zip]]\nseed = [\n 1,\n]\n[[zip]]\nseed = [2]\n["order"]\nseed=1\n'
+    )
+    found = lines.lines_of(text, ".toml")
+    assert found["fields", "model"] == 4
+    assert (found["zip", 0, "seed"], found["zip", 1, "seed"]) == (7, 11)
+    assert found["order", "seed"] == 13
+    assert lines.line_of(found, ("zip", 1, "seed", 0)) == 11
+    assert lines.line_of(found, ("nothing",)) == 1
+
+
+# -- the presets
+
+
+def test_every_preset_can_be_read():
+    assert file.presets() == ("dlperf-v1", "smoke", "tf-cnn-2017")
+    for name in file.presets():
+        assert len(specs(file.load(f"preset:{name}"))) >= 10
+    with pytest.raises(UnknownName, match="Did you mean 'smoke'"):
+        file.load("preset:smoek")
+
+
+@pytest.mark.parametrize(
+    ("preset", "collection"), [("dlperf-v1", "dlperf-v1.0"), ("tf-cnn-2017", "tf-cnn-2017")]
+)
+def test_a_preset_has_every_case_of_its_report(preset, collection):
+    """But for topologies that the preset leaves out, and variants of models that no plugin could be asked for."""
+    campaign = specs(file.load(f"preset:{preset}"))
+    found = {_case(each, each.precision) for each in campaign}
+    topologies = {str(each.topology) for each in campaign}
+    models = {each.model for each in campaign}
+    missing = {
+        _case(figure, figure.precision.replace("fp16", "amp-fp16").replace("amp-amp-", "amp-"))
+        for figure in published(collection)
+        if str(figure.topology) in topologies and figure.model in models and figure.release != "before-v1.0"
+    } - found
+    assert not missing
+    if preset == "dlperf-v1":
+        assert {each.framework for each in campaign} == {"torch", "tensorflow", "mxnet", "oneflow", "paddle"}
+        assert topologies == {"1n1d", "1n8d", "2n8d", "4n8d"}
+        assert sum(each.wants_largest for each in campaign) == 22 * 4
+        protocol = campaign[0].resolved_protocol()
+        assert (protocol.warmup, protocol.steps, protocol.repeats) == (20, 100, 7)
+
+
+def _case(each, precision):
+    return each.framework, each.model, str(each.topology), each.batch_size, precision, each.compiler
