@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+
+from dlperf_sdk import RunSpec
+from dlperf_sdk.bundle import build
+from dlperf_sdk.execute import told
+from dlperf_sdk.interfaces.topology import Job
+from dlperf_sdk.launch import events
+from dlperf_sdk.plan import make_plan
+from dlperf_sdk.registry import Registry
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -38,3 +49,89 @@ def cluster():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
     finally:
         made.close()
+
+
+class Bench:
+    """Runs toy cases on the cluster, through each engine, and looks at what is left behind."""
+
+    def __init__(self, cluster, folder, monkeypatch):
+        self.cluster, self.folder, self._monkeypatch = cluster, folder, monkeypatch
+        self.id = folder.name
+
+    def options(self, engine):
+        """What an engine needs to be told here."""
+        nodes = ",".join(node.name for node in self.cluster.nodes)
+        return {
+            "ssh": {"hosts": nodes, "flags": f"-F {self.cluster.ssh_config}"},
+            "mpi": {"hosts": nodes},
+        }.get(engine, {})
+
+    def events(self, engine, shape="2n1d", framework="numpy", python=sys.executable, **fields):
+        """The events of a case, one by one; closing the iterator ends it."""
+        engine, _, how = engine.partition("-")
+        if how == "step":
+            self._allocate()
+        fields = {"batch_size": 8, "warmup": 2, "steps": 20, "repeats": 1, **fields}
+        options = {**self.options(engine), **fields.pop("options", {})}
+        spec = RunSpec(
+            framework=framework, model="linear", topology=f"{shape}@{engine}", options=options, **fields
+        )
+        plan = make_plan(spec, Registry())
+        request = plan.request(self.id, (python,), spec.env, {"source": "synthetic"})
+        bundle = build(request, self.folder / "case.pyz", plan.packages, told(plan))
+        topology = spec.topology
+        job = Job(
+            self.id, bundle.path, topology.nodes, topology.devices_per_node, "cpu", {}, plan.topology_options
+        )
+        return events(Registry().topology(engine), job)
+
+    def _allocate(self):
+        """An allocation of all nodes, as a shell under salloc has it."""
+        if "SLURM_JOB_ID" in os.environ:
+            return
+        told = subprocess.run(
+            ["salloc", "-N4", "--no-shell", "--no-kill", "-J", self.id],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        number = re.search(r"job allocation (\d+)", told.stderr)[1]
+        self._monkeypatch.setenv("SLURM_JOB_ID", number)
+        self._monkeypatch.setenv("SLURM_JOB_NUM_NODES", "4")
+
+    def job(self):
+        """The number of the job of this bench's case."""
+        name = f"dlperf-{self.id}"
+        told = subprocess.run(
+            ["squeue", "-h", "-n", name, "-o", "%i"], capture_output=True, text=True, check=True
+        )
+        return told.stdout.split()[0]
+
+    def left(self):
+        """What of a case still lives or lies on the nodes; looked at until there is nothing, for a while."""
+        end = time.monotonic() + 20
+        while True:
+            marks = (self.id, "dlperf-")
+            found = [
+                f"{n.name}: process {pid}"
+                for n in self.cluster.nodes
+                for mark in marks
+                for pid in n.processes(mark)
+            ]
+            found += [f"{n.name}: {name}" for n in self.cluster.nodes for name in n.run("ls", "/tmp").split()]
+            if not found or time.monotonic() > end:
+                return found
+            time.sleep(0.2)
+
+    def close(self):
+        subprocess.run(["scancel", "--user=root"], check=False)
+
+
+@pytest.fixture
+def bench(cluster, tmp_path, monkeypatch):
+    """A bench; afterwards nothing is left on any node."""
+    made = Bench(cluster, tmp_path, monkeypatch)
+    yield made
+    made.close()
+    assert made.left() == []
+    cluster.wait_idle(60)

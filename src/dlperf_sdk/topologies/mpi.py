@@ -73,4 +73,16 @@ def command(job: Job, flavour: str) -> tuple[str, ...]:
         hydra = ("-hosts", ",".join(hosts), "-ppn", "1", "-stdin", "all", "-bind-to", "none")
         return ("mpirun", *hydra, "-n", str(job.nodes), *shlex.split(options.flags), *agent)
     flags = ("--host", ",".join(f"{host}:1" for host in hosts), "--map-by", "ppr:1:node", "--bind-to", "none")
-    return ("mpirun", *flags, "--stdin", "all", "-np", str(job.nodes), *shlex.split(options.flags), *agent)
+    # What a lost agent means is for the coordinator to say, so mpirun lets the others go on.
+    lenient = ("--mca", "orte_enable_recovery", "1", "--mca", "orte_abort_on_non_zero_status", "0")
+    return (
+        "mpirun",
+        *flags,
+        *lenient,
+        "--stdin",
+        "all",
+        "-np",
+        str(job.nodes),
+        *shlex.split(options.flags),
+        *agent,
+    )

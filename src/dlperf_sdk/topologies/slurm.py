@@ -21,6 +21,9 @@ from dlperf_sdk.errors import Unavailable
 from dlperf_sdk.interfaces.topology import Job, Topology
 from dlperf_sdk.topologies import delivery, slurm_job
 
+_WAIT = 30
+"""Seconds after the end of one agent in which srun lets the others end."""
+
 
 @frozen
 class SlurmOptions:
@@ -87,12 +90,16 @@ class Slurm(Topology):
 
 
 def step(job: Job) -> tuple[str, ...]:
-    """The one srun that starts all agents; pure. A task that fails ends the step."""
+    """The one srun that starts all agents; pure.
+
+    What a lost node or agent means is for the coordinator to say, so Slurm lets the others go on for a while.
+    """
     options: SlurmOptions = job.options
     place = delivery.Rendezvous("$SLURM_NODEID", "$SLURM_STEP_NODELIST", options.interface or None)
     return (
         *("srun", f"--nodes={job.nodes}", f"--ntasks={job.nodes}", "--ntasks-per-node=1", "--overlap"),
-        *("--cpu-bind=none", "--mpi=none", "--input=all", "--kill-on-bad-exit=1", "--export=ALL"),
+        *("--cpu-bind=none", "--mpi=none", "--input=all", "--export=ALL"),
+        *("--kill-on-bad-exit=0", "--no-kill", f"--wait={_WAIT}"),
         f"--job-name=dlperf-{job.id}",
         *shlex.split(options.srun_flags),
         *delivery.node_command(job, options.agent_python, place),

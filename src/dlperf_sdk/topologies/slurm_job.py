@@ -56,7 +56,7 @@ def submission(job: Job, options: SlurmOptions) -> tuple[str, ...]:
         "gres": options.gres,
     }
     return (
-        *("sbatch", "--parsable", "--no-requeue", "--output=/dev/null", "--error=/dev/null"),
+        *("sbatch", "--parsable", "--no-requeue", "--no-kill", "--output=/dev/null", "--error=/dev/null"),
         *(f"--job-name=dlperf-{job.id}", f"--nodes={job.nodes}", "--ntasks-per-node=1"),
         *(("--exclusive",) if options.exclusive else ()),
         *(f"--{name}={value}" for name, value in given.items() if value),

@@ -32,7 +32,8 @@ def main(words):
     os.umask(0o077)
     folder = None
     try:
-        folder = tempfile.mkdtemp(prefix="dlperf-")
+        # Not where `tempfile` would go when this place is full: that may be a shared folder, or a working directory.
+        folder = tempfile.mkdtemp(prefix="dlperf-", dir=os.environ.get("TMPDIR") or "/tmp")  # noqa: S108
         path = os.path.join(folder, "bundle.pyz")
         with open(path, "wb") as file:
             for part in _take(int(words[0])):

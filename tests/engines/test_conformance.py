@@ -1,0 +1,160 @@
+"""What every engine must do, against the real one: each test runs through each of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import zipfile
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from dlperf_sdk.collect import repeat_from
+
+ENGINES = ("ssh", "mpi", "slurm-step", "slurm-job")
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request):
+    return request.param
+
+
+def failure(events):
+    assert events[-1]["event"] == "ended", events[-1]
+    return events[-1]["failure"]
+
+
+def ended(events):
+    return [event for event in events if event["event"] == "attempt-ended"]
+
+
+def until_measuring(stream):
+    """Take events until a worker is in its window."""
+    for event in stream:
+        if event["event"] == "progress" and event["phase"] == "measure":
+            return
+        assert event["event"] != "ended", event["failure"]
+
+
+def test_every_rank_of_every_repeat_hands_in_a_record(bench, engine):
+    events = list(bench.events(engine, "2n2d", repeats=2))
+    assert failure(events) is None
+    assert [event["attempt"] for event in ended(events)] == [1, 2]
+    for event in ended(events):
+        repeat = repeat_from(event)
+        assert [record.rank for record in repeat.records] == [0, 1, 2, 3]
+        assert [record.node for record in repeat.records] == [0, 0, 1, 1]
+        assert len({replica.digest for record in repeat.records for replica in record.replicas}) == 1
+    nodes = next(event for event in events if event["event"] == "agents-ready")["nodes"]
+    assert [node["host"] for node in nodes] == ["n1", "n2"]
+    assert [node["network"] for node in nodes] == [
+        {"address": f"10.77.0.{n}", "interface": "eth0"} for n in (1, 2)
+    ]
+
+
+def test_one_node(bench, engine):
+    assert failure(list(bench.events(engine, "1n1d"))) is None
+
+
+def test_a_killed_rank_is_named_with_its_node(bench, engine):
+    told = failure(list(bench.events(engine, framework="faulty", options={"fault": "sigkill", "rank": 1})))
+    assert (told["kind"], told["node"], told["rank"], told["phase"]) == ("crashed", 1, 1, "measure")
+
+
+def test_a_rank_that_hangs_in_a_collective(bench, engine):
+    options, deadlines = {"fault": "hang-step", "rank": 1}, {"step": 2.0}
+    told = failure(list(bench.events(engine, framework="faulty", options=options, deadlines=deadlines)))
+    assert (told["kind"], told["phase"]) == ("timeout", "measure")
+
+
+def test_leaving_ends_everything(bench, engine):
+    """Workers that ignore SIGTERM too; what is left is looked at by the bench."""
+    with closing(bench.events(engine, framework="faulty", options={"fault": "stubborn"})) as stream:
+        until_measuring(stream)
+        began = time.monotonic()
+    assert time.monotonic() - began < 30
+
+
+def test_a_killed_agent_is_a_lost_node(bench, engine):
+    with closing(bench.events(engine, framework="faulty", options={"fault": "stubborn"})) as stream:
+        until_measuring(stream)
+        began = time.monotonic()
+        agent = next(pid for pid in bench.cluster.nodes[1].processes("agent --case") if _is_python(pid))
+        os.kill(agent, signal.SIGKILL)
+        told = failure(list(stream))
+    assert (told["kind"], told["node"]) == ("lost-node", 1), told
+    assert time.monotonic() - began < 30
+    # Its directory could not be removed by itself: the next agent there does.
+    assert failure(list(bench.events(engine))) is None
+
+
+def _is_python(pid):
+    return Path(f"/proc/{pid}/comm").read_text().startswith("python")
+
+
+def test_a_node_that_is_cut_off(bench, engine):
+    """The case ends within the bound; the node's workers end themselves while it is still cut off."""
+    node = bench.cluster.nodes[1]
+    with closing(bench.events(engine, framework="faulty", options={"fault": "stubborn"})) as stream:
+        until_measuring(stream)
+        began = time.monotonic()
+        node.cut()
+        try:
+            told = failure(list(stream))
+            took = time.monotonic() - began
+            end = began + 45
+            while node.processes(bench.id) and time.monotonic() < end:
+                time.sleep(0.2)
+            assert not node.processes(bench.id)
+        finally:
+            node.mend()
+    assert told["kind"] == "lost-node"
+    assert "n2" in told["message"] or told["node"] == 1
+    assert took < 30
+
+
+def test_a_node_without_the_environment(bench, engine, tmp_path):
+    folder = bench.cluster.home / "environment"
+    folder.mkdir(exist_ok=True)
+    python = folder / "python"
+    python.write_text(f'#!/bin/sh\nexec {os.environ.get("PYTHON", os.sys.executable)} "$@"\n')
+    python.chmod(0o755)
+    node = bench.cluster.nodes[1]
+    node.run("mount", "-t", "tmpfs", "tmpfs", str(folder))
+    try:
+        told = failure(list(bench.events(engine, python=str(python))))
+    finally:
+        node.run("umount", str(folder))
+    assert (told["kind"], told["node"]) == ("environment", 1)
+    assert f"Node 1 (n2) lacks {python}" in told["message"]
+
+
+def test_a_full_disk_on_one_node(bench, engine):
+    node = bench.cluster.nodes[1]
+    node.run("dd", "if=/dev/zero", "of=/tmp/full", "bs=1M")
+    try:
+        told = failure(list(bench.events(engine)))
+    finally:
+        node.run("rm", "/tmp/full")
+    assert (told["kind"], told["node"]) == ("unavailable", 1)
+    assert "n2" in told["message"]
+    assert "No space left" in told["message"]
+
+
+def test_the_secret_is_in_no_command_line_and_no_readable_file(bench, engine):
+    with closing(bench.events(engine, framework="faulty", options={"fault": "stubborn"})) as stream:
+        until_measuring(stream)
+        secret = zipfile.ZipFile(bench.folder / "case.pyz").read("secret").decode()
+        for entry in os.scandir("/proc"):
+            if entry.name.isdigit():
+                try:
+                    for name in ("cmdline", "environ"):
+                        assert secret.encode() not in Path(f"/proc/{entry.name}/{name}").read_bytes()
+                except OSError:
+                    continue
+        for node in bench.cluster.nodes[:2]:
+            listed = node.run("find", "/tmp", "-mindepth", "1", "-perm", "/077", "-not", "-type", "l").split()
+            assert [path for path in listed if "/tmp/dlperf" in path] == []
+            assert "dlperf-" in node.run("ls", "/tmp")
