@@ -1,0 +1,86 @@
+"""TensorFlow, as the controller sees it. Nothing here imports TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from attrs import frozen
+
+from dlperf_sdk.errors import SpecError
+from dlperf_sdk.fields import circumstance, treatment
+from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
+from dlperf_sdk.models.options import whole
+
+_PYTHON = ">=3.11,<3.14"
+_CPU = ("tensorflow-cpu==2.21.*", "numpy>=2.0")
+_CUDA = ("tensorflow[and-cuda]==2.21.*", "numpy>=2.0")
+
+
+def _yes_or_no(_: Any, attribute: Any, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise SpecError(f"{attribute.name} is {value!r}; it must be true or false.")
+
+
+@frozen
+class TensorFlowOptions:
+    """The plugin's own options.
+
+    Raises:
+        SpecError: an option has an impossible value.
+    """
+
+    one_process_per_node: bool = treatment(
+        "With all_reduce: one process owns all devices of a node (MirroredStrategy) instead of one each.",
+        False,
+        validator=_yes_or_no,
+    )
+    pack_mb: int = treatment(
+        "MiB of gradients that are averaged together; 0: all of them at once.", 0, validator=whole(0, 65536)
+    )
+    loader_workers: int = circumstance(
+        "Samples per device that are read and decoded in parallel, for images and text.",
+        2,
+        validator=whole(1, 1024),
+    )
+
+
+class TensorFlow(Framework):
+    """TensorFlow 2.21: `tf.function` with or without XLA, mirrored strategies over NCCL or gRPC rings."""
+
+    name = "tensorflow"
+    runtime = "dlperf_tensorflow.worker.runtime:TensorFlowRuntime"
+    trainers: ClassVar[Mapping[str, str]] = {
+        "resnet50": "dlperf_tensorflow.worker.resnet50:ResNet50Trainer",
+        "bert-base": "dlperf_tensorflow.worker.bert_base:BertBaseTrainer",
+    }
+    processes = "dlperf_tensorflow.processes:processes"
+    capabilities = Capabilities(
+        devices={"cpu", "cuda"},
+        precisions={"fp32", "tf32", "amp-fp16", "amp-bf16"},
+        compilers={"none", "xla"},
+        strategies={"all_reduce", "independent"},
+        layouts={"auto", "nchw", "nhwc"},
+        data={"synthetic", "synthetic-host", "images", "text"},
+        accumulation=True,
+    )
+    Options: ClassVar[type[Any]] = TensorFlowOptions
+
+    def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
+        """One environment per kind of device; the CPU's is another distribution, without any CUDA packages."""
+        if device == "cpu":
+            return EnvironmentSpec(_PYTHON, _CPU, lock=Path(__file__).with_name("locks") / "cpu.txt")
+        return EnvironmentSpec(_PYTHON, _CUDA)
+
+    def refuses(self, case: Mapping[str, str]) -> str | None:
+        """What TensorFlow cannot do although it can do each part of it."""
+        if case["precision"] == "tf32" and case["device"] != "cuda":
+            return "tf32 is a mode of NVIDIA GPUs' matrix units; on a CPU, choose fp32 or amp-bf16."
+        if case["model"] == "bert-base" and case["layout"] != "auto":
+            return (
+                f"bert-base has no images whose layout could be {case['layout']}; leave the layout at auto."
+            )
+        if case["layout"] == "nchw" and case["device"] == "cpu":
+            return "TensorFlow's max-pool on a CPU takes nhwc only; leave the layout at auto."
+        return None

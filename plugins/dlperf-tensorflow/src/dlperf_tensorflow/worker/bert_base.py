@@ -1,0 +1,177 @@
+"""BERT-Base pre-training in TensorFlow: Devlin et al. 2019, masked language model and next sentence prediction.
+
+What is computed is laid down in `dlperf_sdk.models.bert_base`; the names are the manifest's. Every layer
+computes in the type of what it is given, but norms and softmax in float32. Letters in shapes: B sequences,
+S tokens, P predictions, H the hidden size, V word pieces.
+"""
+
+import tensorflow as tf
+
+from dlperf_tensorflow.worker.training import TensorFlowTrainer
+
+EPSILON = 1e-12
+"""Of layer norm."""
+
+
+class Linear(tf.Module):
+    """x · W + b, with W (in, out)."""
+
+    def __init__(self, weights, name):
+        super().__init__()
+        self.weight, self.bias = weights(name + ".weight", (1, 0)), weights(name + ".bias")
+
+    def __call__(self, x):
+        return tf.matmul(x, tf.cast(self.weight, x.dtype)) + tf.cast(self.bias, x.dtype)
+
+
+class LayerNorm(tf.Module):
+    """Over the last axis."""
+
+    def __init__(self, weights, name):
+        super().__init__()
+        self.gamma, self.beta = weights(name + ".weight"), weights(name + ".bias")
+
+    def __call__(self, x):
+        wide = tf.cast(x, tf.float32)
+        mean, variance = tf.nn.moments(wide, -1, keepdims=True)
+        return tf.cast(
+            tf.nn.batch_normalization(wide, mean, variance, self.beta, self.gamma, EPSILON), x.dtype
+        )
+
+
+class Embeddings(tf.Module):
+    """Words, positions and segments, summed."""
+
+    def __init__(self, weights):
+        super().__init__()
+        self.word = weights("embeddings.word.weight")
+        self.position = weights("embeddings.position.weight")
+        self.segment = weights("embeddings.segment.weight")
+        self.norm = LayerNorm(weights, "embeddings.norm")
+
+    def __call__(self, input_ids, segment_ids, dtype, dropout):
+        """(B, S), (B, S) → (B, S, H)."""
+        position = self.position[: input_ids.shape[1]]
+        x = tf.gather(self.word, input_ids) + position + tf.gather(self.segment, segment_ids)
+        return dropped(tf.cast(self.norm(x), dtype), dropout)
+
+
+class Attention(tf.Module):
+    """Every token looks at every token, in several heads; then the residual sum and its norm."""
+
+    def __init__(self, weights, name, heads):
+        super().__init__()
+        self.heads = heads
+        self.query = Linear(weights, name + ".query")
+        self.key = Linear(weights, name + ".key")
+        self.value = Linear(weights, name + ".value")
+        self.output = Linear(weights, name + ".output")
+        self.norm = LayerNorm(weights, name + ".norm")
+
+    def __call__(self, x, mask, dropout):
+        """(B, S, H), and what is added to the scores, (B, 1, 1, S) → (B, S, H)."""
+        sequences, tokens, hidden = x.shape
+        width = hidden // self.heads
+        query, key, value = (
+            tf.transpose(tf.reshape(projection(x), (sequences, tokens, self.heads, width)), (0, 2, 1, 3))
+            for projection in (self.query, self.key, self.value)
+        )
+        scores = tf.cast(tf.matmul(query * width**-0.5, key, transpose_b=True), tf.float32)
+        context = tf.matmul(dropped(tf.cast(tf.nn.softmax(scores + mask), x.dtype), dropout), value)
+        context = tf.reshape(tf.transpose(context, (0, 2, 1, 3)), (sequences, tokens, hidden))
+        return self.norm(x + dropped(self.output(context), dropout))
+
+
+class Layer(tf.Module):
+    """Attention, then the feed-forward block."""
+
+    def __init__(self, weights, name, heads):
+        super().__init__()
+        self.attention = Attention(weights, name + ".attention", heads)
+        self.intermediate = Linear(weights, name + ".intermediate")
+        self.output = Linear(weights, name + ".output")
+        self.norm = LayerNorm(weights, name + ".norm")
+
+    def __call__(self, x, mask, dropout):
+        """(B, S, H) → (B, S, H)."""
+        x = self.attention(x, mask, dropout)
+        return self.norm(x + dropped(self.output(gelu(self.intermediate(x))), dropout))
+
+
+class MaskedLM(tf.Module):
+    """What stood at the masked positions: the decoder's weight is the word embeddings'."""
+
+    def __init__(self, weights):
+        super().__init__()
+        self.transform = Linear(weights, "masked_lm.transform")
+        self.norm = LayerNorm(weights, "masked_lm.norm")
+        self.bias = weights("masked_lm.bias")
+
+    def __call__(self, x, word_embeddings):
+        """(B · P, H), (V, H) → (B · P, V)."""
+        x = self.norm(gelu(self.transform(x)))
+        return tf.matmul(x, tf.cast(word_embeddings, x.dtype), transpose_b=True) + tf.cast(self.bias, x.dtype)
+
+
+class Bert(tf.Module):
+    """Embeddings, the encoder, and the two heads of pre-training."""
+
+    def __init__(self, weights, heads, layers):
+        super().__init__()
+        self.embeddings = Embeddings(weights)
+        self.encoder = [Layer(weights, "encoder.%d" % i, heads) for i in range(layers)]
+        self.pooler = Linear(weights, "pooler")
+        self.next_sentence = Linear(weights, "next_sentence")
+        self.masked_lm = MaskedLM(weights)
+
+    def __call__(self, input_ids, segment_ids, attention_mask, masked_positions, dtype, dropout):
+        """(B, S) three times, (B, P) → logits of the words (B · P, V), of the next sentence (B, 2)."""
+        x = self.embeddings(input_ids, segment_ids, dtype, dropout)
+        mask = tf.where(attention_mask == 0, -float("inf"), 0.0)[:, None, None, :]
+        for layer in self.encoder:
+            x = layer(x, mask, dropout)
+        gathered = tf.reshape(tf.gather(x, masked_positions, batch_dims=1), (-1, x.shape[-1]))
+        predicted = self.masked_lm(gathered, self.embeddings.word)
+        return predicted, self.next_sentence(tf.tanh(self.pooler(x[:, 0])))
+
+
+def gelu(x):
+    """The exact one, with erf."""
+    return tf.nn.gelu(x, approximate=False)
+
+
+def dropped(x, rate):
+    """`tf.nn.dropout`; nothing at all where the rate is 0."""
+    return tf.nn.dropout(x, rate) if rate else x
+
+
+class BertBaseTrainer(TensorFlowTrainer):
+    """Sequences to the words that were masked, and whether their second part follows the first."""
+
+    def build(self, weights, options):
+        """BERT; its sizes are the weights', but for the number of heads and layers."""
+        return Bert(weights, options["heads"], options["layers"])
+
+    def outputs(self, network, batch, dtype, dropout):
+        """The logits (B · P, V) and (B, 2)."""
+        return network(
+            batch["input_ids"],
+            batch["segment_ids"],
+            batch["attention_mask"],
+            batch["masked_positions"],
+            dtype,
+            self.request.model_options["dropout"] if dropout else 0.0,
+        )
+
+    def loss(self, outputs, batch):
+        """The mean of -log p over the predictions in use, plus its mean over the next-sentence labels."""
+        words, follows = (tf.cast(logits, tf.float32) for logits in outputs)
+        weights = tf.reshape(batch["masked_weights"], (-1,))
+        each = cross_entropy(tf.reshape(batch["masked_ids"], (-1,)), words)
+        masked = tf.reduce_sum(weights * each) / tf.reduce_sum(weights)
+        return masked + tf.reduce_mean(cross_entropy(batch["next_sentence_label"], follows))
+
+
+def cross_entropy(labels, logits):
+    """-log p[label] of each row."""
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)

@@ -1,0 +1,100 @@
+"""`images`: JPEGs, decoded and augmented in parallel by tf.data, for ResNet's training recipe.
+
+Per image: decode to RGB at full resolution with the accurate integer transform (greyscale and CMYK as well),
+crop at random, resize bilinearly with antialiasing, mirror half of the time, normalise. Only what lies in
+the crop is decoded, which gives the same pixels. EXIF orientation is ignored, as is usual for ImageNet. The
+crop is TensorFlow's own: 8 to 100 % of the area at an aspect ratio from 3/4 to 4/3 (C. Szegedy et al., Going
+Deeper with Convolutions, CVPR 2015, section 6), the whole image where ten attempts do not fit.
+"""
+
+import os
+
+import tensorflow as tf
+
+from dlperf_sdk.worker.crop import AREA, MEAN, RATIO, STD
+from dlperf_sdk.worker.data import read_images
+from dlperf_tensorflow.worker.loading import Batches
+
+ATTEMPTS = 10
+"""At a crop that fits."""
+
+
+def batches(request, replica):
+    """An endless iterator over a replica's batches: `image` (B, H, W, 3), or (B, 3, H, W) in the layout
+    nchw, float32; `label` (B,) int64.
+
+    Raises:
+        DataError: the index is not the one that was prepared; later, an image does not decode.
+    """
+    shapes = {entry["name"]: entry["shape"] for entry in request.inputs}
+    _, height, width = shapes["image"]
+    images = read_images(request.data)
+
+    def keys_of(draws):
+        return {
+            "path": [os.path.join(images.root, images.paths[sample]) for _, sample in draws],
+            "label": [images.labels[sample] for _, sample in draws],
+            "seed": [(request.seed + (replica << 32), draw) for draw, _ in draws],
+        }
+
+    signature = {
+        "path": tf.TensorSpec((request.batch_size,), tf.string),
+        "label": tf.TensorSpec((request.batch_size,), tf.int64),
+        "seed": tf.TensorSpec((request.batch_size, 2), tf.int64),
+    }
+
+    def load(key):
+        image = normalise(augment(tf.io.read_file(key["path"]), height, width, key["seed"]))
+        if request.layout == "nchw":
+            image = tf.transpose(image, (2, 0, 1))
+        return {"image": image, "label": key["label"]}
+
+    def pipeline(keys, loaders):
+        return keys.unbatch().map(load, loaders).batch(request.batch_size, drop_remainder=True)
+
+    def why(draws, error):
+        for path in keys_of(draws)["path"]:
+            fault = _fault(path)
+            if fault is not None:
+                return "The image %s cannot be decoded: %s. Replace or remove it." % (path, fault)
+        return "A batch of images cannot be made: %s." % error.message
+
+    return Batches(request, replica, keys_of, signature, pipeline, why)
+
+
+def augment(encoded, height, width, seed):
+    """A random crop of a JPEG, as (height, width, 3) float32 from 0 to 255, perhaps mirrored."""
+    begin, size, _ = tf.image.stateless_sample_distorted_bounding_box(
+        tf.io.extract_jpeg_shape(encoded),
+        tf.zeros((1, 0, 4)),  # no object that it must hold
+        seed,
+        min_object_covered=0.0,
+        aspect_ratio_range=RATIO,
+        area_range=AREA,
+        max_attempts=ATTEMPTS,
+        use_image_if_no_bounding_boxes=True,
+    )
+    window = tf.concat([begin[:2], size[:2]], 0)
+    pixels = tf.io.decode_and_crop_jpeg(encoded, window, channels=3, dct_method="INTEGER_ACCURATE")
+    resized = tf.image.resize(pixels, (height, width), antialias=True)
+    # Chance of its own: the crop has used this seed.
+    return tf.image.stateless_random_flip_left_right(resized, tf.bitwise.invert(seed))
+
+
+def decode(encoded):
+    """A JPEG at its full size, (H, W, 3) bytes."""
+    return tf.io.decode_jpeg(encoded, channels=3, dct_method="INTEGER_ACCURATE")
+
+
+def normalise(pixels):
+    """With ImageNet's mean and deviation taken out; white is 255."""
+    return (pixels - [255 * value for value in MEAN]) / [255 * value for value in STD]
+
+
+def _fault(path):
+    """What is wrong with an image, None if nothing is."""
+    try:
+        decode(tf.io.read_file(path))
+    except tf.errors.OpError as error:
+        return error.message
+    return None

@@ -1,0 +1,144 @@
+"""ResNet-50 v1.5 in TensorFlow: He et al. 2016, table 1, with the stride of a bottleneck in its 3×3 convolution.
+
+What is computed is laid down in `dlperf_sdk.models.resnet50`; the names are the manifest's. Every layer
+computes in the type of what it is given.
+"""
+
+import tensorflow as tf
+
+from dlperf_tensorflow.worker.training import TensorFlowTrainer
+
+STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
+"""Width and number of bottlenecks of each stage."""
+EXPANSION = 4
+"""A bottleneck's output has this many times its width in channels."""
+
+
+class Convolution(tf.Module):
+    """A convolution without bias, padded on all sides by half its kernel; the kernel is HWIO."""
+
+    def __init__(self, weights, name, stride=1):
+        super().__init__()
+        self.weight = weights(name + ".weight", (2, 3, 1, 0))
+        self.stride = stride
+        self.layout = weights.layout
+        pad = self.weight.shape[0] // 2
+        # "SAME" would pad a stride of 2 on one side only.
+        self.padding = spatial(self.layout, [pad, pad], [0, 0])
+
+    def __call__(self, x):
+        kernel = tf.cast(self.weight, x.dtype)
+        return tf.nn.conv2d(x, kernel, self.stride, self.padding, data_format=self.layout)
+
+
+class BatchNorm(tf.Module):
+    """Batch norm over this replica's micro-batch, in one kernel that also moves the running statistics."""
+
+    def __init__(self, weights, name):
+        super().__init__()
+        self.layout = weights.layout
+        self.gamma, self.beta = weights(name + ".weight"), weights(name + ".bias")
+        channels = self.gamma.shape
+        self.running_mean = weights.statistic(name + ".running_mean", tf.zeros(channels))
+        self.running_variance = weights.statistic(name + ".running_var", tf.ones(channels))
+
+    def __call__(self, x):
+        y, mean, variance, *_ = tf.raw_ops.FusedBatchNormV3(
+            x=x,
+            scale=self.gamma,
+            offset=self.beta,
+            mean=self.running_mean,
+            variance=self.running_variance,
+            epsilon=1e-5,
+            exponential_avg_factor=0.1,
+            is_training=True,
+            data_format=self.layout,
+        )
+        self.running_mean.assign(mean)
+        self.running_variance.assign(variance)
+        return y
+
+
+class Bottleneck(tf.Module):
+    """1×1 down to the width, 3×3, 1×1 up to four times the width, and the shortcut around them."""
+
+    def __init__(self, weights, name, stride, shortcut):
+        super().__init__()
+        self.conv1, self.bn1 = Convolution(weights, name + ".conv1"), BatchNorm(weights, name + ".bn1")
+        self.conv2, self.bn2 = (
+            Convolution(weights, name + ".conv2", stride),
+            BatchNorm(weights, name + ".bn2"),
+        )
+        self.conv3, self.bn3 = Convolution(weights, name + ".conv3"), BatchNorm(weights, name + ".bn3")
+        self.downsample = None
+        if shortcut:
+            self.downsample = (
+                Convolution(weights, name + ".downsample.0", stride),
+                BatchNorm(weights, name + ".downsample.1"),
+            )
+
+    def __call__(self, x):
+        """(B, H, W, inputs) → (B, H / stride, W / stride, 4 × width)."""
+        shortcut = x
+        if self.downsample is not None:
+            convolution, norm = self.downsample
+            shortcut = norm(convolution(x))
+        x = tf.nn.relu(self.bn1(self.conv1(x)))
+        x = tf.nn.relu(self.bn2(self.conv2(x)))
+        return tf.nn.relu(self.bn3(self.conv3(x)) + shortcut)
+
+
+class ResNet50(tf.Module):
+    """A 7×7 convolution, a max-pool, four stages of bottlenecks, the mean over positions, a linear layer."""
+
+    def __init__(self, weights):
+        super().__init__()
+        self.layout = weights.layout
+        self.conv1, self.bn1 = Convolution(weights, "conv1", stride=2), BatchNorm(weights, "bn1")
+        self.blocks = [
+            Bottleneck(
+                weights,
+                "layer%d.%d" % (stage, block),
+                stride=2 if stage > 1 and block == 0 else 1,
+                shortcut=block == 0,
+            )
+            for stage, (_, blocks) in enumerate(STAGES, start=1)
+            for block in range(blocks)
+        ]
+        self.weight, self.bias = weights("fc.weight", (1, 0)), weights("fc.bias")
+
+    def __call__(self, x):
+        """(B, H, W, 3), or (B, 3, H, W) in the layout nchw → (B, classes)."""
+        x = tf.nn.relu(self.bn1(self.conv1(x)))
+        # Behind a ReLU, zeros are as good a padding of a maximum as -∞, and XLA takes no other.
+        x = tf.nn.max_pool2d(
+            tf.pad(x, spatial(self.layout, [1, 1], [0, 0])), 3, 2, "VALID", data_format=self.layout
+        )
+        for block in self.blocks:
+            x = block(x)
+        x = tf.reduce_mean(x, (1, 2) if self.layout == "NHWC" else (2, 3))
+        return tf.matmul(x, tf.cast(self.weight, x.dtype)) + tf.cast(self.bias, x.dtype)
+
+
+def spatial(layout, both, others):
+    """`both` for height and width, `others` for samples and channels, in this layout's order."""
+    return [others, both, both, others] if layout == "NHWC" else [others, others, both, both]
+
+
+class ResNet50Trainer(TensorFlowTrainer):
+    """Images to classes, cross entropy with label smoothing."""
+
+    def build(self, weights, options):
+        """ResNet-50; the number of classes is the weights'."""
+        return ResNet50(weights)
+
+    def outputs(self, network, batch, dtype, dropout):
+        """The logits (B, classes)."""
+        return (network(tf.cast(batch["image"], dtype)),)
+
+    def loss(self, outputs, batch):
+        """(1 - ε) · (-log p[label]) + ε · mean over the classes of -log p, mean over the batch."""
+        smoothing = self.request.model_options["label_smoothing"]
+        minus_log = -tf.nn.log_softmax(tf.cast(outputs[0], tf.float32))
+        each = tf.gather(minus_log, batch["label"], batch_dims=1)
+        return tf.reduce_mean((1.0 - smoothing) * each + smoothing * tf.reduce_mean(minus_log, -1))

@@ -1,0 +1,163 @@
+"""TensorFlow inside one worker process: its devices, its threads, its arithmetic, its way to the others."""
+
+import os
+
+import tensorflow as tf
+
+from dlperf_sdk.worker.interface import Runtime, Unsupported
+
+
+class TensorFlowRuntime(Runtime):
+    """One process with one device or a node's worth of them: `cpu`, or the GPUs that it is let see."""
+
+    def __init__(self, request, cluster, process):
+        super().__init__(request, cluster, process)
+        self.clock = "lagged" if request.device == "cuda" else "blocking"
+        self.replica = process.replicas[0]
+        self.meets = request.strategy == "all_reduce" and cluster.world_size > 1
+        """Whether gradients are averaged with other replicas'."""
+        self.strategy = None
+        """The `tf.distribute.Strategy` that all of this process's replicas live in."""
+
+    def start(self):
+        """Take the devices, set threads and arithmetic, and join the other processes.
+
+        Raises:
+            Unsupported: a device is not there, or cannot do the requested precision.
+        """
+        request, count = self.request, len(self.process.devices)
+        threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+        # At least two: replicas of one process run side by side, and one that waits must not stop the other.
+        tf.config.threading.set_inter_op_parallelism_threads(max(2, count))
+        devices = self._take_gpus(count) if request.device == "cuda" else _take_cpus(count)
+        tf.config.experimental.enable_tensor_float_32_execution(request.precision == "tf32")
+        if request.layout != "auto":
+            # Left alone, the graph optimizer chooses a layout of its own for GPUs.
+            tf.config.optimizer.set_experimental_options({"layout_optimizer": False})
+        # Before anything is computed: the workers' server must be there when the context is initialised.
+        self.strategy = self._strategy(devices)
+        tf.random.set_seed(request.seed + self.replica)
+
+    def _strategy(self, devices):
+        if not self.meets:
+            return tf.distribute.get_strategy()
+        if len(devices) > 1 and self.request.device == "cpu" and self.request.compiler == "xla":
+            raise Unsupported(
+                "XLA compiles for the first CPU device of a process only; with the compiler xla leave the option "
+                "one_process_per_node at false"
+            )
+        if len(devices) == self.cluster.world_size:
+            if self.request.device == "cuda":
+                return tf.distribute.MirroredStrategy(devices)
+            return tf.distribute.MirroredStrategy(devices, tf.distribute.ReductionToOneDevice())
+        if len(devices) > 1 and self.request.device == "cpu":
+            raise Unsupported(
+                "TensorFlow's MultiWorkerMirroredStrategy takes one CPU device of each process; on several "
+                "nodes leave the option one_process_per_node at false"
+            )
+        return tf.distribute.MultiWorkerMirroredStrategy(communication_options=self.communication())
+
+    def communication(self):
+        """How gradients are averaged: over NCCL or gRPC, in packs of this size, with a deadline.
+
+        Workers may compile for different lengths of time, so no collective ends before the longest phase
+        may; the agents hold the tighter deadlines.
+        """
+        implementations = tf.distribute.experimental.CommunicationImplementation
+        return tf.distribute.experimental.CommunicationOptions(
+            bytes_per_pack=self.request.framework_options["pack_mb"] * 2**20,
+            timeout_seconds=max(self.request.deadlines.values()),
+            implementation=implementations.NCCL if self.request.device == "cuda" else implementations.RING,
+        )
+
+    def _take_gpus(self, count):
+        found = tf.config.list_physical_devices("GPU")
+        if len(found) < count:
+            raise Unsupported(
+                "TensorFlow %s finds %d of %d GPUs (built for CUDA: %s, CUDA_VISIBLE_DEVICES is %r); check the "
+                "driver with nvidia-smi, or run with --device cpu"
+                % (
+                    tf.__version__,
+                    len(found),
+                    count,
+                    tf.test.is_built_with_cuda(),
+                    os.environ.get("CUDA_VISIBLE_DEVICES"),
+                )
+            )
+        for device in found[:count]:
+            details = tf.config.experimental.get_device_details(device)
+            capability = details.get("compute_capability", (0, 0))
+            if capability < (8, 0) and self.request.precision in ("tf32", "amp-bf16"):
+                raise Unsupported(
+                    "%s has compute capability %d.%d; %s needs 8.0 (Ampere) or later"
+                    % (details.get("device_name"), *capability, self.request.precision)
+                )
+        return ["GPU:%d" % i for i in range(count)]
+
+    def synchronize(self):
+        """On a CPU every call has finished when it returns, the collectives in `step` included."""
+        if self.request.device == "cuda":
+            tf.test.experimental.sync_devices()
+
+    def wait(self, loss):
+        """Until the loss of every replica of this process has been computed."""
+        for value in self.strategy.experimental_local_results(loss):
+            value.numpy()
+
+    def _gpus(self):
+        return (
+            ["GPU:%d" % i for i in range(len(self.process.devices))] if self.request.device == "cuda" else []
+        )
+
+    def reset_peak_memory(self):
+        """Forget the allocators' peaks."""
+        for device in self._gpus():
+            tf.config.experimental.reset_memory_stats(device)
+
+    def peak_memory(self):
+        """Bytes that tensors took at the peak, over all devices; what is held in reserve is not counted."""
+        gpus = self._gpus()
+        return sum(tf.config.experimental.get_memory_info(gpu)["peak"] for gpu in gpus) if gpus else None
+
+    def facts(self):
+        """Versions, devices, libraries, threads and transport."""
+        found = {
+            "framework_version": tf.__version__,
+            "devices": ["cpu"] * len(self.process.devices),
+            "threads": tf.config.threading.get_intra_op_parallelism_threads(),
+            "interop_threads": tf.config.threading.get_inter_op_parallelism_threads(),
+            "distribution": type(self.strategy).__name__,
+            "transport": self._transport(),
+        }
+        if self.request.device == "cuda":
+            details = [
+                tf.config.experimental.get_device_details(device)
+                for device in tf.config.list_physical_devices("GPU")[: len(self.process.devices)]
+            ]
+            found.update(
+                devices=[each.get("device_name", "GPU") for each in details],
+                compute_capability="%d.%d" % details[0].get("compute_capability", (0, 0)),
+                cuda_version=tf.sysconfig.get_build_info().get("cuda_version"),
+                cudnn_version=tf.sysconfig.get_build_info().get("cudnn_version"),
+                tensor_float_32=tf.config.experimental.tensor_float_32_execution_enabled(),
+            )
+        return found
+
+    def _transport(self):
+        if not self.meets:
+            return None
+        if self.request.device == "cuda":
+            return "nccl"
+        return "memory" if isinstance(self.strategy, tf.distribute.MirroredStrategy) else "grpc"
+
+    def is_out_of_memory(self, error):
+        """TensorFlow's own exception, and the interpreter's."""
+        return isinstance(error, (tf.errors.ResourceExhaustedError, MemoryError))
+
+
+def _take_cpus(count):
+    """So many logical devices of the one CPU, which share its threads."""
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
+    return ["CPU:%d" % i for i in range(count)]

@@ -1,0 +1,129 @@
+"""The controller half: what it offers and refuses, its processes, its lock. None of it needs TensorFlow."""
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import attrs
+import pytest
+from dlperf_tensorflow import processes as processes_module
+from dlperf_tensorflow.framework import TensorFlow
+from dlperf_tensorflow.processes import processes
+
+from dlperf_sdk.errors import SpecError
+from dlperf_sdk.worker.processes import TRAINER, Cluster, Node
+
+CASE = {
+    "device": "cpu",
+    "precision": "fp32",
+    "compiler": "none",
+    "strategy": "all_reduce",
+    "layout": "auto",
+    "data": "synthetic",
+    "model": "resnet50",
+    "nodes": "1",
+    "devices_per_node": "1",
+}
+
+
+def test_the_controller_half_imports_no_tensorflow():
+    code = (
+        "import sys, dlperf_tensorflow.framework, dlperf_tensorflow.processes\n"
+        "found = sorted({'tensorflow', 'keras', 'numpy'} & set(sys.modules))\n"
+        "assert not found, found"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_shared_half_is_python_3_7():
+    ast.parse(Path(processes_module.__file__).read_text(encoding="utf-8"), feature_version=(3, 7))
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"precision": "tf32"}, "NVIDIA"),
+        ({"model": "bert-base", "layout": "nhwc"}, "layout"),
+        ({"layout": "nchw"}, "nhwc"),
+        ({"layout": "nchw", "device": "cuda"}, None),
+        ({"precision": "tf32", "device": "cuda"}, None),
+        ({"precision": "amp-fp16"}, None),
+        ({}, None),
+    ],
+)
+def test_refuses(change, word):
+    reason = TensorFlow().refuses({**CASE, **change})
+    assert reason is None if word is None else word in reason
+
+
+def test_the_cpu_lock_pins_everything_and_nothing_of_cuda():
+    lock = TensorFlow().environment("cpu", "all_reduce", "resnet50").lock
+    lines = [line for line in lock.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    assert all(re.fullmatch(r"[a-z0-9-]+==[^\s;]+", line) for line in lines)
+    pins = dict(line.split("==") for line in lines)
+    assert pins["tensorflow-cpu"] == "2.21.0" and pins["keras"] == "3.15.1"
+    assert not [name for name in pins if "nvidia" in name or "cuda" in name]
+
+
+def test_gpus_need_the_cuda_build():
+    environment = TensorFlow().environment("cuda", "all_reduce", "resnet50")
+    assert environment.lock is None
+    assert "tensorflow[and-cuda]==2.21.*" in environment.requirements
+
+
+@pytest.mark.parametrize("options", [{"loader_workers": 0}, {"pack_mb": -1}, {"one_process_per_node": 1}])
+def test_impossible_options(options):
+    with pytest.raises(SpecError):
+        TensorFlow.Options(**options)
+
+
+def test_every_option_has_help_and_a_role():
+    for field in attrs.fields(TensorFlow.Options):
+        assert field.metadata["role"] in ("treatment", "circumstance")
+        assert field.metadata["help"]
+
+
+def cluster(nodes, devices, strategy="all_reduce", device="cpu", **options):
+    chosen = attrs.asdict(TensorFlow.Options(**options))
+    return Cluster(
+        tuple(
+            Node(f"10.0.0.{n}", ("4000", "4001"), tuple(f"cpu:{d}" for d in range(devices)), f"eth{n}")
+            for n in range(nodes)
+        ),
+        device,
+        strategy,
+        chosen,
+    )
+
+
+def test_every_worker_knows_all_and_itself():
+    found = processes(cluster(2, 2))
+    assert [p.role for p in found] == [TRAINER] * 4
+    told = [json.loads(p.variables["TF_CONFIG"]) for p in found]
+    workers = ["10.0.0.0:4000", "10.0.0.0:4001", "10.0.0.1:4000", "10.0.0.1:4001"]
+    assert all(each["cluster"] == {"worker": workers} for each in told)
+    assert [each["task"] for each in told] == [{"type": "worker", "index": i} for i in range(4)]
+    assert [p.replicas for p in found] == [(0,), (1,), (2,), (3,)]
+    assert not any("NCCL_SOCKET_IFNAME" in p.variables for p in found)
+
+
+def test_one_process_may_own_a_node():
+    found = processes(cluster(2, 2, device="cuda", one_process_per_node=True))
+    assert [(p.rank, p.node, p.devices, p.replicas) for p in found] == [
+        (0, 0, (0, 1), (0, 1)),
+        (1, 1, (0, 1), (2, 3)),
+    ]
+    told = json.loads(found[1].variables["TF_CONFIG"])
+    assert told["cluster"]["worker"] == ["10.0.0.0:4000", "10.0.0.1:4000"]
+    assert [p.variables["NCCL_SOCKET_IFNAME"] for p in found] == ["=eth0", "=eth1"]
+
+
+@pytest.mark.parametrize(
+    "alone",
+    [cluster(1, 1), cluster(1, 2, one_process_per_node=True), cluster(2, 2, strategy="independent")],
+)
+def test_processes_that_do_not_meet_need_no_variables(alone):
+    assert all(p.variables == {} for p in processes(alone))
