@@ -8,7 +8,7 @@ PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml exa
 # What torch's own tests and benchmarks need beside its environment: never in it.
 BESIDE_TORCH := --with attrs --with pytest --with pytest-timeout --with tokenizers --with transformers
 
-.PHONY: demo test setup lint core torch test-report bench clean
+.PHONY: demo test setup lint core torch test-report bench clean test-frameworks
 
 demo: $(READY)
 	$(BIN)/dlperf run torch resnet50 --protocol quick --batch-size 8
@@ -28,7 +28,7 @@ lint: $(READY)
 	$(BIN)/mypy
 
 core: $(READY)
-	$(BIN)/pytest -m 'not framework and not browser' tests
+	$(BIN)/pytest -m 'not framework and not frameworks and not browser' tests
 	$(BIN)/pytest examples
 	$(BIN)/pytest -c plugins/dlperf-torch/pyproject.toml plugins/dlperf-torch/tests/test_framework.py
 
@@ -39,6 +39,10 @@ torch: $(READY)
 	  plugins/dlperf-torch/tests
 	$(BIN)/pytest -c plugins/dlperf-torch/pyproject.toml plugins/dlperf-torch/tests/test_conformance.py
 	$(BIN)/pytest -m framework tests
+
+# The other frameworks, each in its own environment; half an hour where none of these is there yet.
+test-frameworks: $(READY)
+	$(BIN)/python scripts/test_frameworks.py
 
 # Reports in a real browser. The first time it finds one, or installs one.
 test-report: .venv/browser
