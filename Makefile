@@ -8,7 +8,7 @@ PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml exa
 # What torch's own tests and benchmarks need beside its environment: never in it.
 BESIDE_TORCH := --with attrs --with pytest --with pytest-timeout --with tokenizers --with transformers
 
-.PHONY: demo test setup lint core torch test-report bench clean test-frameworks
+.PHONY: demo test test-engines setup lint core torch test-report bench clean test-frameworks
 
 demo: $(READY)
 	$(BIN)/dlperf run torch resnet50 --protocol quick --batch-size 8
@@ -53,9 +53,14 @@ test-report: .venv/browser
 	$(BIN)/python scripts/browser.py > $@.part
 	mv $@.part $@
 
+# Real Slurm, OpenMPI and sshd on four nodes that are network namespaces: as root, and skipped by name elsewhere.
+test-engines: $(READY)
+	DLPERF_TEST_ENGINES=1 $(BIN)/pytest --timeout 200 tests/engines
+
 # Quarter of an hour, on a machine with nothing else to do.
 bench: $(READY)
 	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/store.py
 	$(BIN)/python benchmarks/report.py
 	$(BIN)/python scripts/in_environment.py torch --with attrs -- benchmarks/overhead.py
 	$(BIN)/python scripts/in_environment.py torch --with attrs --with transformers -- benchmarks/reference_torch.py

@@ -80,10 +80,15 @@ def _object(part: dict[str, Any], whole: dict[str, Any]) -> st.SearchStrategy[di
     properties = {name: _of(value, whole) for name, value in part["properties"].items()}
     required = {name: properties.pop(name) for name in part.get("required", ())}
     known = st.fixed_dictionaries(required, optional=properties)
-    if extra is True:
-        more = st.dictionaries(st.text(max_size=8), FREE, max_size=2)
-        return st.builds(lambda one, other: {**other, **one}, known, more)
-    assert extra is False, part
+    if extra is not False:
+        assert extra is not None, part
+        more = st.dictionaries(st.text(max_size=8), FREE if extra is True else _of(extra, whole), max_size=2)
+        # What is optional and was not drawn must not come in as something else.
+        return st.builds(
+            lambda one, other: {**{k: v for k, v in other.items() if k not in part["properties"]}, **one},
+            known,
+            more,
+        )
     return known
 
 

@@ -17,6 +17,7 @@ ORDER = (
     ("errors",),
     # YAML's loader is loaded with the first file of its kind, and speaks of values as `documents` does.
     ("documents", "plain_yaml"),
+    ("schema_predicate",),
     ("schema",),
     # What is asked, what plugins implement, what comes back.
     ("fields",),

@@ -168,7 +168,8 @@ def plain(value: Any, source: str) -> Any:
                     raise DocumentError(f"{source} holds {shown(item)}, with a key that is no text.")
                 deeper.extend(item.values())
             elif isinstance(item, list):
-                deeper.extend(item)
+                if not _plain_at_once(item):
+                    deeper.extend(item)
             elif isinstance(item, float):
                 if not math.isfinite(item):
                     raise DocumentError(f"{source} holds {item}, which is no number of JSON.")
@@ -183,3 +184,12 @@ def plain(value: Any, source: str) -> Any:
             return value
         level = deeper
     raise DocumentError(f"{source} is nested more than {DEEPEST} deep.")
+
+
+def _plain_at_once(items: list[Any]) -> bool:
+    """Whether a list holds nothing but finite floats, or nothing but texts; most long lists do."""
+    kinds = set(map(type, items))
+    if kinds == {float}:
+        # A sum that overflows tells nothing: its list is looked at item by item.
+        return math.isfinite(sum(items))
+    return kinds == {str}

@@ -15,6 +15,8 @@ _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 def _numbers(values: Sequence[float | str]) -> tuple[float, ...]:
     """JSON has no NaN: the protocol writes the three non-finite numbers as text."""
+    if set(map(type, values)) == {float}:
+        return tuple(values)  # type: ignore[arg-type] # as they mostly are, at once
     return tuple(_NON_FINITE[value] if isinstance(value, str) else float(value) for value in values)
 
 

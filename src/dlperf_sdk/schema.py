@@ -1,7 +1,7 @@
 """The JSON Schemas (`schemas/*.schema.json`, draft 2020-12), and documents checked against them.
 
 The schemas are files of their own, so that other programs and other languages can use them. `jsonschema` is
-imported when the first document is checked, not before.
+imported when the first document is wrong, not before.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from dlperf_sdk.documents import load_document, parse_json, plain, shown
 from dlperf_sdk.errors import DocumentError
+from dlperf_sdk.schema_predicate import Predicate, compile_schema
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator, ValidationError
@@ -45,6 +46,8 @@ def check(name: str, document: Any, part: str = "") -> None:
     title = part.replace("-", " ") or _schemas()[name]["title"].lower()
     plain(document, f"The {title}")
     _check_version(name, title, document)
+    if _follows(name, part)(document):
+        return
     from jsonschema.exceptions import best_match
 
     error = best_match(_validator(name, part).iter_errors(document))
@@ -77,6 +80,14 @@ def _directory() -> Path:
 @cache
 def _schemas() -> dict[str, dict[str, Any]]:
     return {name: load(name) for name in NAMES}
+
+
+@cache
+def _follows(name: str, part: str) -> Predicate:
+    """Whether a document is right, in a hundredth of the time that it takes to say what is wrong."""
+    documents = {schema["$id"]: schema for schema in _schemas().values()}
+    schema = _schemas()[name]
+    return compile_schema(schema["$defs"][part] if part else schema, schema["$id"], documents)
 
 
 @cache

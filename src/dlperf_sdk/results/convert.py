@@ -176,6 +176,16 @@ def _converter() -> Converter:
     """Follows the types. What it is handed has passed the schema, so nothing is left to complain about."""
     converter = Converter(detailed_validation=False)
     converter.register_structure_hook_func(lambda kind: kind is Any, lambda value, _: to_plain(value))
-    converter.register_structure_hook(float, lambda value, _: _NON_FINITE.get(value) or float(value))
+    converter.register_structure_hook(float, lambda value, _: _real(value))
+    converter.register_structure_hook_func(lambda kind: kind == tuple[float, ...], _reals)
     converter.register_structure_hook(RunSpec, lambda value, _: RunSpec.from_dict(value))
     return converter
+
+
+def _real(value: Any) -> float:
+    return _NON_FINITE[value] if isinstance(value, str) else float(value)
+
+
+def _reals(values: Any, _: Any) -> tuple[float, ...]:
+    """At once, where all are floats already: a result is full of them."""
+    return tuple(values) if set(map(type, values)) == {float} else tuple(map(_real, values))

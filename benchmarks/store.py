@@ -1,0 +1,223 @@
+"""What a large store costs: loading, filtering and summarising 100, 1,000 and 10,000 results.
+
+    .venv/bin/python benchmarks/store.py [--results 100,1000,10000]
+
+The results have the size that the protocol dlperf-v1 gives them (7 repeats of 100 steps, one process each): about
+150 KB of JSON, of two models, three frameworks, four topologies and two precisions. Each is checked against its schema
+when it is loaded, and against its own records when it is reported. Every size is measured in a process of its own; its
+files have been read once before, so that they come from memory. `growth` is the time for each result against that in
+the next smaller store: 1 is linear. The largest store takes 1.5 GB of the disk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from itertools import product
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import attrs
+
+from dlperf_sdk.interfaces.measurer import Measured
+from dlperf_sdk.measurers.step_time import StepTime
+from dlperf_sdk.measurers.throughput import Throughput
+from dlperf_sdk.records import Record, Repeat, Replica, Window
+from dlperf_sdk.results.convert import result_to_dict
+from dlperf_sdk.results.result import Environment, Fact, Result, Workload
+from dlperf_sdk.results.verdicts import Expected, judge
+from dlperf_sdk.spec import RunSpec
+
+REPEATS, STEPS, WARMUP, CANONICAL = 7, 100, 20, 5
+CASES = tuple(
+    product(
+        ("resnet50", "bert-base"),
+        ("torch", "oneflow", "tensorflow"),
+        ("1n1d", "1n2d", "1n4d", "1n8d"),
+        ("fp32", "amp-fp16"),
+    )
+)
+ID = "20250101T000000Z-case-000000"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--results", default="100,1000,10000", help="sizes of stores, with commas between")
+    parser.add_argument("--measure", help="a store, to be measured in this process")
+    words = parser.parse_args()
+    if words.measure:
+        print(json.dumps(measure(Path(words.measure))))
+        return
+    sizes = sorted(map(int, words.results.split(",")))
+    print(f"{'results':>8} {'stage':<10} {'s':>9} {'ms each':>9} {'growth':>7}   memory")
+    before: dict[str, float] = {}
+    for size in sizes:
+        with tempfile.TemporaryDirectory(prefix="dlperf-bench-") as scratch:
+            written = fill(Path(scratch), size)
+            found = in_process(Path(scratch))
+        for stage, seconds in found["seconds"].items():
+            each = seconds / size
+            growth = f"{each / before[stage]:7.2f}" if stage in before else f"{'':7}"
+            print(f"{size:>8,} {stage:<10} {seconds:>9.3f} {1e3 * each:>9.3f} {growth}")
+            before[stage] = each
+        peak, start = found["peak"], found["start"]
+        print(
+            f"{size:>8,} {'memory':<10} {written / 1e6:,.0f} MB on disk, {(peak - start) / 1e6:,.0f} MB of memory"
+        )
+
+
+def in_process(store: Path) -> dict[str, Any]:
+    """Measure a store in a process of its own."""
+    command = [sys.executable, __file__, "--measure", str(store)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def measure(path: Path) -> dict[str, Any]:
+    """Seconds of each stage, and the memory before and at its peak, in bytes."""
+    from dlperf_sdk.analysis import cases, speedup
+    from dlperf_sdk.exchange.table import to_csv
+    from dlperf_sdk.report import several, terminal
+    from dlperf_sdk.results.store import ResultStore
+
+    for file in path.glob("*/result.json"):
+        file.read_bytes()
+    start = _memory()
+    seconds: dict[str, float] = {}
+
+    def timed(stage: str, work: Callable[[], Any]) -> Any:
+        began = perf_counter()
+        value = work()
+        seconds[stage] = perf_counter() - began
+        return value
+
+    results = timed("load", lambda: list(ResultStore(path)))
+    if not all(isinstance(result, Result) and result.ok for result in results):
+        raise SystemExit(f"There are results in {path} that cannot be read, or that do not stand.")
+    chosen = timed(
+        "filter",
+        lambda: [
+            result
+            for result in results
+            if result.spec.framework == "torch" and result.spec.topology.devices > 1
+        ],
+    )
+    if not chosen:
+        raise SystemExit("Nothing was left by the filter.")
+    known = timed("cases", lambda: cases(results))
+    one = {case.facts["topology"]: case for case in known[: len(CASES)]}
+    timed("speedup", lambda: [speedup(case, one.values()) for case in known])
+    text = timed("report", lambda: terminal.text_of(several.pages(results), width=120))
+    if "contradicts" in text:
+        raise SystemExit("The results that were made up contradict themselves.")
+    timed("csv", lambda: to_csv(results))
+    return {"seconds": seconds, "start": start, "peak": _memory()}
+
+
+def _memory() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def fill(store: Path, size: int) -> int:
+    """Write that many results; the value is their size in bytes."""
+    made = [json.dumps(result_to_dict(result), indent=1) for result in results()]
+    written = 0
+    for number in range(size):
+        name = f"20250101T{number // 3600 % 24:02}{number // 60 % 60:02}{number % 60:02}Z-case-{number:06}"
+        text = made[number % len(made)].replace(ID, name)
+        folder = store / name
+        folder.mkdir()
+        written += (folder / "result.json").write_text(text, encoding="utf-8")
+    return written
+
+
+def results() -> Iterator[Result]:
+    """One of each case, with steps that vary by 2 %."""
+    noise = random.Random(0)
+    for model, framework, topology, precision in CASES:
+        spec = RunSpec(framework=framework, model=model, topology=topology, precision=precision)
+        yield result_of(spec, noise)
+
+
+def result_of(spec: RunSpec, noise: random.Random) -> Result:
+    unit = "img/s" if spec.model == "resnet50" else "seq/s"
+    repeats = tuple(repeat_of(spec, attempt, noise) for attempt in range(1, REPEATS + 1))
+    devices = spec.topology.devices
+    measured = Measured(repeats, unit, spec.batch_size, devices, "cuda", spec.precision, 24_300_000_000)
+    expected = Expected(
+        ID, 1, devices, spec.batch_size, spec.precision, spec.strategy, spec.resolved_protocol()
+    )
+    facts = [
+        Fact(field.name, field.metadata["role"], value, value)
+        for field in attrs.fields(RunSpec)
+        if field.name != "options"
+        for value in [spec.to_dict()[field.name]]
+    ]
+    return Result(
+        id=ID,
+        status="ok",
+        failure=None,
+        spec=spec,
+        facts=tuple(facts),
+        metrics=(*Throughput().summarise(measured), *StepTime().summarise(measured)),
+        verdicts=judge(repeats, expected),
+        repeats=repeats,
+        stopping=None,
+        environment=Environment("managed", "3.11.7", "torch==2.13.0\n" * 60, ("python",), {}, "plugin 1.0"),
+        hardware=({"host": "node-1", "cpu": {"model": "a processor", "usable": 64, "logical": 64}},),
+        workload=Workload(25_557_032, 24_300_000_000, spec.global_batch_size, {"kind": "sgd"}, unit),
+        notes=(),
+        started_at="2025-01-01T00:00:00+00:00",
+        finished_at="2025-01-01T00:10:00+00:00",
+        sdk_version="0.1.0",
+    )
+
+
+def repeat_of(spec: RunSpec, attempt: int, noise: random.Random) -> Repeat:
+    """One process that holds all replicas."""
+    times = tuple(0.1 * noise.gauss(1, 0.02) for _ in range(STEPS))
+    start = noise.uniform(100, 200)
+    replicas = tuple(
+        Replica(
+            index=index,
+            device=f"GPU-{index}",
+            digest="d" * 64,
+            canonical_losses=tuple(7.0 - 0.1 * step * noise.gauss(1, 0.1) for step in range(CANONICAL)),
+            warmup_losses=tuple(noise.gauss(6, 0.1) for _ in range(WARMUP)),
+            losses=tuple(noise.gauss(5, 0.1) for _ in range(STEPS)),
+        )
+        for index in range(spec.topology.devices)
+    )
+    record = Record(
+        request=ID,
+        attempt=attempt,
+        rank=0,
+        node=0,
+        clock="event",
+        window=Window(start, start + sum(times)),
+        samples=spec.batch_size * STEPS * len(replicas),
+        step_times=times,
+        data_waits=tuple(abs(noise.gauss(1e-4, 1e-5)) for _ in range(STEPS)),
+        replicas=replicas,
+        deviation=1e-6 if spec.precision == "fp32" else 1e-3,
+        skipped_steps=0,
+        prefetched_batches=0,
+        peak_host_memory=2**31,
+        peak_device_memory=2**34,
+        phases={"start": 1.5, "compile": 3.0, "warmup": 2.0, "measure": sum(times)},
+        facts={"framework_version": "1.0", "devices": ["GPU"]},
+        observed={"precision": spec.precision},
+    )
+    return Repeat(attempt, (record,))
+
+
+if __name__ == "__main__":
+    main()
