@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import json
 import os
 import re
 import shlex
@@ -101,23 +102,22 @@ def stream(number: str) -> Iterator[bytes]:
     while (about := facts(number)).get("JobState") in ("PENDING", "CONFIGURING"):
         yield b'{"event": "heartbeat"}'
         time.sleep(_LOOK)
-    offset, idle, said = 0, 0, ""
+    offset, idle, said, last = 0, 0, "", {"event": ""}
     while idle < _RETRIES:
         if about.get("JobState") not in _OVER:
             with _follower(number, about["BatchHost"], offset) as (process, diagnostics):
                 assert process.stdout is not None
-                rest = b""
                 for line in process.stdout:
-                    idle = 0
-                    if line.endswith(b"\n"):
-                        offset += len(line)
-                        yield line
-                    rest = line
-                if process.wait() == 0 and not (rest and not rest.endswith(b"\n")):
+                    if not line.endswith(b"\n"):
+                        break  # cut off in the middle: it is fetched again from its beginning
+                    idle, offset = 0, offset + len(line)
+                    last = _told_by(line) or last
+                    yield line
+                said = last.get("text") or delivery.said_in(diagnostics)
+                if last["event"] == "ended":
                     return
-                said = delivery.said_in(diagnostics)
         about = facts(number)
-        if about.get("JobState") in _OVER:
+        if about.get("JobState") in _OVER or (last["event"] == "diagnostics" and why("", said)):
             told = why(about["JobState"], said) or (
                 "lost-node",
                 f"The job ended as {about['JobState']}. {said}",
@@ -168,6 +168,14 @@ def _follower(
                 process.wait()
             assert process.stdout is not None
             process.stdout.close()
+
+
+def _told_by(line: bytes) -> dict[str, str] | None:
+    """The event of a line, if it is one of those that a stream ends with."""
+    if b'"ended"' not in line and b'"diagnostics"' not in line:
+        return None
+    event: dict[str, str] = json.loads(line)
+    return event if event.get("event") in ("ended", "diagnostics") else None
 
 
 def facts(number: str) -> dict[str, str]:

@@ -8,6 +8,7 @@ import json
 import os
 import runpy
 import shutil
+import signal
 import socket
 import sys
 import tempfile
@@ -28,27 +29,34 @@ def _node(words):
     return int(told) if told.isdigit() else None
 
 
+def _fail(words, error):
+    node = _node(words)
+    said = "Node %s (%s) cannot take the bundle: %s" % (node, socket.gethostname(), error)
+    failure = {"kind": "unavailable", "message": said, "phase": "start", "node": node, "rank": None}
+    print(json.dumps({"event": "ended", "status": "unavailable", "failure": failure, "stopping": None}))
+    return 1
+
+
 def main(words):
     os.umask(0o077)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # until the agent serves: leave nothing behind
     folder = None
     try:
-        # Not where `tempfile` would go when this place is full: that may be a shared folder, or a working directory.
-        folder = tempfile.mkdtemp(prefix="dlperf-", dir=os.environ.get("TMPDIR") or "/tmp")  # noqa: S108
-        path = os.path.join(folder, "bundle.pyz")
-        with open(path, "wb") as file:
-            for part in _take(int(words[0])):
-                file.write(part)
-    except OSError as error:
-        node = _node(words)
-        said = "Node %s (%s) cannot take the bundle: %s" % (node, socket.gethostname(), error)
-        failure = {"kind": "unavailable", "message": said, "phase": "start", "node": node, "rank": None}
-        print(json.dumps({"event": "ended", "status": "unavailable", "failure": failure, "stopping": None}))
+        try:
+            # Not where `tempfile` would go when this place is full: that may be shared, or a working directory.
+            folder = tempfile.mkdtemp(prefix="dlperf-", dir=os.environ.get("TMPDIR") or "/tmp")  # noqa: S108
+            path = os.path.join(folder, "bundle.pyz")
+            with open(path, "wb") as file:
+                for part in _take(int(words[0])):
+                    file.write(part)
+        except OSError as error:
+            return _fail(words, error)
+        sys.argv = [path] + words[1:] + ["--scratch", folder]
+        runpy.run_path(path, run_name="__main__")
+        return 0
+    finally:
         if folder:
             shutil.rmtree(folder, ignore_errors=True)
-        return 1
-    sys.argv = [path] + words[1:] + ["--scratch", folder]
-    runpy.run_path(path, run_name="__main__")
-    return 0
 
 
 if __name__ == "__main__":

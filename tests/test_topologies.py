@@ -1,0 +1,334 @@
+"""Engines without engines: their command lines, how agents find their place and each other, what is swept."""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlperf_sdk.errors import Unavailable
+from dlperf_sdk.interfaces.topology import Job
+from dlperf_sdk.topologies import delivery, mpi, slurm, slurm_job, ssh
+from dlperf_sdk.topologies.hosts import HostOptions
+from dlperf_sdk.worker import preflight, rendezvous, scratch
+from dlperf_sdk.worker.placement import expand, placed
+
+SECRET = "5" * 64
+
+
+@pytest.fixture
+def job(tmp_path):
+    """A job with these options, and a bundle of twelve bytes."""
+    (tmp_path / "case.pyz").write_bytes(b"twelve bytes")
+
+    def make(options, nodes=2, **fields):
+        return Job("case", tmp_path / "case.pyz", nodes, 1, "cpu", {}, options, **fields)
+
+    return make
+
+
+# -- where an agent is
+
+
+@pytest.mark.parametrize(
+    ("short", "names"),
+    [
+        ("n1", ["n1"]),
+        ("n[1-3],login", ["n1", "n2", "n3", "login"]),
+        ("n[08-10]", ["n08", "n09", "n10"]),
+        ("r[1-2]n[1,3]-ib", ["r1n1-ib", "r1n3-ib", "r2n1-ib", "r2n3-ib"]),
+    ],
+)
+def test_slurms_short_form_of_hosts(short, names):
+    assert expand(short) == names
+
+
+@given(st.lists(st.from_regex(r"[a-z][a-z0-9.-]{0,8}", fullmatch=True), min_size=1))
+def test_a_plain_list_of_hosts_is_itself(names):
+    assert expand(",".join(names)) == names
+
+
+@given(st.text(alphabet="n0123456789[]-,", max_size=12))
+def test_any_text_is_a_list_of_hosts_or_an_error(text):
+    try:
+        assert all(name and "[" not in name for name in expand(text)) or "]" in text
+    except ValueError:
+        pass
+
+
+@pytest.mark.parametrize("text", ["", "n[1-", "n]1[", "a,,b", "n[1-999999999]", "n[x]", "n[[1]]"])
+def test_what_is_no_list_of_hosts(text):
+    with pytest.raises(ValueError, match=r"."):
+        expand(text)
+
+
+def test_a_place_comes_from_the_engines_variables():
+    variables = {"SLURM_NODEID": "2", "SLURM_STEP_NODELIST": "n[1-4]"}
+    assert placed("$SLURM_NODEID", "$SLURM_STEP_NODELIST", variables) == (2, ["n1", "n2", "n3", "n4"])
+    assert placed("1", "a,b", {}) == (1, ["a", "b"])
+
+
+@pytest.mark.parametrize(("node", "hosts"), [("$ABSENT", "a"), ("2", "a,b"), ("-1", "a"), ("x", "a")])
+def test_a_place_that_is_none(node, hosts):
+    with pytest.raises(ValueError, match=r"."):
+        placed(node, hosts, {})
+
+
+# -- how agents find each other
+
+
+def test_who_holds_the_secret_reckons_the_same_ports():
+    candidates = rendezvous.ports(SECRET)
+    assert candidates == rendezvous.ports(SECRET) != rendezvous.ports("6" * 64)
+    assert len(set(candidates)) == rendezvous.CANDIDATES
+    assert all(20000 <= port < 32000 for port in candidates)
+
+
+def test_a_port_that_is_taken_is_passed_over():
+    candidates = rendezvous.ports(SECRET)
+    with (
+        rendezvous.listen("127.0.0.1", candidates) as first,
+        rendezvous.listen("127.0.0.1", candidates) as second,
+    ):
+        assert (first.getsockname()[1], second.getsockname()[1]) == (candidates[0], candidates[1])
+        assert first.getsockname()[0] == "127.0.0.1"
+
+
+def test_nobody_there_is_said():
+    with pytest.raises(OSError, match="no coordinator of this run on 127.0.0.1"):
+        rendezvous.meet("127.0.0.1", rendezvous.ports(SECRET), SECRET, 0.2)
+
+
+# -- what is held against each other before the clock
+
+
+def test_the_first_difference_is_named_with_its_node():
+    same = {"python": "3.11.7", "packages": {"torch": "2.13.0"}}
+    other = {"python": "3.11.7", "packages": {"torch": "2.12.0"}}
+    assert preflight.difference([("n1", same), ("n2", dict(same))]) is None
+    assert preflight.difference([("n1", same), ("n2", other)]) == "n2 has torch 2.12.0, and n1 has 2.13.0"
+    assert "none" in preflight.difference([("n1", same), ("n2", {"python": "3.11.7", "packages": {}})])
+    told = preflight.difference([("n1", same), ("n2", {"python": "3.12.1"})])
+    assert told == "n2 has Python 3.12.1, and n1 has 3.11.7"
+
+
+def test_an_environment_tells_its_versions():
+    told = preflight.versions([sys.executable], dict(os.environ))
+    assert told["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert "numpy" in told["packages"]
+    assert preflight.versions(["/nowhere/python"], {}) == {}
+
+
+def test_a_node_that_cannot_be_reached_is_named():
+    door = preflight.Doorbell("127.0.0.1")
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        doors = [[0, "127.0.0.1", door.port], [1, "127.0.0.1", closed.getsockname()[1]]]
+        assert preflight.unreachable(doors) == [1]
+    door.close()
+
+
+# -- what is left behind is swept, and nothing else
+
+
+def left_behind(folder, name, lock=True):
+    path = folder / name
+    (path / "bundle").mkdir(parents=True)
+    if lock:
+        (path / "lock").touch()
+    return path
+
+
+def test_only_what_nobody_holds_is_swept(tmp_path, monkeypatch):
+    monkeypatch.setattr(scratch.tempfile, "gettempdir", lambda: str(tmp_path))
+    dead, alive = left_behind(tmp_path, "dlperf-aaaaaaaa"), left_behind(tmp_path, "dlperf-bbbbbbbb")
+    others = [
+        left_behind(tmp_path, name) for name in ("dlperf-results", "dlperf-cccccccc2", "other-dddddddd")
+    ]
+    mine = left_behind(tmp_path, "dlperf-eeeeeeee", lock=False)
+    (tmp_path / "dlperf-ffffffff").symlink_to(others[0])
+    with (alive / "lock").open("r+") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        scratch.sweep()
+    assert not dead.exists()
+    assert all(path.exists() for path in (alive, mine, *others, tmp_path / "dlperf-ffffffff"))
+
+
+def test_what_a_killed_start_left_is_swept_an_hour_later(tmp_path, monkeypatch):
+    monkeypatch.setattr(scratch.tempfile, "gettempdir", lambda: str(tmp_path))
+    path = tmp_path / "dlperf-aaaaaaaa"
+    path.mkdir()
+    (path / "bundle.pyz").touch()
+    scratch.sweep()
+    assert path.exists()
+    os.utime(path, (time.time() - 4000,) * 2)
+    scratch.sweep()
+    assert not path.exists()
+
+
+def test_a_scratch_directory_is_private_and_held(tmp_path, monkeypatch):
+    monkeypatch.setattr(scratch.tempfile, "tempdir", str(tmp_path))
+    with scratch.scratch() as path:
+        assert Path(path).stat().st_mode & 0o777 == 0o700
+        assert (Path(path) / "lock").stat().st_mode & 0o777 == 0o600
+        scratch.sweep()
+        assert Path(path).is_dir()
+    assert not Path(path).exists()
+
+
+# -- the commands
+
+
+def agent_of(command):
+    """A command from the agent's interpreter on, its program left out."""
+    at = command.index("-I")
+    assert command[at + 1] == "-c"
+    assert command[at + 2] == delivery.bootstrap()
+    return (*command[at - 1 : at + 1], *command[at + 3 :])
+
+
+def test_the_node_command_holds_the_size_and_no_secret(job):
+    place = delivery.Rendezvous("$SLURM_NODEID", "$SLURM_STEP_NODELIST", "ib0")
+    command = delivery.node_command(job(None, prefix=("podman", "run", "-i")), "python3", place)
+    assert command[:3] == ("podman", "run", "-i")
+    assert agent_of(command) == (
+        *("python3", "-I", "12", "agent", "--case", "case", "--node", "$SLURM_NODEID"),
+        *("--hosts", "$SLURM_STEP_NODELIST", "--interface", "ib0", "--tether"),
+    )
+
+
+def test_ssh_gets_words_that_a_shell_takes_apart_as_they_were(job):
+    import shlex
+
+    commands = [command for command, _ in ssh._commands(job(HostOptions(hosts="n[1-3]", flags="-p 22")))]
+    assert [command[-2] for command in commands] == ["n1", "n2"]
+    assert commands[0][:2] == ("ssh", "-T")
+    assert "-p" in commands[0]
+    assert "--node 1 --hosts n1,n2" in " ".join(agent_of(tuple(shlex.split(commands[1][-1]))))
+
+
+def test_openmpi_and_hydra_differ_in_their_flags(job):
+    options = HostOptions(hosts="n1,n2", interface="ib0")
+    open_mpi, hydra = mpi.command(job(options), mpi.OPENMPI), mpi.command(job(options), mpi.HYDRA)
+    assert open_mpi[:3] == ("mpirun", "--host", "n1:1,n2:1")
+    assert open_mpi[open_mpi.index("--stdin") :][:4] == ("--stdin", "all", "-np", "2")
+    assert hydra[:9] == ("mpirun", "-hosts", "n1,n2", "-ppn", "1", "-stdin", "all", "-bind-to", "none")
+    assert "$OMPI_COMM_WORLD_RANK" in open_mpi
+    assert "$PMI_RANK" in hydra
+
+
+def test_a_hosts_file(job, tmp_path):
+    (tmp_path / "hosts").write_text("# the nodes\nn1 slots=8\n\nn2\n")
+    options = HostOptions(hostfile=str(tmp_path / "hosts"))
+    assert options.chosen(2) == ["n1", "n2"]
+    with pytest.raises(Unavailable, match="3 nodes are asked for, and the hosts given are n1, n2"):
+        options.chosen(3)
+    with pytest.raises(Unavailable, match="cannot be read"):
+        HostOptions(hostfile="/nowhere/hosts").chosen(1)
+
+
+def test_the_options_of_a_job_are_sbatchs(job):
+    options = slurm.SlurmOptions(
+        partition="gpu",
+        account="a",
+        time_limit="30",
+        constraint="h100",
+        gres="gpu:8",
+        sbatch_flags="--qos high",
+    )
+    words = slurm_job.submission(job(options, 4), options)
+    assert words[0] == "sbatch"
+    for word in (
+        "--partition=gpu",
+        "--account=a",
+        "--time=30",
+        "--constraint=h100",
+        "--gres=gpu:8",
+        "--qos",
+        "--exclusive",
+    ):
+        assert word in words
+    assert "--nodes=4" in words
+    assert not any(
+        "=" in word and word.endswith("=")
+        for word in slurm_job.submission(job(options), slurm.SlurmOptions())
+    )
+
+
+def test_a_step_places_one_agent_per_node(job):
+    options = slurm.SlurmOptions(srun_flags="--container-image='a b'")
+    words = slurm.step(job(options, 4))
+    assert words[0] == "srun"
+    for word in ("--nodes=4", "--ntasks=4", "--ntasks-per-node=1", "--overlap", "--container-image=a b"):
+        assert word in words
+
+
+def test_the_batch_script_is_python_and_carries_the_bundle(job):
+    text = slurm_job.script(job(slurm.SlurmOptions()), ("srun", "a 'b'"), 7, b"\0secret")
+    compile(text, "script", "exec")
+    assert base64.b64decode(re.search(r"b64decode\((.*)\)\)", text)[1].strip("'")) == b"\0secret"
+    assert '["srun", ' in text.replace("'srun'", '"srun"')
+    assert text.startswith("#!/usr/bin/env python3\n")
+
+
+@pytest.mark.parametrize(
+    ("state", "said", "kind"),
+    [
+        ("TIMEOUT", "", "timeout"),
+        ("", "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026 DUE TO TIME LIMIT ***", "timeout"),
+        ("CANCELLED", "", "interrupted"),
+        ("", "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026 ***", "interrupted"),
+        ("NODE_FAIL", "srun: error: Node failure on n3", "lost-node"),
+        ("OUT_OF_MEMORY", "", "out-of-memory"),
+        ("RUNNING", "srun: error: n1: task 0: Killed", None),
+        ("COMPLETED", "", None),
+    ],
+)
+def test_what_slurm_did_is_told_apart(state, said, kind):
+    told = slurm_job.why(state, said)
+    assert (told and told[0]) == kind
+
+
+def test_what_is_no_jobs_number_is_never_handed_on():
+    with pytest.raises(Unavailable, match="no number of a Slurm job"):
+        slurm_job.facts("7; rm -rf /")
+
+
+# -- the program that takes the bundle
+
+
+def bootstrapped(bundle, size, tmp_path, *words):
+    command = [sys.executable, "-I", "-c", delivery.bootstrap(), str(size), *words]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    return subprocess.run(
+        command, input=bundle, capture_output=True, check=False, env=environment, timeout=60
+    )
+
+
+def test_a_bundle_is_taken_from_standard_input_and_run(tmp_path):
+    bundle = b"import os, sys\nprint(sys.argv[1:-1], oct(os.stat(sys.argv[0]).st_mode), sys.stdin.read())\n"
+    done = bootstrapped(bundle + b"the rest", len(bundle), tmp_path, "agent", "--node", "1")
+    assert done.stdout.decode().strip() == "['agent', '--node', '1', '--scratch'] 0o100600 the rest"
+
+
+@pytest.mark.parametrize("node", ["1", "$NODE"])
+def test_a_node_that_cannot_take_the_bundle_says_so_as_an_event(tmp_path, monkeypatch, node):
+    monkeypatch.setenv("NODE", "1")
+    done = bootstrapped(b"short", 100, tmp_path, "agent", "--node", node)
+    event = json.loads(done.stdout)
+    assert (done.returncode, event["event"], event["failure"]["kind"], event["failure"]["node"]) == (
+        *(1, "ended", "unavailable", 1),
+    )
+    assert "standard input ended 95 bytes before the bundle did" in event["failure"]["message"]
+    assert list(tmp_path.iterdir()) == []
