@@ -31,7 +31,6 @@ class Fault:
         test(**{name: offered[name] for name in inspect.signature(test).parameters})
 
 
-TOY = "asynchronous toy"
 BY_CONFORMANCE = (
     Fault(
         "never-waits", "no synchronisation at the window's end", "test_synchronize_waits", "before the steps"
@@ -150,3 +149,112 @@ BY_VERDICT = (
     Fault("smaller-on-one-rank", "one rank training another batch size", "complete-records", "samples"),
     Fault("wrong-sign", "an update of the wrong sign", "loss-falls", "loss"),
 )
+BY_PARITY = (
+    Fault(
+        "sum-over-the-batch", "gradients summed over the batch", "parity", "gradients summed over the batch"
+    ),
+    Fault("loss-of-the-step-before", "the loss of a stale step", "parity", "The loss of step 1 deviates"),
+    Fault("one-buffer", "the loss of the last step for all", "parity", "The loss of step 0 deviates"),
+    Fault(
+        "first-of-all",
+        "replicas equal but all wrong: every one updates with the first one's gradients",
+        "parity",
+        "every replica updates with the first replica's gradients",
+    ),
+    Fault(
+        "summed",
+        "gradients summed over the replicas instead of averaged",
+        "parity",
+        "gradients summed over the replicas instead of averaged",
+    ),
+    Fault(
+        "secretly-smaller", "one rank training another batch size, and saying nothing", "parity", "deviate"
+    ),
+)
+"""Toy plugins whose runs parity must catch; the words are of the known mistake, or of what deviates."""
+
+BY_TRAJECTORY = (
+    Fault(
+        "V1Stride",
+        "ResNet-50 v1: the stride in the first 1×1 convolution",
+        "parity",
+        "the stride in a bottleneck's first 1×1 convolution (v1)",
+        "resnet50",
+    ),
+    Fault(
+        "SamePadding",
+        'asymmetric "same" padding',
+        "parity",
+        'asymmetric "same" padding where the stride is 2',
+        "resnet50",
+    ),
+    Fault("BatchNormEpsilon", "batch norm epsilon 1e-3", "parity", "batch norm epsilon 1e-3", "resnet50"),
+    Fault(
+        "BatchNormMomentum",
+        "batch norm momentum 0.9 for 0.1",
+        "parity",
+        "batch norm moves its running statistics by 0.9 of the new ones",
+        "resnet50",
+    ),
+    Fault("NoLabelSmoothing", "missing label smoothing", "parity", "no label smoothing", "resnet50"),
+    Fault(
+        "SummedLoss", "the loss summed over the batch", "parity", "the loss summed over the batch", "resnet50"
+    ),
+    Fault(
+        "DecaysEverywhere",
+        "weight decay on batch norm and biases",
+        "parity",
+        "weight decay on batch norm and biases",
+        "resnet50",
+    ),
+    Fault(
+        "EverySecondBackward",
+        "every second update skipped",
+        "parity",
+        "The loss of step 2 deviates",
+        "resnet50",
+    ),
+    Fault(
+        "TanhGelu", "the tanh approximation of GELU", "parity", "the tanh approximation of GELU", "bert-base"
+    ),
+    Fault("LayerNormEpsilon", "layer norm epsilon 1e-5", "parity", "layer norm epsilon 1e-5", "bert-base"),
+    Fault("AdamEpsilon", "a wrong epsilon in Adam", "parity", "Adam epsilon 1e-8", "bert-base"),
+    Fault(
+        "CoupledDecay",
+        "weight decay coupled instead of decoupled",
+        "parity",
+        "weight decay coupled: added to the gradient",
+        "bert-base",
+    ),
+    Fault(
+        "BertDecaysEverywhere",
+        "weight decay on layer norm and biases",
+        "parity",
+        "weight decay on layer norm and biases",
+        "bert-base",
+    ),
+    Fault(
+        "NoClipping",
+        "the clip of the gradients' norm missing",
+        "parity",
+        "gradients are not clipped",
+        "bert-base",
+    ),
+    Fault("DropoutOn", "dropout left on in parity", "parity", "The loss of step 0 deviates", "bert-base"),
+    Fault("NoNextSentence", "no next-sentence loss", "parity", "no next-sentence loss", "bert-base"),
+    Fault("SilentlyFp32", "fp32 where amp-bf16 is asked for", "parity", "it was not in effect", "bert-base"),
+)
+"""Trainers of torch, whose first steps are followed in one process."""
+
+BY_PAIR = (
+    Fault(
+        "SynchronisedBatchNorm",
+        "batch norm synchronised where local is asked for",
+        "parity",
+        "batch norm synchronised over the replicas",
+        "resnet50",
+    ),
+)
+"""Trainers of torch that are wrong in company only."""
+
+ALL = (*BY_CONFORMANCE, *BY_VERDICT, *BY_PARITY, *BY_TRAJECTORY, *BY_PAIR)

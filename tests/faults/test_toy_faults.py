@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from faults import BY_CONFORMANCE, BY_VERDICT
+from faults import BY_CONFORMANCE, BY_PARITY, BY_VERDICT
 from imports_the_framework import Imports
 from toy_frameworks import FRAMEWORKS
 
@@ -45,4 +45,15 @@ def test_a_verdict_catches(fault, score):
     assert found.outcome == "fail", found
     assert fault.said in found.detail, found
     assert result.exit_code == 1
+    score.add(fault)
+
+
+@pytest.mark.parametrize("fault", BY_PARITY, ids=lambda fault: fault.plugin)
+def test_parity_catches(fault, score):
+    suite = suite_of(fault.plugin)
+    found = suite.followed(suite.spec("linear", topology="1n2d"))
+    assert found.outcome == "fail", found
+    assert fault.said in found.detail, found
+    with pytest.raises(AssertionError, match="What to change"):
+        suite.test_replicas_follow_the_reference("linear", "all_reduce")
     score.add(fault)

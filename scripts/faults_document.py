@@ -1,0 +1,48 @@
+"""Write docs/faults.md from the table of planted faults in tests/faults/faults.py."""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "faults"))
+
+import faults  # noqa: E402
+
+HEAD = """\
+# Planted faults
+
+What deliberately wrong plugins and trainers are caught by. Each is a few lines over a right one (`tests/faults/`), each
+must be caught by the test or verdict that is named here, for what it is, and the right ones must pass everything.
+`make test` runs them and prints the score. This page is made by `scripts/faults_document.py`.
+
+"""
+PARTS = (
+    ("Caught by the conformance suite", "tests of `dlperf_sdk.testing`; toy plugins", faults.BY_CONFORMANCE),
+    ("Caught by a verdict of every run", "verdicts of `run()`; toy plugins, two replicas", faults.BY_VERDICT),
+    ("Caught by parity", "toy plugins, two replicas", faults.BY_PARITY),
+    ("Caught by parity: torch", "one replica, the references' small cases", faults.BY_TRAJECTORY),
+    ("Caught by parity: torch in company", "two replicas over gloo", faults.BY_PAIR),
+)
+"""Heading, what it is tried with, and the faults."""
+
+
+def document() -> str:
+    """The page."""
+    parts = [_part(*part) for part in PARTS]
+    return HEAD + f"{len(faults.ALL)} faults.\n\n" + "\n".join(parts)
+
+
+def _part(title: str, how: str, rows: tuple[faults.Fault, ...]) -> str:
+    lines = [f"| {row.what} | `{row.plugin}` | `{row.by}` | {row.said} |" for row in rows]
+    head = [
+        f"## {title}",
+        "",
+        f"{how[0].upper()}{how[1:]}.",
+        "",
+        "| fault | planted in | caught by | and told as |",
+    ]
+    return "\n".join([*head, "|---|---|---|---|", *lines]) + "\n"
+
+
+if __name__ == "__main__":
+    (ROOT / "docs" / "faults.md").write_text(document(), encoding="utf-8")

@@ -1,0 +1,103 @@
+"""Every wrong torch trainer is caught by parity, and recognised; the right ones pass. In torch's environment."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch_faults_controller as controller
+from faults import BY_PAIR, BY_TRAJECTORY
+
+from dlperf_sdk import bundle, environments
+from dlperf_sdk.parity.compare import compare
+from dlperf_sdk.parity.record import records_from
+from dlperf_sdk.parity.reference import load
+from dlperf_sdk.plan import make_plan
+from dlperf_sdk.registry import Registry
+from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.worker.variables import worker_environment
+
+pytestmark = pytest.mark.framework
+
+RIGHT = {"Right": "resnet50", "RightBert": "bert-base"}
+MODELS = {**RIGHT, **{fault.plugin: fault.model for fault in BY_TRAJECTORY}}
+PRECISION = {"SilentlyFp32": "amp-bf16"}
+
+
+def planned(name):
+    """The plan of the reference's small case."""
+    model = Registry().model(MODELS[name])
+    case = load(model.references).cases["small"]
+    return make_plan(
+        RunSpec(
+            framework="torch",
+            model=model.name,
+            device="cpu",
+            batch_size=case.batch_size,
+            seed=case.seed,
+            canonical_steps=case.steps,
+            precision=PRECISION.get(name, "fp32"),
+            options=dict(case.options),
+        ),
+        Registry(),
+    )
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory):
+    """Trainer → what it left: all of them in one process of torch's environment."""
+    place = tmp_path_factory.mktemp("torch")
+    plans = {name: planned(name) for name in MODELS}
+    first = plans["Right"]
+    prepared = environments.prepare("torch", first.environment, "cpu")
+    requests = {
+        name: plan.request(name, prepared.command, {}, {"source": "synthetic"})
+        for name, plan in plans.items()
+    }
+    for name, content in bundle.contents(requests["Right"]).items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_bytes(content)
+    (place / "plan.json").write_text(json.dumps({n: dataclasses.asdict(r) for n, r in requests.items()}))
+    program = Path(__file__).with_name("torch_faults.py")
+    with environments.in_use(prepared):
+        subprocess.run(
+            [*prepared.command, "-I", str(program), str(place)],
+            env=worker_environment(os.environ, {"OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "PASSIVE"}, {}),
+            check=True,
+        )
+    return json.loads((place / "answers.json").read_text())
+
+
+def compared(name, answer):
+    head = {"schema_version": "1.0", "request": name, "attempt": 1, "rank": 0, "node": 0, "status": "ok"}
+    records = records_from([{**head, "failure": None, "facts": {}, "observed": {}, **answer}])
+    reference = load(Registry().model(MODELS[name]).references)
+    tolerance = reference.tolerances[PRECISION.get(name, "fp32")]
+    return compare(records, reference.cases["small"], tolerance, "all_reduce", 1)
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_the_right_one_passes(name, answers):
+    found = compared(name, answers[name])
+    assert found.outcome == "pass", found
+
+
+@pytest.mark.parametrize("fault", BY_TRAJECTORY, ids=lambda fault: fault.plugin)
+def test_parity_catches(fault, answers, score):
+    found = compared(fault.plugin, answers[fault.plugin])
+    assert found.outcome == "fail", found
+    assert fault.said in found.detail, found.detail
+    score.add(fault)
+
+
+@pytest.mark.parametrize("fault", BY_PAIR, ids=lambda fault: fault.plugin)
+def test_parity_catches_in_company(fault, score):
+    suite = controller.suite_of(fault)
+    found = suite.followed(suite.spec(fault.model, topology="1n2d"))
+    assert found.outcome == "fail", found
+    assert fault.said in found.detail, found.detail
+    score.add(fault)
