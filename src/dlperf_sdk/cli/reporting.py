@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from attrs import frozen
 from cyclopts import Parameter
@@ -18,6 +18,9 @@ from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show, wr
 from dlperf_sdk.cli.unfinished import unfinished
 from dlperf_sdk.errors import StoreError, UnknownName, UsageError
 from dlperf_sdk.report.blocks import Block
+
+if TYPE_CHECKING:
+    from dlperf_sdk.results.result import Result
 
 _PARTIAL = 5
 
@@ -69,6 +72,14 @@ def report(
             help="Instead of results, figures that others published: dlperf-v1.0, tf-cnn-2017 or tensorpack.",
         ),
     ] = None,
+    beside: Annotated[
+        str | None,
+        Parameter(
+            metavar="NAME",
+            help="Below the results, published figures of the same cases, and what is not comparable; in the formats "
+            "terminal and markdown.",
+        ),
+    ] = None,
     redact: Annotated[
         bool, Parameter(negative=(), show_default=False, help="Leave out the names of hosts and users.")
     ] = False,
@@ -85,10 +96,12 @@ def report(
         raise UsageError(
             "HTML is for a browser, not for a terminal: name a file with -o, or pipe it somewhere."
         )
+    if beside is not None and (common.json or format not in ("terminal", "markdown")):
+        raise UsageError("--beside adds a table for people: it goes with --format terminal or markdown.")
     if published is not None:
-        if what or redact:
+        if what or redact or beside is not None:
             raise UsageError(
-                "--published shows figures of its own: leave out the names of runs, and --redact."
+                "--published shows figures of its own: leave out the names of runs, --beside and --redact."
             )
         _put(_of_published(published), format, file, common)
         return 0
@@ -101,7 +114,7 @@ def report(
         from dlperf_sdk.results.redact import redacted
 
         found.results = [(redacted(result), None) for result, _ in found.results]
-    _put(_of_results(found), format, file, common)
+    _put(_of_results(found, beside), format, file, common)
     return _PARTIAL if found.errors or found.unfinished else 0
 
 
@@ -143,7 +156,7 @@ def _text(report: _Report, format: str) -> str:
     return terminal.text_of(report.blocks())
 
 
-def _of_results(found: Found) -> _Report:
+def _of_results(found: Found, beside: str | None) -> _Report:
     from dlperf_sdk.report import html, several, single
 
     results = [result for result, _ in found.results]
@@ -152,7 +165,7 @@ def _of_results(found: Found) -> _Report:
         shown = single.page(*found.results[0]) if len(results) == 1 else several.pages(results)
         for store, run_id in found.unfinished:
             shown += unfinished(store, run_id)
-        return shown
+        return shown if beside is None else [*shown, *_beside(results, beside)]
 
     def as_csv() -> str:
         from dlperf_sdk.exchange.table import to_csv
@@ -172,6 +185,13 @@ def _of_results(found: Found) -> _Report:
             "unfinished": [run_id for _, run_id in found.unfinished],
         },
     )
+
+
+def _beside(results: list[Result], name: str) -> list[Block]:
+    from dlperf_sdk.published import published
+    from dlperf_sdk.report.beside import beside
+
+    return beside(results, published(name))
 
 
 def _of_published(name: str) -> _Report:
