@@ -9,8 +9,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pytest
+
 from dlperf_sdk.hookspecs import hookimpl
+from dlperf_sdk.plan import make_plan
 from dlperf_sdk.results.result import Result
+from dlperf_sdk.spec import RunSpec
 from dlperf_sdk.testing.conformance import advice
 from dlperf_sdk.testing.training import Training
 
@@ -53,7 +57,8 @@ class Ending(Training):
     def test_a_killed_rank_is_a_typed_failure(self, model: str) -> None:
         """The others end, within seconds, and the result says which rank died, where, and of what."""
         mark = uuid.uuid4().hex
-        result = self._run(model, env={MARK: mark}, steps=100_000, observers=[_Killer()])
+        spec = self._of_two_processes(model, env={MARK: mark}, steps=100_000)
+        result = self.carried_out(spec, [_Killer()])
         failure = result.failure
         assert failure is not None and (failure.kind, failure.rank) == ("crashed", 1), advice(
             f"Rank 1 was killed in the window, and the result is {result.status}: {failure}.",
@@ -71,6 +76,19 @@ class Ending(Training):
         strategies = sorted(self.plugin.capabilities.strategies - {"independent", "parameter_server_async"})
         spec = self.offered([model], topology="1n2d", strategy=(strategies or ["independent"])[0], **fields)
         return self.carried_out(spec, observers)
+
+    def _of_two_processes(self, model: str, **fields: Any) -> RunSpec:
+        """A case with a rank 1: one process may own all devices of a node, and then it takes two nodes."""
+        strategies = sorted(self.plugin.capabilities.strategies - {"parameter_server_async"})
+        # Those that meet first: the others must notice that one is gone.
+        for strategy in sorted(strategies, key=lambda name: name == "independent"):
+            for topology in ("1n2d", "2n1d"):
+                spec = self.spec(model, topology=topology, strategy=strategy, **fields)
+                if self.refusal(spec) is None:
+                    processes = make_plan(spec, self.registry).placeholder_processes()
+                    if any(process.rank == 1 for process in processes):
+                        return spec
+        pytest.skip("no strategy gives two processes that could lose one of them")
 
 
 class _Killer:

@@ -1,0 +1,81 @@
+"""OneFlow, as the controller sees it. Nothing here imports oneflow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from attrs import frozen
+
+from dlperf_sdk.fields import circumstance
+from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
+from dlperf_sdk.models.options import whole
+
+_PYTHON = ">=3.10,<3.11"
+_REQUIREMENTS = (
+    "oneflow==0.9.0",
+    "numpy>=1.21,<1.24",
+    "pillow>=11.0",
+    # One build for CPUs and GPUs, which does not start without these.
+    "nvidia-cublas-cu11>=11.11,<12",
+    "nvidia-cuda-nvrtc-cu11>=11.8,<12",
+    "nvidia-cudnn-cu11>=8.9,<9",
+)
+
+
+@frozen
+class OneFlowOptions:
+    """The plugin's own options.
+
+    Raises:
+        SpecError: an option has an impossible value.
+    """
+
+    loader_workers: int = circumstance(
+        "Parallel loaders per device, for images and text.", 2, validator=whole(1, 1024)
+    )
+
+
+class OneFlow(Framework):
+    """OneFlow 0.9: eager or nn.Graph, DistributedDataParallel."""
+
+    name = "oneflow"
+    runtime = "dlperf_oneflow.worker.runtime:OneFlowRuntime"
+    trainers: ClassVar[Mapping[str, str]] = {
+        "resnet50": "dlperf_oneflow.worker.resnet50:ResNet50Trainer",
+        "bert-base": "dlperf_oneflow.worker.bert_base:BertBaseTrainer",
+    }
+    processes = "dlperf_oneflow.processes:processes"
+    capabilities = Capabilities(
+        devices={"cpu", "cuda"},
+        precisions={"fp32"},
+        compilers={"none", "graph"},
+        strategies={"all_reduce", "independent"},
+        layouts={"auto", "nchw"},
+        data={"synthetic", "synthetic-host", "images", "text"},
+        accumulation=False,
+    )
+    Options: ClassVar[type[Any]] = OneFlowOptions
+
+    def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
+        """The same for every kind of device: OneFlow has one build."""
+        return EnvironmentSpec(
+            python=_PYTHON,
+            requirements=_REQUIREMENTS,
+            lock=Path(__file__).with_name("locks") / "cpu.txt",
+        )
+
+    def refuses(self, case: Mapping[str, str]) -> str | None:
+        """What OneFlow, or this plugin, cannot do although it can do each part of it."""
+        replicas = int(case["nodes"]) * int(case["devices_per_node"])
+        if case["compiler"] == "graph" and case["strategy"] == "all_reduce" and replicas > 1:
+            return (
+                "In OneFlow's static graphs replicas meet through global tensors only, whose losses and batch norms "
+                "are not each replica's own, and this plugin does not use them; choose the compiler none."
+            )
+        if case["model"] == "bert-base" and case["layout"] != "auto":
+            return (
+                f"bert-base has no images whose layout could be {case['layout']}; leave the layout at auto."
+            )
+        return None

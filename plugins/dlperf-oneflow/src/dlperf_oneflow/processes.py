@@ -1,0 +1,32 @@
+"""Which processes a OneFlow case consists of: one per device, finding each other through variables."""
+
+from typing import Dict, List
+
+from dlperf_sdk.worker.processes import Cluster, Process, one_per_device
+
+
+def processes(cluster: Cluster) -> List[Process]:
+    """A trainer per device; where gradients meet, with the variables that OneFlow reads when it is imported.
+
+    OneFlow counts the ranks of a machine, not of a node: nodes that share one machine are one to it. Every
+    process sees all GPUs of its node, because OneFlow gives rank r the GPU of its LOCAL_RANK.
+    """
+    trainers = one_per_device(cluster)
+    if cluster.strategy != "all_reduce" or len(trainers) == 1:
+        return trainers
+    hosts = [cluster.nodes[trainer.node].host for trainer in trainers]
+
+    def variables(rank: int, trainer: Process) -> Dict[str, str]:
+        found = {
+            "MASTER_ADDR": cluster.nodes[0].host,
+            "MASTER_PORT": cluster.nodes[0].ports[0],
+            "RANK": str(rank),
+            "WORLD_SIZE": str(len(trainers)),
+            "LOCAL_RANK": str(hosts[:rank].count(hosts[rank])),
+        }
+        if cluster.device == "cuda":
+            same = [node for node in cluster.nodes if node.host == hosts[rank]]
+            found["CUDA_VISIBLE_DEVICES"] = ",".join(device for node in same for device in node.devices)
+        return found
+
+    return [trainer._replace(variables=variables(rank, trainer)) for rank, trainer in enumerate(trainers)]

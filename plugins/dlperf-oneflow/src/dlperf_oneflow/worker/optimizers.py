@@ -1,0 +1,37 @@
+"""The models' optimizers in OneFlow: which parameters decay, and the learning rate inside a static graph."""
+
+import numpy as np
+import oneflow as flow
+
+
+def optimizer(network, request):
+    """The optimizer with the request's numbers, and weight decay where the manifest says so."""
+    numbers = request.optimizer
+    parameters = dict(network.named_parameters())
+    groups = [
+        {
+            "params": [parameters[entry["name"]] for entry in request.parameters if entry["decay"] is decays],
+            "weight_decay": numbers["weight_decay"] if decays else 0.0,
+        }
+        for decays in (True, False)
+    ]
+    rate = numbers["learning_rate" if numbers["policy"] == "constant" else "warmup_learning_rate"]
+    if numbers["kind"] == "sgd":
+        return flow.optim.SGD(groups, lr=rate, momentum=numbers["momentum"])
+    if numbers["kind"] == "adamw":
+        # OneFlow's kernels have β in float32, and its corrections 1 - βᵗ in float64: 1 - 0.999 would be off by
+        # 1.3e-5 in one and not in the other, and so each update.
+        betas = tuple(float(np.float32(numbers[name])) for name in ("beta1", "beta2"))
+        return flow.optim.AdamW(groups, lr=rate, betas=betas, eps=numbers["epsilon"])
+    raise ValueError("the oneflow plugin has no optimizer %r" % numbers["kind"])
+
+
+def warm_up(optimizer, numbers):
+    """`dlperf_sdk.worker.schedule`'s warm-up as a graph computes it: (step + 1) / W of the rate, at most 1.
+
+    OneFlow's line goes from a factor at step 0 to 1 at step n: from 1 / W in W - 1 steps.
+    """
+    steps = numbers["warmup_steps"]
+    return flow.optim.lr_scheduler.WarmUpLR(
+        optimizer, warmup_factor=1 / steps, warmup_iters=max(1, steps - 1), warmup_method="linear"
+    )

@@ -1,0 +1,92 @@
+"""ResNet-50 v1.5 in OneFlow: He et al. 2016, table 1, with the stride of a bottleneck in its 3×3 convolution.
+
+What is computed is laid down in `dlperf_sdk.models.resnet50`; the names are the manifest's.
+"""
+
+import oneflow as flow
+import oneflow.nn.functional as F
+from oneflow import nn
+
+from dlperf_oneflow.worker.training import OneFlowTrainer, surprise
+
+STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
+"""Width and number of bottlenecks of each stage."""
+EXPANSION = 4
+"""A bottleneck's output has this many times its width in channels."""
+
+
+def convolution(inputs, outputs, kernel, stride=1):
+    """A convolution without bias, padded on all sides by half its kernel."""
+    return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
+
+
+def batch_norm(channels):
+    """Batch norm over this replica's micro-batch."""
+    norm = nn.BatchNorm2d(channels, eps=1e-5, momentum=0.1)
+    # Batches are counted for a cumulative average, which a fixed momentum does not use: one kernel less.
+    norm.num_batches_tracked = None
+    return norm
+
+
+class Bottleneck(nn.Module):
+    """1×1 down to the width, 3×3, 1×1 up to four times the width, and the shortcut around them."""
+
+    def __init__(self, inputs, width, stride):
+        super().__init__()
+        outputs = EXPANSION * width
+        self.conv1, self.bn1 = convolution(inputs, width, 1), batch_norm(width)
+        self.conv2, self.bn2 = convolution(width, width, 3, stride), batch_norm(width)
+        self.conv3, self.bn3 = convolution(width, outputs, 1), batch_norm(outputs)
+        self.downsample = None
+        if inputs != outputs:
+            self.downsample = nn.Sequential(convolution(inputs, outputs, 1, stride), batch_norm(outputs))
+
+    def forward(self, x):
+        """(B, inputs, H, W) → (B, 4 × width, H / stride, W / stride)."""
+        shortcut = x if self.downsample is None else self.downsample(x)
+        x = F.relu(self.bn1(self.conv1(x)), inplace=True)
+        x = F.relu(self.bn2(self.conv2(x)), inplace=True)
+        x = self.bn3(self.conv3(x))
+        return F.relu(x.add_(shortcut), inplace=True)
+
+
+class ResNet50(nn.Module):
+    """A 7×7 convolution, a max-pool, four stages of bottlenecks, the mean over positions, a linear layer."""
+
+    def __init__(self, classes):
+        super().__init__()
+        self.conv1, self.bn1 = convolution(3, 64, 7, stride=2), batch_norm(64)
+        channels = 64
+        for stage, (width, blocks) in enumerate(STAGES, start=1):
+            layer = []
+            for block in range(blocks):
+                layer.append(Bottleneck(channels, width, stride=2 if stage > 1 and block == 0 else 1))
+                channels = EXPANSION * width
+            self.add_module("layer%d" % stage, nn.Sequential(*layer))
+        self.fc = nn.Linear(channels, classes)
+
+    def forward(self, x):
+        """(B, 3, H, W) → (B, classes)."""
+        x = F.relu(self.bn1(self.conv1(x)), inplace=True)
+        x = F.max_pool2d(x, 3, stride=2, padding=1)
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        return self.fc(x.mean((2, 3)))
+
+
+class ResNet50Trainer(OneFlowTrainer):
+    """Images to classes, cross entropy with label smoothing."""
+
+    def build(self, options):
+        """ResNet-50 with `num_classes`."""
+        return ResNet50(options["num_classes"])
+
+    def outputs(self, network, batch):
+        """The logits (B, classes)."""
+        return (network(batch["image"]),)
+
+    def loss(self, outputs, batch):
+        """(1 - ε) · (-log p[label]) + ε · mean over the classes of -log p, mean over the batch."""
+        smoothing = self.request.model_options["label_smoothing"]
+        every = surprise(outputs[0])
+        label = flow.gather(every, 1, batch["label"].unsqueeze(-1)).mean()
+        return (1 - smoothing) * label + smoothing * every.mean()

@@ -1,0 +1,71 @@
+"""OneFlow inside one worker process: its device, its threads, its way to the others."""
+
+import os
+
+import oneflow as flow
+
+from dlperf_sdk.worker.interface import Runtime, Unsupported
+
+_OUT_OF_MEMORY = ("out of memory", "OutOfMemory", "std::bad_alloc", "Cannot allocate memory")
+"""What OneFlow and the libraries below it say when memory runs out."""
+
+
+class OneFlowRuntime(Runtime):
+    """One process, one device: `cpu`, or the GPU of this process's LOCAL_RANK."""
+
+    clock = "lagged"
+
+    def __init__(self, request, cluster, process):
+        super().__init__(request, cluster, process)
+        self.replica = process.replicas[0]
+        self.meets = request.strategy == "all_reduce" and cluster.world_size > 1
+        """Whether gradients are averaged with other processes'."""
+        # Collectives insist on it, on a CPU as well.
+        self.device = flow.device("%s:%s" % (request.device, os.environ.get("LOCAL_RANK", "0")))
+
+    def start(self):
+        """Take the device and set the arithmetic; importing OneFlow has joined the other processes.
+
+        Raises:
+            Unsupported: the device is not there, or the others are not.
+        """
+        request = self.request
+        if request.device == "cuda" and not flow.cuda.is_available():
+            raise Unsupported(
+                "OneFlow %s finds no usable GPU (CUDA_VISIBLE_DEVICES is %r); check the driver with nvidia-smi, or "
+                "run with --device cpu" % (flow.__version__, os.environ.get("CUDA_VISIBLE_DEVICES"))
+            )
+        if self.meets and flow.env.get_world_size() != self.cluster.world_size:
+            raise Unsupported(
+                "OneFlow sees %d processes where %d should meet; it reads WORLD_SIZE and the like when it is imported"
+                % (flow.env.get_world_size(), self.cluster.world_size)
+            )
+        # TF32 is decided where cuBLAS and cuDNN are first used.
+        os.environ["NVIDIA_TF32_OVERRIDE"] = "1" if request.precision == "tf32" else "0"
+        flow.manual_seed(request.seed + self.replica)
+
+    def synchronize(self):
+        """Wait for everything that was handed to OneFlow's virtual machine."""
+        flow._oneflow_internal.eager.Sync()
+
+    def wait(self, loss):
+        """Wait for the last update of the step: `OneFlowTrainer.step` leaves its trace in the handle."""
+        loss[1].numpy()
+
+    def facts(self):
+        """Versions, devices, libraries, threads and transport."""
+        found = {
+            "framework_version": flow.__version__,
+            "devices": [str(self.device)],
+            "threads": int(os.environ.get("OMP_NUM_THREADS", "0")) or None,
+            "transport": ("nccl" if self.request.device == "cuda" else "epoll") if self.meets else None,
+        }
+        if self.request.device == "cuda":
+            found["tf32_override"] = os.environ["NVIDIA_TF32_OVERRIDE"]
+        return found
+
+    def is_out_of_memory(self, error):
+        """The interpreter's exception, and OneFlow's messages."""
+        if isinstance(error, MemoryError):
+            return True
+        return isinstance(error, RuntimeError) and any(said in str(error) for said in _OUT_OF_MEMORY)
