@@ -17,8 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlperf_sdk.errors import Unavailable
+from dlperf_sdk.errors import SpecError, Unavailable
 from dlperf_sdk.interfaces.topology import Job
+from dlperf_sdk.spec_file import load_spec
 from dlperf_sdk.topologies import delivery, mpi, slurm, slurm_job, ssh
 from dlperf_sdk.topologies.hosts import HostOptions
 from dlperf_sdk.worker import preflight, rendezvous, scratch
@@ -211,7 +212,9 @@ def test_the_node_command_holds_the_size_and_no_secret(job):
 def test_ssh_gets_words_that_a_shell_takes_apart_as_they_were(job):
     import shlex
 
-    commands = [command for command, _ in ssh._commands(job(HostOptions(hosts="n[1-3]", flags="-p 22")))]
+    commands = [
+        command for command, _ in ssh._commands(job(HostOptions(hosts="n[1-3]", launcher_flags="-p 22")))
+    ]
     assert [command[-2] for command in commands] == ["n1", "n2"]
     assert commands[0][:2] == ("ssh", "-T")
     assert "-p" in commands[0]
@@ -280,6 +283,20 @@ def test_the_batch_script_is_python_and_carries_the_bundle(job):
     assert base64.b64decode(re.search(r"b64decode\((.*)\)\)", text)[1].strip("'")) == b"\0secret"
     assert '["srun", ' in text.replace("'srun'", '"srun"')
     assert text.startswith("#!/usr/bin/env python3\n")
+
+
+@pytest.mark.parametrize("host", ["-oProxyCommand=x", "a b", "a;b", "$(x)"])
+def test_what_is_no_host_is_never_handed_to_ssh(job, host):
+    with pytest.raises(Unavailable, match="no name or address of a host"):
+        ssh._commands(job(HostOptions(hosts=f"n1,{host}")))
+
+
+@pytest.mark.parametrize("name", ["launcher_flags", "srun_flags", "sbatch_flags", "agent_python", "hostfile"])
+def test_a_spec_file_names_no_program_through_an_engines_options(name, tmp_path):
+    document = {"framework": "numpy", "model": "linear", "options": {name: "x"}}
+    (tmp_path / "case.json").write_text(json.dumps(document))
+    with pytest.raises(SpecError, match=f"--set {name}="):
+        load_spec(tmp_path / "case.json")
 
 
 @pytest.mark.parametrize(

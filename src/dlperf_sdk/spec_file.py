@@ -18,6 +18,9 @@ from dlperf_sdk.errors import SpecError
 LOADERS = re.compile(r"LD_\w+|DYLD_\w+|GCONV_PATH|PYTHON\w+|PATH|HOME|BASH_ENV|ENV|SHELLOPTS")
 """Variables that decide which code a process loads before its first own line."""
 
+EXECUTED = re.compile(r"\w+_flags|agent_python|hostfile")
+"""Options of engines that name programs, hand arguments to those that can run others, or read a file."""
+
 
 def load_spec(path: Path, instead: Collection[str] = ()) -> dict[str, Any]:
     """The fields of a spec file, without those that are given `instead`; a relative folder belongs to the file's own.
@@ -48,6 +51,13 @@ def confined(document: Mapping[str, Any], path: Path) -> dict[str, Any]:
             raise SpecError(
                 f"{path} sets the variable {name}, which decides what code a process loads; a file may not. Take it "
                 f"out of `env`, and give --env {name}=VALUE where it is wanted."
+            )
+    options = found.get("options")
+    for name in options if isinstance(options, Mapping) else ():
+        if isinstance(name, str) and EXECUTED.fullmatch(name):
+            raise SpecError(
+                f"{path} sets the option {name}, which decides what an engine executes or reads; a file may not. Take "
+                f"it out of `options`, and give --set {name}=VALUE where it is wanted."
             )
     if isinstance(found.get("data"), str):
         found["data"] = _inside(found["data"], path)

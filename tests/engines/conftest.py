@@ -62,7 +62,7 @@ class Bench:
         """What an engine needs to be told here."""
         nodes = ",".join(node.name for node in self.cluster.nodes)
         return {
-            "ssh": {"hosts": nodes, "flags": f"-F {self.cluster.ssh_config}"},
+            "ssh": {"hosts": nodes, "launcher_flags": f"-F {self.cluster.ssh_config}"},
             "mpi": {"hosts": nodes},
         }.get(engine, {})
 

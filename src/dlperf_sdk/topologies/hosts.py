@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import attrs
@@ -9,6 +10,9 @@ from attrs import frozen
 
 from dlperf_sdk.errors import Unavailable
 from dlperf_sdk.worker.placement import expand
+
+_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,252}")
+"""What begins with a hyphen would be an option of ssh, and may name a program."""
 
 
 @frozen
@@ -29,15 +33,18 @@ class HostOptions:
     agent_python: str = attrs.field(
         default="python3", metadata={"help": "Python 3.7 or later that runs the agent on every node."}
     )
-    flags: str = attrs.field(default="", metadata={"help": "More arguments for the engine's command."})
+    launcher_flags: str = attrs.field(default="", metadata={"help": "More arguments for ssh or mpirun."})
 
     def chosen(self, nodes: int) -> list[str]:
         """The first so many hosts.
 
         Raises:
-            Unavailable: there are not so many, or the file cannot be read.
+            Unavailable: there are not so many, one is no host, or the file cannot be read.
         """
         listed = self._listed()
+        for name in listed:
+            if not _HOST.fullmatch(name):
+                raise Unavailable(f"{name[:100]!r} is no name or address of a host.")
         if len(listed) < nodes:
             raise Unavailable(
                 f"{nodes} nodes are asked for, and the hosts given are {', '.join(listed) or 'none'}. Name them with "

@@ -71,7 +71,7 @@ def command(job: Job, flavour: str) -> tuple[str, ...]:
     agent = delivery.node_command(job, options.agent_python, place)
     if flavour == HYDRA:
         hydra = ("-hosts", ",".join(hosts), "-ppn", "1", "-stdin", "all", "-bind-to", "none")
-        return ("mpirun", *hydra, "-n", str(job.nodes), *shlex.split(options.flags), *agent)
+        return ("mpirun", *hydra, "-n", str(job.nodes), *shlex.split(options.launcher_flags), *agent)
     flags = ("--host", ",".join(f"{host}:1" for host in hosts), "--map-by", "ppr:1:node", "--bind-to", "none")
     # What a lost agent means is for the coordinator to say, so mpirun lets the others go on.
     lenient = ("--mca", "orte_enable_recovery", "1", "--mca", "orte_abort_on_non_zero_status", "0")
@@ -83,6 +83,6 @@ def command(job: Job, flavour: str) -> tuple[str, ...]:
         "all",
         "-np",
         str(job.nodes),
-        *shlex.split(options.flags),
+        *shlex.split(options.launcher_flags),
         *agent,
     )

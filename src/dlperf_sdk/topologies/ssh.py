@@ -48,6 +48,6 @@ def _commands(job: Job) -> list[tuple[tuple[str, ...], str]]:
     for node, host in enumerate(hosts):
         place = delivery.Rendezvous(str(node), ",".join(hosts), options.interface or None)
         remote = delivery.node_command(job, options.agent_python, place)
-        command = ("ssh", *_OPTIONS, *shlex.split(options.flags), host, shlex.join(remote))
+        command = ("ssh", *_OPTIONS, *shlex.split(options.launcher_flags), host, shlex.join(remote))
         found.append((command, shlex.join(delivery.shown(remote))))
     return found
