@@ -158,7 +158,7 @@ def test_a_missing_baseline_gives_no_speedup():
         assert found.value is None
         assert "There is no 1n1d of this case with the batch per device held" in found.reason
     assert speedup(many, [a_case(100, precision="amp-bf16"), many]).value is None
-    assert "There is 2 1n1d" in speedup(many, [a_case(100), a_case(101, driver="x")]).reason
+    assert "There are 2 1n1d" in speedup(many, [a_case(100), a_case(101, driver="x")]).reason
     two = a_case(150, topology="1n2d")
     assert efficiency(many, [many, two], baseline="1n2d").value == 1
 

@@ -58,8 +58,8 @@ def speedup(
         and _same_but_topology(one, other, scaling)
     ]
     if len(found) != 1:
-        how_many = "no" if not found else f"{len(found)}"
-        reason = f"There is {how_many} {baseline} of this case with {_HELD[scaling]} held."
+        how_many = f"are {len(found)}" if found else "is no"
+        reason = f"There {how_many} {baseline} of this case with {_HELD[scaling]} held."
         return Scaled(one, None, scaling, None, reason=reason)
     base = found[0]
     value = one.throughput / base.throughput

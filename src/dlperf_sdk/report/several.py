@@ -103,7 +103,7 @@ def _table(group: Group, differing: set[str]) -> list[Block]:
     ]
     aside = "; ".join([f"batch size {group.workload.get('batch_size')} per device", *said])
     cases, same = _cases([_treatments(result) for result in group.results])
-    notes: list[str] = []
+    notes: dict[str, int] = {}
     found = [_column(group.results, *each) for each in _COLUMNS]
     measured = [column for column in found if column is not None]
     rows: list[tuple[Cell | str, ...]] = [
@@ -174,13 +174,12 @@ def _interval(metric: Metric | None, how: Scale) -> Cell:
     return Cell(how.interval(metric.low, metric.high))
 
 
-def _verdict(result: Result, notes: list[str]) -> Cell:
+def _verdict(result: Result, notes: dict[str, int]) -> Cell:
     """A mark, and where not all is well, the number of the note that says what is not."""
     whole = outcome(result)
     if whole.text == "ok":
         return Cell("✓ ok", "good")
     text = whole.text if result.failure is None else f"{whole.text}: {result.failure.message}"
-    if text not in notes:
-        notes.append(text)
+    number = notes.setdefault(text, len(notes) + 1)
     mark = "✗" if whole.tone == "bad" else "?"
-    return Cell(f"{mark} [{notes.index(text) + 1}]", whole.tone)
+    return Cell(f"{mark} [{number}]", whole.tone)
