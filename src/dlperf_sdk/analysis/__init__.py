@@ -13,6 +13,7 @@ from dlperf_sdk.analysis.case import Case, cases
 from dlperf_sdk.analysis.comparison import Comparison, compare
 from dlperf_sdk.analysis.cost import Cost, Price, cost
 from dlperf_sdk.analysis.effects import Effect, Pair, effect
+from dlperf_sdk.analysis.gate import Gate, gate
 from dlperf_sdk.analysis.prediction import Prediction, predict
 from dlperf_sdk.analysis.scaling import Scaled, efficiency, speedup
 
@@ -22,6 +23,7 @@ __all__ = [
     "Comparison",
     "Cost",
     "Effect",
+    "Gate",
     "Pair",
     "Prediction",
     "Price",
@@ -32,6 +34,7 @@ __all__ = [
     "cost",
     "effect",
     "efficiency",
+    "gate",
     "predict",
     "speedup",
 ]

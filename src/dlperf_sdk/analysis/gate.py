@@ -1,0 +1,250 @@
+"""The gate: has anything become slower? By significance and by a minimum effect, case by case.
+
+What is stated: where nothing changed, the gate as a whole (all its cases together) raises a false alarm in at most
+`level` of all comparisons, provided that the repeats of both sides are exchangeable: taken on the same machine in the
+same state. What differs between two days (a warmer room, another neighbour) is not chance, and no test tells it from a
+slower program; the minimum effect is there for that.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import attrs
+from attrs import frozen
+
+from dlperf_sdk.analysis.case import Case
+from dlperf_sdk.analysis.comparison import compare
+from dlperf_sdk.analysis.ranks import Shift, holm, repeats_needed, shift, slower, smallest
+from dlperf_sdk.errors import AnalysisError, NotComparable
+from dlperf_sdk.results.result import Result
+from dlperf_sdk.spec import RunSpec
+
+REGRESSION, IMPROVEMENT, UNCHANGED, INCONCLUSIVE = "regression", "improvement", "unchanged", "inconclusive"
+BROKEN, MENDED, VANISHED, NEW, REFUSED, UNMEASURED = (
+    "broken",
+    "mended",
+    "vanished",
+    "new",
+    "refused",
+    "unmeasured",
+)
+FAILING = (REGRESSION, BROKEN)
+"""Outcomes that close the gate."""
+
+_LOOSE = ("framework", "model", "topology", "precision")
+"""What two unlike specs share that were meant to be the same case."""
+
+
+@frozen
+class Decision:
+    """One case."""
+
+    name: str
+    outcome: str
+    detail: str
+    """Why, in a sentence."""
+    shift: Shift | None = None
+    """The candidate's throughput over the baseline's."""
+    p: float | None = None
+    """That it is slower; adjusted for the number of cases."""
+    baseline: str | None = None
+    candidate: str | None = None
+    """The runs that were compared."""
+
+
+@frozen
+class Gate:
+    """All cases."""
+
+    decisions: tuple[Decision, ...]
+    minimum_effect: float
+    level: float
+
+    @property
+    def exit_code(self) -> int:
+        """1 with a regression or a case that no longer works, 2 where specs were refused, else 0."""
+        outcomes = {each.outcome for each in self.decisions}
+        if outcomes & set(FAILING):
+            return 1
+        return 2 if REFUSED in outcomes else 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "minimum_effect": self.minimum_effect,
+            "level": self.level,
+            "exit_code": self.exit_code,
+            "decisions": [attrs.asdict(each) for each in self.decisions],
+        }
+
+
+def gate(
+    baseline: Iterable[Result],
+    candidate: Iterable[Result],
+    *,
+    minimum_effect: float = 0.02,
+    level: float = 0.05,
+) -> Gate:
+    """Decide for each case of two sets of results. Of several results of one case, the newest counts.
+
+    A regression is a case that is slower by at least `minimum_effect` in the Hodges-Lehmann ratio, and whose one-sided
+    exact rank-sum test, adjusted by Holm's procedure for all cases compared, is significant at `level`.
+
+    Raises:
+        AnalysisError: a level or an effect that is none, or one side has no results.
+    """
+    if not 0 < level < 1 or not 0 <= minimum_effect < 1:
+        raise AnalysisError(
+            f"A level of {level} and a minimum effect of {minimum_effect}: both are fractions of 1."
+        )
+    before, after = _newest(baseline), _newest(candidate)
+    if not before or not after:
+        raise AnalysisError(f"The {'candidate' if before else 'baseline'} has no results.")
+    decisions: dict[str, Decision] = {}
+    pairs: dict[str, tuple[Case, Case]] = {}
+    for key in (each for each in before if each in after):
+        found = _paired(before[key], after[key])
+        if isinstance(found, Decision):
+            decisions[key] = found
+        else:
+            pairs[key] = found
+    slow = dict(
+        zip(pairs, holm([slower(new.repeats, old.repeats) for old, new in pairs.values()]), strict=True)
+    )
+    fast = dict(
+        zip(pairs, holm([slower(old.repeats, new.repeats) for old, new in pairs.values()]), strict=True)
+    )
+    for key, (old, new) in pairs.items():
+        decisions[key] = _decided(
+            name_of(before[key].spec), old, new, (slow[key], fast[key]), len(pairs), minimum_effect, level
+        )
+    unmatched = _unmatched(before, after)
+    ordered = [decisions[key] for key in before if key in decisions]
+    return Gate((*ordered, *unmatched), minimum_effect, level)
+
+
+def name_of(spec: RunSpec) -> str:
+    """A case in a few words."""
+    words = [spec.framework, spec.model, str(spec.topology), f"b{spec.batch_size}", spec.precision]
+    usual = {"compiler": "none", "strategy": "all_reduce", "layout": "auto", "accumulation": 1, "seed": 0}
+    words += [
+        f"{name}={getattr(spec, name)}" for name, value in usual.items() if getattr(spec, name) != value
+    ]
+    words += [f"{name}={value}" for name, value in sorted(spec.options.items())]
+    return " ".join(words if str(spec.data) == "synthetic" else [*words, spec.data.source])
+
+
+def _newest(results: Iterable[Result]) -> dict[str, Result]:
+    found: dict[str, Result] = {}
+    for result in results:
+        key = _identity(result.spec)
+        if key not in found or found[key].started_at <= result.started_at:
+            found[key] = result
+    return found
+
+
+def _identity(spec: RunSpec) -> str:
+    """What makes two specs the same case: workload and treatment, and where the samples come from."""
+    plain = spec.to_dict()
+    names = [field.name for field in attrs.fields(RunSpec) if field.metadata["role"] != "circumstance"]
+    return json.dumps({name: plain[name] for name in names} | {"data": spec.data.source}, sort_keys=True)
+
+
+def _paired(old: Result, new: Result) -> tuple[Case, Case] | Decision:
+    """The two as cases that can be compared, or why there is nothing to compare."""
+    name = name_of(old.spec)
+    sides: list[Case | str] = []
+    for result in (old, new):
+        try:
+            sides.append(Case.of(result))
+        except AnalysisError as error:
+            sides.append(str(error))
+    first, second = sides
+    made = partial(Decision, name, baseline=old.id, candidate=new.id)
+    if isinstance(first, str) and isinstance(second, str):
+        return made(UNMEASURED, f"Neither side has a number that stands. {second}")
+    if isinstance(second, str):
+        return made(BROKEN, second)
+    if isinstance(first, str):
+        return made(MENDED, f"It works now. Before: {first}")
+    try:
+        found = compare(second, first)
+    except NotComparable as error:
+        return made(REFUSED, str(error))
+    if found.treatments:
+        said = f"They were not run alike: {'; '.join(found.treatments)}."
+        return made(REFUSED, said)
+    return first, second
+
+
+def _decided(
+    name: str,
+    old: Case,
+    new: Case,
+    p: tuple[float, float],
+    comparisons: int,
+    minimum_effect: float,
+    level: float,
+) -> Decision:
+    found = shift(new.repeats, old.repeats)
+    percent = 100 * (found.ratio - 1)
+    how = f"{abs(percent):.1f} % {'slower' if percent < 0 else 'faster'}"
+    interval = (
+        "no interval from so few repeats"
+        if found.low is None or found.high is None
+        else f"95 % interval {100 * (found.low - 1):+.1f} to {100 * (found.high - 1):+.1f} %"
+    )
+    counts = f"{len(old.repeats)} against {len(new.repeats)} repeats"
+    large = found.ratio <= 1 - minimum_effect, found.ratio >= 1 + minimum_effect
+    if large[0] and p[0] <= level:
+        outcome, detail = REGRESSION, f"{how} ({interval}; p {p[0]:.2g}, {counts})."
+    elif large[1] and p[1] <= level:
+        outcome, detail = IMPROVEMENT, f"{how} ({interval}; p {p[1]:.2g}, {counts})."
+    elif any(large):
+        outcome = INCONCLUSIVE
+        detail = f"{how}, which may be chance ({interval}; p {p[0] if large[0] else p[1]:.2g}, {counts})."
+        if comparisons * smallest(len(old.repeats), len(new.repeats)) > level:
+            needed = repeats_needed(level / comparisons)
+            detail += f" So few repeats cannot tell: {needed} on each side can."
+    else:
+        outcome, detail = UNCHANGED, f"{how}, less than {100 * minimum_effect:g} % ({interval}; {counts})."
+    return Decision(name, outcome, detail, found, p[0], old.name, new.name)
+
+
+def _unmatched(before: dict[str, Result], after: dict[str, Result]) -> list[Decision]:
+    """Cases of one side only; two that were meant to be the same and differ are refused."""
+    gone = [result for key, result in before.items() if key not in after]
+    added = [result for key, result in after.items() if key not in before]
+    found: list[Decision] = []
+    for old in gone:
+        alike = [new for new in added if _loosely(new.spec) == _loosely(old.spec)]
+        rivals = [each for each in gone if _loosely(each.spec) == _loosely(old.spec)]
+        if len(alike) == 1 and len(rivals) == 1:
+            added.remove(alike[0])
+            said = "; ".join(_differences(old.spec, alike[0].spec))
+            detail = f"The specs differ, so the numbers mean different things: {said}."
+            found.append(Decision(name_of(old.spec), REFUSED, detail, baseline=old.id, candidate=alike[0].id))
+        else:
+            found.append(
+                Decision(
+                    name_of(old.spec), VANISHED, "The candidate does not have this case.", baseline=old.id
+                )
+            )
+    found += [
+        Decision(name_of(new.spec), NEW, "The baseline does not have this case.", candidate=new.id)
+        for new in added
+    ]
+    return found
+
+
+def _loosely(spec: RunSpec) -> Sequence[Any]:
+    return tuple(getattr(spec, name) for name in _LOOSE)
+
+
+def _differences(old: RunSpec, new: RunSpec) -> list[str]:
+    one, other = json.loads(_identity(old)), json.loads(_identity(new))
+    return [f"{name} {one[name]} against {other[name]}" for name in one if one[name] != other[name]]

@@ -1,0 +1,186 @@
+"""`gate`: a baseline and a candidate, and whether anything has become slower."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+from xml.etree import ElementTree
+
+from cyclopts import Parameter
+
+from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show
+from dlperf_sdk.errors import StoreError, UsageError
+from dlperf_sdk.report.blocks import Block, Cell, Column, Heading, Notes, Paragraph, Table, Tone
+
+if TYPE_CHECKING:
+    from dlperf_sdk.analysis.gate import Gate
+    from dlperf_sdk.results.result import Result
+
+_TONES: dict[str, Tone] = {
+    "regression": "bad",
+    "broken": "bad",
+    "refused": "bad",
+    "inconclusive": "doubt",
+    "vanished": "doubt",
+    "unmeasured": "doubt",
+    "improvement": "good",
+    "mended": "good",
+    "unchanged": "good",
+}
+_SIDE = "A campaign's or a store's directory, a run's directory, or a result.json."
+
+
+@command
+def gate(
+    baseline: Annotated[Path, Parameter(help=_SIDE)],
+    candidate: Annotated[Path, Parameter(help=_SIDE)],
+    /,
+    *,
+    minimum_effect: Annotated[
+        str, Parameter(metavar="X%", help="A slowdown below this is none, however significant.")
+    ] = "2%",
+    level: Annotated[
+        str, Parameter(metavar="X%", help="How often the whole gate may raise a false alarm.")
+    ] = "5%",
+    junit: Annotated[Path | None, Parameter(metavar="FILE", help="Write JUnit XML as well.")] = None,
+    markdown: Annotated[
+        Path | None, Parameter(metavar="FILE", help="Write Markdown for a comment as well.")
+    ] = None,
+    common: Common = AS_USUAL,
+) -> int:
+    """Decide for each case whether it has become slower: by significance, and by a minimum effect.
+
+    Exit code 1: a case is slower, or no longer works; 2: specs that differ were refused.
+    """
+    from dlperf_sdk.analysis.gate import gate as decide
+    from dlperf_sdk.report import markdown as as_markdown
+
+    found = decide(
+        results_in(baseline),
+        results_in(candidate),
+        minimum_effect=fraction(minimum_effect, "--minimum-effect"),
+        level=fraction(level, "--level"),
+    )
+    if junit is not None:
+        _write(junit, junit_of(found))
+    if markdown is not None:
+        _write(markdown, as_markdown.text_of(blocks_of(found)))
+    if common.json:
+        emit(found.to_dict())
+    else:
+        show(blocks_of(found))
+    return found.exit_code
+
+
+def fraction(text: str, flag: str) -> float:
+    """`2%` or `0.02` as a fraction; raises UsageError for anything else."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(%?)", text.strip())
+    value = float(match[1]) / (100 if match[2] else 1) if match else -1.0
+    if not 0 <= value < 1:
+        raise UsageError(f"{flag} is {text!r}; write a share such as 2% or 0.02.")
+    return value
+
+
+def results_in(path: Path) -> Iterator[Result]:
+    """The results in a campaign, a store, a run's directory or a file.
+
+    Raises:
+        StoreError: there is nothing of the kind.
+    """
+    from dlperf_sdk.results.store import ResultStore, Unreadable
+
+    if path.is_file() or (path / "result.json").is_file():
+        yield ResultStore(path.parent).load(path.resolve())
+        return
+    if not path.is_dir():
+        raise StoreError(f"{path} is no directory of results, and no result.")
+    store = ResultStore(path / "runs" if (path / "campaign.json").is_file() else path)
+    for each in store:
+        if isinstance(each, Unreadable):
+            say(f"Left out: {each.error}", "yellow")
+        else:
+            yield each
+
+
+def blocks_of(found: Gate) -> list[Block]:
+    """A row per case, what matters first, and a sentence for each that is not plainly unchanged."""
+    order = list(_TONES)
+    notes: list[str] = []
+    rows = []
+    for each in sorted(
+        found.decisions, key=lambda d: order.index(d.outcome) if d.outcome in order else len(order)
+    ):
+        mark = ""
+        if each.outcome != "unchanged":
+            notes.append(each.detail)
+            mark = f" [{len(notes)}]"
+        ratio = "" if each.shift is None else f"{100 * (each.shift.ratio - 1):+.1f} %"
+        interval = ""
+        if each.shift is not None and each.shift.low is not None and each.shift.high is not None:
+            interval = f"{100 * (each.shift.low - 1):+.1f} to {100 * (each.shift.high - 1):+.1f}"
+        rows.append(
+            (each.name, ratio, interval, Cell(each.outcome + mark, _TONES.get(each.outcome, "plain")))
+        )
+    verdict: dict[int, tuple[str, Tone]] = {
+        0: ("passed", "good"),
+        1: ("failed", "bad"),
+        2: ("refused: specs differ", "bad"),
+    }
+    said = (
+        f"A regression is slower by {100 * found.minimum_effect:g} % or more and significant; all cases together "
+        f"raise a false alarm in at most {100 * found.level:g} % of comparisons."
+    )
+    columns = (
+        Column("case"),
+        Column("throughput", right=True),
+        Column("95 %", right=True),
+        Column("outcome"),
+    )
+    blocks: list[Block] = [
+        Heading("gate", Cell(*verdict[found.exit_code])),
+        Paragraph(said, "quiet"),
+        Table(columns, tuple(rows)),
+    ]
+    return [*blocks, Notes(tuple(notes))] if notes else blocks
+
+
+def junit_of(found: Gate) -> str:
+    """JUnit XML: a test case per case; what closes the gate is a failure, what could not be compared is skipped."""
+    failing, skipped = ("regression", "broken", "refused"), ("vanished", "new", "unmeasured")
+    about = {
+        "name": "dlperf gate",
+        "tests": str(len(found.decisions)),
+        "failures": str(sum(each.outcome in failing for each in found.decisions)),
+        "skipped": str(sum(each.outcome in skipped for each in found.decisions)),
+        "errors": "0",
+    }
+    suite = ElementTree.Element("testsuite", about)
+    for each in found.decisions:
+        case = ElementTree.SubElement(
+            suite, "testcase", {"classname": "dlperf.gate", "name": _xml(each.name)}
+        )
+        if each.outcome in failing:
+            element = ElementTree.SubElement(
+                case, "failure", {"type": each.outcome, "message": _xml(each.detail)}
+            )
+            element.text = _xml(each.detail)
+        elif each.outcome in skipped:
+            ElementTree.SubElement(case, "skipped", {"message": _xml(f"{each.outcome}: {each.detail}")})
+        else:
+            ElementTree.SubElement(case, "system-out").text = _xml(f"{each.outcome}: {each.detail}")
+    ElementTree.indent(suite)
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _xml(text: str) -> str:
+    """Without the characters that XML 1.0 does not have."""
+    return re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "�", text)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}.") from error
