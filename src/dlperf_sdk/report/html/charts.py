@@ -62,10 +62,11 @@ def scaling(rows: Rows, unit: str) -> dict[str, Any]:
     """
     import altair as alt
 
-    base = alt.Chart(_data(rows)).encode(x=_devices(rows))
+    base = alt.Chart().encode(x=_devices(rows))
     values = [row[name] for row in rows for name in ("value", "ideal", "low", "high") if name in row]
     domain = [min(values) * 0.85, max(values) * 1.15]
-    axis = alt.Axis(format="~s", values=_round_numbers(*domain))
+    # 20k where numbers are large; small ones are not written as thousandths.
+    axis = alt.Axis(format="~s" if domain[1] > 5000 else ",~g", values=_round_numbers(*domain))
     y = alt.Y(
         "value:Q",
         title=f"throughput, {unit}",
@@ -81,19 +82,19 @@ def scaling(rows: Rows, unit: str) -> dict[str, Any]:
     if _have_intervals(rows):
         bar = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=5, opacity=0.45)
         layers.append(bar.encode(y=alt.Y("low:Q"), y2="high:Q", color=_colour(rows)))
-    return _finished(layers, _HEIGHT)
+    return _finished(layers, _HEIGHT, rows)
 
 
 def efficiency(rows: Rows) -> dict[str, Any]:
     """Percent of perfect scaling over devices. Rows are those of `scaling`."""
     import altair as alt
 
-    base = alt.Chart(_data(rows)).encode(x=_devices(rows))
-    top = max(110.0, *(row["value"] for row in rows))
+    base = alt.Chart().encode(x=_devices(rows))
+    top = max(110.0, *(1.05 * row["value"] for row in rows))
     scale = alt.Scale(domain=[0, top], nice=False)
     y = alt.Y("value:Q", title="efficiency, %", scale=scale, axis=alt.Axis(tickCount=5))
-    ideal = alt.Chart(_data([{"ideal": 100.0}])).mark_rule(strokeDash=[4, 4], opacity=0.6).encode(y="ideal:Q")
-    return _finished([ideal, *_lines(base, y, rows)], _HEIGHT)
+    ideal = alt.Chart().mark_rule(strokeDash=[4, 4], opacity=0.6).encode(y=alt.YDatum(100))
+    return _finished([ideal, *_lines(base, y, rows)], _HEIGHT, rows)
 
 
 def dots(rows: Rows, title: str) -> dict[str, Any]:
@@ -103,8 +104,8 @@ def dots(rows: Rows, title: str) -> dict[str, Any]:
     """
     import altair as alt
 
-    base = alt.Chart(_data(rows)).encode(y=_label(rows))
-    x = alt.X("value:Q", title=title, scale=alt.Scale(zero=True, nice=True))
+    base = alt.Chart().encode(y=_label(rows))
+    x = alt.X("value:Q", title=title, scale=alt.Scale(zero=True, nice=True), axis=alt.Axis(tickCount=8))
     stem = base.mark_rule(opacity=0.35).encode(x=alt.X("zero:Q"), x2="value:Q", color=_colour(rows))
     stem = stem.transform_calculate(zero="0")
     dot = base.mark_point(filled=True, size=90, opacity=1).encode(
@@ -114,7 +115,7 @@ def dots(rows: Rows, title: str) -> dict[str, Any]:
         tooltip=_tooltip(rows, label="case", shown="value", interval="interval"),
     )
     interval = _interval(base, rows, _colour(rows))
-    return _finished([stem, *interval, dot], _height(rows))
+    return _finished([stem, *interval, dot], _height(rows), rows)
 
 
 def boxes(rows: Rows, title: str) -> dict[str, Any]:
@@ -124,7 +125,7 @@ def boxes(rows: Rows, title: str) -> dict[str, Any]:
     """
     import altair as alt
 
-    base = alt.Chart(_data(rows)).encode(y=_label(rows))
+    base = alt.Chart().encode(y=_label(rows))
     colour = alt.value(COLOURS[0])
     whisker = base.mark_rule(strokeWidth=1.5).encode(
         x=alt.X("p1:Q", title=title, scale=alt.Scale(zero=True, nice=True)), x2="p99:Q", color=colour
@@ -135,38 +136,45 @@ def boxes(rows: Rows, title: str) -> dict[str, Any]:
     tick = base.mark_tick(size=18, thickness=3, opacity=1).encode(
         x=alt.X("p50:Q"), color=alt.value(COLOURS[1])
     )
-    return _finished([whisker, box, tick], _height(rows))
+    return _finished([whisker, box, tick], _height(rows), rows)
 
 
 def ratios(rows: Rows, summaries: Rows) -> dict[str, Any]:
     """Paired ratios of throughputs, logarithmic: a ring per pair, and a diamond for their median.
 
-    Rows have `label` and `value`; summaries `label` and `value`, and may have `low` and `high`.
+    Rows have `label` and `ratio`; summaries `label` and `value`, and may have `low` and `high`.
     """
     import altair as alt
 
     values = [
-        each[name] for each in (*rows, *summaries) for name in ("value", "low", "high") if each.get(name)
+        each[name]
+        for each in (*rows, *summaries)
+        for name in ("ratio", "value", "low", "high")
+        if each.get(name)
     ]
     reach = max(1.1, *(max(value, 1 / value) for value in values)) * 1.03
     scale = alt.Scale(type="log", domain=[1 / reach, reach], nice=False)
-    x = alt.X("value:Q", title="ratio of throughputs", scale=scale, axis=alt.Axis(format=".3~g", tickCount=8))
-    one = alt.Chart(_data([{"one": 1.0}])).mark_rule(strokeDash=[4, 4], opacity=0.7).encode(x="one:Q")
-    pairs = alt.Chart(_data(rows)).mark_point(size=55, opacity=0.75, strokeWidth=1.5)
+    x = alt.X("ratio:Q", title="ratio of throughputs", scale=scale, axis=alt.Axis(format=".3~g", tickCount=8))
+    one = alt.Chart().mark_rule(strokeDash=[4, 4], opacity=0.7).encode(x=alt.XDatum(1))
+    pairs = (
+        alt.Chart()
+        .transform_filter("isValid(datum.ratio)")
+        .mark_point(size=55, opacity=0.75, strokeWidth=1.5)
+    )
     pairs = pairs.encode(
         x=x,
         y=_label(summaries),
         color=alt.value(COLOURS[0]),
         tooltip=_tooltip(rows, label="effect", held="pair", shown="ratio"),
     )
-    base = alt.Chart(_data(summaries)).encode(y=_label(summaries))
+    base = alt.Chart().transform_filter("isValid(datum.value)").encode(y=_label(summaries))
     interval = _interval(base, summaries, alt.value(COLOURS[1]))
     middle = base.mark_point(filled=True, shape="diamond", size=150, opacity=1).encode(
         x=alt.X("value:Q"),
         color=alt.value(COLOURS[1]),
         tooltip=_tooltip(summaries, label="effect", shown="median", interval="interval"),
     )
-    return _finished([one, pairs, *interval, middle], _height(summaries))
+    return _finished([one, pairs, *interval, middle], _height(summaries), [*rows, *summaries])
 
 
 # -- parts
@@ -259,20 +267,11 @@ def _tooltip(rows: Rows, **named: str) -> list[altair.Tooltip]:
     ]
 
 
-def _data(rows: Rows) -> altair.InlineData:
-    import altair as alt
-
-    bare = [
-        {name: text(each) if isinstance(each, str) else each for name, each in row.items()} for row in rows
-    ]
-    return alt.InlineData(values=bare)
-
-
 def _height(rows: Rows) -> int:
     return _STEP * len({text(row["label"]) for row in rows})
 
 
-def _finished(layers: Sequence[altair.Chart], height: int) -> dict[str, Any]:
+def _finished(layers: Sequence[altair.Chart], height: int, rows: Rows) -> dict[str, Any]:
     """As wide as the page lets it be, and with nothing of its own but the marks."""
     import altair as alt
 
@@ -289,6 +288,14 @@ def _finished(layers: Sequence[altair.Chart], height: int) -> dict[str, Any]:
     )
     # What comes out is of our own making, and a test checks it; checking every plot again takes most of the time.
     document: dict[str, Any] = whole.to_dict(validate=False)
+    # Beside Altair, which would copy the rows for every layer; it gives a layer without any the name of none.
+    for layer in document["layer"]:
+        layer.pop("data", None)
+    document["data"] = {"values": [_shown(row) for row in rows]}
     document.pop("$schema", None)
     document.pop("usermeta", None)
     return document
+
+
+def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: text(each) if isinstance(each, str) else each for name, each in row.items()}

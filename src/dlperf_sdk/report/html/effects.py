@@ -95,7 +95,7 @@ def _items(found: Sequence[Effect]) -> tuple[Item, ...]:
         summaries.append(summary)
         for pair in each.pairs:
             held = ", ".join(said_of(fact, value) for fact, value in pair.held.items() if value is not None)
-            rows.append({"label": name, "held": held, "value": pair.ratio, "shown": f"{pair.ratio:.3f}"})
+            rows.append({"label": name, "held": held, "ratio": pair.ratio, "shown": f"{pair.ratio:.3f}"})
     best = max(drawn, key=lambda each: abs(each.median - 1))
     said = (
         f"{counted(sum(len(each.pairs) for each in drawn), 'pair')} of {counted(len(drawn), 'effect')}. The largest "

@@ -23,6 +23,7 @@ from dlperf_sdk.report.html import results as every
 from dlperf_sdk.report.html.page import Item, Page, Section
 from dlperf_sdk.report.html.series import merge, workloads
 from dlperf_sdk.report.numbers import counted
+from dlperf_sdk.report.single import outcome
 from dlperf_sdk.results.result import Result
 
 _MOST_NOTES = 20
@@ -39,23 +40,25 @@ def page(results: Sequence[Result], beside: Sequence[str] = ()) -> Page:
     cases, left_out = _cases(results)
     merged = merge(cases)
     found = workloads(merged)
+    # Each asks the records again whether they bear the result out: once is enough.
+    outcomes = [outcome(result) for result in results]
     sections = (
         Section("What could not be read", _notes(beside)),
         rates.section(found),
         scaling.section(found),
         effects.section([each.case for each in merged]),
-        every.everything(results, left_out),
+        every.everything(results, outcomes, left_out),
         verdicts.section(results),
         steps.section(results),
         resources.section(results),
         differences.section(found),
         surroundings.section(results),
-        every.details(results),
+        every.details(results, outcomes),
     )
     return Page(
         title="Benchmark report",
         lede=summary.lede(results),
-        tiles=summary.tiles(results, found),
+        tiles=summary.tiles(results, outcomes, found),
         sections=tuple(section for section in sections if section.items),
         colophon=f"Made by dlperf-sdk {dlperf_sdk.__version__} from {counted(len(results), 'result')}.",
     )

@@ -38,8 +38,11 @@ def names(results: Sequence[Result]) -> list[str]:
     ]
 
 
-def everything(results: Sequence[Result], left_out: Sequence[str] = ()) -> Section:
-    """A row per result, failed ones too; `left_out` says whose throughput is in no plot, and why."""
+def everything(results: Sequence[Result], outcomes: Sequence[Cell], left_out: Sequence[str] = ()) -> Section:
+    """A row per result, failed ones too, each with how it came out.
+
+    `left_out` says whose throughput is in no plot, and why.
+    """
     measured = [(name, title) for name, title in _COLUMNS if any(result.metric(name) for result in results)]
     scales = {name: _scales(name, results) for name, _ in measured}
     columns = [Column("framework"), Column("model"), Column("topology"), Column("batch", right=True)]
@@ -51,7 +54,7 @@ def everything(results: Sequence[Result], left_out: Sequence[str] = ()) -> Secti
             columns.append(Column("95 % interval", right=True))
     columns += [Column("ok?"), Column("run", whole=True)]
     rows = []
-    for result in results:
+    for result, whole in zip(results, outcomes, strict=True):
         spec = result.spec
         cells: list[Cell | str] = [spec.framework, spec.model, str(spec.topology), f"{spec.batch_size:,}"]
         cells += [spec.precision, spec.compiler, str(spec.data.source)]
@@ -61,7 +64,6 @@ def everything(results: Sequence[Result], left_out: Sequence[str] = ()) -> Secti
             cells.append(_number(metric, of, several))
             if name == "throughput":
                 cells.append(_interval(metric, of))
-        whole = single.outcome(result)
         rows.append((*cells, whole, result.id))
     table = Table(tuple(columns), tuple(rows), counted(len(results), "result"))
     filters = ("framework", "model", "topology", "precision", "compiler", "data", "batch", "ok?")
@@ -104,20 +106,17 @@ def _interval(metric: Metric | None, scales: Mapping[str, Scale]) -> Cell | str:
     return how.interval(metric.low, metric.high)
 
 
-def details(results: Sequence[Result]) -> Section:
+def details(results: Sequence[Result], outcomes: Sequence[Cell]) -> Section:
     """Each result as its own report has it."""
     title = "Every result in full"
     if len(results) > DETAILED:
         said = f"There are {len(results):,} results: `dlperf report RUN` shows one in full."
         return Section(title, (Paragraph(said, "quiet"),))
+    found = zip(names(results), outcomes, results, strict=True)
     return Section(
         title,
         tuple(
-            Folded(
-                f"{name}: {single.outcome(result).text}",
-                tuple(single.page(result)),
-                single.outcome(result).tone,
-            )
-            for name, result in zip(names(results), results, strict=True)
+            Folded(f"{name}: {outcome.text}", tuple(single.page(result)), outcome.tone)
+            for name, outcome, result in found
         ),
     )

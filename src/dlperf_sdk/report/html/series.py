@@ -84,27 +84,32 @@ def workloads(merged: Sequence[Merged]) -> list[Workload]:
         names = {name for name, role in each.case.roles.items() if role == "workload"}
         groups.setdefault((*_identity(each.case, names), each.case.unit), []).append(each)
     facts = [_workload_facts(group[0].case) for group in groups.values()]
-    differing = {
-        name
-        for name in {name for each in facts for name in each}
-        if len({key(each.get(name)) for each in facts}) > 1
-    }
+    titles = _titles(facts)
     found = [
-        Workload(of, tuple(group), _title(group[0].case, of, differing))
-        for of, group in zip(facts, groups.values(), strict=True)
+        Workload(of, tuple(group), title)
+        for of, group, title in zip(facts, groups.values(), titles, strict=True)
     ]
     return sorted(found, key=lambda workload: -len(workload.merged))
 
 
+def _titles(facts: Sequence[dict[str, Any]]) -> list[str]:
+    """Model and batch size, and where these do not tell workloads apart, what does."""
+    short = [f"{each.get('model', '')}, {each.get('batch_size', '?')} per device" for each in facts]
+    titles = []
+    for title, mine in zip(short, facts, strict=True):
+        alike = [each for other, each in zip(short, facts, strict=True) if other == title]
+        differing = {
+            name
+            for name in {name for each in alike for name in each}
+            if len({key(each.get(name)) for each in alike}) > 1
+        }
+        said = [said_of(name, mine[name]) for name in sorted(differing) if name in mine]
+        titles.append(", ".join([title, *said]))
+    return titles
+
+
 def _workload_facts(case: Case) -> dict[str, Any]:
     return {name: case.facts[name] for name, role in case.roles.items() if role == "workload"}
-
-
-def _title(case: Case, facts: dict[str, Any], differing: set[str]) -> str:
-    said = [
-        said_of(name, facts[name]) for name in sorted(differing - {"model", "batch_size"}) if name in facts
-    ]
-    return ", ".join([f"{facts.get('model', '')}, {case.batch_size:,} per device", *said])
 
 
 def _identity(case: Case, names: Iterable[str]) -> tuple[str, ...]:
@@ -133,6 +138,8 @@ def labels(cases: Sequence[Case], without: Sequence[str] = ()) -> list[str]:
         if name in without:
             continue
         said = [_part(name, case.facts.get(name)) for case in cases]
+        if name == "strategy" and len({*said} - {""}) < 2:
+            continue  # what one device lacks is no difference: that the others meet, their topology says
         kinds = len(set(zip(*parts.values(), said, strict=True)))
         if name in _FIRST or kinds > max(apart, 1):
             parts[name] = said

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from dlperf_sdk.report.blocks import Cell
 from dlperf_sdk.report.html.page import Tile
 from dlperf_sdk.report.html.series import Workload, labels
 from dlperf_sdk.report.numbers import counted, quantity
-from dlperf_sdk.report.single import outcome
 from dlperf_sdk.results.result import Result
 
 _MOST = 4
@@ -34,9 +34,11 @@ def listed(names: Iterable[str], most: int = 6) -> str:
     return " and ".join(part for part in (", ".join(every[:-1]), every[-1]) if part) if every else ""
 
 
-def tiles(results: Sequence[Result], workloads: Sequence[Workload]) -> tuple[Tile, ...]:
+def tiles(
+    results: Sequence[Result], outcomes: Sequence[Cell], workloads: Sequence[Workload]
+) -> tuple[Tile, ...]:
     """The numbers that a reader sees first."""
-    tones = [outcome(result).tone for result in results]
+    tones = [outcome.tone for outcome in outcomes]
     failed = sum(result.failure is not None for result in results)
     untrue = tones.count("bad") - failed
     stand = len(results) - failed - untrue

@@ -174,6 +174,8 @@
       ast: true, actions: false, renderer: "svg", defaultStyle: false,
       tooltip: { disableDefaultStyle: true, theme: "report" },
     });
+    // The plot is one image with a name and a description; its parts say nothing by themselves.
+    drawing.querySelector("svg").setAttribute("aria-hidden", "true");
     figure.dataset.drawn = "yes";
   };
   const report = (error, figure) => {
