@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import stat
 
 import log_samples
@@ -24,14 +25,16 @@ def test_export_prints_a_table(dlperf, stored):  # noqa: F811
     ("to", "begins"),
     [("csv", b"id,"), ("parquet", b"PAR1"), ("markdown", b"## resnet50"), ("mllog", b":::MLLOG {")],
 )
-def test_export_writes_a_file_of_its_owners(dlperf, stored, to, begins, tmp_path):  # noqa: F811
+def test_export_writes_a_file_for_others_as_the_umask_says(dlperf, stored, to, begins, tmp_path):  # noqa: F811
     stored()
+    umask = os.umask(0o027)
+    os.umask(umask)
     code, out, err = dlperf("export", "--to", to, "-o", "out.file")
     assert (code, out) == (0, "")
     assert "out.file" in err
     path = tmp_path / "out.file"
     assert path.read_bytes().startswith(begins)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~umask
     code, out, _ = dlperf("export", "--to", to, "-o", "out.file", "--json")
     assert json.loads(out) == {"file": "out.file", "bytes": path.stat().st_size}
 

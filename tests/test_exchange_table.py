@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+from pathlib import Path
 
 import attrs
 import pytest
@@ -139,3 +140,10 @@ def test_no_results_are_a_header():
 def test_what_is_no_such_table_is_named_by_its_line(change, said):
     with pytest.raises(DocumentError, match=said):
         table.read_csv(change(table.to_csv([a_result()])))
+
+
+def test_the_documentation_has_every_column():
+    page = (Path(__file__).parents[1] / "docs" / "exchange.md").read_text(encoding="utf-8")
+    kinds = {str: "text", int: "whole number", float: "number", bool: "true or false"}
+    for column in table.COLUMNS:
+        assert f"| `{column.name}` | {kinds[column.kind]} | {column.help} |" in page

@@ -38,7 +38,7 @@ def export(
             name=["--file", "-o"],
             metavar="FILE",
             show_default=False,
-            help="Where to write it, instead of standard output.",
+            help="Where to write it, instead of standard output; readable for whom your umask says.",
         ),
     ] = None,
     output: Annotated[
@@ -80,7 +80,7 @@ def export(
 
 
 def _put(data: bytes, file: Path | None, common: Common) -> None:
-    """Bytes into a file of its owner's, or on standard output."""
+    """Bytes into a file, or on standard output."""
     if file is None:
         if common.json:
             raise UsageError("--json prints an object, an export is none: name a file with -o.")
@@ -95,8 +95,9 @@ def _put(data: bytes, file: Path | None, common: Common) -> None:
         return
     from dlperf_sdk.results.files import directory_of, explained, write_whole
 
-    with explained(file), directory_of(file.absolute().parent, ()) as directory:
-        write_whole(directory, file.name, data)
+    with explained(file, "-o"), directory_of(file.absolute().parent, ()) as directory:
+        # Made to be handed on, unlike a run's own files: the umask decides who may read it.
+        write_whole(directory, file.name, data, mode=0o666)
     if common.json:
         emit({"file": str(file), "bytes": len(data)})
     else:

@@ -53,6 +53,10 @@ class _Seen:
             return None
         return fact.requested if fact.observed is None else fact.observed
 
+    def repeats(self) -> int:
+        imported = self.result.imported
+        return len(self.result.repeats if imported is None else imported.sources)
+
     def verdicts(self, outcome: str) -> str:
         return " ".join(verdict.name for verdict in self.result.verdicts if verdict.outcome == outcome)
 
@@ -98,7 +102,13 @@ _FIXED: tuple[tuple[str, Any, _Reader, str], ...] = (
         "Options that were asked for, as a JSON object.",
     ),
     ("protocol", str, _seen("protocol"), "Name of the protocol."),
-    ("repeats", int, lambda row: len(row.result.repeats), "Repeats that finished."),
+    ("repeats", int, lambda row: row.repeats(), "Repeats that finished; of an imported result, its logs."),
+    (
+        "imported",
+        str,
+        lambda row: None if row.result.imported is None else row.result.imported.importer,
+        "Which importer read it; nothing where dlperf-sdk measured it.",
+    ),
     ("started_at", str, lambda row: row.result.started_at, "UTC, ISO 8601."),
     ("sdk_version", str, lambda row: row.result.sdk_version, "The dlperf-sdk that wrote the result."),
 )
