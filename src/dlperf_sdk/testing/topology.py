@@ -50,10 +50,12 @@ class TopologyConformance(Conformance):
         commands = self.plugin.commands(job)
         assert commands == self.plugin.commands(job) and commands, "commands() differs from call to call"
         assert all(isinstance(word, str) for command in commands for word in command), commands
-        assert any("case.pyz" in word for command in commands for word in command), advice(
-            f"None of the commands names the bundle: {commands}",
+        assert any(
+            named in word for command in commands for word in command for named in (job.id, "case.pyz")
+        ), advice(
+            f"None of the commands names the case, or its bundle: {commands}",
             "`dlperf plan` shows them to people who must know what will be started",
-            "give the commands that `launch` runs, with the job's bundle",
+            "give the commands that `launch` runs for this job",
         )
 
     def test_it_refuses_in_a_sentence(self) -> None:

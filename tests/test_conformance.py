@@ -1,0 +1,286 @@
+"""The conformance suite itself: what ships passes it, gaps are strict, and `dlperf check` and `new-plugin` work."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from throwaway import distribution
+
+from dlperf_sdk import skeleton
+from dlperf_sdk.cli import main
+from dlperf_sdk.errors import SpecError, UsageError
+from dlperf_sdk.testing import (
+    FrameworkConformance,
+    MeasurerConformance,
+    ModelConformance,
+    TopologyConformance,
+)
+
+
+class TestResNet50(ModelConformance):
+    model = "resnet50"
+    model_options = {"image_size": 64, "num_classes": 10}
+
+
+class TestBertBase(ModelConformance):
+    model = "bert-base"
+    model_options = {"layers": 1, "sequence_length": 16, "predictions_per_sequence": 2}
+
+
+class TestLinear(ModelConformance):
+    model = "linear"
+
+
+class TestSoftmax(ModelConformance):
+    model = "softmax"
+
+
+class TestLocal(TopologyConformance):
+    topology = "local"
+    framework, model = "numpy", "linear"
+
+
+class TestThroughput(MeasurerConformance):
+    measurer = "throughput"
+    framework, model = "numpy", "linear"
+
+
+class TestMemory(MeasurerConformance):
+    measurer = "memory"
+    framework, model = "numpy", "linear"
+
+
+class TestPower(MeasurerConformance):
+    measurer = "power"
+    framework, model = "numpy", "linear"
+
+
+class TestStepTime(MeasurerConformance):
+    measurer = "step-time"
+    framework, model = "numpy", "linear"
+
+
+class TestFlops(MeasurerConformance):
+    measurer = "flops"
+    framework, model = "numpy", "linear"
+
+
+def test_every_test_says_what_it_holds_a_plugin_to():
+    for suite in (FrameworkConformance, ModelConformance, TopologyConformance, MeasurerConformance):
+        tests = [getattr(suite, name) for name in dir(suite) if name.startswith("test_")]
+        assert len(tests) > 5
+        assert [test.__qualname__ for test in tests if not test.__doc__] == []
+
+
+# -- gaps and failures, as pytest shows them
+
+
+def pytested(tmp_path, body):
+    """pytest's last lines for a test file with this class body, over the suite of a model."""
+    file = tmp_path / "test_mine.py"
+    file.write_text(
+        "from dlperf_sdk.testing import ModelConformance\n"
+        "class TestMine(ModelConformance):\n    model = 'linear'\n" + body
+    )
+    words = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-c",
+        "/dev/null",
+        "-rA",
+        str(file),
+    ]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=tmp_path)
+    return done.returncode, done.stdout
+
+
+def test_a_known_gap_whose_test_passes_is_a_failure(tmp_path):
+    code, said = pytested(tmp_path, "    known_gaps = {'test_its_options_have_defaults': 'not yet'}\n")
+    assert code == 1
+    assert "[XPASS(strict)] known gap: not yet" in said
+
+
+def test_a_known_gap_whose_test_fails_is_none(tmp_path):
+    body = (
+        "    known_gaps = {'test_the_arithmetic_is_positive': 'nobody has counted yet'}\n"
+        "    @property\n    def plugin(self):\n"
+        "        found = super().plugin\n        found.flops = lambda options: ()\n        return found\n"
+    )
+    code, said = pytested(tmp_path, body)
+    assert code == 0, said
+    assert "nobody has counted yet" in said
+
+
+def test_a_gap_that_names_no_test_is_a_failure(tmp_path):
+    code, said = pytested(tmp_path, "    known_gaps = {'test_nothing': 'a typing error'}\n")
+    assert code == 1
+    assert "test_nothing, and the suite has no such test" in said
+
+
+def test_a_failure_advises_and_shows_the_values(tmp_path):
+    body = (
+        "    @property\n    def plugin(self):\n        from attrs import evolve\n"
+        "        found = super().plugin\n        right = found.flops\n"
+        "        found.flops = lambda options: tuple(evolve(term, macs=0) for term in right(options))\n"
+        "        return found\n"
+    )
+    code, said = pytested(tmp_path, body)
+    assert code == 1
+    assert "has 0 multiply-accumulates in 2 passes" in said
+    assert "Why it matters: achieved FLOP/s and MFU are made of these" in said
+    assert "assert (0 > 0" in said, "assertions are rewritten"
+
+
+# -- dlperf check
+
+
+def checked(capsys, *words):
+    code = main(["check", *words])
+    return code, capsys.readouterr()
+
+
+def test_check_prints_a_line_per_check(capsys):
+    code, said = checked(capsys, "numpy", "--only", "canonical or compiles")
+    lines = said.out.splitlines()
+    assert code == 0
+    assert sum(line.startswith("✓ pass") for line in lines) == 4
+    assert any(line.startswith("– skipped") for line in lines)
+    assert "the plugin declares no compiler to try" in said.out
+    assert lines[-1] == "numpy: 4 passed, 0 failed, 1 skipped"
+
+
+def test_check_as_json_and_a_failure_sets_the_exit_code(capsys):
+    code, said = checked(
+        capsys, "faulty", "--only", "imports_nothing or memory_that", "--models", "linear", "--json"
+    )
+    document = json.loads(said.out)
+    assert code == document["exit_code"] == 0
+    assert {check["name"] for check in document["checks"]} == {
+        "test_it_imports_nothing_of_the_core",
+        "test_memory_that_runs_out_is_told_from_other_errors[linear]",
+    }
+    code, said = checked(capsys, "faulty", "--only", "worker_answers", "--models", "resnet50", "--json")
+    failed = json.loads(said.out)
+    assert code == failed["exit_code"] == 1
+    assert failed["counts"] == {"pass": 0, "fail": 1, "skipped": 0}
+    assert "no implementation of resnet50" in failed["checks"][0]["detail"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["nump"], 2, "Did you mean 'numpy'"),
+        (["numpy", "--only", "nothing_like_it"], 2, "no test to run"),
+        (["numpy", "--group", "frames"], 2, "Did you mean 'frameworks'"),
+    ],
+)
+def test_check_of_what_is_not_there(capsys, words, code, said):
+    found, streams = checked(capsys, *words)
+    assert found == code
+    assert said in streams.err
+
+
+def test_check_of_a_broken_plugin(capsys, tmp_path, monkeypatch):
+    entry = {"dlperf_sdk.frameworks": {"broken": "broken_module:Broken"}}
+    distribution(tmp_path, "dlperf-broken", entry, {"broken_module": "raise RuntimeError('as planned')"})
+    monkeypatch.syspath_prepend(tmp_path)
+    code, streams = checked(capsys, "broken")
+    assert code == 3
+    assert "as planned" in streams.err
+
+
+# -- dlperf new-plugin
+
+
+def test_a_new_plugin_passes_its_own_lint(tmp_path):
+    made = skeleton.write("my-framework", tmp_path)
+    assert sorted(str(p.relative_to(made.folder)) for p in made.folder.rglob("*") if p.is_file()) == sorted(
+        made.files
+    )
+    for words in (["ruff", "check"], ["ruff", "format", "--check"], ["mypy"]):
+        done = subprocess.run(
+            [sys.executable, "-m", *words], cwd=made.folder, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+EXPECTED = {"fail", "pass", "skipped"}
+MISSING = "FILL IN"
+
+
+def test_a_new_plugin_fails_only_where_it_has_to_be_filled_in(tmp_path):
+    made = skeleton.write("fresh", tmp_path)
+    entry = {"dlperf_sdk.frameworks": {"fresh": "dlperf_fresh.framework:Fresh"}}
+    site = made.folder / "src"
+    distribution(site, "dlperf-fresh", entry, {})
+    script = "import sys; from dlperf_sdk.cli import main; sys.exit(main(['check', 'fresh', '--json']))"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={"PYTHONPATH": str(site), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    checks = json.loads(done.stdout)["checks"]
+    assert done.returncode == 1
+    failed = {check["name"]: check["detail"] for check in checks if check["outcome"] == "fail"}
+    assert [name for name, detail in failed.items() if MISSING not in detail] == []
+    assert "test_it_trains[resnet50]" in failed
+    passed = {check["name"].partition("[")[0] for check in checks if check["outcome"] == "pass"}
+    assert passed >= {
+        "test_the_plugin_loads",
+        "test_it_imports_no_framework",
+        "test_its_requirements_can_be_read",
+        "test_what_it_names_is_in_its_files",
+        "test_what_it_does_not_declare_is_refused",
+        "test_what_it_refuses_it_says_in_a_sentence",
+        "test_it_compiles_on_the_oldest_python_it_declares",
+        "test_it_imports_nothing_of_the_core",
+    }
+
+
+@given(st.text(max_size=40))
+def test_only_names_become_folders(name):
+    try:
+        package = "dlperf_" + name.replace("-", "_")
+        valid = skeleton._NAME.fullmatch(name) is not None and package != "dlperf_sdk"
+    except ValueError:
+        valid = False
+    if valid:
+        assert name.isascii() and package.isidentifier()
+    else:
+        with pytest.raises(SpecError):
+            skeleton.write(name, "/nowhere")
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "../x", "a/b", "A", "a_b", "a--b", "sdk", "a\n", "-a", "numpy", "ä"]
+)
+def test_what_is_no_name(tmp_path, name):
+    with pytest.raises(SpecError):
+        skeleton.write(name, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_overwritten(tmp_path):
+    (tmp_path / "dlperf-mine").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UsageError, match="there already"):
+        skeleton.write("mine", tmp_path)
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_new_plugin_from_the_command_line(tmp_path, capsys):
+    assert main(["new-plugin", "mine", "--directory", str(tmp_path), "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert (tmp_path / "dlperf-mine" / "pyproject.toml").exists()
+    assert len(made["files"]) == 10
+    assert main(["new-plugin", "mine", "--directory", str(tmp_path)]) == 2
