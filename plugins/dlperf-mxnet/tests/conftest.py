@@ -72,11 +72,12 @@ def make_request(model, options=None, framework_options=None, **changes):
     return Request(**{**fields, **changes})
 
 
-def make_cluster(request, port="29500"):
-    """The nodes that the request asks for, all on this machine."""
+def make_cluster(request, ports=()):
+    """The nodes that the request asks for, all on this machine; `ports` are enough for the replicas of one."""
     devices = tuple(f"cpu:{i}" for i in range(request.devices_per_node))
-    node = Node("127.0.0.1", (port,), devices, "lo")
-    return Cluster((node,) * request.nodes, request.device, request.strategy)
+    node = Node("127.0.0.1", tuple(ports), devices, "lo")
+    options = request.framework_options
+    return Cluster((node,) * request.nodes, request.device, request.strategy, options)
 
 
 @pytest.fixture

@@ -1,0 +1,101 @@
+"""The controller half: what it offers and refuses, its processes, its lock. None of it needs MXNet."""
+
+import re
+
+import pytest
+from dlperf_mxnet.framework import MXNet
+from dlperf_mxnet.processes import SERVE, processes
+
+from dlperf_sdk.errors import SpecError
+from dlperf_sdk.worker.processes import SERVICE, TRAINER, Cluster, Node
+
+CASE = {
+    "device": "cpu",
+    "precision": "fp32",
+    "compiler": "none",
+    "strategy": "all_reduce",
+    "layout": "auto",
+    "data": "synthetic",
+    "model": "resnet50",
+    "nodes": "1",
+    "devices_per_node": "2",
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({}, None),
+        ({"nodes": "2"}, "parameter_server"),
+        ({"nodes": "2", "strategy": "parameter_server"}, None),
+        ({"nodes": "2", "strategy": "independent"}, None),
+        ({"precision": "tf32"}, "NVIDIA"),
+        ({"precision": "tf32", "device": "cuda"}, None),
+        ({"precision": "amp-fp16"}, "fp16"),
+        ({"layout": "nhwc"}, "NHWC"),
+        ({"layout": "nhwc", "device": "cuda"}, None),
+        ({"layout": "nchw", "model": "bert-base"}, "layout"),
+    ],
+)
+def test_refuses(change, word):
+    reason = MXNet().refuses({**CASE, **change})
+    assert reason is None if word is None else word in reason
+
+
+def test_the_cpu_lock_pins_everything_and_nothing_of_cuda():
+    environment = MXNet().environment("cpu", "all_reduce", "resnet50")
+    lines = environment.lock.read_text(encoding="utf-8").splitlines()
+    pins = dict(line.split("==") for line in lines if not line.startswith("#"))
+    assert pins["mxnet"] == "1.9.1" and pins["numpy"].startswith("1.23.")
+    assert all(re.fullmatch(r"[0-9.]+", version) for version in pins.values())
+    assert MXNet().environment("cuda", "all_reduce", "resnet50").requirements[0] == "mxnet-cu112==1.9.1"
+
+
+def test_impossible_options():
+    with pytest.raises(SpecError):
+        MXNet.Options(loader_workers=0)
+
+
+def cluster(nodes, devices, strategy):
+    return Cluster(
+        tuple(
+            Node(f"10.0.0.{n}", ("4000", "4001"), tuple(f"cpu:{d}" for d in range(devices)), f"eth{n}")
+            for n in range(nodes)
+        ),
+        "cpu",
+        strategy,
+    )
+
+
+def test_one_trainer_owns_a_node():
+    (trainer,) = processes(cluster(1, 3, "all_reduce"))
+    assert (trainer.role, trainer.devices, trainer.replicas) == (TRAINER, (0, 1, 2), (0, 1, 2))
+    assert trainer.variables == {}
+
+
+def test_independent_replicas_have_a_process_each():
+    found = processes(cluster(2, 2, "independent"))
+    assert [process.replicas for process in found] == [(0,), (1,), (2,), (3,)]
+
+
+def test_the_roles_of_a_parameter_server():
+    found = processes(cluster(2, 2, "parameter_server"))
+    assert [(p.role, p.node, p.variables["DMLC_ROLE"]) for p in found] == [
+        (SERVICE, 0, "scheduler"),
+        (SERVICE, 0, "server"),
+        (SERVICE, 1, "server"),
+        (TRAINER, 0, "worker"),
+        (TRAINER, 1, "worker"),
+    ]
+    assert [p.target for p in found] == [SERVE] * 3 + [None] * 2
+    assert [p.replicas for p in found[3:]] == [(0, 1), (2, 3)] and [p.rank for p in found[3:]] == [0, 1]
+    for process in found:
+        variables = process.variables
+        assert (variables["DMLC_PS_ROOT_URI"], variables["DMLC_PS_ROOT_PORT"]) == ("10.0.0.0", "4000")
+        assert (variables["DMLC_NUM_WORKER"], variables["DMLC_NUM_SERVER"]) == ("2", "2")
+        assert variables["DMLC_NODE_HOST"] == f"10.0.0.{process.node}"
+
+
+def test_a_lone_replica_needs_no_server():
+    (trainer,) = processes(cluster(1, 1, "parameter_server"))
+    assert trainer.variables == {}

@@ -1,0 +1,87 @@
+"""The controller half: what it offers and refuses, its processes, its lock. None of it needs OneFlow."""
+
+import re
+
+import pytest
+from dlperf_oneflow.framework import OneFlow
+from dlperf_oneflow.processes import processes
+
+from dlperf_sdk.errors import SpecError
+from dlperf_sdk.worker.processes import Cluster, Node
+
+CASE = {
+    "device": "cpu",
+    "precision": "fp32",
+    "compiler": "none",
+    "strategy": "all_reduce",
+    "layout": "auto",
+    "data": "synthetic",
+    "model": "resnet50",
+    "nodes": "1",
+    "devices_per_node": "1",
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({}, None),
+        ({"compiler": "graph"}, None),
+        ({"compiler": "graph", "devices_per_node": "2"}, "global tensors"),
+        ({"compiler": "graph", "nodes": "2"}, "global tensors"),
+        ({"compiler": "graph", "nodes": "2", "strategy": "independent"}, None),
+        ({"layout": "nchw", "model": "bert-base"}, "layout"),
+    ],
+)
+def test_refuses(change, word):
+    reason = OneFlow().refuses({**CASE, **change})
+    assert reason is None if word is None else word in reason
+
+
+def test_the_lock_pins_everything_and_what_is_required_names_nvidias_libraries():
+    environment = OneFlow().environment("cpu", "all_reduce", "resnet50")
+    lines = environment.lock.read_text(encoding="utf-8").splitlines()
+    pins = dict(line.split("==") for line in lines if not line.startswith("#"))
+    assert pins["oneflow"] == "0.9.0" and pins["nvidia-cudnn-cu11"].startswith("8.")
+    assert all(re.fullmatch(r"[0-9.]+", version) for version in pins.values())
+    required = {re.split(r"[<>=]", text)[0] for text in environment.requirements}
+    # A CPU's environment may hold CUDA's libraries only where a requirement names them.
+    assert {name for name in pins if name.startswith("nvidia")} <= required
+
+
+def test_impossible_options():
+    with pytest.raises(SpecError):
+        OneFlow.Options(loader_workers=0)
+
+
+def cluster(hosts, devices, strategy="all_reduce", device="cpu"):
+    nodes = [
+        Node(host, ("4000", "4001"), tuple(f"{device}-{n}-{d}" for d in range(devices)))
+        for n, host in enumerate(hosts)
+    ]
+    return Cluster(tuple(nodes), device, strategy)
+
+
+def test_processes_of_two_nodes():
+    found = processes(cluster(["10.0.0.1", "10.0.0.2"], 2))
+    assert [p.variables["RANK"] for p in found] == ["0", "1", "2", "3"]
+    assert [p.variables["LOCAL_RANK"] for p in found] == ["0", "1", "0", "1"]
+    assert {p.variables["WORLD_SIZE"] for p in found} == {"4"}
+    assert {(p.variables["MASTER_ADDR"], p.variables["MASTER_PORT"]) for p in found} == {("10.0.0.1", "4000")}
+
+
+def test_nodes_of_one_machine_are_one_node_to_oneflow():
+    found = processes(cluster(["127.0.0.1", "127.0.0.1"], 1))
+    assert [p.variables["LOCAL_RANK"] for p in found] == ["0", "1"]
+
+
+def test_every_rank_sees_its_nodes_gpus():
+    found = processes(cluster(["10.0.0.1", "10.0.0.2"], 2, device="cuda"))
+    assert [p.variables["CUDA_VISIBLE_DEVICES"] for p in found] == ["cuda-0-0,cuda-0-1"] * 2 + [
+        "cuda-1-0,cuda-1-1"
+    ] * 2
+
+
+@pytest.mark.parametrize("alone", [cluster(["h"], 1), cluster(["h", "i"], 2, "independent")])
+def test_replicas_that_do_not_meet_need_no_variables(alone):
+    assert all(p.variables == {} for p in processes(alone))

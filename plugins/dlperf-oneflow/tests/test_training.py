@@ -1,0 +1,149 @@
+"""The arithmetic that is written out because OneFlow's own is another, and what a step leaves behind."""
+
+import itertools
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+flow = pytest.importorskip(
+    "oneflow", reason="the worker half needs OneFlow, which is not in this environment"
+)
+from dlperf_oneflow.worker.optimizers import optimizer, warm_up  # noqa: E402
+from dlperf_oneflow.worker.training import clip_, surprise, surprise_at  # noqa: E402
+
+from dlperf_sdk.worker.schedule import learning_rate  # noqa: E402
+
+SGD = {"kind": "sgd", "policy": "constant", "learning_rate": 0.1, "momentum": 0.875, "weight_decay": 0.01}
+ADAMW = {
+    "kind": "adamw",
+    "policy": "constant",
+    "learning_rate": 1e-2,
+    "beta1": 0.9,
+    "beta2": 0.999,
+    "epsilon": 1e-6,
+    "weight_decay": 0.01,
+    "clip_norm": 1.0,
+}
+RATES = (0.01, 0.02, 0.02, 0.005, 0.1)
+
+
+def gradients():
+    """Of five steps, small and large: the norm is below the clip at first, and above it later."""
+    draws = np.random.RandomState(0).standard_normal((5, 40))
+    return [scale * g for scale, g in zip((0.01, 0.1, 1.0, 5.0, 0.3), draws, strict=True)]
+
+
+def trained(numbers):
+    """A parameter of 40 after five steps at these rates, from OneFlow."""
+    weight = flow.nn.Parameter(flow.from_numpy(np.linspace(-1, 1, 40).astype(np.float32)))
+    network = SimpleNamespace(named_parameters=lambda: [("w", weight)])
+    request = SimpleNamespace(optimizer=numbers, parameters=[{"name": "w", "decay": True}])
+    made = optimizer(network, request)
+    for rate, g in zip(RATES, gradients(), strict=True):
+        for group in made.param_groups:
+            group["lr"] = rate
+        made.zero_grad()
+        (weight * flow.from_numpy(g.astype(np.float32))).sum().backward()
+        if "clip_norm" in numbers:
+            clip_([weight], numbers["clip_norm"])
+        made.step()
+    return weight.detach().numpy()
+
+
+def test_sgd_is_the_models_also_where_the_rate_changes():
+    weight, v = np.linspace(-1, 1, 40), 0.0
+    for rate, g in zip(RATES, gradients(), strict=True):
+        v = SGD["momentum"] * v + g + SGD["weight_decay"] * weight
+        weight = weight - rate * v
+    assert trained(SGD) == pytest.approx(weight, rel=1e-5, abs=1e-6)
+
+
+def test_adamw_is_the_models_with_its_clip():
+    weight, m, v = np.linspace(-1, 1, 40), 0.0, 0.0
+    for t, (rate, g) in enumerate(zip(RATES, gradients(), strict=True), start=1):
+        clipped = g * min(1.0, 1.0 / np.sqrt((g * g).sum()))
+        m, v = 0.9 * m + 0.1 * clipped, 0.999 * v + 0.001 * clipped * clipped
+        ratio = m / (1 - 0.9**t) / (np.sqrt(v / (1 - 0.999**t)) + 1e-6)
+        weight = weight - rate * (ratio + 0.01 * weight)
+    assert trained(ADAMW) == pytest.approx(weight, rel=1e-6, abs=1e-7)
+
+
+def test_surprise_is_exact():
+    logits = np.random.RandomState(0).standard_normal((64, 10)).astype(np.float32) * 5
+    wide = logits.astype(np.float64)
+    exact = np.log(np.exp(wide).sum(axis=1, keepdims=True)) - wide
+    assert surprise(flow.from_numpy(logits)).numpy() == pytest.approx(exact, rel=5e-7, abs=1e-6)
+    labels = np.arange(64) % 10
+    found = surprise_at(flow.from_numpy(logits), flow.from_numpy(labels)).numpy()
+    assert found == pytest.approx(exact[np.arange(64), labels], rel=5e-7, abs=1e-6)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_a_graphs_warm_up_is_the_schedules(steps):
+    numbers = {"warmup_learning_rate": 0.4, "warmup_steps": steps}
+    weight = flow.nn.Parameter(flow.zeros(1))
+    scheduler = warm_up(flow.optim.SGD([weight], lr=0.4), numbers)
+    for step in range(8):
+        (found,) = scheduler.get_last_lr()
+        assert found == pytest.approx(learning_rate(numbers, "warmup", step))
+        scheduler.step()
+
+
+def losses(trainer, steps):
+    batch = trainer.canonical_batch()
+    taken = [trainer.step(batch) for _ in range(steps)]
+    # Read late: a handle must survive the steps that follow it.
+    return [trainer.read_loss(step.loss)[0] for step in taken]
+
+
+def test_a_graph_trains_as_the_eager_network_does(make_trainer):
+    options = {"clip_norm": 0.0}
+    graph = make_trainer("bert-base", options=options, compiler="graph")
+    plain = make_trainer("bert-base", options=options)
+    assert losses(graph, 4) == pytest.approx(losses(plain, 4), rel=1e-6)
+    assert (graph.observed()["compiler"], plain.observed()["compiler"]) == ("graph", "none")
+
+
+def test_a_graph_refuses_to_clip(make_trainer):
+    from dlperf_sdk.worker.interface import Unsupported
+
+    with pytest.raises(Unsupported, match="clip_norm"):
+        make_trainer("bert-base", compiler="graph")
+
+
+def test_wait_returns_when_the_step_is_done(make_trainer):
+    trainer = make_trainer("bert-base")
+    batch = trainer.canonical_batch()
+    for _ in range(3):
+        trainer.runtime.wait(trainer.step(batch).loss)
+    after = [values.copy() for _, values in trainer.parameters(0)]
+    trainer.runtime.synchronize()
+    assert all((a == b).all() for a, (_, b) in zip(after, trainer.parameters(0), strict=True))
+
+
+def test_dropout_is_on_while_training_and_off_in_the_evidence(make_trainer):
+    trainer = make_trainer("bert-base", options={"dropout": 0.5})
+    assert trainer.deviation() == 0.0
+    batch = trainer.canonical_batch()
+    first, second = (trainer.outputs(trainer.network, batch)[0].numpy() for _ in range(2))
+    assert (first != second).any()
+
+
+def test_running_means_move_by_a_tenth_and_evidence_leaves_them(make_trainer):
+    trainer = make_trainer("resnet50")
+    trainer.deviation()
+    assert all(not values.any() for _, values in trainer.running_means(0))
+    losses(trainer, 1)
+    means = dict(trainer.running_means(0))
+    assert len(means) == 53
+    assert means["bn1.running_mean"].any()
+
+
+@pytest.mark.parametrize("source", ["synthetic", "synthetic-host"])
+def test_synthetic_batches_are_the_canonical_one(make_trainer, source):
+    trainer = make_trainer("bert-base", data={"source": source})
+    expected = trainer.canonical_batch()
+    for batch in itertools.islice(trainer.batches(), 3):
+        assert batch.keys() == expected.keys()
+        assert all((batch[name].numpy() == value.numpy()).all() for name, value in expected.items())
