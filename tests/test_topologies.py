@@ -322,6 +322,13 @@ def test_what_is_no_jobs_number_is_never_handed_on():
         slurm_job.facts("7; rm -rf /")
 
 
+def test_a_node_needs_nothing_but_a_python():
+    """What agents, batch jobs and bundles import holds no NumPy: a node's own Python has none."""
+    code = "import sys; sys.modules['numpy'] = None\nfrom dlperf_sdk.worker import agent, alone, batch, main"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 # -- the program that takes the bundle
 
 

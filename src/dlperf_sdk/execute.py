@@ -23,6 +23,7 @@ from attrs import define
 from dlperf_sdk import bundle, data, environments, hookspecs, metrics
 from dlperf_sdk.collect import Collector
 from dlperf_sdk.environments import PreparedEnvironment
+from dlperf_sdk.environments.container import prefix
 from dlperf_sdk.errors import RunFailed
 from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.interfaces.measurer import Measurer
@@ -225,12 +226,13 @@ def _announce(planned: Plan, collected: Collector) -> None:
 def _environment(planned: Plan, like: Environment | None, collected: Collector) -> PreparedEnvironment:
     """The environment to run in: the framework's own, or one like another result's."""
     spec, say = planned.spec, _stage(collected, "environment")
-    if like is None:
+    if like is None or spec.container:  # a container is named anew, not rebuilt
         prepared = environments.prepare(
             spec.framework,
             planned.environment,
             planned.device,
             python=spec.python,
+            inside=_inside(planned),
             env=spec.env,
             on_progress=say,
         )
@@ -255,6 +257,12 @@ def _environment(planned: Plan, like: Environment | None, collected: Collector) 
     if collected.directory is not None:
         collected.directory.write_environment(collected.environment)
     return prepared
+
+
+def _inside(planned: Plan) -> tuple[str, ...]:
+    """What runs agents and workers in the spec's container; nothing where it names none."""
+    spec = planned.spec
+    return prefix(spec.container, spec.container_mounts, planned.device) if spec.container else ()
 
 
 def _variables(spec: RunSpec) -> dict[str, str]:
@@ -333,6 +341,7 @@ def launched(
             device=planned.device,
             variables={},
             options=planned.topology_options,
+            prefix=_inside(planned),
             patience=planned.deadlines["start"],
         )
         agents = "1 agent" if shape.nodes == 1 else f"{shape.nodes} agents"

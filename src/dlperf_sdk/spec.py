@@ -123,6 +123,9 @@ class DataSpec:
         return self.source if self.path is None else f"{self.source}:{self.path}"
 
 
+_CONTAINER = re.compile(r"(podman|docker|apptainer|enroot):[A-Za-z0-9./][^\0\s]{0,500}")
+
+
 def _copied(value: Any) -> Any:
     """A mapping of the spec's own, so that a later change of the caller's does not change the spec."""
     return dict(value) if isinstance(value, Mapping) else value
@@ -146,6 +149,14 @@ def _deadlines(_: Any, attribute: Any, value: Any) -> None:
                 f"The deadline of phase {phase!r} is {shown(seconds)}; it must be seconds, above 0 and at "
                 f"most {_MOST_SECONDS:.0e}."
             )
+
+
+def _container(_: Any, attribute: Any, value: Any) -> None:
+    if not isinstance(value, str) or not _CONTAINER.fullmatch(value):
+        raise SpecError(
+            f"container is {shown(value)}; write RUNNER:IMAGE, or RUNNER:/FOLDER for a root file system, with one of "
+            "podman, docker, apptainer and enroot."
+        )
 
 
 def _variables(_: Any, attribute: Any, value: Any) -> None:
@@ -256,6 +267,16 @@ class RunSpec:
     )
     python: str | None = circumstance(
         "Interpreter of an existing environment, instead of a managed one.", None, validator=optional(text)
+    )
+    container: str | None = circumstance(
+        "What agents and workers run in: podman:IMAGE, podman:/ROOTFS, docker:…, apptainer:…, enroot:….",
+        None,
+        validator=optional(_container),
+    )
+    container_mounts: str | None = circumstance(
+        "Folders of the nodes that are in the container, read-only: SOURCE or SOURCE:TARGET, with commas.",
+        None,
+        validator=optional(text),
     )
     env: dict[str, str | None] = circumstance(
         "Variables for the workers, NAME=VALUE, or NAME to hand on this shell's.",

@@ -45,6 +45,12 @@ def confined(document: Mapping[str, Any], path: Path) -> dict[str, Any]:
             f"{path} names the interpreter {shown(found['python'])}; a file may not say which program is run. "
             "Take `python` out of it, and give --python PATH (in Python: python=PATH) where it is wanted."
         )
+    for name in ("container", "container_mounts"):
+        if found.get(name) is not None:
+            raise SpecError(
+                f"{path} names the {name} {shown(found[name])}; a file may not say which program is run, or in what. "
+                f"Take `{name}` out of it, and give --{name.replace('_', '-')} where it is wanted."
+            )
     variables = found.get("env")
     for name in variables if isinstance(variables, Mapping) else ():
         if isinstance(name, str) and LOADERS.fullmatch(name):

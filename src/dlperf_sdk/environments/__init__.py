@@ -37,23 +37,29 @@ def prepare(
     device: str,
     *,
     python: str | None = None,
+    inside: tuple[str, ...] = (),
     env: Mapping[str, str | None] | None = None,
     on_progress: Progress = lambda text: None,
 ) -> PreparedEnvironment:
     """A usable environment for a framework on a kind of device.
 
-    `python` names an existing interpreter, `env` are the spec's variables for workers, and `on_progress` is
-    told in lines of text what is going on. Hold `in_use(environment)` while workers run in it.
+    `python` names an existing interpreter; with `inside`, the prefix of a container, it is one in there. `env` are the
+    spec's variables for workers, and `on_progress` is told in lines of text what is going on. Hold
+    `in_use(environment)` while workers run in it.
 
     Raises:
         EnvironmentFailed: there is none, and none can be made; says what to do.
         PluginError: the plugin's specification cannot be understood, or its lock file is not there.
     """
-    from dlperf_sdk.environments import given, interpreters, managed, probe
+    from dlperf_sdk.environments import container, given, interpreters, managed, probe
 
     for text in spec.requirements:
         probe.requirement(text)
     variables = worker_variables(env or {}, os.environ)
+    if inside:
+        # The runner is a program of this machine: it gets this machine's variables, and hands none of them on.
+        command = (*inside, python or container.PYTHON)
+        return container.contained(framework, spec, device, command, os.environ)
     if python is not None:
         return given.given(framework, spec, device, python, variables)
     running = given.running(framework, spec, device, variables)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-MANAGED, GIVEN, RUNNING = "managed", "given", "running"
+MANAGED, GIVEN, RUNNING, CONTAINER = "managed", "given", "running", "container"
 
 
 @frozen
@@ -16,7 +16,7 @@ class PreparedEnvironment:
     """An environment that satisfies its plugin, and in which a worker can be started."""
 
     kind: str
-    """`managed`, `given` (somebody's own interpreter) or `running` (the controller's)."""
+    """`managed`, `given` (somebody's own interpreter), `running` (the controller's) or `container`."""
     framework: str
     device: str
     python: str

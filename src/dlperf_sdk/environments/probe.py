@@ -6,6 +6,7 @@ import json
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from attrs import frozen
 from packaging.requirements import InvalidRequirement, Requirement
@@ -126,12 +127,7 @@ def ask(path: Path, environ: Mapping[str, str]) -> Facts:
             check=True,
         )
         plain = json.loads(answer.stdout.decode("utf-8", "replace").strip().splitlines()[-1])
-        return Facts(
-            version=str(plain["version"]),
-            prefix=Path(plain["prefix"]),
-            installed=tuple(Distribution(**one) for one in plain["installed"]),
-            markers={str(name): str(value) for name, value in plain["markers"].items()},
-        )
+        return facts_from(plain)
     except subprocess.CalledProcessError as error:
         last = (error.stderr.decode("utf-8", "replace").strip().splitlines() or ["nothing on stderr"])[-1]
         raise EnvironmentFailed(
@@ -144,6 +140,16 @@ def ask(path: Path, environ: Mapping[str, str]) -> Facts:
             f"The interpreter {path} was asked what is installed in it and did not answer: "
             f"{redact(str(error))}. Check that it runs, or name another one with --python PATH."
         ) from error
+
+
+def facts_from(plain: Mapping[str, Any]) -> Facts:
+    """The answer of the probe. Raises KeyError, TypeError: it is none."""
+    return Facts(
+        version=str(plain["version"]),
+        prefix=Path(plain["prefix"]),
+        installed=tuple(Distribution(**one) for one in plain["installed"]),
+        markers={str(name): str(value) for name, value in plain["markers"].items()},
+    )
 
 
 def python_specifier(text: str) -> SpecifierSet:

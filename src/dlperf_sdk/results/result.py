@@ -57,7 +57,7 @@ class Parity:
     deviations: tuple[float, ...] = ()
     """Per step the largest relative deviation of a replica's loss from float64."""
     updates: float | None = None
-    """The median relative deviation of the parameters' first updates."""
+    """The relative deviation of the parameters' first updates, taken as one."""
     differing: tuple[str, ...] = ()
     """Parameters whose first update differs, and running means that do; in the order of the model."""
     follows: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ class Environment:
     """What the workers ran in."""
 
     kind: str
-    """`managed`, `given` (somebody's own interpreter) or `running` (the controller's)."""
+    """`managed`, `given` (somebody's own interpreter), `running` (the controller's) or `container`."""
     python: str
     """The version of Python."""
     lock: str

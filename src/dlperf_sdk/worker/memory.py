@@ -1,6 +1,7 @@
 """A bound on what a worker process may allocate: running out of memory is then an error, not the machine's end."""
 
 import resource
+from typing import Dict, Optional
 
 
 def limit(count: int) -> None:
@@ -13,3 +14,12 @@ def limit(count: int) -> None:
     if hard != resource.RLIM_INFINITY:
         count = min(count, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (count, hard))
+
+
+def facts(limit: Optional[int]) -> Dict[str, int]:
+    """Under a limit, what of it is used now, in bytes; without one, nothing."""
+    if limit is None:
+        return {}
+    with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+        lines = dict(line.split(":", 1) for line in file if ":" in line)
+    return {"allocated_memory": int(lines["VmData"].split()[0]) * 1024}

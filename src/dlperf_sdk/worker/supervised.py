@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Optional
 from dlperf_sdk.worker.failures import failure
 from dlperf_sdk.worker.processes import SERVICE, Process
 from dlperf_sdk.worker.progress import Progress
-from dlperf_sdk.worker.trainer import write_json
+from dlperf_sdk.worker.writing import write_json
 
 LARGEST_RECORD = 64 * 1024 * 1024
 DEEPEST_RECORD = 32

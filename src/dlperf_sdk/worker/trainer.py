@@ -1,31 +1,23 @@
 """One worker process: from the request to the record, whatever happens in between."""
 
-import json
 import os
 import sys
 import traceback
 from time import monotonic
 from typing import Any, Callable, Dict, Optional
 
-from dlperf_sdk.worker import loop, parity
+from dlperf_sdk.worker import loop, memory, parity
 from dlperf_sdk.worker.data import DataError
 from dlperf_sdk.worker.digest import digest_of
 from dlperf_sdk.worker.interface import Runtime, Trainer, Unsupported
 from dlperf_sdk.worker.processes import Cluster, Process
 from dlperf_sdk.worker.progress import Progress
 from dlperf_sdk.worker.request import Request, resolve
+from dlperf_sdk.worker.writing import write_json
 
 RECORD_VERSION = "1.0"
 PARITY_VERSION = "1.0"
 _THREAD_VARIABLES = ("OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "NUMEXPR_")
-
-
-def write_json(path: str, document: Any) -> None:
-    """Write a document so that a reader sees all of it or nothing, and nobody but its owner sees it."""
-    partial = path + ".partial"
-    with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-        json.dump(document, file, allow_nan=False)
-    os.replace(partial, path)
 
 
 def portable(value: Any) -> Any:
@@ -150,7 +142,7 @@ def run(
         if "phases" in found:
             found["phases"]["compile"] += built - started
             found["phases"]["start"] = started - began
-        facts = dict(_circumstances(), **runtime.facts())
+        facts = dict(_circumstances(), **memory.facts(request.memory_limit), **runtime.facts())
         complete = dict(record, status="ok", facts=facts, observed=trainer.observed(), **found)
         write_json(os.path.join(directory, "record.json"), complete)
         record = complete
