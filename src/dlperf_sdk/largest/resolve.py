@@ -81,7 +81,7 @@ def _probe(spec: RunSpec, size: int, observers: Observers, registry: Registry) -
     if failure is not None and failure.kind != "out-of-memory":
         raise _Stopped(failure)
     peaks = [
-        record.peak_host_memory
+        record.facts.get("allocated_memory", record.peak_host_memory)
         if record.peak_device_memory is None
         else record.peak_device_memory // len(record.replicas)
         for repeat in case.collected.repeats

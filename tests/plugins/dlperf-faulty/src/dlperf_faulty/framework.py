@@ -9,6 +9,8 @@ class FaultyOptions:
     fault: str = "none"
     rank: int = 0
     """The rank that the fault befalls."""
+    sample_bytes: int = 0
+    """Memory that every sample of the batch takes, so that what fits is known."""
 
 
 class Faulty(NumPy):

@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy
 from dlperf_numpy import worker
 
 from dlperf_sdk.worker.interface import Unsupported
@@ -73,6 +74,8 @@ class Linear(worker.Linear):
     def __init__(self, runtime, request, process):
         super().__init__(runtime, request, process)
         self.fault, self.steps = runtime.fault, 0
+        # Ones, not zeros: memory that is not written to is not there yet.
+        self.held = numpy.ones(request.batch_size * request.framework_options["sample_bytes"], numpy.uint8)
 
     def step(self, batch):
         self.steps += 1

@@ -1,0 +1,84 @@
+"""Planning a large campaign: time, memory, and how they grow with the number of cases.
+
+    python benchmarks/campaign.py
+
+A matrix over every kind of axis is planned against the installed plugins: cases are made, checked, told from equal
+ones, and judged by the plugins. Each size runs in a process of its own, so that the peak of memory is its own.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import time
+
+SIZES = (1_000, 10_000, 100_000)
+
+
+def matrix_of(count: int):
+    """A matrix of so many cases, some of which are excluded or cannot be run."""
+    from dlperf_sdk import Matrix
+
+    axes = {
+        "framework": ["numpy", "faulty"],
+        "topology": ["1n1d", "1n2d", "2n1d", "2n2d", "1n4d"],
+        "precision": ["fp32", "amp-bf16"],
+        "strategy": ["all_reduce", "independent"],
+        "batch_size": [1, 2, 4, 8, 16],
+    }
+    per_seed = 200
+    return Matrix(
+        fields={"model": "linear", "protocol": "quick"},
+        axes={**axes, "seed": list(range(count // per_seed))},
+        exclude=[{"framework": "faulty", "batch_size": {"min": 16}, "nodes": {"not": 1}}],
+    )
+
+
+def measure(count: int) -> None:
+    """Plan, and print what it took as JSON."""
+    from dlperf_sdk.campaigns.campaign import campaign_of
+    from dlperf_sdk.campaigns.planning import planned
+    from dlperf_sdk.registry import Registry
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    began, spent = time.perf_counter(), time.process_time()
+    _, entries = planned(campaign_of(matrix_of(count), max_cases=count), Registry())
+    print(
+        json.dumps(
+            {
+                "cases": len(entries),
+                "skipped": sum(each.refusal is not None for each in entries),
+                "seconds": time.perf_counter() - began,
+                "processor_seconds": time.process_time() - spent,
+                "mebibytes": (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024,
+            }
+        )
+    )
+
+
+def main() -> None:
+    """Every size, a line each; at last how time and memory grow."""
+    found = []
+    for size in SIZES:
+        command = [sys.executable, __file__, str(size)]
+        answer = subprocess.run(command, capture_output=True, text=True, check=True)
+        found.append(json.loads(answer.stdout))
+        print(
+            "{cases:>9,} cases, {skipped:,} skipped: {seconds:.2f} s ({processor_seconds:.2f} s of a core), "
+            "{mebibytes:.0f} MiB".format(**found[-1])
+        )
+    small, large = found[-2], found[-1]
+    more = large["cases"] / small["cases"]
+    print(
+        f"{more:.1f} times the cases take {large['processor_seconds'] / small['processor_seconds']:.1f} times the time "
+        f"and {large['mebibytes'] / small['mebibytes']:.1f} times the memory"
+    )
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        measure(int(sys.argv[1]))
+    else:
+        main()
