@@ -1,0 +1,86 @@
+"""PaddlePaddle, as the controller sees it. Nothing here imports Paddle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from attrs import frozen
+
+from dlperf_sdk.fields import circumstance, treatment
+from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
+from dlperf_sdk.models.options import whole
+
+_PYTHON = ">=3.11,<3.14"
+# Paddle imports setuptools without asking for it.
+_BESIDE = ("numpy>=2.0", "pillow>=11.0", "setuptools")
+_CPU = ("paddlepaddle==3.3.*", *_BESIDE)
+_CUDA = ("paddlepaddle-gpu==3.3.*", *_BESIDE)
+_CUDA_INDEX = "https://www.paddlepaddle.org.cn/packages/stable/cu126/"
+"""Paddle's builds for GPUs are on an index of its own."""
+
+
+@frozen
+class PaddleOptions:
+    """The plugin's own options.
+
+    Raises:
+        SpecError: an option has an impossible value.
+    """
+
+    comm_buffer_mb: int = treatment(
+        "MiB of gradients that are collected before they are averaged, while the backward pass goes on.",
+        25,
+        validator=whole(1, 65536),
+    )
+    loader_workers: int = circumstance(
+        "Parallel loaders per device, for images and text.", 2, validator=whole(1, 1024)
+    )
+
+
+class Paddle(Framework):
+    """PaddlePaddle 3.3: eager, `to_static` or CINN, DataParallel over NCCL or gloo."""
+
+    name = "paddle"
+    runtime = "dlperf_paddle.worker.runtime:PaddleRuntime"
+    trainers: ClassVar[Mapping[str, str]] = {
+        "resnet50": "dlperf_paddle.worker.resnet50:ResNet50Trainer",
+        "bert-base": "dlperf_paddle.worker.bert_base:BertBaseTrainer",
+    }
+    processes = "dlperf_paddle.processes:processes"
+    capabilities = Capabilities(
+        devices={"cpu", "cuda"},
+        precisions={"fp32", "tf32", "amp-fp16", "amp-bf16"},
+        compilers={"none", "graph", "cinn"},
+        strategies={"all_reduce", "independent"},
+        layouts={"auto", "nchw", "nhwc"},
+        data={"synthetic", "synthetic-host", "images", "text"},
+        accumulation=True,
+    )
+    Options: ClassVar[type[Any]] = PaddleOptions
+
+    def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
+        """One environment per kind of device; the CPU's is another distribution, without any CUDA packages."""
+        if device == "cpu":
+            return EnvironmentSpec(_PYTHON, _CPU, lock=Path(__file__).with_name("locks") / "cpu.txt")
+        return EnvironmentSpec(_PYTHON, _CUDA, uv_options=("--extra-index-url", _CUDA_INDEX))
+
+    def refuses(self, case: Mapping[str, str]) -> str | None:
+        """What Paddle cannot do although it can do each part of it."""
+        if case["model"] == "bert-base" and case["layout"] != "auto":
+            return (
+                f"bert-base has no images whose layout could be {case['layout']}; leave the layout at auto."
+            )
+        if case["device"] == "cuda":
+            return None
+        if case["precision"] == "tf32":
+            return "tf32 is a mode of NVIDIA GPUs' matrix units; on a CPU, choose fp32."
+        if case["precision"] != "fp32":
+            return (
+                f"On a CPU Paddle's auto_cast computes in fp32 whatever it is told, so {case['precision']} would be a "
+                "name only; choose fp32."
+            )
+        if case["compiler"] == "cinn":
+            return "Paddle's build for CPUs comes without CINN; choose the compiler graph."
+        return None

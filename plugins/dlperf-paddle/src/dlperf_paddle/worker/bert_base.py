@@ -1,0 +1,149 @@
+"""BERT-Base pre-training in Paddle: Devlin et al. 2019, masked language model and next sentence prediction.
+
+What is computed is laid down in `dlperf_sdk.models.bert_base`; the names are the manifest's. Letters in
+shapes: B sequences, S tokens, P predictions, H the hidden size, V word pieces.
+"""
+
+import paddle
+import paddle.nn.functional as F
+from paddle import nn
+
+from dlperf_paddle.worker.training import PaddleTrainer
+
+POSITIONS = 512
+"""Rows of the position embeddings."""
+SEGMENTS = 2
+EPSILON = 1e-12
+"""Of layer norm."""
+
+
+class Embeddings(nn.Layer):
+    """Words, positions and segments, summed."""
+
+    def __init__(self, words, hidden):
+        super().__init__()
+        self.word = nn.Embedding(words, hidden)
+        self.position = nn.Embedding(POSITIONS, hidden)
+        self.segment = nn.Embedding(SEGMENTS, hidden)
+        self.norm = nn.LayerNorm(hidden, epsilon=EPSILON)
+
+    def forward(self, input_ids, segment_ids, dropout):
+        """(B, S), (B, S) → (B, S, H)."""
+        position = self.position.weight[: input_ids.shape[1]]
+        x = self.norm(self.word(input_ids) + position + self.segment(segment_ids))
+        return F.dropout(x, dropout)
+
+
+class Attention(nn.Layer):
+    """Every token looks at every token, in several heads; then the residual sum and its norm."""
+
+    def __init__(self, hidden, heads):
+        super().__init__()
+        self.heads, self.width = heads, hidden // heads
+        self.query = nn.Linear(hidden, hidden)
+        self.key = nn.Linear(hidden, hidden)
+        self.value = nn.Linear(hidden, hidden)
+        self.output = nn.Linear(hidden, hidden)
+        self.norm = nn.LayerNorm(hidden, epsilon=EPSILON)
+
+    def forward(self, x, mask, dropout):
+        """(B, S, H), and what is added to the scores, (B, 1, 1, S) → (B, S, H)."""
+        query, key, value = (
+            projection(x).reshape([0, 0, self.heads, self.width]).transpose([0, 2, 1, 3])
+            for projection in (self.query, self.key, self.value)
+        )
+        scores = paddle.matmul(query * self.width**-0.5, key, transpose_y=True)
+        context = paddle.matmul(F.dropout(F.softmax(scores + mask), dropout), value)
+        context = context.transpose([0, 2, 1, 3]).flatten(2)
+        return self.norm(x + F.dropout(self.output(context), dropout))
+
+
+class Layer(nn.Layer):
+    """Attention, then the feed-forward block."""
+
+    def __init__(self, hidden, heads, intermediate):
+        super().__init__()
+        self.attention = Attention(hidden, heads)
+        self.intermediate = nn.Linear(hidden, intermediate)
+        self.output = nn.Linear(intermediate, hidden)
+        self.norm = nn.LayerNorm(hidden, epsilon=EPSILON)
+
+    def forward(self, x, mask, dropout):
+        """(B, S, H) → (B, S, H)."""
+        x = self.attention(x, mask, dropout)
+        return self.norm(x + F.dropout(self.output(F.gelu(self.intermediate(x))), dropout))
+
+
+class MaskedLM(nn.Layer):
+    """What stood at the masked positions: the decoder's weight is the word embeddings'."""
+
+    def __init__(self, words, hidden):
+        super().__init__()
+        self.transform = nn.Linear(hidden, hidden)
+        self.norm = nn.LayerNorm(hidden, epsilon=EPSILON)
+        self.bias = self.create_parameter([words], is_bias=True)
+
+    def forward(self, x, word_embeddings):
+        """(B · P, H), (V, H) → (B · P, V)."""
+        x = self.norm(F.gelu(self.transform(x)))
+        return paddle.matmul(x, word_embeddings, transpose_y=True) + self.bias
+
+
+class Bert(nn.Layer):
+    """Embeddings, the encoder, and the two heads of pre-training."""
+
+    def __init__(self, words, hidden, heads, intermediate, layers):
+        super().__init__()
+        self.embeddings = Embeddings(words, hidden)
+        self.encoder = nn.LayerList([Layer(hidden, heads, intermediate) for _ in range(layers)])
+        self.pooler = nn.Linear(hidden, hidden)
+        self.next_sentence = nn.Linear(hidden, 2)
+        self.masked_lm = MaskedLM(words, hidden)
+
+    def forward(self, input_ids, segment_ids, attention_mask, masked_positions, dropout):
+        """(B, S) three times, (B, P) → logits of the words (B · P, V), of the next sentence (B, 2)."""
+        x = self.embeddings(input_ids, segment_ids, dropout)
+        mask = paddle.where(attention_mask == 0, float("-inf"), 0.0).unsqueeze([1, 2])
+        for layer in self.encoder:
+            x = layer(x, mask, dropout)
+        predicted = self.masked_lm(gathered(x, masked_positions), self.embeddings.word.weight)
+        return predicted, self.next_sentence(paddle.tanh(self.pooler(x[:, 0])))
+
+
+def gathered(x, positions):
+    """The tokens at these positions of each sequence: (B, S, H), (B, P) → (B · P, H)."""
+    sequences, tokens, _ = x.shape
+    first = paddle.arange(0, sequences * tokens, tokens).unsqueeze(1)
+    return paddle.index_select(x.flatten(0, 1), (first + positions).flatten())
+
+
+class BertBaseTrainer(PaddleTrainer):
+    """Sequences to the words that were masked, and whether their second part follows the first."""
+
+    def build(self, options):
+        """BERT with the request's sizes."""
+        return Bert(
+            words=options["vocabulary_size"],
+            hidden=options["hidden_size"],
+            heads=options["heads"],
+            intermediate=options["intermediate_size"],
+            layers=options["layers"],
+        )
+
+    def outputs(self, network, batch, dropout):
+        """The logits (B · P, V) and (B, 2)."""
+        return network(
+            batch["input_ids"],
+            batch["segment_ids"],
+            batch["attention_mask"],
+            batch["masked_positions"],
+            self.request.model_options["dropout"] if dropout else 0.0,
+        )
+
+    def loss(self, outputs, batch):
+        """The mean of -log p over the predictions in use, plus its mean over the next-sentence labels."""
+        words, follows = (logits.astype("float32") for logits in outputs)
+        weights = batch["masked_weights"].flatten()
+        each = F.cross_entropy(words, batch["masked_ids"].flatten(), reduction="none").flatten()
+        masked = (weights * each).sum() / weights.sum()
+        return masked + F.cross_entropy(follows, batch["next_sentence_label"])

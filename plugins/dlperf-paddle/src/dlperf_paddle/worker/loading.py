@@ -1,0 +1,82 @@
+"""Parallel loading through paddle.io, the same for images and text: who loads what, and in which order."""
+
+import functools
+import os
+
+import numpy as np
+import paddle
+
+from dlperf_sdk.worker import data, lifetime
+
+PREFETCH = 2
+"""Batches that each loader may hold ready; Paddle's own default."""
+_FAULT = "fault"
+
+
+class Batches:
+    """An endless iterator over the batches of one replica: dicts of tensors on its device.
+
+    Each batch is a whole optimisation step's. The replica sees its own samples only, in an order that
+    follows from the seed (`dlperf_sdk.worker.data`), whatever the number of loaders. Every batch is full:
+    with fewer samples than a batch needs, some are in it twice, and `facts` says so.
+
+    `dataset[key]` must give the arrays of one sample for a key (draw, sample): `sample` is the sample's
+    index, and `draw` counts what this replica has taken so far, so that chance can be drawn anew for each
+    visit and yet be repeatable. `collate` makes a batch, name → array, of a list of those. A sample that
+    cannot be loaded is a `dlperf_sdk.worker.data.DataError` in its place: what a loader raises would be lost
+    in a thread of Paddle's.
+    """
+
+    def __init__(self, dataset, collate, request, process):
+        (replica,) = process.replicas
+        loaders = request.framework_options["loader_workers"]
+        self.prefetched = loaders * PREFETCH
+        """How many batches can be ready ahead of the one that is being trained on."""
+        self.facts = dict(
+            data.facts(request, replica), loader_workers=loaders, prefetched_batches=self.prefetched
+        )
+        """What a result should say about the input, as JSON values."""
+        own = data.share(request.data["samples"], replica, request.nodes * request.devices_per_node)
+        self._loader = paddle.io.DataLoader(
+            dataset,
+            batch_sampler=_Keys(own, request.batch_size, request.seed, replica),
+            collate_fn=functools.partial(_collated, collate),
+            num_workers=loaders,
+            prefetch_factor=PREFETCH,
+            worker_init_fn=functools.partial(_begin, os.getpid()),
+        )
+        self._iterator = iter(self._loader)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        batch = next(self._iterator)
+        if _FAULT in batch:
+            raise data.DataError(batch[_FAULT].numpy().tobytes().decode())
+        return batch
+
+
+class _Keys:
+    """(draw, sample) for each sample of each batch, without end."""
+
+    def __init__(self, own, batch_size, seed, replica):
+        self._own, self._batch_size, self._chance = own, batch_size, (seed, replica)
+
+    def __iter__(self):
+        drawn = enumerate(data.endless(self._own, *self._chance))
+        while True:
+            yield [next(drawn) for _ in range(self._batch_size)]
+
+
+def _collated(collate, samples):
+    """A batch, or what is wrong with one of its samples: only arrays come from a loader."""
+    for sample in samples:
+        if isinstance(sample, data.DataError):
+            return {_FAULT: np.frombuffer(str(sample).encode(), np.uint8)}
+    return collate(samples)
+
+
+def _begin(parent, loader):
+    """In a new loader process."""
+    lifetime.die_with(parent)

@@ -1,0 +1,91 @@
+"""ResNet-50 v1.5 in Paddle: He et al. 2016, table 1, with the stride of a bottleneck in its 3×3 convolution.
+
+What is computed is laid down in `dlperf_sdk.models.resnet50`; the names are the manifest's.
+"""
+
+import paddle.nn.functional as F
+from paddle import nn
+
+from dlperf_paddle.worker.training import PaddleTrainer
+
+STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
+"""Width and number of bottlenecks of each stage."""
+EXPANSION = 4
+"""A bottleneck's output has this many times its width in channels."""
+
+
+def convolution(inputs, outputs, kernel, stride, layout):
+    """A convolution without bias, padded on all sides by half its kernel."""
+    return nn.Conv2D(
+        inputs, outputs, kernel, stride, padding=kernel // 2, bias_attr=False, data_format=layout
+    )
+
+
+def batch_norm(channels, layout):
+    """Batch norm over this replica's micro-batch; Paddle's momentum is the share of the old statistics."""
+    return nn.BatchNorm2D(channels, momentum=0.9, epsilon=1e-5, data_format=layout)
+
+
+class Bottleneck(nn.Layer):
+    """1×1 down to the width, 3×3, 1×1 up to four times the width, and the shortcut around them."""
+
+    def __init__(self, inputs, width, stride, layout):
+        super().__init__()
+        outputs = EXPANSION * width
+        self.conv1, self.bn1 = convolution(inputs, width, 1, 1, layout), batch_norm(width, layout)
+        self.conv2, self.bn2 = convolution(width, width, 3, stride, layout), batch_norm(width, layout)
+        self.conv3, self.bn3 = convolution(width, outputs, 1, 1, layout), batch_norm(outputs, layout)
+        self.downsample = None
+        if inputs != outputs:
+            self.downsample = nn.Sequential(
+                convolution(inputs, outputs, 1, stride, layout), batch_norm(outputs, layout)
+            )
+
+    def forward(self, x):
+        """(B, inputs, H, W) → (B, 4 × width, H / stride, W / stride), or channels last."""
+        shortcut = x if self.downsample is None else self.downsample(x)
+        x = F.relu(self.bn1(self.conv1(x)))
+        x = F.relu(self.bn2(self.conv2(x)))
+        return F.relu(self.bn3(self.conv3(x)) + shortcut)
+
+
+class ResNet50(nn.Layer):
+    """A 7×7 convolution, a max-pool, four stages of bottlenecks, the mean over positions, a linear layer."""
+
+    def __init__(self, classes, layout):
+        super().__init__()
+        self.layout = layout
+        self.conv1, self.bn1 = convolution(3, 64, 7, 2, layout), batch_norm(64, layout)
+        channels = 64
+        for stage, (width, blocks) in enumerate(STAGES, start=1):
+            layer = nn.Sequential()
+            for block in range(blocks):
+                stride = 2 if stage > 1 and block == 0 else 1
+                layer.add_sublayer(str(block), Bottleneck(channels, width, stride, layout))
+                channels = EXPANSION * width
+            self.add_sublayer("layer%d" % stage, layer)
+        self.fc = nn.Linear(channels, classes)
+
+    def forward(self, x):
+        """(B, 3, H, W), or (B, H, W, 3) in the layout nhwc → (B, classes)."""
+        x = F.relu(self.bn1(self.conv1(x)))
+        x = F.max_pool2d(x, 3, stride=2, padding=1, data_format=self.layout)
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        return self.fc(x.mean((2, 3) if self.layout == "NCHW" else (1, 2)))
+
+
+class ResNet50Trainer(PaddleTrainer):
+    """Images to classes, cross entropy with label smoothing."""
+
+    def build(self, options):
+        """ResNet-50 with `num_classes`."""
+        return ResNet50(options["num_classes"], self.layout)
+
+    def outputs(self, network, batch, dropout):
+        """The logits (B, classes); there is no dropout in this network."""
+        return (network(batch["image"]),)
+
+    def loss(self, outputs, batch):
+        """(1 - ε) · (-log p[label]) + ε · mean over the classes of -log p, mean over the batch."""
+        smoothing = self.request.model_options["label_smoothing"]
+        return F.cross_entropy(outputs[0].astype("float32"), batch["label"], label_smoothing=smoothing)

@@ -1,0 +1,126 @@
+"""Paddle inside one worker process: its device, its threads, its arithmetic, its way to the others."""
+
+import os
+from itertools import pairwise
+
+import paddle
+import paddle.distributed as dist
+
+from dlperf_sdk.worker.interface import Runtime, Unsupported
+
+
+class PaddleRuntime(Runtime):
+    """One process, one device: `cpu`, or the one GPU that CUDA_VISIBLE_DEVICES lets this process see."""
+
+    def __init__(self, request, cluster, process):
+        super().__init__(request, cluster, process)
+        self.clock = "event" if request.device == "cuda" else "blocking"
+        self.replica = process.replicas[0]
+        self.meets = request.strategy == "all_reduce" and cluster.world_size > 1
+        """Whether gradients are averaged with other processes'."""
+
+    def start(self):
+        """Take the device, set the arithmetic, and join the other processes.
+
+        Raises:
+            Unsupported: the device is not there, or cannot do what was requested.
+        """
+        request = self.request
+        if request.device == "cuda":
+            self._take_gpu()
+        else:
+            paddle.device.set_device("cpu")
+        if request.compiler == "cinn" and not paddle.is_compiled_with_cinn():
+            raise Unsupported(
+                "this build of Paddle, %s, comes without CINN; choose the compiler graph" % paddle.__version__
+            )
+        if self.meets:
+            dist.init_parallel_env()
+        paddle.seed(request.seed + self.replica)
+
+    def _take_gpu(self):
+        if not paddle.device.is_compiled_with_cuda() or paddle.device.cuda.device_count() < 1:
+            raise Unsupported(
+                "Paddle %s finds no usable GPU (built for CUDA: %s, CUDA_VISIBLE_DEVICES is %r); check the "
+                "driver with nvidia-smi, or run with --device cpu"
+                % (
+                    paddle.__version__,
+                    paddle.device.is_compiled_with_cuda(),
+                    os.environ.get("CUDA_VISIBLE_DEVICES"),
+                )
+            )
+        paddle.device.set_device("gpu:0")
+        capability = paddle.device.cuda.get_device_capability()
+        if capability < (8, 0) and self.request.precision in ("tf32", "amp-bf16"):
+            raise Unsupported(
+                "%s has compute capability %d.%d; %s needs 8.0 (Ampere) or later"
+                % (paddle.device.cuda.get_device_name(), *capability, self.request.precision)
+            )
+        set_tf32(self.request.precision == "tf32")
+
+    def synchronize(self):
+        """On a CPU every call has finished when it returns, the collectives in `step` included."""
+        if self.request.device == "cuda":
+            paddle.device.synchronize()
+
+    def mark(self):
+        """An event on the current stream."""
+        event = paddle.device.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def elapsed(self, marks):
+        """Seconds between neighbouring events."""
+        return [earlier.elapsed_time(later) / 1e3 for earlier, later in pairwise(marks)]
+
+    def reset_peak_memory(self):
+        """Forget the allocator's peak."""
+        if self.request.device == "cuda":
+            paddle.device.cuda.reset_max_memory_allocated()
+
+    def peak_memory(self):
+        """Bytes that tensors took at the peak; what the allocator holds in reserve is not counted."""
+        return paddle.device.cuda.max_memory_allocated() if self.request.device == "cuda" else None
+
+    def facts(self):
+        """Versions, devices, threads and transport."""
+        found = {
+            "framework_version": paddle.__version__,
+            "devices": ["cpu"],
+            "threads": int(os.environ.get("OMP_NUM_THREADS", "0")) or None,
+            "commit": paddle.version.commit,
+            "cinn": paddle.is_compiled_with_cinn(),
+            "transport": dist.get_backend().lower() if self.meets else None,
+        }
+        if self.request.device == "cuda":
+            found.update(
+                devices=[paddle.device.cuda.get_device_name()],
+                compute_capability="%d.%d" % paddle.device.cuda.get_device_capability(),
+                cuda_version=paddle.version.cuda(),
+                cudnn_version=paddle.version.cudnn(),
+                nccl_version=str(paddle.version.nccl()),
+                matmul_allow_tf32=tf32_is_on(),
+            )
+        return found
+
+    def is_out_of_memory(self, error):
+        """Paddle says it with the interpreter's own exception, and names its own in the text."""
+        return isinstance(error, MemoryError) or (
+            isinstance(error, (RuntimeError, SystemError)) and "ResourceExhaustedError" in str(error)
+        )
+
+    def stop(self):
+        """Leave the process group."""
+        if self.meets:
+            dist.destroy_process_group()
+
+
+def set_tf32(on):
+    """Let cuBLAS and cuDNN round the operands of float32 products to TF32, or not."""
+    paddle.base.core.set_cublas_switch(on)
+    paddle.base.core.set_cudnn_switch(on)
+
+
+def tf32_is_on():
+    """Whether both may."""
+    return bool(paddle.base.core.get_cublas_switch() and paddle.base.core.get_cudnn_switch())

@@ -1,0 +1,335 @@
+"""What every Paddle trainer shares: wrapping, the step, input, parameters, evidence for the precision.
+
+A model's own file has its network, its loss, and nothing else.
+"""
+
+import contextlib
+import itertools
+
+import numpy as np
+import paddle
+from paddle import nn
+from paddle.jit.dy2static.program_translator import StaticFunction
+
+from dlperf_paddle.worker.runtime import set_tf32, tf32_is_on
+from dlperf_sdk.worker import canonical
+from dlperf_sdk.worker.interface import Step, Trainer
+from dlperf_sdk.worker.schedule import learning_rate
+
+AUTOCAST = {"amp-fp16": "float16", "amp-bf16": "bfloat16"}
+"""Precision → the type that auto_cast computes convolutions and matrix products in; the others do not cast."""
+COMPILED = {"graph": None, "cinn": "CINN"}
+"""Compiler → the backend of `to_static`."""
+FIRST_SCALE = 2.0**15
+"""Where `GradScaler` starts by default."""
+
+
+class PaddleTrainer(Trainer):
+    """One replica of a network, and how to train it. A model implements `build`, `outputs` and `loss`."""
+
+    def __init__(self, runtime, request, process):
+        super().__init__(runtime, request, process)
+        self.layout = "NHWC" if request.layout == "nhwc" else "NCHW"
+        self.network = self.build(request.model_options)
+        self.network.train()
+        # Paddle lists batch norm's statistics among the parameters; they have no gradient.
+        self._parameters = {
+            name: value for name, value in self.network.named_parameters() if not value.stop_gradient
+        }
+        self._transposed = {
+            name + ".weight"
+            for name, layer in self.network.named_sublayers()
+            if isinstance(layer, nn.Linear)  # (in, out) in Paddle, (out, in) in the manifest
+        }
+        self.trained = self._trained()
+        self._load_canonical_weights()
+        self.optimizer = _optimizer(self._parameters, request)
+        # Only fp16's narrow exponent needs a loss scale; without it the scaler hands everything through.
+        self.scaler = paddle.amp.GradScaler(
+            enable=request.precision == "amp-fp16", init_loss_scaling=FIRST_SCALE
+        )
+        self._skipped = 0
+        self._steps = 0
+        self._loader = None
+        self._seen = set()
+
+    # What a model implements.
+
+    def build(self, options):
+        """The network. Its trainable `named_parameters()` have the manifest's names."""
+        raise NotImplementedError("a paddle model implements build()")
+
+    def outputs(self, network, batch, dropout):
+        """The outputs of `network` (this model's, or it wrapped) for a batch: a tuple of tensors, logits.
+
+        `dropout` says whether there is any. It must reach the network as an argument: what `to_static` has
+        compiled it reuses for equal arguments, whatever has changed inside the layers.
+        """
+        raise NotImplementedError("a paddle model implements outputs()")
+
+    def loss(self, outputs, batch):
+        """The loss of those outputs, a scalar in float32: the mean over the batch."""
+        raise NotImplementedError("a paddle model implements loss()")
+
+    # The network.
+
+    def _trained(self):
+        """The network as `step` calls it: compiled, and with gradients averaged over the replicas."""
+        trained = self.network
+        if self.request.compiler in COMPILED:
+            trained = paddle.jit.to_static(trained, backend=COMPILED[self.request.compiler], full_graph=True)
+        if self.runtime.meets:
+            megabytes = self.request.framework_options["comm_buffer_mb"]
+            trained = paddle.DataParallel(trained, comm_buffer_size=megabytes)
+        return trained
+
+    def _load_canonical_weights(self):
+        """Behind DataParallel, which gives all replicas rank 0's values when it is made: each sets its own."""
+        missing = set(self._parameters)
+        for name, values in canonical.weights(self.request.parameters, self.request.seed):
+            missing.remove(name)
+            self._parameters[name].set_value(values.T if name in self._transposed else values)
+        if missing:
+            raise ValueError("the manifest of %s lacks %s" % (self.request.model, ", ".join(sorted(missing))))
+
+    # Input.
+
+    def _canonical_host_batch(self):
+        request = self.request
+        arrays = canonical.batch(
+            request.inputs, request.batch_size, canonical.shard(self.runtime.replica), request.seed
+        )
+        if self.layout == "NHWC" and "image" in arrays:
+            arrays["image"] = np.ascontiguousarray(arrays["image"].transpose(0, 2, 3, 1))
+        return arrays
+
+    def canonical_batch(self):
+        """The canonical shard of this replica, on its device."""
+        return _placed(self._canonical_host_batch())
+
+    def batches(self):
+        """The data source's batches, on the device, without end."""
+        source = self.request.data["source"]
+        if source == "synthetic":
+            return itertools.repeat(self.canonical_batch())
+        if source == "synthetic-host":
+            return map(_placed, itertools.repeat(self._canonical_host_batch()))
+        if source == "images":
+            from dlperf_paddle.worker import images as loaders
+        else:
+            from dlperf_paddle.worker import text as loaders
+        self._loader = loaders.batches(self.request, self.process)
+        return self._loader
+
+    def prefetched_batches(self):
+        """What the loaders hold ready; synthetic data needs none."""
+        return 0 if self._loader is None else self._loader.prefetched
+
+    # The step.
+
+    def step(self, batch):
+        """One optimisation step over all micro-batches; nothing in it waits for the device."""
+        optimizer = self.request.optimizer
+        self.optimizer.set_lr(learning_rate(optimizer, optimizer["policy"], self._steps))
+        self._steps += 1
+        pieces = self._micro_batches(batch)
+        total = None
+        for i, piece in enumerate(pieces):
+            with self._gradients_meet(i == len(pieces) - 1):
+                with self._autocast():
+                    outputs = self.outputs(self.trained, piece, dropout=True)
+                loss = self.loss(outputs, piece)
+                if len(pieces) > 1:
+                    loss = loss / len(pieces)
+                self.scaler.scale(loss).backward()
+            total = loss.detach() if total is None else total + loss.detach()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        if self.scaler.is_enable():
+            # Whether this step was skipped; on a GPU it is known there only, and counting there never waits.
+            self._skipped = (
+                self._skipped + paddle.to_tensor(self.scaler._cache_founf_inf).astype("int64").sum()
+            )
+        self.optimizer.clear_grad()
+        return Step(total, self.request.batch_size)
+
+    def _micro_batches(self, batch):
+        count = self.request.accumulation
+        if count == 1:
+            return [batch]
+        pieces = {name: value.chunk(count) for name, value in batch.items()}
+        return [{name: pieces[name][i] for name in batch} for i in range(count)]
+
+    def _autocast(self):
+        dtype = AUTOCAST.get(self.request.precision)
+        return paddle.amp.auto_cast(enable=dtype is not None, dtype=dtype or "float16", level="O1")
+
+    def _gradients_meet(self, last):
+        """Replicas exchange gradients in the last micro-batch's backward pass only."""
+        return contextlib.nullcontext() if last or not self.runtime.meets else self.trained.no_sync()
+
+    def skipped_steps(self):
+        """Steps whose scaled gradients were not finite."""
+        return int(self._skipped)
+
+    # What is read when the clock has stopped.
+
+    def read_loss(self, loss):
+        """The loss of this process's one replica."""
+        return [float(loss)]
+
+    def parameters(self, replica):
+        """In the manifest's order; linear layers are turned back."""
+        for entry in self.request.parameters:
+            name = entry["name"]
+            values = self._parameters[name].numpy()
+            yield name, np.ascontiguousarray(values.T if name in self._transposed else values)
+
+    def running_means(self, replica):
+        """Of every batch norm."""
+        for name, values in self.network.named_parameters():
+            if name.endswith("._mean"):
+                yield name[: -len("_mean")] + "running_mean", values.numpy()
+
+    # Evidence for what was in effect.
+
+    def deviation(self):
+        """‖y - y32‖ / ‖y32‖ over the logits of the canonical batch's first micro-batch.
+
+        y comes from the very network that `step` calls, wrapped and compiled as it is; y32 from the plain
+        network, eager, in fp32 without TF32. In both dropout is off, batch norm uses the batch's statistics,
+        and no trace stays.
+        """
+        batch = self._micro_batches(self.canonical_batch())[0]
+        with self._undisturbed():
+            with self._watched(), self._autocast():
+                values = self.outputs(self.trained, batch, dropout=False)
+            self._seen.update(_name(value.dtype) for value in values)
+            with paddle.no_grad(), _plain_fp32(self.request.device), self._eager():
+                references = self.outputs(self.network, batch, dropout=False)
+        wide = [(y.astype("float64"), y32.astype("float64")) for y, y32 in zip(values, references)]
+        apart = sum(float(((y - y32) ** 2).sum()) for y, y32 in wide)
+        return (apart / sum(float((y32**2).sum()) for _, y32 in wide)) ** 0.5
+
+    @contextlib.contextmanager
+    def _eager(self):
+        """`to_static` has put itself into the network in place of `forward`; take it out for a while."""
+        compiled = isinstance(self.network.forward, StaticFunction)
+        if compiled:
+            paddle.jit.enable_to_static(False)
+        try:
+            yield
+        finally:
+            if compiled:
+                paddle.jit.enable_to_static(True)
+
+    @contextlib.contextmanager
+    def _undisturbed(self):
+        """Batch norm's running statistics are put back at the end."""
+        statistics = [value for _, value in self.network.named_parameters() if value.stop_gradient]
+        before = [value.numpy() for value in statistics]
+        try:
+            yield
+        finally:
+            for value, values in zip(statistics, before):
+                value.set_value(values)
+
+    @contextlib.contextmanager
+    def _watched(self):
+        """Note the types that convolutions and linear layers give out; compiled, they are hidden."""
+
+        def note(layer, inputs, output):
+            self._seen.add(_name(output.dtype))
+
+        layers = [m for m in self.network.sublayers() if isinstance(m, (nn.Conv2D, nn.Linear))]
+        eager = self.request.compiler == "none"
+        hooks = [layer.register_forward_post_hook(note) for layer in layers] if eager else []
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def observed(self):
+        """What was in effect, from the types seen in `deviation` and from the state of Paddle."""
+        found = {"compiler": self._compiler(), "accumulation": self.request.accumulation}
+        names = {"float16": "amp-fp16", "bfloat16": "amp-bf16", "float32": _fp32_mode(self.request.device)}
+        if self._seen:
+            found["precision"] = "+".join(sorted(names.get(dtype, dtype) for dtype in self._seen))
+        layouts = {
+            layer._data_format.lower() for layer in self.network.sublayers() if isinstance(layer, nn.Conv2D)
+        }
+        if layouts:
+            found["layout"] = "+".join(sorted(layouts))
+        if isinstance(self.trained, paddle.DataParallel):
+            found["strategy"] = "all_reduce"
+        if self._loader is not None:
+            found["data"] = self._loader.facts
+        return found
+
+    def _compiler(self):
+        forward = self.network.forward
+        if not isinstance(forward, StaticFunction):
+            return "none"
+        return "cinn" if forward._kwargs.get("backend") == "CINN" else "graph"
+
+
+def _optimizer(parameters, request):
+    """Paddle's optimizer with the request's numbers, and weight decay where the manifest says so."""
+    numbers = request.optimizer
+    decays = {entry["name"] for entry in request.parameters if entry["decay"]}
+    clip = numbers.get("clip_norm")
+    common = {
+        "learning_rate": numbers["learning_rate"],
+        "grad_clip": None if clip is None else nn.ClipGradByGlobalNorm(clip),
+    }
+    if numbers["kind"] == "sgd":
+        groups = [
+            {
+                "params": [parameters[e["name"]] for e in request.parameters if e["decay"] is wanted],
+                "weight_decay": numbers["weight_decay"] if wanted else 0.0,
+            }
+            for wanted in (True, False)
+        ]
+        return paddle.optimizer.Momentum(momentum=numbers["momentum"], parameters=groups, **common)
+    if numbers["kind"] == "adamw":
+        inner = {parameters[name].name for name in decays}
+        return paddle.optimizer.AdamW(
+            beta1=numbers["beta1"],
+            beta2=numbers["beta2"],
+            epsilon=numbers["epsilon"],
+            parameters=[parameters[entry["name"]] for entry in request.parameters],
+            weight_decay=numbers["weight_decay"],
+            apply_decay_param_fun=inner.__contains__,
+            **common,
+        )
+    raise ValueError("the paddle plugin has no optimizer %r" % numbers["kind"])
+
+
+def _placed(arrays):
+    """Host arrays on this replica's device."""
+    return {name: paddle.to_tensor(values) for name, values in arrays.items()}
+
+
+def _name(dtype):
+    """`float32` of `paddle.float32`."""
+    return str(dtype).rpartition(".")[2]
+
+
+@contextlib.contextmanager
+def _plain_fp32(device):
+    """float32 arithmetic in the full width of float32."""
+    if device != "cuda":
+        yield
+        return
+    before = tf32_is_on()
+    set_tf32(False)
+    try:
+        yield
+    finally:
+        set_tf32(before)
+
+
+def _fp32_mode(device):
+    """What float32 arithmetic is on this kind of device now."""
+    return "tf32" if device == "cuda" and tf32_is_on() else "fp32"

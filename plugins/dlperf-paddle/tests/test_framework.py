@@ -1,0 +1,127 @@
+"""The controller half: what it offers and refuses, its processes, its lock. None of it needs Paddle."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import attrs
+import pytest
+from dlperf_paddle import processes as processes_module
+from dlperf_paddle.framework import Paddle
+from dlperf_paddle.processes import processes
+
+from dlperf_sdk.errors import SpecError
+from dlperf_sdk.worker.processes import TRAINER, Cluster, Node
+
+CASE = {
+    "device": "cpu",
+    "precision": "fp32",
+    "compiler": "none",
+    "strategy": "all_reduce",
+    "layout": "auto",
+    "data": "synthetic",
+    "model": "resnet50",
+    "nodes": "1",
+    "devices_per_node": "1",
+}
+
+
+def test_the_controller_half_imports_no_paddle():
+    code = (
+        "import sys, dlperf_paddle.framework, dlperf_paddle.processes\n"
+        "found = sorted({'paddle', 'numpy', 'PIL'} & set(sys.modules))\n"
+        "assert not found, found"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_shared_half_is_python_3_7():
+    ast.parse(Path(processes_module.__file__).read_text(encoding="utf-8"), feature_version=(3, 7))
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"precision": "tf32"}, "NVIDIA"),
+        ({"precision": "amp-bf16"}, "fp32 whatever"),
+        ({"precision": "amp-fp16"}, "fp32 whatever"),
+        ({"compiler": "cinn"}, "without CINN"),
+        ({"model": "bert-base", "layout": "nhwc"}, "layout"),
+        ({"model": "bert-base", "layout": "nhwc", "device": "cuda"}, "layout"),
+        ({"precision": "amp-bf16", "device": "cuda"}, None),
+        ({"compiler": "cinn", "device": "cuda"}, None),
+        ({"compiler": "graph", "layout": "nhwc"}, None),
+        ({}, None),
+    ],
+)
+def test_refuses(change, word):
+    reason = Paddle().refuses({**CASE, **change})
+    assert reason is None if word is None else word in reason
+
+
+def test_the_cpu_lock_pins_everything_and_nothing_of_cuda():
+    lock = Paddle().environment("cpu", "all_reduce", "resnet50").lock
+    lines = [line for line in lock.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    assert all(re.fullmatch(r"[a-z0-9-]+==[^\s;]+", line) for line in lines)
+    pins = dict(line.split("==") for line in lines)
+    assert pins["paddlepaddle"] == "3.3.1" and "setuptools" in pins
+    assert not [name for name in pins if "nvidia" in name or "gpu" in name]
+
+
+def test_gpus_need_the_cuda_build():
+    environment = Paddle().environment("cuda", "all_reduce", "resnet50")
+    assert environment.lock is None
+    assert "paddlepaddle-gpu==3.3.*" in environment.requirements
+
+
+@pytest.mark.parametrize("options", [{"loader_workers": 0}, {"comm_buffer_mb": 0.5}])
+def test_impossible_options(options):
+    with pytest.raises(SpecError):
+        Paddle.Options(**options)
+
+
+def test_every_option_has_help_and_a_role():
+    for field in attrs.fields(Paddle.Options):
+        assert field.metadata["role"] in ("treatment", "circumstance")
+        assert field.metadata["help"]
+
+
+def cluster(nodes, devices, strategy="all_reduce", device="cpu"):
+    return Cluster(
+        tuple(
+            Node(
+                f"10.0.0.{n}", ("4000", "4001", "4002"), tuple(f"cpu:{d}" for d in range(devices)), f"eth{n}"
+            )
+            for n in range(nodes)
+        ),
+        device,
+        strategy,
+        attrs.asdict(Paddle.Options()),
+    )
+
+
+def test_every_worker_knows_all_and_itself():
+    found = processes(cluster(2, 2))
+    assert [p.role for p in found] == [TRAINER] * 4
+    endpoints = ["10.0.0.0:4000", "10.0.0.0:4001", "10.0.0.1:4000", "10.0.0.1:4001"]
+    assert [p.variables["PADDLE_CURRENT_ENDPOINT"] for p in found] == endpoints
+    assert {p.variables["PADDLE_TRAINER_ENDPOINTS"] for p in found} == {",".join(endpoints)}
+    assert [p.variables["PADDLE_TRAINER_ID"] for p in found] == ["0", "1", "2", "3"]
+    assert {p.variables["PADDLE_TRAINERS_NUM"] for p in found} == {"4"}
+    assert {p.variables["PADDLE_MASTER"] for p in found} == {"10.0.0.0:4002"}
+    assert {p.variables["PADDLE_DISTRI_BACKEND"] for p in found} == {"gloo"}
+    assert not any("NCCL_SOCKET_IFNAME" in p.variables for p in found)
+
+
+def test_gpus_meet_over_nccl_and_the_exact_interface():
+    found = processes(cluster(2, 1, device="cuda"))
+    assert {p.variables["PADDLE_DISTRI_BACKEND"] for p in found} == {"nccl"}
+    assert [p.variables["NCCL_SOCKET_IFNAME"] for p in found] == ["=eth0", "=eth1"]
+    assert {p.variables["FLAGS_selected_gpus"] for p in found} == {"0"}
+
+
+@pytest.mark.parametrize("alone", [cluster(1, 1), cluster(2, 2, strategy="independent")])
+def test_processes_that_do_not_meet_need_no_variables(alone):
+    assert all(p.variables == {} for p in processes(alone))
