@@ -63,7 +63,7 @@ class Unsynchronised(worker.Runtime):
 
 class FirstOfAll(worker.Runtime):
     def mean(self, array):
-        ours = array if self.rank == 0 else np.zeros_like(array)
+        ours = array if self.process.rank == 0 else np.zeros_like(array)
         return super().mean(ours) * np.float32(self.cluster.world_size)
 
 
