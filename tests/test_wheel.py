@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from dlperf_sdk.schema import NAMES
+
 ROOT = Path(__file__).parents[1]
 PROGRAM = """
 import sys
@@ -42,10 +44,18 @@ def unpacked(tmp_path_factory):
 
 def test_the_wheel_has_the_schemas_of_the_checkout(unpacked):
     schemas = {path.name: path.read_bytes() for path in (ROOT / "schemas").iterdir()}
-    assert len(schemas) == 5
+    assert set(schemas) == {f"{name}.schema.json" for name in NAMES}
     assert {
         path.name: path.read_bytes() for path in (unpacked / "dlperf_sdk" / "schemas").iterdir()
     } == schemas
+
+
+def test_the_wheel_has_the_references_of_the_models(unpacked):
+    source = ROOT / "src" / "dlperf_sdk" / "models" / "references"
+    data = {path.name: path.read_bytes() for path in source.iterdir()}
+    assert set(data) == {"resnet50.json", "bert_base.json"}
+    shipped = unpacked / "dlperf_sdk" / "models" / "references"
+    assert {path.name: path.read_bytes() for path in shipped.iterdir()} == data
 
 
 def test_the_wheel_has_the_published_figures(unpacked):
@@ -54,6 +64,14 @@ def test_the_wheel_has_the_published_figures(unpacked):
     assert len(data) == 6
     shipped = unpacked / "dlperf_sdk" / "published"
     assert {path.name: path.read_bytes() for path in shipped.glob("*.jsonl")} == data
+
+
+def test_the_wheel_has_the_templates_of_the_report(unpacked):
+    source = ROOT / "src" / "dlperf_sdk" / "report" / "html" / "templates"
+    shipped = unpacked / "dlperf_sdk" / "report" / "html" / "templates"
+    data = {path.name: path.read_bytes() for path in source.iterdir()}
+    assert set(data) == {"page.html", "items.html", "style.css", "behaviour.js"}
+    assert {path.name: path.read_bytes() for path in shipped.iterdir()} == data
 
 
 def test_the_wheel_has_every_module_and_nothing_else(unpacked):
@@ -69,5 +87,5 @@ def test_a_document_is_checked_from_the_wheel(unpacked):
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=unpacked.parent)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert len(lines) == 5
+    assert len(lines) == len(NAMES)
     assert all(" is not valid at $: " in line and " must be there" in line for line in lines)

@@ -49,6 +49,10 @@ class Scale:
         """The bare number with the digits that itself needs, not what stands beside it."""
         return f"{value / self.divisor:,.{_decimals(abs(value) / self.divisor)}f}"
 
+    def own_interval(self, low: float, high: float) -> str:
+        """Both ends, each with its own digits."""
+        return f"{self.own(low)} – {self.own(high)}"
+
     def with_unit(self, value: float) -> str:
         """The number and its unit."""
         return f"{self(value)} {self.unit}".rstrip()

@@ -128,7 +128,9 @@ def boxes(rows: Rows, title: str) -> dict[str, Any]:
     base = alt.Chart().encode(y=_label(rows))
     colour = alt.value(COLOURS[0])
     whisker = base.mark_rule(strokeWidth=1.5).encode(
-        x=alt.X("p1:Q", title=title, scale=alt.Scale(zero=True, nice=True)), x2="p99:Q", color=colour
+        x=alt.X("p1:Q", title=title, scale=alt.Scale(zero=True, nice=True), axis=alt.Axis(tickCount=8)),
+        x2="p99:Q",
+        color=colour,
     )
     box = base.mark_bar(size=14, opacity=0.6).encode(
         x=alt.X("p25:Q"), x2="p75:Q", color=colour, tooltip=_tooltip(rows, label="case", shown="times")

@@ -23,22 +23,29 @@ _METRICS = (
 
 
 def section(results: Sequence[Result]) -> Section:
-    """Memory, energy, power and utilisation, as far as somebody could measure them."""
-    named = names(results)
+    """Memory, energy, power and utilisation, as far as somebody could measure them; a plot for each workload."""
+    groups: dict[tuple[str, int], list[tuple[str, Result]]] = {}
+    for label, result in zip(names(results), results, strict=True):
+        groups.setdefault((result.spec.model, result.spec.batch_size), []).append((label, result))
     items: list[Item] = []
     for name, title in _METRICS:
-        values, units = [], set()
-        for label, result in zip(named, results, strict=True):
-            metric = result.metric(name)
-            if metric is None or not math.isfinite(metric.value):
-                continue
-            units.add(metric.unit)
-            spec = result.spec
-            kind = f"{spec.framework} {spec.model} {spec.topology} {spec.precision}"
-            bounds = (metric.low, metric.high)
-            low, high = bounds if all(b is not None and math.isfinite(b) for b in bounds) else (None, None)
-            values.append(spread.Value(label, kind, spec.framework, metric.value, low, high))
-        if values and len(units) == 1:
-            items.append(spread.plot(values, name.replace("-", " "), units.pop(), title))
+        for (model, batch), of in groups.items():
+            values = [value for label, result in of if (value := _value(label, result, name))]
+            units = {metric.unit for _, result in of if (metric := result.metric(name))}
+            if values and len(units) == 1:
+                said = f"{title}: {model}, {batch:,} per device"
+                items.append(spread.plot(values, name.replace("-", " "), units.pop(), said))
     lede = "What nobody could measure is not here: it is never taken for zero."
     return Section("Memory and energy", tuple(items), lede if items else "")
+
+
+def _value(label: str, result: Result, name: str) -> spread.Value | None:
+    metric = result.metric(name)
+    if metric is None or not math.isfinite(metric.value):
+        return None
+    spec = result.spec
+    kind = f"{spec.framework} {spec.topology} {spec.precision}"
+    low, high = metric.low, metric.high
+    if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
+        low = high = None
+    return spread.Value(label, kind, spec.framework, metric.value, low, high)

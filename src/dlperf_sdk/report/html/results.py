@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.report import single
@@ -26,6 +26,12 @@ _COLUMNS = (
     ("mfu", "MFU"),
 )
 """Metrics that have a column where a result has them, and its heading."""
+_TOLD: dict[str, Callable[[Result], str]] = {
+    "compiler": lambda result: result.spec.compiler,
+    "strategy": lambda result: result.spec.strategy,
+    "data": lambda result: str(result.spec.data.source),
+}
+"""Columns that are there where the results differ."""
 
 
 def names(results: Sequence[Result]) -> list[str]:
@@ -46,27 +52,30 @@ def everything(results: Sequence[Result], outcomes: Sequence[Cell], left_out: Se
     measured = [(name, title) for name, title in _COLUMNS if any(result.metric(name) for result in results)]
     scales = {name: _scales(name, results) for name, _ in measured}
     columns = [Column("framework"), Column("model"), Column("topology"), Column("batch", right=True)]
-    columns += [Column("precision"), Column("compiler"), Column("data")]
+    columns += [Column("precision")]
+    # What is the same everywhere says nothing in a column.
+    told = [name for name, said in _TOLD.items() if len({said(result) for result in results}) > 1]
+    columns += [*(Column(name) for name in told), Column("ok?", whole=True)]
     for name, title in measured:
         written = {how.unit for how in scales[name].values()}
         columns.append(Column(", ".join([title, *written]) if len(written) == 1 else title, right=True))
         if name == "throughput":
             columns.append(Column("95 % interval", right=True))
-    columns += [Column("ok?"), Column("run", whole=True)]
+    columns.append(Column("run", whole=True))
     rows = []
     for result, whole in zip(results, outcomes, strict=True):
         spec = result.spec
         cells: list[Cell | str] = [spec.framework, spec.model, str(spec.topology), f"{spec.batch_size:,}"]
-        cells += [spec.precision, spec.compiler, str(spec.data.source)]
+        cells += [spec.precision, *(_TOLD[name](result) for name in told), _briefly(whole, result)]
         for name, _ in measured:
             metric, of = result.metric(name), scales[name]
             several = len({how.unit for how in of.values()}) > 1
             cells.append(_number(metric, of, several))
             if name == "throughput":
                 cells.append(_interval(metric, of))
-        rows.append((*cells, whole, result.id))
+        rows.append((*cells, result.id))
     table = Table(tuple(columns), tuple(rows), counted(len(results), "result"))
-    filters = ("framework", "model", "topology", "precision", "compiler", "data", "batch", "ok?")
+    filters = ("framework", "model", "topology", "precision", *_TOLD, "batch", "ok?")
     items: list[Item] = [Sortable(table, filters)]
     few = sum(1 <= len(result.repeats) < 6 for result in results)
     if few:
@@ -78,6 +87,11 @@ def everything(results: Sequence[Result], outcomes: Sequence[Cell], left_out: Se
             notes = (*notes, Paragraph(f"And {len(left_out) - len(notes):,} more.", "quiet"))
         items.append(Folded(f"{counted(len(left_out), 'result')} in no plot of throughputs", notes))
     return Section("Results", tuple(items))
+
+
+def _briefly(outcome: Cell, result: Result) -> Cell:
+    """How it came out, without the checks' names: these stand among the verdicts."""
+    return outcome if result.failure is not None else Cell(outcome.text.partition(":")[0], outcome.tone)
 
 
 def _scales(name: str, results: Sequence[Result]) -> dict[str, Scale]:
@@ -103,7 +117,7 @@ def _interval(metric: Metric | None, scales: Mapping[str, Scale]) -> Cell | str:
     how = None if metric is None else scales.get(metric.unit)
     if metric is None or how is None or metric.low is None or metric.high is None:
         return Cell("–", "quiet")
-    return how.interval(metric.low, metric.high)
+    return how.own_interval(metric.low, metric.high)
 
 
 def details(results: Sequence[Result], outcomes: Sequence[Cell]) -> Section:

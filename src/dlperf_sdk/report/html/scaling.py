@@ -137,7 +137,7 @@ def _rows(series: Series, how: Scale) -> list[dict[str, Any]]:
             row["ideal"] = base.throughput / base.topology.devices * devices / how.divisor
         if point.merged.low is not None and point.merged.high is not None:
             row |= {"low": point.merged.low / how.divisor, "high": point.merged.high / how.divisor}
-            row["interval"] = how.interval(point.merged.low, point.merged.high)
+            row["interval"] = how.own_interval(point.merged.low, point.merged.high)
         rows.append(row)
     return rows
 
@@ -178,7 +178,7 @@ def _numbers(series: Sequence[Series], how: Scale) -> tuple[Table, list[str]]:
                     str(case.topology),
                     str(case.topology.devices),
                     how.own(case.throughput),
-                    Cell("–", "quiet") if low is None or high is None else how.interval(low, high),
+                    Cell("–", "quiet") if low is None or high is None else how.own_interval(low, high),
                     mark or f"{scaled.value:.2f}×",
                     mark or f"{point.efficiency.value:.1%}",
                 )

@@ -97,11 +97,11 @@ def _row(each: Value, how: Scale) -> dict[str, object]:
     }
     if each.low is not None and each.high is not None:
         row |= {"low": each.low / how.divisor, "high": each.high / how.divisor}
-        row["interval"] = how.interval(each.low, each.high)
+        row["interval"] = how.own_interval(each.low, each.high)
     return row
 
 
 def _interval(each: Value, how: Scale) -> Cell:
     if each.low is None or each.high is None:
         return Cell("–", "quiet")
-    return Cell(how.interval(each.low, each.high))
+    return Cell(how.own_interval(each.low, each.high))

@@ -25,18 +25,25 @@ def section(results: Sequence[Result]) -> Section:
         said = f"{len(timed):,} results have step times; those of the {spread.MOST} newest are drawn."
         items.append(Paragraph(said, "quiet"))
         timed = sorted(timed, key=lambda each: each[1].started_at, reverse=True)[: spread.MOST]
-    groups = {
-        name: [time for repeat in result.repeats for time in metrics.step_times(repeat)]
-        for name, result in timed
-    }
     clocks = sorted({record.clock for _, result in timed for r in result.repeats for record in r.records})
-    how = common_scale([metrics.percentile(values, 50) for values in groups.values()], "s")
-    plot = spread.distributions(
-        groups, how, f"step time, {how.unit}", "Distribution of the step times", "steps"
-    )
-    items.append(plot)
+    for (model, batch), of in _by_workload(timed).items():
+        groups = {
+            name: [time for repeat in result.repeats for time in metrics.step_times(repeat)]
+            for name, result in of
+        }
+        how = common_scale([metrics.percentile(values, 50) for values in groups.values()], "s")
+        title_of = f"Distribution of the step times: {model}, {batch:,} per device"
+        items.append(spread.distributions(groups, how, f"step time, {how.unit}", title_of, "steps"))
     items.append(Paragraph(f"Clock: {', '.join(clocks)}.", "quiet"))
     return Section(title, tuple(items), lede)
+
+
+def _by_workload(timed: Sequence[tuple[str, Result]]) -> dict[tuple[str, int], list[tuple[str, Result]]]:
+    """Steps of different models, or of different batches, are different work."""
+    found: dict[tuple[str, int], list[tuple[str, Result]]] = {}
+    for name, result in timed:
+        found.setdefault((result.spec.model, result.spec.batch_size), []).append((name, result))
+    return found
 
 
 def _timed(result: Result) -> bool:

@@ -1,0 +1,122 @@
+"""`dlperf report` in all its formats, on standard output and in files."""
+
+import csv
+import io
+import json
+import os
+import stat
+
+import pytest
+from test_cli_commands import dlperf, elsewhere, stored  # noqa: F401 - fixtures
+
+from dlperf_sdk.cli import main
+
+
+@pytest.fixture
+def umask():
+    """A usual one, and the old one afterwards."""
+    old = os.umask(0o022)
+    yield
+    os.umask(old)
+
+
+def test_html_goes_into_a_file_that_the_umask_makes_readable(dlperf, stored, tmp_path, umask):  # noqa: F811
+    stored(id="a")
+    stored(id="b", fields={"precision": "amp-bf16"})
+    code, out, err = dlperf("report", "--format", "html", "-o", "report.html")
+    assert (code, out) == (0, "")
+    assert "report.html: " in err
+    document = (tmp_path / "report.html").read_text()
+    assert document.startswith("<!doctype html>\n<html")
+    assert "amp-bf16" in document
+    assert stat.S_IMODE((tmp_path / "report.html").stat().st_mode) == 0o644
+    # Nothing but the file is left beside the results.
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dlperf-results", "report.html"]
+
+
+def test_html_goes_into_a_pipe_and_not_onto_a_terminal(dlperf, stored, monkeypatch):  # noqa: F811
+    stored()
+    code, out, _ = dlperf("report", "--format", "html")
+    assert code == 0
+    assert out.rstrip().endswith("</html>")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    code, out, err = dlperf("report", "--format", "html")
+    assert (code, out) == (2, "")
+    assert "name a file with -o" in err
+
+
+def test_html_names_what_it_takes(dlperf, stored, monkeypatch):  # noqa: F811
+    stored()
+    monkeypatch.setattr("dlperf_sdk.report.html.render._NEEDED", ("not_there_at_all",))
+    code, out, err = dlperf("report", "--format", "html")
+    assert (code, out) == (2, "")
+    assert "dlperf-sdk[report]" in " ".join(err.split())
+    assert dlperf("report", "--format", "markdown")[0] == 0
+
+
+def test_html_says_what_could_not_be_read(dlperf, stored, tmp_path):  # noqa: F811
+    stored(id="good")
+    newer = stored(id="newer")
+    path = tmp_path / "dlperf-results" / newer.id / "result.json"
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps({**document, "schema_version": "7.0"}))
+    (tmp_path / "dlperf-results" / "unfinished" / "attempts").mkdir(parents=True)
+    code, out, _ = dlperf("report", "--format", "html")
+    assert code == 5
+    assert "What could not be read" in out
+    assert "7.0" in out
+    assert "unfinished has no result yet" in out
+
+
+def test_a_redacted_report_names_no_host(dlperf, stored):  # noqa: F811
+    stored(hardware=({"host": "secret-node-7"},), notes=("secret-node-7 was busy",))
+    assert "secret-node-7" in dlperf("report", "--format", "html")[1]
+    assert "secret-node-7" not in dlperf("report", "--format", "html", "--redact")[1]
+
+
+def test_json_is_the_results_and_csv_a_row_for_each(dlperf, stored):  # noqa: F811
+    stored(id="a")
+    stored(id="b")
+    found = json.loads(dlperf("report", "--format", "json")[1])
+    assert sorted(each["id"] for each in found) == ["a", "b"]
+    rows = list(csv.DictReader(io.StringIO(dlperf("report", "--format", "csv")[1], newline="")))
+    assert len(rows) == 2
+    assert {row["framework"] for row in rows} == {"torch"}
+
+
+def test_json_of_a_written_report_says_where_it_is(dlperf, stored, tmp_path):  # noqa: F811
+    stored()
+    said = json.loads(dlperf("report", "--format", "markdown", "-o", "report.md", "--json")[1])
+    assert said == {"file": "report.md", "bytes": (tmp_path / "report.md").stat().st_size}
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["--format", "htm"], "There is no format of reports named 'htm'. Did you mean 'html'?"),
+        (["--format", "html", "-o", "/nowhere/at/all.html"], "/nowhere/at/all.html cannot be written"),
+        (["--format", "html", "--json"], "--json prints an object, and html is another"),
+        (["--published", "tensorpack", "--format", "csv"], "`--format json` holds every published figure"),
+        (["--published", "tensorpak", "--format", "html"], "Did you mean 'tensorpack'?"),
+    ],
+)
+def test_what_cannot_be_done_is_said(dlperf, stored, words, said):  # noqa: F811
+    stored()
+    code, _, err = dlperf("report", *words)
+    assert code == 2
+    assert said in " ".join(err.split())
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(dlperf, stored, tmp_path):  # noqa: F811
+    stored()
+    (tmp_path / "taken").mkdir()
+    code, _, err = dlperf("report", "--format", "html", "-o", "taken")
+    assert code == 2
+    assert "taken cannot be written" in " ".join(err.split())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dlperf-results", "taken"]
+
+
+@pytest.mark.parametrize("name", ["dlperf-v1.0", "tf-cnn-2017"])
+def test_published_figures_as_html(name, tmp_path):
+    assert main(["report", "--published", name, "--format", "html", "-o", str(tmp_path / "it.html")]) == 0
+    assert 1_000_000 < (tmp_path / "it.html").stat().st_size < 5_000_000
