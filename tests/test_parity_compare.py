@@ -115,13 +115,15 @@ def test_running_means_count_unless_a_step_was_skipped() -> None:
 
 
 def test_a_precision_must_be_neither_too_far_nor_too_close() -> None:
-    bounds = {"losses": 0.1, "updates": 0.2, "least": 1e-3, "parameter": None}
+    bounds = {"losses": 0.1, "updates": 0.2, "means": 0.1, "least": 1e-3, "parameter": None}
     too_close = compared([record()], **bounds)
     assert too_close.outcome == "fail"
     assert "it was not in effect" in too_close.detail
     near = trajectory()
-    near["updates"] = {"w": fingerprint(0.3 * 1.01, 0.1), "b": fingerprint(0.0, 0.2 * 1.01)}
+    near["running_means"] = {"bn.running_mean": fingerprint(0.5 * 1.01, -0.5)}
     assert compared([record(0, **near)], **bounds).outcome == "pass"
+    near["running_means"] = {"bn.running_mean": fingerprint(0.5 * 1.5, -0.5)}
+    assert "running means deviate by" in compared([record(0, **near)], **bounds).detail
     assert compared([record(0, **trajectory(1.5))], **bounds).outcome == "fail"
 
 

@@ -55,7 +55,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of its own, and a reference beside it."""
     monkeypatch.setenv("DLPERF_CACHE_DIR", str(tmp_path / "cache"))
     reference.load.cache_clear()
-    fine = {"losses": 1e-5, "updates": 1e-5, "least": 0.0, "parameter": 1e-5, "why": "float32"}
+    fine = {"losses": 1e-5, "updates": 1e-5, "means": 1e-5, "least": 0.0, "parameter": 1e-5, "why": "float32"}
     case = {
         "options": {"learning_rate": RATE},
         "batch_size": BATCH,

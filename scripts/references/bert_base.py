@@ -32,6 +32,7 @@ class Variant:
     clip: str = "global"
     """`global`, `none`, `tensor` (each by its own norm) or `replica` (before they are averaged)."""
     meet: str = "mean"
+    """`mean` or `first`. A sum would not be a mistake: where gradients are clipped, it comes to the same update."""
     product: Product = exact
     """How a matrix product is computed: a narrower format can be put here."""
 
@@ -54,7 +55,6 @@ MISTAKES: dict[str, tuple[tuple[str, ...], Variant]] = {
     "gradients are not clipped": (BOTH, replace(RIGHT, clip="none")),
     "each tensor's gradient clipped by its own norm": (BOTH, replace(RIGHT, clip="tensor")),
     "gradients clipped on each replica before they are averaged": (("pair",), replace(RIGHT, clip="replica")),
-    "gradients summed over the replicas instead of averaged": (("pair",), replace(RIGHT, meet="sum")),
     "every replica updates with the first replica's gradients": (("pair",), replace(RIGHT, meet="first")),
 }
 SMALL = {
@@ -67,46 +67,50 @@ SMALL = {
 }
 CASES = {
     "small": Setting(BertBase(), SMALL, 2),
-    "full": Setting(BertBase(), {"dropout": 0.0}, 4),
+    "full": Setting(BertBase(), {"dropout": 0.0}, 2),
 }
 
 
 MEASURED = (
-    "Emulated (scripts/references/precisions.py), the losses deviate by {losses} at most and the first updates by "
-    "{updates} in the median; torch 2.13 on a CPU: {torch}. "
+    "Emulated (scripts/references/precisions.py), the losses deviate by {losses} at most and the first updates as a "
+    "whole by {updates}; torch 2.13 on a CPU: {torch}. "
 )
 TOLERANCES = {
     "fp32": {
         "losses": 5e-6,
         "updates": 1e-4,
+        "means": 1e-4,
         "least": 0.0,
         "parameter": 1e-4,
-        "why": MEASURED.format(losses="9e-8", updates="5.4e-6", torch="1.7e-6 and 1.1e-5")
+        "why": MEASURED.format(losses="9e-8", updates="8.0e-6", torch="1.7e-6 and 1.1e-5")
         + "A looser bound on the losses would miss the tanh approximation of GELU and layer norm's epsilon, which move "
         "them by 4e-5 and 1e-5.",
     },
     "tf32": {
         "losses": 2e-4,
-        "updates": 1e-2,
-        "least": 6e-4,
+        "updates": 1.2e-2,
+        "means": 1.2e-2,
+        "least": 8e-4,
         "parameter": None,
-        "why": MEASURED.format(losses="2.4e-5", updates="2.4e-3", torch="not measured, it takes a GPU")
+        "why": MEASURED.format(losses="2.4e-5", updates="3.4e-3", torch="not measured, it takes a GPU")
         + "The bounds are ten times that for the losses, and four times and a fourth of it for the updates.",
     },
     "amp-fp16": {
         "losses": 1e-3,
-        "updates": 1e-2,
-        "least": 6e-4,
+        "updates": 1.2e-2,
+        "means": 1.2e-2,
+        "least": 8e-4,
         "parameter": None,
-        "why": MEASURED.format(losses="5.2e-5", updates="2.6e-3", torch="1.5e-4 and 3.8e-3")
+        "why": MEASURED.format(losses="5.2e-5", updates="3.1e-3", torch="1.5e-4 and 4.0e-3")
         + "The bound on the updates is below what bf16 gives; tf32 has the same significand and cannot be told apart.",
     },
     "amp-bf16": {
         "losses": 5e-3,
         "updates": 1e-1,
-        "least": 6e-3,
+        "means": 1e-1,
+        "least": 7e-3,
         "parameter": None,
-        "why": MEASURED.format(losses="6.7e-4", updates="2.1e-2", torch="5.2e-4 and 2.7e-2")
+        "why": MEASURED.format(losses="6.7e-4", updates="2.1e-2", torch="5.2e-4 and 3.0e-2")
         + "The least is more than fp16 and tf32 give, so that neither can pass for it.",
     },
 }
@@ -194,8 +198,7 @@ def meet(gradients: list[Tensors], v: Variant, setting: Setting) -> Tensors:
         return gradients[0]
     if v.clip == "replica":
         gradients = [clipped(g, setting.numbers()["clip_norm"], v) for g in gradients]
-    count = 1 if v.meet == "sum" else len(gradients)
-    return {name: sum(of_one[name] for of_one in gradients) / count for name in gradients[0]}
+    return {name: sum(of_one[name] for of_one in gradients) / len(gradients) for name in gradients[0]}
 
 
 def update(

@@ -79,26 +79,23 @@ def main(model: str, case: str) -> None:
         )
         apart = [abs(a - b) / b for a, b in zip(found.losses[0], right["losses"], strict=True)]
         prints = {"updates": trajectory.prints(found.updates[0]), "means": trajectory.prints(found.means[0])}
-        medians = {
-            kind: sorted(distances(ours, right["updates" if kind == "updates" else "running_means"]))
+        wholes = {
+            kind: whole(ours, right["updates" if kind == "updates" else "running_means"])
             for kind, ours in prints.items()
+            if ours
         }
         losses = " ".join(f"{one:.1e}" for one in apart)
-        said = ", ".join(
-            f"{kind} {found[len(found) // 2]:.1e} in the median, {found[-1]:.1e} at most"
-            for kind, found in medians.items()
-            if found
-        )
+        said = ", ".join(f"{kind} as a whole {distance:.1e}" for kind, distance in wholes.items())
         print(f"{model} {case} {precision}: losses {losses}; {said}", flush=True)
 
 
-def distances(ours: dict[str, list[float]], theirs: dict[str, list[float]]) -> list[float]:
-    """Of fingerprints that move at all."""
-    return [
-        (sum((a - b) ** 2 for a, b in zip(ours[name][1:], right[1:], strict=True)) / 8) ** 0.5 / right[0]
+def whole(ours: dict[str, list[float]], theirs: dict[str, list[float]]) -> float:
+    """The relative distance of all arrays, taken as one."""
+    squares = sum(
+        sum((a - b) ** 2 for a, b in zip(ours[name][1:], right[1:], strict=True)) / 8
         for name, right in theirs.items()
-        if right[0]
-    ]
+    )
+    return (squares / sum(right[0] ** 2 for right in theirs.values())) ** 0.5
 
 
 if __name__ == "__main__":

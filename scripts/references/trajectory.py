@@ -200,18 +200,21 @@ def case(
     right: Any,
     mistakes: Mapping[str, tuple[str, Any]],
     say: Callable[[str], None],
-    pair: bool = True,
+    heavy: bool = False,
 ) -> dict[str, Any]:
-    """A case of the document; `mistakes` maps a name to the topologies it exists in and its variant."""
+    """A case of the document; `mistakes` maps a name to the topologies it exists in and its variant.
+
+    A `heavy` one has a single replica on shard 0, and nothing else.
+    """
 
     def run(
         shards: Sequence[int], variant: Any, dtype: torch.dtype = torch.float64, steps: int = STEPS
     ) -> Followed:
         return follow(setting, shards, forward, meet, update, variant, dtype, steps)
 
-    alone = [run([shard], right) for shard in (0, 1)]
-    say(f"alone: {alone[0].losses} {alone[1].losses}")
-    together = run([0, 1], right) if pair else None
+    alone = [run([shard], right) for shard in ((0,) if heavy else (0, 1))]
+    say(f"alone: {[found.losses for found in alone]}")
+    together = None if heavy else run([0, 1], right)
     single = run([0], right, torch.float32)
     say(f"pair: {together and together.losses}; float32 alone: {single.losses}")
     noisy, wrong = noise(single, alone[0]), []
@@ -260,12 +263,11 @@ def main(
 ) -> None:
     """Compute the chosen cases, all unless some are named (`none` is one), and put them into the model's document.
 
-    A `heavy` case takes minutes a step: it has single replicas only, and no mistakes.
+    The `heavy` ones take minutes and much memory: they have a single replica, and no mistakes.
     """
     path = PLACE / f"{model.replace('-', '_')}.json"
     document = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"cases": {}}
     for name in [name for name in chosen or cases if name != "none"]:
-        small = name not in heavy
         print(f"{model} {name}", file=sys.stderr, flush=True)
         document["cases"][name] = case(
             cases[name],
@@ -273,9 +275,9 @@ def main(
             meet,
             update,
             right,
-            mistakes if small else {},
+            {} if name in heavy else mistakes,
             lambda text: print(f"  {text}", file=sys.stderr, flush=True),
-            pair=small,
+            heavy=name in heavy,
         )
     ordered = {name: document["cases"][name] for name in cases if name in document["cases"]}
     source = f"scripts/references/{model.replace('-', '_')}.py, float64, torch {torch.__version__}"

@@ -8,7 +8,9 @@ from typing import Any
 from attrs import frozen
 
 from dlperf_sdk import bundle
+from dlperf_sdk.environments.container import prefix
 from dlperf_sdk.interfaces.topology import Job
+from dlperf_sdk.parity.evidence import foreseen
 from dlperf_sdk.plan import Plan
 from dlperf_sdk.registry import Registry
 from dlperf_sdk.report.blocks import Block, Cell, Column, Heading, Labels, Paragraph, Table
@@ -28,11 +30,14 @@ class Outline:
     commands: tuple[tuple[str, ...], ...]
     files: tuple[tuple[str, int], ...]
     """Name and bytes of each file in the bundle, and the agents' secret."""
+    parity: str
+    """The parity run that comes before, or why there is none."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
         return {
             **self.plan.to_dict(),
+            "parity": self.parity,
             "commands": [list(command) for command in self.commands],
             "files": [{"name": name, "bytes": size} for name, size in self.files],
         }
@@ -82,6 +87,7 @@ class Outline:
                     f"{protocol.name}: {protocol.canonical_steps} steps on the canonical batch, "
                     f"{protocol.warmup} warm-up, {protocol.steps} measured; {repeats}",
                 ),
+                ("Parity", self.parity),
                 (
                     "Deadlines",
                     ", ".join(f"{phase} {seconds:g} s" for phase, seconds in plan.deadlines.items()),
@@ -162,18 +168,21 @@ def outline(plan: Plan) -> Outline:
     data = {"source": spec.data.source} | ({} if spec.data.path is None else {"path": spec.data.path})
     contents = bundle.contents(plan.request(_RUN, (_PYTHON,), spec.env, data), plan.packages)
     job = Job(
-        _RUN,
-        _BUNDLE,
-        spec.topology.nodes,
-        spec.topology.devices_per_node,
-        plan.device,
-        {},
-        plan.topology_options,
+        id=_RUN,
+        bundle=_BUNDLE,
+        nodes=spec.topology.nodes,
+        devices_per_node=spec.topology.devices_per_node,
+        device=plan.device,
+        variables={},
+        options=plan.topology_options,
+        prefix=prefix(spec.container, spec.container_mounts, plan.device) if spec.container else (),
     )
+    registry = Registry()
     return Outline(
         plan=plan,
-        commands=Registry().topology(spec.topology.engine).commands(job),
+        commands=registry.topology(spec.topology.engine).commands(job),
         files=(*((name, len(content)) for name, content in contents.items()), ("secret", 64)),
+        parity=foreseen(plan, registry),
     )
 
 

@@ -33,6 +33,8 @@ Sources:
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from attrs import frozen
 
 from dlperf_sdk.errors import SpecError
@@ -118,6 +120,7 @@ class BertBase(Model):
     Options = BertBaseOptions
     data = frozenset({"synthetic", "synthetic-host", "text"})
     unit = "seq/s"
+    references = Path(__file__).with_name("references") / "bert_base.json"
 
     def parameters(self, options: BertBaseOptions) -> tuple[Parameter, ...]:
         """Embeddings and linear layers decay, layer norm and biases do not."""

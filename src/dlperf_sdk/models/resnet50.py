@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from attrs import frozen
@@ -122,6 +123,7 @@ class ResNet50(Model):
     Options = ResNet50Options
     data = frozenset({"synthetic", "synthetic-host", "images"})
     unit = "img/s"
+    references = Path(__file__).with_name("references") / "resnet50.json"
 
     def parameters(self, options: ResNet50Options) -> tuple[Parameter, ...]:
         """Convolutions and `fc` decay, batch norm and the bias of `fc` do not.

@@ -85,6 +85,21 @@ def evidence(
     return _with(compared, records, case, reference, key, made_at, plan)
 
 
+def foreseen(plan: Plan, registry: Registry, case: str = CASE) -> str:
+    """What `evidence` would do for a plan, in a sentence; nothing is started."""
+    reference, why = _reference(plan, registry, case)
+    if reference is None:
+        return f"none: {why}"
+    of_case, replicas = reference.cases[case], plan.spec.topology.devices
+    possible = expected(of_case, plan.spec.strategy, replicas)
+    if isinstance(possible, Comparison):
+        return f"none: {possible.detail}"
+    return (
+        f"before the first repeat, a run of its own, or a kept one: case {case}, {of_case.steps} steps of "
+        f"{of_case.batch_size} samples per device, held against float64"
+    )
+
+
 def _reference(plan: Plan, registry: Registry, case: str) -> tuple[Reference | None, str]:
     """The model's reference if it serves this case and precision, or why not."""
     model, precision = registry.model(plan.spec.model), plan.spec.precision

@@ -93,9 +93,12 @@ class Tolerance:
     losses: float
     """The most that a loss may deviate."""
     updates: float
-    """The most that the median of the first updates may deviate, where single ones are not held."""
+    """The most that the first updates as a whole may deviate, where single ones are not held."""
+    means: float
+    """The most that the running means as a whole may deviate, where single ones are not held."""
     least: float
-    """The least that it must deviate: closer means that the precision was not in effect."""
+    """The least that the running means as a whole must deviate, or the first updates of a model without any: closer
+    means that the precision was not in effect."""
     parameter: float | None
     """The most that a single update or running mean may deviate, or ten times its noise; None where they are not
     held."""

@@ -83,9 +83,7 @@ def batch(
     return arrays
 
 
-def fingerprint(
-    name: str, after: numpy.ndarray, before: Optional[numpy.ndarray] = None
-) -> List[float]:
+def fingerprint(name: str, after: numpy.ndarray, before: Optional[numpy.ndarray] = None) -> List[float]:
     """The fingerprint of `after - before` (of `after`, without a `before`): its 2-norm, then eight products.
 
     The difference is taken in float64, a piece at a time. The signs are those of the name: bit k of byte i of its

@@ -1,0 +1,92 @@
+"""Writes the tables of docs/parity.md from the references: tolerances, and how far known mistakes are apart.
+
+    .venv/bin/python scripts/parity_document.py
+
+`tests/test_parity_references.py` holds the document to what this writes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dlperf_sdk.models.bert_base import BertBase
+from dlperf_sdk.models.resnet50 import ResNet50
+from dlperf_sdk.parity.compare import separation
+from dlperf_sdk.parity.reference import Reference, load
+
+DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "parity.md"
+MARK = "<!-- What follows is written by scripts/parity_document.py. -->"
+
+
+def tables() -> str:
+    """All tables, as Markdown."""
+    parts = []
+    for model in (ResNet50(), BertBase()):
+        assert model.references is not None
+        reference = load(model.references)
+        parts += [
+            f"## {model.name}",
+            f"Made by {reference.source}.",
+            _cases(reference),
+            _tolerances(reference),
+        ]
+        parts.append(_mistakes(reference))
+    return "\n\n".join(parts) + "\n"
+
+
+def _cases(reference: Reference) -> str:
+    rows = ["| case | batch | options beside the defaults | losses of shard 0 |", "|---|---|---|---|"]
+    defaults = {"resnet50": ResNet50, "bert-base": BertBase}[reference.model].Options()
+    for name, case in reference.cases.items():
+        options = {key: value for key, value in case.options.items() if getattr(defaults, key) != value}
+        shown = ", ".join(f"`{key}={value}`" for key, value in options.items())
+        losses = ", ".join(f"{loss:.6f}" for loss in case.alone[0].losses)
+        rows.append(f"| `{name}` | {case.batch_size} | {shown} | {losses} |")
+    return "\n".join(rows)
+
+
+def _tolerances(reference: Reference) -> str:
+    rows = [
+        "| precision | losses, at most | first updates | running means | why |",
+        "|---|---|---|---|---|",
+    ]
+    for name, one in reference.tolerances.items():
+        each = f"each at most {one.parameter}, or ten times its noise"
+        has_means = any(case.alone[0].running_means for case in reference.cases.values())
+        least = f"{one.least:.0e} to "
+        updates = f"as a whole {'' if has_means else least}{one.updates:.0e} at most"
+        means = f"as a whole {least}{one.means:.0e} at most" if has_means else "none"
+        held = (updates, means) if one.parameter is None else (each, each if has_means else "none")
+        rows.append(f"| {name} | {one.losses:.0e} | {' | '.join(held)} | {one.why} |")
+    return "\n".join(rows)
+
+
+def _mistakes(reference: Reference) -> str:
+    """Per mistake and case the distance in tolerances of fp32, alone and in a pair."""
+    tolerance = reference.tolerances["fp32"]
+    cases = {name: case for name, case in reference.cases.items() if case.mistakes}
+    columns = [(name, topology) for name in cases for topology in ("alone", "pair")]
+    heads = " | ".join(f"`{name}`, {topology}" for name, topology in columns)
+    rows = [f"| known mistake, as a failing run is told | {heads} |", "|---|" + "---:|" * len(columns)]
+    names = dict.fromkeys(mistake.name for case in cases.values() for mistake in case.mistakes)
+    for name in names:
+        cells = []
+        for of_case, topology in columns:
+            found = [
+                separation(mistake, cases[of_case], tolerance)
+                for mistake in cases[of_case].mistakes
+                if (mistake.name, mistake.topology) == (name, topology)
+            ]
+            cells.append(f"{found[0]:,.0f}×" if found else "")
+        rows.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def main() -> None:
+    """Replace what stands below the mark."""
+    written = DOCUMENT.read_text(encoding="utf-8").partition(MARK)[0]
+    DOCUMENT.write_text(f"{written}{MARK}\n\n{tables()}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
