@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import signal
@@ -14,7 +15,8 @@ import pytest
 from conftest import processes_with
 from data_samples import image_folder, text_folder
 
-from dlperf_sdk import ResultStore, hookimpl, run
+from dlperf_sdk import ResultStore, hookimpl, run, verify
+from dlperf_sdk.verification import exit_code
 
 pytestmark = pytest.mark.framework
 
@@ -56,6 +58,34 @@ def test_a_true_number(model, topology, source, real, tmp_path):
     assert ResultStore(tmp_path).load(result.id) == result
     if topology != "1n1d":
         assert {record.facts["transport"] for record in result.repeats[0].records} == {"gloo"}
+
+
+@pytest.mark.parametrize("topology", ["1n1d", "1n2d", "2n1d"])
+@pytest.mark.parametrize("model", ["resnet50", "bert-base"])
+def test_its_first_steps_are_the_references(model, topology):
+    (found,) = verify(["torch"], model, topology=topology)
+    assert exit_code([found]) == 0, found.rows[0].parity
+    assert max(found.rows[0].parity.deviations) < 5e-6
+
+
+@pytest.mark.parametrize("precision", ["amp-fp16", "amp-bf16"])
+@pytest.mark.parametrize("model", ["resnet50", "bert-base"])
+def test_a_narrower_precision_is_neither_too_far_from_the_reference_nor_too_close(model, precision):
+    found = verify(["torch"], model, precision=precision)
+    assert exit_code(found) == 0, found[0].rows[0].parity
+
+
+def test_residual_convolutions_have_gradients_in_the_first_step_too():
+    found = verify(["torch"], "resnet50", case="gamma")
+    assert exit_code(found) == 0, found[0].rows[0].parity
+
+
+def test_verify_from_the_command_line():
+    command = [sys.executable, "-m", "dlperf_sdk", "verify", "torch", "--model", "bert-base", "--json"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    (found,) = json.loads(ended.stdout)["verifications"]
+    assert [row["outcome"] for row in found["rows"]] == ["pass"]
 
 
 @pytest.mark.parametrize("model", ["resnet50", "bert-base"])

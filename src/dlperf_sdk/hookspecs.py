@@ -4,7 +4,7 @@ Many may listen, none can drive: every return value is ignored, and an observer 
 out from then on. Firing order of one run:
 
     dlperf_run_started
-        dlperf_stage                       planning is done; environment, data, bundle
+        dlperf_stage                       planning is done; environment, data, parity, bundle
         dlperf_repeat_started              once per repeat
             dlperf_worker_started          once per process
             dlperf_step_progress           a few times a second
@@ -60,7 +60,7 @@ class Hooks:
 
     @hookspec
     def dlperf_stage(self, run_id: str, stage: str, detail: str) -> None:
-        """Something before the first repeat is going on: `stage` is environment, data, bundle, launch or note.
+        """Something before the first repeat is going on: `stage` is environment, data, parity, bundle, launch or note.
 
         Fires as often as there is something to say; `detail` is one line for people.
         """
