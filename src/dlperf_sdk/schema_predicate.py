@@ -47,9 +47,7 @@ class _Compiler:
             raise ValueError(
                 f"the schema {base} has keywords that are not covered: {', '.join(sorted(unknown))}"
             )
-        if len(tests) == 1:
-            return tests[0]
-        return lambda value: all(test(value) for test in tests)
+        return _together(tests)
 
     def reference(self, words: Mapping[str, Any], base: str) -> Predicate:
         document, _, pointer = words["$ref"].partition("#")
@@ -167,6 +165,17 @@ class _Compiler:
 
 def _anything(_: Any) -> bool:
     return True
+
+
+def _both(one: Predicate, other: Predicate) -> Predicate:
+    return lambda value: one(value) and other(value)
+
+
+def _together(tests: list[Predicate]) -> Predicate:
+    """All of them, without a loop: this is where the time goes."""
+    if not tests:
+        return _anything
+    return _both(tests[0], _together(tests[1:])) if len(tests) > 1 else tests[0]
 
 
 def _whole(value: Any) -> bool:

@@ -97,7 +97,9 @@ def _directory(path: Path, common: Common) -> int:
             if error is not None
             else (
                 run.name,
-                Cell(f"✗ {' '.join(problems)}", "bad") if problems else Cell("✓ as its records say", "good"),
+                Cell(f"✗ {' '.join(problems)}", "bad")
+                if problems
+                else Cell("✓ nothing contradicts it", "good"),
             )
             for run, (problems, error) in found.items()
         ]
