@@ -118,7 +118,12 @@ class Bench:
                 for mark in marks
                 for pid in n.processes(mark)
             ]
-            found += [f"{n.name}: {name}" for n in self.cluster.nodes for name in n.run("ls", "/tmp").split()]
+            found += [
+                f"{n.name}: {name}"
+                for n in self.cluster.nodes
+                for name in n.run("ls", "/tmp").split()
+                if "dlperf" in name
+            ]
             if not found or time.monotonic() > end:
                 return found
             time.sleep(0.2)

@@ -121,7 +121,8 @@ def _reference(plan: Plan, registry: Registry, case: str) -> tuple[Reference | N
 def _plan(plan: Plan, registry: Registry, reference: Reference, case: str) -> Plan:
     """The plan of the parity run: the case's model, batch and seed; all else as it is measured."""
     of_case, spec = reference.cases[case], plan.spec
-    own = {name: value for name, value in spec.options.items() if name in plan.framework_options}
+    kept = {*plan.framework_options, *attrs.asdict(plan.topology_options)}
+    own = {name: value for name, value in spec.options.items() if name in kept}
     changes: dict[str, Any] = {
         "batch_size": of_case.batch_size,
         "accumulation": 1,
