@@ -61,6 +61,7 @@ test-engines: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/store.py
+	$(BIN)/python benchmarks/campaign.py
 	$(BIN)/python benchmarks/report.py
 	$(BIN)/python scripts/in_environment.py torch --with attrs -- benchmarks/overhead.py
 	$(BIN)/python scripts/in_environment.py torch --with attrs --with transformers -- benchmarks/reference_torch.py

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlperf_sdk import Matrix
+from dlperf_sdk import Matrix, schema
 from dlperf_sdk.campaigns import file, lines, planning
-from dlperf_sdk.campaigns.campaign import asked, campaign_of
+from dlperf_sdk.campaigns.campaign import RETRIES, Settings, asked, campaign_of
 from dlperf_sdk.campaigns.matrix import FIELDS
 from dlperf_sdk.campaigns.predicate import KINDS, predicate, value_of
 from dlperf_sdk.errors import CampaignError, DocumentError, SpecError, UnknownName
@@ -384,6 +385,21 @@ def test_what_is_not_installed_can_be_skipped(tmp_path):
 def test_what_is_no_document_is_refused(tmp_path, text):
     with pytest.raises(DocumentError):
         file.load(written(tmp_path, text))
+
+
+def test_the_schema_knows_every_field_and_every_setting():
+    document = schema.load("campaign")
+    assert list(document["$defs"]["fields"]["properties"]) == list(FIELDS)
+    assert list(document["$defs"]["axes"]["properties"]) == list(FIELDS)
+    order, limits, quiet = (
+        document["properties"][name]["properties"] for name in ("order", "limits", "quiet")
+    )
+    said = {*order, *(f"{name}_limit" for name in limits), *(f"quiet_{name}" for name in quiet)}
+    said |= {"retry", "cooldown", "missing", "max_cases", "trace"}
+    assert said == {field.name for field in attrs.fields(Settings)}
+    assert set(document["properties"]["retry"]["properties"]) == set(RETRIES)
+    for name, count in RETRIES.items():
+        assert document["properties"]["retry"]["properties"][name]["default"] == count
 
 
 # -- where things stand

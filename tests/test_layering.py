@@ -54,6 +54,7 @@ ORDER = (
     ("results.summarise",),
     ("results.check",),
     ("collect",),
+    ("tracing",),
     # A run of its own whose evidence goes into the result.
     ("parity",),
     ("analysis",),

@@ -38,6 +38,7 @@ def run(
     observers: Iterable[Any] = (),
     registry: Registry | None = None,
     raise_on_failure: bool = False,
+    trace: bool = False,
     **fields: Any,
 ) -> Result:
     """Measure one case.
@@ -55,6 +56,7 @@ def run(
         observers: Objects with hook implementations, see `dlperf_sdk.hookspecs`.
         registry: The plugins to choose from; those that are installed, unless given.
         raise_on_failure: Raise the failure of a case instead of returning it.
+        trace: Take an extra attempt under the framework's own profiler; its trace, for Perfetto, is kept in the store.
         fields: Fields of `RunSpec`, in place of those in `what`.
 
     Returns:
@@ -68,12 +70,12 @@ def run(
     """
     spec = spec_from(what, model, fields)
     if not spec.wants_largest:
-        return execute(spec, None, store, observers, registry, raise_on_failure)
+        return execute(spec, None, store, observers, registry, raise_on_failure, with_trace=trace)
     if store is not None:
         (store if isinstance(store, ResultStore) else ResultStore(store)).probe()
     told = Observers(hookspecs.listeners(observers))
     spec, refusal, note = largest.resolved(spec, told, registry or Registry())
-    return execute(spec, None, store, observers, registry, raise_on_failure, refusal, [note])
+    return execute(spec, None, store, observers, registry, raise_on_failure, refusal, [note], trace)
 
 
 def rerun(

@@ -20,7 +20,7 @@ from typing import Any
 import attrs
 from attrs import define
 
-from dlperf_sdk import bundle, data, environments, hookspecs, metrics
+from dlperf_sdk import bundle, data, environments, hookspecs, metrics, tracing
 from dlperf_sdk.collect import Collector
 from dlperf_sdk.environments import PreparedEnvironment
 from dlperf_sdk.environments.container import prefix
@@ -70,10 +70,12 @@ def execute(
     raise_on_failure: bool,
     refusal: Failure | None = None,
     notes: Iterable[str] = (),
+    with_trace: bool = False,
 ) -> Result:
     """Run a spec, in its own environment or in one `like` another result's; see `dlperf_sdk.api.run`.
 
-    `refusal` is why it cannot be run, where that was found beforehand, and `notes` what else was.
+    `refusal` is why it cannot be run, where that was found beforehand, and `notes` what else was. `with_trace` takes an
+    extra attempt under the framework's profiler.
     """
     told = Observers(hookspecs.listeners(observers))
     case = begin(spec, store, told, registry or Registry())
@@ -83,6 +85,8 @@ def execute(
     try:
         prepare(case, like)
         measure(case)
+        if with_trace:
+            trace(case)
     except KeyboardInterrupt:
         interrupted = True
     result = conclude(case)
@@ -154,6 +158,28 @@ def measure(case: Case, attempt: int | None = None, until: float | None = None) 
         return
     with _failures_of(case), environments.in_use(case.prepared):
         _launch(case.plan, _request(case, attempt), case.registry, case.collected, until)
+
+
+def trace(case: Case) -> None:
+    """An extra attempt under the framework's profiler, kept beside the measured ones and part of no figure.
+
+    That it fails is a note: the case has been measured.
+
+    Raises:
+        KeyboardInterrupt: as it was.
+    """
+    directory = case.collected.directory
+    if case.plan is None or case.prepared is None or case.collected.failure is not None or directory is None:
+        return
+    _stage(case.collected, "trace")(f"{tracing.STEPS} steps in processes of their own")
+    try:
+        with environments.in_use(case.prepared):
+            found = tracing.traces(launched(case.plan, tracing.traced(_request(case, None)), case.registry))
+    except RunFailed as error:
+        case.collected.notes.append(f"There is no trace ({error.kind}): {error}")
+        return
+    paths = [directory.write_trace(rank, packed) for rank, packed in sorted(found.items())]
+    case.collected.notes.append(f"Traced apart from what was measured: {', '.join(map(str, paths))}")
 
 
 def enough(case: Case) -> bool:

@@ -57,6 +57,8 @@ class Settings:
     missing: str = "refuse"
     """Cases whose framework, model or engine is not installed: `refuse` the campaign, or `skip` them."""
     max_cases: int = MOST_CASES
+    trace: bool = False
+    """An extra attempt of every case under its framework's profiler, part of no figure."""
 
 
 @frozen(kw_only=True)

@@ -224,5 +224,6 @@ def _settings(document: Mapping[str, Any], base: Settings) -> Settings:
         "quiet_wait": quiet.get("wait"),
         "missing": document.get("missing"),
         "max_cases": document.get("max_cases"),
+        "trace": document.get("trace"),
     }
     return attrs.evolve(base, **{name: value for name, value in given.items() if value is not None})

@@ -224,6 +224,8 @@ def _judge(session: _Session, standing: Standing, case: Case) -> None:
             return
         said = f"All attempts together may take {settings.case_limit:.0f} s, and that time has passed."
         case.collected.failure = Failure("timeout", said)
+    if settings.trace and done:
+        execute.trace(case)
     case.collected.notes += standing.notes
     result = execute.conclude(case)
     del session.cases[case.id]

@@ -51,6 +51,14 @@ def run(
     max_cases: Annotated[
         int | None, Parameter(metavar="N", help="The most cases to take on, instead of the file's.")
     ] = None,
+    trace: Annotated[
+        bool,
+        Parameter(
+            negative=(),
+            show_default=False,
+            help="Trace every case as well, in an extra attempt, for Perfetto.",
+        ),
+    ] = False,
     quiet: QUIET = False,
     common: Common = AS_USUAL,
 ) -> int:
@@ -58,7 +66,7 @@ def run(
     from dlperf_sdk import api
     from dlperf_sdk.campaigns.kept import keep
 
-    asked, stamp, entries = _planned(file, seed=seed, max_cases=max_cases)
+    asked, stamp, entries = _planned(file, seed=seed, max_cases=max_cases, trace=trace or None)
     path = api.DEFAULT_CAMPAIGNS / f"{stamp}-{asked.name}" if output is None else output
     return _carry_out(keep(path, asked, entries, stamp), quiet, common)
 

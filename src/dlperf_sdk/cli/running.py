@@ -92,6 +92,15 @@ def run(
         bool,
         Parameter(negative=(), show_default=False, help="Show the plan and start nothing.", group=OUTPUT),
     ] = False,
+    trace: Annotated[
+        bool,
+        Parameter(
+            negative=(),
+            show_default=False,
+            help="An extra attempt under the framework's own profiler, for Perfetto; part of no figure.",
+            group=OUTPUT,
+        ),
+    ] = False,
     shown: Shown = _AS_USUAL,
     common: Common = AS_USUAL,
     **given: Any,
@@ -105,7 +114,9 @@ def run(
     spec = _spec(what, model, given)
     if dry_run:
         return _show_plan(spec, common)
-    return _measure(lambda store, observers: api.run(spec, store=store, observers=observers), shown, common)
+    return _measure(
+        lambda store, observers: api.run(spec, store=store, observers=observers, trace=trace), shown, common
+    )
 
 
 @command

@@ -6,6 +6,7 @@
         spec.json  plan.json  environment.json  lock.txt     before anything is measured
         attempts/1/rank-0.json  rank-0.log  service-0.log    at the end of each attempt,
         attempts/1/attempt.json                              this one last: with it, the attempt is complete
+        traces/rank-0.json.gz                                where --trace asks for it
         result.json  report.md                               at the end of the run
 
 Every file appears whole or not at all. A run's directory is its owner's alone (0700, files 0600), because
@@ -117,6 +118,14 @@ class RunDirectory:
     def write_result(self, result: Result) -> None:
         """`result.json`."""
         self._write_json((), "result.json", result_to_dict(result))
+
+    def write_trace(self, rank: int, packed: bytes) -> Path:
+        """`traces/rank-K.json.gz`: what the framework's profiler saw of one rank; the value is its path."""
+        folder, name = ("traces",), f"rank-{rank}.json.gz"
+        path = self.path.joinpath(*folder, name)
+        with explained(path), directory_of(self.path.parent, (self.id, *folder)) as directory:
+            write_whole(directory, name, packed)
+        return path
 
     def write_report(self, text: str) -> None:
         """`report.md`."""

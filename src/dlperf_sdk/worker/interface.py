@@ -1,6 +1,6 @@
 """What a framework plugin's worker half implements: a runtime for the framework, and a trainer for each model."""
 
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, ContextManager, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 from dlperf_sdk.worker.processes import Cluster, Process
 from dlperf_sdk.worker.request import Request
@@ -65,6 +65,14 @@ class Runtime:
     def facts(self) -> Dict[str, Any]:
         """What was observed: at least `framework_version`; devices, libraries, threads, transport, as JSON values."""
         return {}
+
+    def trace(self, path: str) -> ContextManager[None]:
+        """While the context lasts, record with the framework's own profiler; on leaving, write `path`.
+
+        The file is in Chrome's trace format (JSON), which Perfetto opens. Called in a process of its own, never in one
+        that is measured. Raise Unsupported where there is no such profiler.
+        """
+        raise Unsupported("this framework's plugin offers no trace")
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether this exception is the framework's way to say that memory ran out."""

@@ -58,7 +58,8 @@ class Request:
     first_attempt: int = 1
     """The number of the first repeat of this launch: a case may be measured in several."""
     program: str = "measure"
-    """What the trainers do: `measure`, or `parity`, a few steps that are held against a reference."""
+    """What the trainers do: `measure`; `parity`, a few steps that are held against a reference; or `trace`, a few steps
+    under the framework's profiler."""
     schema_version: str = REQUEST_VERSION
 
     def to_dict(self) -> Dict[str, Any]:

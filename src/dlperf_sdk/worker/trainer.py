@@ -6,7 +6,7 @@ import traceback
 from time import monotonic
 from typing import Any, Callable, Dict, Optional
 
-from dlperf_sdk.worker import loop, memory, parity
+from dlperf_sdk.worker import loop, memory, parity, tracing
 from dlperf_sdk.worker.data import DataError
 from dlperf_sdk.worker.digest import digest_of
 from dlperf_sdk.worker.interface import Runtime, Trainer, Unsupported
@@ -78,7 +78,24 @@ def _followed(
     return dict(found, schema_version=PARITY_VERSION)
 
 
-PROGRAMS: Dict[str, Callable[..., Dict[str, Any]]] = {"measure": _measured, "parity": _followed}
+def _traced(
+    runtime: Runtime,
+    trainer: Trainer,
+    request: Request,
+    cluster: Cluster,
+    process: Process,
+    progress: Progress,
+    wait_for_go: Callable[[], None],
+) -> Dict[str, Any]:
+    """The program `trace`: nothing is timed."""
+    return tracing.follow(runtime, trainer, request, progress)
+
+
+PROGRAMS: Dict[str, Callable[..., Dict[str, Any]]] = {
+    "measure": _measured,
+    "parity": _followed,
+    "trace": _traced,
+}
 """What a trainer process may be asked to do (`Request.program`)."""
 
 

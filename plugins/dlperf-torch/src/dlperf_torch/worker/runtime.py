@@ -1,6 +1,7 @@
 """torch inside one worker process: its device, its threads, its arithmetic, its way to the others."""
 
 import os
+from contextlib import contextmanager
 from datetime import timedelta
 from itertools import pairwise
 
@@ -97,6 +98,16 @@ class TorchRuntime(Runtime):
     def peak_memory(self):
         """Bytes that tensors took at the peak; what the allocator holds in reserve is not counted."""
         return torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else None
+
+    @contextmanager
+    def trace(self, path):
+        """torch.profiler's Chrome trace of the processor and, where there is one, the GPU."""
+        activities = [torch.profiler.ProfilerActivity.CPU]
+        if self.device.type == "cuda":
+            activities.append(torch.profiler.ProfilerActivity.CUDA)
+        with torch.profiler.profile(activities=activities) as profiler:
+            yield
+        profiler.export_chrome_trace(path)
 
     def facts(self):
         """Versions, devices, libraries, threads and transport."""

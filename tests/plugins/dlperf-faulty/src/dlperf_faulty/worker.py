@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy
@@ -65,6 +66,14 @@ class Runtime(worker.Runtime):
         if self.fault in RECORDS:
             path = Path("../record.json")
             path.write_text(RECORDS[self.fault](json.loads(path.read_text())))
+
+    @contextmanager
+    def trace(self, path):
+        """A toy's profiler: it knows that something was traced."""
+        yield
+        Path(path).write_text(
+            '{"traceEvents": [{"name": "step", "ph": "X", "ts": 0, "dur": 1, "pid": 1, "tid": 1}]}'
+        )
 
     def facts(self):
         return {"odd": self} if self.fault == "odd-facts" else super().facts()

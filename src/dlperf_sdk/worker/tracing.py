@@ -1,0 +1,45 @@
+"""The trace program: a few steps under the framework's own profiler. Nothing of it is a measurement."""
+
+import base64
+import gzip
+import os
+from typing import Any, Dict
+
+from dlperf_sdk.worker.interface import Runtime, Trainer, Unsupported
+from dlperf_sdk.worker.progress import Progress
+from dlperf_sdk.worker.request import Request
+
+MOST = 32 * 1024 * 1024
+"""Bytes of a compressed trace: a record that holds it stays below what agents read."""
+
+
+def follow(runtime: Runtime, trainer: Trainer, request: Request, progress: Progress) -> Dict[str, Any]:
+    """Warm up as a measured repeat does, take `steps` steps under the profiler, and return what it wrote.
+
+    Raises Unsupported if the runtime has no profiler to offer, or it wrote more than `MOST` bytes.
+    """
+    progress.enter("warmup")
+    batch = trainer.canonical_batch()
+    for i in range(request.protocol["canonical_steps"]):
+        trainer.step(batch)
+        progress.counters[1] = i + 1
+    batches = trainer.batches()
+    for i in range(request.protocol["warmup"]):
+        trainer.step(next(batches))
+        progress.counters[1] = request.protocol["canonical_steps"] + i + 1
+    runtime.synchronize()
+    path = os.path.abspath("trace.json")
+    progress.enter("measure")
+    with runtime.trace(path):
+        for i in range(request.protocol["steps"]):
+            trainer.step(next(batches))
+            progress.counters[1] = i + 1
+        runtime.synchronize()
+    progress.enter("teardown")
+    with open(path, "rb") as file:
+        packed = gzip.compress(file.read(), 6)
+    if len(packed) > MOST:
+        raise Unsupported(
+            "the trace takes %d bytes, and %d can be handed on; take fewer steps" % (len(packed), MOST)
+        )
+    return {"trace": base64.b64encode(packed).decode("ascii")}
