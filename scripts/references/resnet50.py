@@ -68,8 +68,12 @@ MISTAKES: dict[str, tuple[tuple[str, ...], Variant]] = {
 CASES = {
     # A rate and a decay at which float32 keeps to 1e-4, and a missing exemption from decay can be seen.
     "small": Setting(ResNet50(), {"image_size": 64, "learning_rate": 0.01, "weight_decay": 0.01}, 4),
+    # A ReLU that rounding flips moves a gradient by per cents: torch's updates are up to 2e-2 from float64 here.
     "gamma": Setting(
-        ResNet50(), {"image_size": 64, "learning_rate": 0.001, "weight_decay": 0.01, "last_gamma": 0.2}, 4
+        ResNet50(),
+        {"image_size": 64, "learning_rate": 0.001, "weight_decay": 0.01, "last_gamma": 0.2},
+        4,
+        floor=5e-3,
     ),
     "full": Setting(ResNet50(), {"learning_rate": 0.01}, 4),
 }

@@ -42,6 +42,8 @@ class Setting:
     options: Mapping[str, Any]
     batch_size: int
     seed: int = 0
+    floor: float = 0.0
+    """The least noise of an update: more than one run in float32 shows, where rounding is a matter of luck."""
 
     def weights(self, dtype: torch.dtype) -> Tensors:
         """The canonical weights."""
@@ -164,9 +166,11 @@ def apart(one: Tensors, other: Tensors) -> dict[str, float]:
     return found
 
 
-def noise(single: Followed, double: Followed) -> dict[str, float]:
+def noise(single: Followed, double: Followed, floor: float) -> dict[str, float]:
     """How far float32 is from float64 in updates and running means, where that is a millionth or more."""
-    found = {**apart(single.updates[0], double.updates[0]), **apart(single.means[0], double.means[0])}
+    updates = apart(single.updates[0], double.updates[0])
+    found = {name: max(value, floor) for name, value in updates.items()}
+    found |= apart(single.means[0], double.means[0])
     return {name: rounded(value, 3) for name, value in found.items() if value >= 1e-6}
 
 
@@ -217,7 +221,7 @@ def case(
     together = None if heavy else run([0, 1], right)
     single = run([0], right, torch.float32)
     say(f"pair: {together and together.losses}; float32 alone: {single.losses}")
-    noisy, wrong = noise(single, alone[0]), []
+    noisy, wrong = noise(single, alone[0], setting.floor), []
     for name, (where, variant) in mistakes.items():
         if "alone" in where:
             found = run([0], variant)
