@@ -59,3 +59,22 @@ def stream(tmp_path):
         return list(events(Local(), job))
 
     return run
+
+
+TRIED: list[str] = []
+CAUGHT: set[object] = set()
+
+
+@pytest.fixture
+def score(request) -> set[object]:
+    """The planted faults that have been caught so far (`tests/faults`); a test that asks for it tries one."""
+    TRIED.append(request.node.name)
+    return CAUGHT
+
+
+def pytest_terminal_summary(terminalreporter) -> None:
+    """The score of the planted faults, where some were tried."""
+    if TRIED:
+        terminalreporter.write_line(
+            f"planted faults: {len(CAUGHT)} caught of {len(TRIED)} tried (docs/faults.md)"
+        )
