@@ -33,13 +33,15 @@ else:
 """
 
 
-def beside(python: str, packages: list[str]) -> Path:
-    """The folder that holds these packages for this interpreter; made if need be."""
-    key = hashlib.sha256("\0".join([python, *sorted(packages)]).encode()).hexdigest()[:12]
+def beside(python: str, packages: list[str], alone: list[str]) -> Path:
+    """The folder that holds these packages for this interpreter, `alone` without what they ask for; made if need be."""
+    key = hashlib.sha256("\0".join([python, *sorted(packages), "", *sorted(alone)]).encode()).hexdigest()[:12]
     folder = ROOT / "build" / f"beside-{key}"
     if not (folder / "complete").exists():
         pip = [sys.executable, "-m", "pip", "--quiet", "--python", python, "install", "--target", str(folder)]
         subprocess.run([*pip, *packages], check=True)
+        if alone:
+            subprocess.run([*pip, "--no-deps", *alone], check=True)
         (folder / "complete").touch()
     return folder
 
@@ -50,6 +52,14 @@ def main() -> int:
     )
     parser.add_argument("framework")
     parser.add_argument("--with", dest="packages", action="append", default=[], metavar="PACKAGE")
+    parser.add_argument(
+        "--with-alone",
+        dest="alone",
+        action="append",
+        default=[],
+        metavar="PACKAGE",
+        help="like --with, but without what it asks for: where that would bring another build of the framework",
+    )
     parser.add_argument("arguments", nargs="+", help="`-m MODULE …` or `SCRIPT …`")
     chosen = parser.parse_args()
     spec = Registry().framework(chosen.framework).environment("cpu", "all_reduce", "resnet50")
@@ -58,7 +68,12 @@ def main() -> int:
     )
     sources = [ROOT / "src", *sorted(ROOT.glob("plugins/*/src"))]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, sources))}
-    command = [*prepared.command, "-c", _LAST_ON_PATH, str(beside(prepared.command[0], chosen.packages))]
+    command = [
+        *prepared.command,
+        "-c",
+        _LAST_ON_PATH,
+        str(beside(prepared.command[0], chosen.packages, chosen.alone)),
+    ]
     with environments.in_use(prepared):
         ended = subprocess.run([*command, *chosen.arguments], env=environment, cwd=ROOT, check=False)
     return ended.returncode
