@@ -74,6 +74,17 @@ def test_the_wheel_has_the_templates_of_the_report(unpacked):
     assert {path.name: path.read_bytes() for path in shipped.iterdir()} == data
 
 
+def test_the_wheel_has_what_plugin_authors_need(unpacked):
+    shipped, source = unpacked / "dlperf_sdk", ROOT / "src" / "dlperf_sdk"
+    templates = {path.name for path in (source / "skeleton" / "templates").iterdir()}
+    assert {path.name for path in (shipped / "skeleton" / "templates").iterdir()} == templates
+    assert len(templates) == 10
+    assert (shipped / "testing" / "sample.jpg").read_bytes() == (
+        source / "testing" / "sample.jpg"
+    ).read_bytes()
+    assert (shipped / "py.typed").exists()
+
+
 def test_the_wheel_has_every_module_and_nothing_else(unpacked):
     source = ROOT / "src" / "dlperf_sdk"
     modules = {str(path.relative_to(source)) for path in source.rglob("*.py")}
