@@ -423,3 +423,13 @@ def test_a_table_shows_its_first_rows_without_a_script():
     read = Read(render.document(Page("Title", "", (), (Section("One", (table,)),), "made")))
     assert sum(tag == "td" for tag, _ in read.elements) == render.FIRST_ROWS
     assert entities.unescape("".join(read.words)).count("Numbers") == 1
+
+
+# -- effects
+
+
+def test_an_effect_is_named_by_what_it_compares_and_never_twice():
+    plot = section(of_published.page(published("dlperf-v1.0").where(topology="1n8d")), "Effects").items[0]
+    names = [row[1].text for row in plot.numbers.rows]
+    assert len(set(names)) == len(names)
+    assert {"amp-fp16 ÷ fp32, img/s", "amp-fp16 ÷ fp32, seq/s", "clip norm 1.0 ÷ 0.0"} <= set(names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -77,18 +78,29 @@ def _levels(cases: Sequence[Case], name: str) -> Iterator[tuple[Any, Any]]:
             yield value, values[against]
 
 
-def _name(found: Effect) -> str:
-    first, second = (said_of(found.of, level) for level in found.levels)
-    return f"{first} ÷ {second}"
+def _names(found: Sequence[Effect]) -> list[str]:
+    """What each is called: with the unit where the same factor is there for throughputs of several."""
+    bare = []
+    for each in found:
+        first, second = each.levels
+        if isinstance(first, str) and isinstance(second, str):
+            bare.append(f"{said_of(each.of, first)} ÷ {said_of(each.of, second)}")
+        else:
+            bare.append(f"{said_of(each.of, first)} ÷ {key(second)}")
+    often = Counter(bare)
+    return [
+        f"{name}, {each.pairs[0].a.unit}" if often[name] > 1 else name
+        for name, each in zip(bare, found, strict=True)
+    ]
 
 
 def _items(found: Sequence[Effect]) -> tuple[Item, ...]:
-    drawn = sorted(found, key=lambda each: -len(each.pairs))[:MOST]
-    drawn = [each for each in found if each in drawn]
+    named = list(zip(_names(found), found, strict=True))
+    least = sorted((len(each.pairs) for each in found), reverse=True)[:MOST][-1]
+    drawn = [(name, each) for name, each in named if len(each.pairs) >= least][:MOST]
     rows: list[dict[str, Any]] = []
     summaries = []
-    for each in drawn:
-        name = _name(each)
+    for name, each in drawn:
         summary: dict[str, Any] = {"label": name, "value": each.median, "shown": f"{each.median:.3f}"}
         if each.low is not None and each.high is not None:
             summary |= {"low": each.low, "high": each.high, "interval": f"{each.low:.3f} – {each.high:.3f}"}
@@ -96,23 +108,24 @@ def _items(found: Sequence[Effect]) -> tuple[Item, ...]:
         for pair in each.pairs:
             held = ", ".join(said_of(fact, value) for fact, value in pair.held.items() if value is not None)
             rows.append({"label": name, "held": held, "ratio": pair.ratio, "shown": f"{pair.ratio:.3f}"})
-    best = max(drawn, key=lambda each: abs(each.median - 1))
+    name, most = max(drawn, key=lambda each: abs(math.log(each[1].median)))
     said = (
-        f"{counted(sum(len(each.pairs) for each in drawn), 'pair')} of {counted(len(drawn), 'effect')}. The largest "
-        f"is {_name(best)}: {best.median:.3f} in the median of {counted(len(best.pairs), 'pair')}."
+        f"{counted(len(rows), 'pair')} of {counted(len(drawn), 'effect')}. The largest is {name}: {most.median:.3f} "
+        f"in the median of {counted(len(most.pairs), 'pair')}."
     )
     if len(found) > len(drawn):
         said += f" {len(found) - len(drawn)} more with fewer pairs are in the table only."
-    plot = Plot("Paired ratios of throughputs", said, charts.ratios(rows, summaries), _table(found))
-    return (plot, *_notes(found))
+    plot = Plot("Paired ratios of throughputs", said, charts.ratios(rows, summaries), _table(named))
+    return (plot, *_notes(named))
 
 
-def _table(found: Sequence[Effect]) -> Table:
+def _table(named: Sequence[tuple[str, Effect]]) -> Table:
     rows = [
         (
             each.of.replace("_", " "),
-            _name(each),
+            name,
             str(len(each.pairs)),
+            str(each.unpaired),
             f"{each.median:.3f}",
             Cell("–", "quiet")
             if each.low is None or each.high is None
@@ -120,12 +133,13 @@ def _table(found: Sequence[Effect]) -> Table:
             f"{min(pair.ratio for pair in each.pairs):.3f} – {max(pair.ratio for pair in each.pairs):.3f}",
             _significance(each),
         )
-        for each in found
+        for name, each in named
     ]
     columns = (
         Column("factor"),
         Column("ratio"),
         Column("pairs", right=True),
+        Column("without a partner", right=True),
         Column("median", right=True),
         Column("95 % interval", right=True),
         Column("lowest – highest", right=True),
@@ -143,14 +157,11 @@ def _significance(found: Effect) -> Cell:
     )
 
 
-def _notes(found: Sequence[Effect]) -> tuple[Block, ...]:
+def _notes(named: Sequence[tuple[str, Effect]]) -> tuple[Block, ...]:
     notes = [
-        f"{_name(each)}: {', '.join(name.replace('_', ' ') for name in each.confounded)} changed along with it, and "
-        "the two cannot be told apart."
-        for each in found
+        f"{name}: {', '.join(fact.replace('_', ' ') for fact in each.confounded)} changed along with it, and the two "
+        "cannot be told apart."
+        for name, each in named
         if each.confounded
-    ]
-    notes += [
-        f"{_name(each)}: {counted(each.unpaired, 'case')} had no partner." for each in found if each.unpaired
     ]
     return (Notes(tuple(notes)),) if notes else ()
