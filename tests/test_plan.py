@@ -161,7 +161,7 @@ def test_a_model_may_bring_the_trainer():
 def test_options_go_to_whom_they_belong():
     found = plan("faulty", options={"features": 4, "fault": "nan"})
     assert found.model_options == {"features": 4, "learning_rate": 0.1}
-    assert found.framework_options == {"fault": "nan", "rank": 0}
+    assert found.framework_options == {"fault": "nan", "rank": 0, "sample_bytes": 0}
     assert found.parameters[0]["shape"] == [1, 4]
 
 

@@ -14,6 +14,7 @@ from schema_instances import instances
 
 from dlperf_sdk import records as r
 from dlperf_sdk import schema
+from dlperf_sdk.campaigns.file import CAMPAIGN_VERSION
 from dlperf_sdk.errors import FAILURES, DlperfError, DocumentError, SpecError
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.parity.record import PARITY_VERSION, Follower, ParityRecord
@@ -83,6 +84,7 @@ def test_each_schema_is_a_schema_and_says_what_it_is(name):
         ("worker-record", RECORD_VERSION),
         ("result", res.RESULT_VERSION),
         ("published", FIGURE_VERSION),
+        ("campaign", CAMPAIGN_VERSION),
         ("parity-record", PARITY_VERSION),
         ("parity-record", trainer.PARITY_VERSION),
         ("reference", REFERENCE_VERSION),
