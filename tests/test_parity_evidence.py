@@ -279,3 +279,11 @@ def test_a_failing_framework_is_told_where(place: Path) -> None:
     assert "weight" in text.splitlines()[-1]
     assert numpy.isfinite(found[0].rows[0].parity.updates)
     assert attrs.has(type(found[0]))
+
+
+def test_without_a_model_all_that_one_of_them_implements(place: Path) -> None:
+    found = verify(["numpy"], registry=registry(place))
+    names = {one.model for one in found}
+    assert {"mine", "linear", "softmax"} <= names
+    assert "resnet50" not in names
+    assert exit_code(found) == 0

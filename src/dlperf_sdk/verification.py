@@ -101,11 +101,13 @@ def verify(
     if "options" in fields:
         raise UsageError("The reference's case sets the model's options; leave options out.")
     chosen = [model] if model is not None else _with_references(registry)
-    return tuple(
+    found = tuple(
         _verified(frameworks, name, case, registry, on_progress, fields, asked=model is not None)
         for name in chosen
         if model is not None or case in _cases(name, registry)
     )
+    # Models that none of them implements are of no interest, unless they were asked for.
+    return tuple(one for one in found if any(row.outcome != NOT_APPLICABLE for row in one.rows)) or found
 
 
 def _with_references(registry: Registry) -> list[str]:
