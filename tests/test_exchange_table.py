@@ -106,6 +106,11 @@ def test_a_value_is_as_observed_else_as_asked_for():
     assert row["framework_version"] is None
 
 
+def test_a_batch_size_that_was_not_found_is_not_known():
+    (row,) = table.read_csv(table.to_csv([a_result(fields={"batch_size": "max"})]))
+    assert (row["batch_size"], row["global_batch_size"]) == (None, None)
+
+
 def test_metrics_named_like_columns_get_columns_of_their_own():
     metrics = (Metric("id", "s", 1.0), Metric("x", "s", 2.0, 1.5, 2.5), Metric("x.low", "s", 3.0))
     (row,) = table.rows([a_result(metrics=metrics)])

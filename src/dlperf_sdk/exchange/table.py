@@ -53,6 +53,11 @@ class _Seen:
             return None
         return fact.requested if fact.observed is None else fact.observed
 
+    def batch(self, devices: int) -> int | None:
+        """None where the largest was looked for, and none was found."""
+        spec = self.result.spec
+        return None if spec.wants_largest else spec.batch_size * devices
+
     def repeats(self) -> int:
         imported = self.result.imported
         return len(self.result.repeats if imported is None else imported.sources)
@@ -80,8 +85,13 @@ _FIXED: tuple[tuple[str, Any, _Reader, str], ...] = (
     ("topology", str, lambda row: str(row.result.spec.topology), "Nodes × devices per node, and the engine."),
     ("nodes", int, lambda row: row.result.spec.topology.nodes, "Nodes."),
     ("devices", int, lambda row: row.result.spec.topology.devices, "Devices of all nodes."),
-    ("batch_size", int, lambda row: row.result.spec.batch_size, "Samples per device and step."),
-    ("global_batch_size", int, lambda row: row.result.spec.global_batch_size, "Samples of all devices."),
+    ("batch_size", int, lambda row: row.batch(1), "Samples per device and step."),
+    (
+        "global_batch_size",
+        int,
+        lambda row: row.batch(row.result.spec.topology.devices),
+        "Samples of all devices.",
+    ),
     ("accumulation", int, lambda row: row.result.spec.accumulation, "Micro-batches per step."),
     ("precision", str, _seen("precision"), "As it ran where that is known, else as asked for."),
     ("compiler", str, _seen("compiler"), "Likewise."),
