@@ -116,7 +116,10 @@ def stream(number: str) -> Iterator[bytes]:
                 said = last.get("text") or delivery.said_in(diagnostics)
                 if last["event"] == "ended":
                     return
-        about = facts(number)
+        with contextlib.suppress(
+            Unavailable
+        ):  # Slurm may be busy, or its controller be on its way to another host
+            about = facts(number)
         if about.get("JobState") in _OVER or (last["event"] == "diagnostics" and why("", said)):
             told = why(about["JobState"], said) or (
                 "lost-node",

@@ -12,6 +12,7 @@ import time
 from typing import List
 
 from dlperf_sdk.worker.alone import first_event
+from dlperf_sdk.worker.scratch import scratch
 
 BEAT = 5.0
 """Seconds between two signs of life on the agents' tether."""
@@ -24,6 +25,8 @@ def main(folder: str, linger: float, step: List[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     process = None
     over = threading.Event()
+    held = contextlib.ExitStack()
+    held.enter_context(scratch(folder))
     try:
         with contextlib.ExitStack() as files:
             stream = files.enter_context(open(os.path.join(folder, "stream"), "wb", buffering=0))
@@ -45,12 +48,13 @@ def main(folder: str, linger: float, step: List[str]) -> int:
         return code
     finally:
         over.set()
+        shutil.rmtree(folder, ignore_errors=True)  # before anything that Slurm may not wait for
         if process is not None and process.poll() is None:
             try:
                 process.wait(_GRACE)
             except subprocess.TimeoutExpired:
                 process.kill()
-        shutil.rmtree(folder, ignore_errors=True)
+        held.close()
 
 
 def _last_words(path: str) -> bytes:
