@@ -142,7 +142,9 @@ def test_a_framework_refuses_a_combination_in_its_own_words():
 
 
 def test_a_pair_that_nobody_implements():
-    with pytest.raises(Unsupported, match=r"numpy has no implementation of resnet50: .* implements linear, softmax\."):
+    with pytest.raises(
+        Unsupported, match=r"numpy has no implementation of resnet50: .* implements linear, softmax\."
+    ):
         plan(model="resnet50")
 
 
