@@ -86,14 +86,19 @@ def _incomplete(repeats: tuple[Repeat, ...], expected: Expected) -> Iterator[str
     for repeat in repeats:
         where = f"attempt {repeat.attempt}"
         ranks = sorted(record.rank for record in repeat.records)
-        if ranks != list(range(expected.ranks)):
+        if not _counted(ranks, expected.ranks):
             yield f"{where} has records of ranks {ranks} instead of 0 to {expected.ranks - 1}"
         replicas = sorted(replica.index for record in repeat.records for replica in record.replicas)
-        if replicas != list(range(expected.replicas)):
+        if not _counted(replicas, expected.replicas):
             yield f"{where} has replicas {replicas} instead of 0 to {expected.replicas - 1}"
         for record in repeat.records:
             for problem in _incomplete_record(record, repeat, expected):
                 yield f"{where}, rank {record.rank}: {problem}"
+
+
+def _counted(found: list[int], count: int) -> bool:
+    """Whether they are 0 to count - 1. The count may be anything that a file says: it is never counted out."""
+    return len(found) == count and found == list(range(len(found)))
 
 
 def _incomplete_record(record: Record, repeat: Repeat, expected: Expected) -> Iterator[str]:
