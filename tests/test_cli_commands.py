@@ -131,7 +131,7 @@ def test_the_documented_default_of_output_is_the_apis():
         (["env", "create", "numpi"], 2, "Did you mean 'numpy'?"),
         (["env", "create", "numpy", "--device", "cuda"], 2, "cuda"),
         (["env", "remove", "nothing"], 2, "no managed environment named 'nothing'"),
-        (["validate"], 2, "FILE"),
+        (["validate"], 2, "PATH"),
         (["validate", "nothing.json"], 2, "nothing.json cannot be read"),
         (["report"], 2, "There are no results in dlperf-results yet"),
         (["report", "nothing"], 2, "no run named 'nothing'"),

@@ -6,7 +6,7 @@ import traceback
 from time import monotonic
 from typing import Any, Callable, Dict, Optional
 
-from dlperf_sdk.worker import loop, memory, parity, tracing
+from dlperf_sdk.worker import loop, memory, tracing
 from dlperf_sdk.worker.data import DataError
 from dlperf_sdk.worker.digest import digest_of
 from dlperf_sdk.worker.interface import Runtime, Trainer, Unsupported
@@ -71,6 +71,8 @@ def _followed(
     wait_for_go: Callable[[], None],
 ) -> Dict[str, Any]:
     """The program `parity`: nobody waits for anybody, since nothing is timed."""
+    from dlperf_sdk.worker import parity  # it needs NumPy, which a measured run does not ask for
+
     found = parity.follow(runtime, trainer, request, process, progress)
     for replica in found["replicas"]:
         for name in ("losses", "updates", "running_means"):
