@@ -134,8 +134,10 @@ def test_a_framework_refuses_a_combination_in_its_own_words():
 
     with pytest.raises(Unsupported, match="amp needs a GPU"):
         plan("mine", registry=with_framework(refuses=refuses))
-    assert set(seen[0]) == {"device", "precision", "compiler", "strategy", "layout", "data", "model"}
+    kinds = {"device", "precision", "compiler", "strategy", "layout", "data", "model"}
+    assert set(seen[0]) == kinds | {"nodes", "devices_per_node"}
     assert seen[0]["strategy"] == "all_reduce"
+    assert seen[0]["nodes"] == seen[0]["devices_per_node"] == "1"
 
 
 # -- trainers
