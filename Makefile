@@ -44,14 +44,14 @@ torch: $(READY)
 test-frameworks: $(READY)
 	$(BIN)/python scripts/test_frameworks.py
 
-# Reports in a real browser. The first time it finds one, or installs one.
+# Reports in a real browser. The first time it finds one, or installs one; where neither can be done the tests are
+# skipped by name, and it says so.
 test-report: .venv/browser
 	$(BIN)/pytest -m browser tests
 
 .venv/browser: $(READY) scripts/browser.py
 	$(BIN)/pip install --quiet --editable '.[browser]'
-	$(BIN)/python scripts/browser.py > $@.part
-	mv $@.part $@
+	if $(BIN)/python scripts/browser.py > $@.part; then mv $@.part $@; else rm $@.part; fi
 
 # Real Slurm, OpenMPI and sshd on four nodes that are network namespaces: as root, and skipped by name elsewhere.
 test-engines: $(READY)
