@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -18,6 +19,9 @@ from dlperf_sdk.registry import Registry
 from dlperf_sdk.topologies.local import Local
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# A shell's background job ignores Ctrl-C, and so would all that the tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The core's tests are run often, so they stay short; explaining a failure takes longer than reading it.
 settings.register_profile("short", max_examples=40, deadline=None, phases=set(Phase) - {Phase.explain})
