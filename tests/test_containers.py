@@ -17,13 +17,13 @@ from dlperf_sdk.errors import SpecError
 from dlperf_sdk.spec_file import load_spec
 
 COMMANDS = {
-    "podman:docker.io/torch:2": (
+    "podman:example.org/torch:2": (
         "podman run --rm --interactive --network=host --uts=host --ipc=host --volume=/data:/data:ro "
-        "--volume=/a:/b:ro --device=nvidia.com/gpu=all docker.io/torch:2"
+        "--volume=/a:/b:ro --device=nvidia.com/gpu=all example.org/torch:2"
     ),
-    "podman:/root/fs": (
+    "podman:/images/fs": (
         "podman run --rm --interactive --network=host --uts=host --ipc=host --volume=/data:/data:ro "
-        "--volume=/a:/b:ro --device=nvidia.com/gpu=all --rootfs /root/fs"
+        "--volume=/a:/b:ro --device=nvidia.com/gpu=all --rootfs /images/fs"
     ),
     "docker:torch:2": (
         "docker run --rm --interactive --network=host --uts=host --ipc=host --volume=/data:/data:ro "

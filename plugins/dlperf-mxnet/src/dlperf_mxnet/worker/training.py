@@ -56,7 +56,7 @@ class MXNetTrainer(Trainer):
         self._loaders = None
         self._seen = set()
 
-    # What a model implements.
+    # What a model implements. The bodies here are no gaps: a model that lacks one is told which.
 
     def build(self, options):
         """The network and its loss, hybrid blocks. Parameters have the manifest's names, but for gluon's

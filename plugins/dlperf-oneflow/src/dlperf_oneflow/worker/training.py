@@ -44,7 +44,7 @@ class OneFlowTrainer(Trainer):
         self._loader = None
         self._seen = set()
 
-    # What a model implements.
+    # What a model implements. The bodies here are no gaps: a model that lacks one is told which.
 
     def build(self, options):
         """The network, on the CPU. Its `named_parameters()` have the manifest's names and shapes."""

@@ -53,7 +53,7 @@ class PaddleTrainer(Trainer):
         self._loader = None
         self._seen = set()
 
-    # What a model implements.
+    # What a model implements. The bodies here are no gaps: a model that lacks one is told which.
 
     def build(self, options):
         """The network. Its trainable `named_parameters()` have the manifest's names."""

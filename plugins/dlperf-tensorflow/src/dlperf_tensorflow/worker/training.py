@@ -89,7 +89,7 @@ class TensorFlowTrainer(Trainer):
             return function
         return tf.function(function, autograph=False, jit_compile=True)
 
-    # What a model implements.
+    # What a model implements. The bodies here are no gaps: a model that lacks one is told which.
 
     def build(self, weights, options):
         """The network: a callable whose variables come from `weights`, every parameter of the manifest."""

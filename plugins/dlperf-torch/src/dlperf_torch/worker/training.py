@@ -42,7 +42,7 @@ class TorchTrainer(Trainer):
             self.trained = torch.compile(self.trained, dynamic=False)
             self.criterion = torch.compile(self.loss, dynamic=False)
 
-    # What a model implements.
+    # What a model implements. The bodies here are no gaps: a model that lacks one is told which.
 
     def build(self, options):
         """The network, on the CPU. Its `named_parameters()` have the manifest's names and shapes."""
