@@ -37,6 +37,7 @@ ORDER = (
     # What others measured, in the words of a spec.
     ("published",),
     # From the spec to the stream.
+    ("capable", "options"),
     ("plan",),
     ("bundle",),
     ("environments",),

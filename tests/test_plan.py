@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlperf_sdk import Capabilities, Framework, RunSpec
+from dlperf_sdk.capable import VOCABULARY, device_of
 from dlperf_sdk.errors import PluginError, SpecError, Unavailable, UnknownName, Unsupported
-from dlperf_sdk.plan import DEADLINES, VOCABULARY, device_of, make_plan
+from dlperf_sdk.plan import DEADLINES, make_plan
 from dlperf_sdk.registry import Registry
 from dlperf_sdk.spec import PHASES
 from dlperf_sdk.worker import gpus

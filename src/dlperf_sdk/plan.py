@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from typing import Any
 
 import attrs
 from attrs import frozen
 
-from dlperf_sdk.errors import PluginError, SpecError, Unavailable, UnknownName, Unsupported
-from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
-from dlperf_sdk.interfaces.model import Model, plain
+from dlperf_sdk.capable import check_capabilities, device_of, listed
+from dlperf_sdk.errors import PluginError, SpecError, Unavailable, Unsupported
+from dlperf_sdk.interfaces.framework import EnvironmentSpec
+from dlperf_sdk.interfaces.model import plain
+from dlperf_sdk.options import split_options
 from dlperf_sdk.protocol import Protocol
 from dlperf_sdk.registry import Registry
 from dlperf_sdk.results.result import Workload
@@ -21,18 +22,6 @@ from dlperf_sdk.worker.request import Request, resolve
 
 DEADLINES = dict(zip(PHASES, (300.0, 1800.0, 600.0, 300.0, 60.0), strict=True))
 """Seconds without a sign of life after which a phase has failed, where the spec says nothing else."""
-
-VOCABULARY: dict[str, frozenset[str]] = {
-    "device": frozenset({"cpu", "cuda", "rocm", "npu", "tpu", "mps"}),
-    "precision": frozenset({"fp32", "tf32", "amp-fp16", "amp-bf16"}),
-    "compiler": frozenset({"none", "inductor", "xla", "graph", "cinn"}),
-    "strategy": frozenset(
-        {"all_reduce", "parameter_server", "parameter_server_async", "horovod", "independent"}
-    ),
-    "layout": frozenset({"auto", "nchw", "nhwc"}),
-    "data": frozenset({"synthetic", "synthetic-host", "images", "text"}),
-}
-"""Names that mean something to everyone: one of these that a framework lacks is unsupported, any other unknown."""
 
 
 @frozen(kw_only=True)
@@ -161,11 +150,11 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
     if trainer is None:
         raise Unsupported(
             f"{framework.name} has no implementation of {model.name}: neither the framework's plugin nor the model's "
-            f"brings a trainer. {framework.name} implements {_listed(framework.trainers)}."
+            f"brings a trainer. {framework.name} implements {listed(framework.trainers)}."
         )
     device = device_of(spec.device, framework)
-    _check_capabilities(spec, device, framework, model)
-    model_options, framework_options, topology_options = _split_options(spec, model, framework, topology)
+    check_capabilities(spec, device, framework, model)
+    model_options, framework_options, topology_options = split_options(spec, model, framework, topology)
     reason = topology.refuses(spec.topology.nodes, spec.topology.devices_per_node, device)
     if reason:
         raise Unavailable(reason)
@@ -220,104 +209,3 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
             f"take {name} out of `env`."
         )
     return planned
-
-
-def _listed(names: Any) -> str:
-    return ", ".join(sorted(names)) or "nothing"
-
-
-def device_of(asked: str, framework: Framework) -> str:
-    """The kind of device: the one asked for, or for `auto` a GPU where there is one and the framework can use it."""
-    if asked != "auto":
-        return asked
-    offered = framework.capabilities.devices
-    if "cuda" in offered:
-        from dlperf_sdk.worker.gpus import list_gpus
-
-        if list_gpus():
-            return "cuda"
-    return "cpu" if "cpu" in offered else sorted(offered)[0]
-
-
-def _check_capabilities(spec: RunSpec, device: str, framework: Framework, model: Model) -> None:
-    """Refuse what is not offered, before anything is started."""
-    can: Capabilities = framework.capabilities
-    asked = {
-        "device": (device, can.devices),
-        "precision": (spec.precision, can.precisions),
-        "compiler": (spec.compiler, can.compilers),
-        "strategy": (spec.strategy, can.strategies),
-        "layout": (spec.layout, can.layouts),
-        "data": (spec.data.source, can.data),
-    }
-    # One replica has nobody to meet: any strategy is then the same.
-    if spec.topology.devices == 1 and spec.strategy in VOCABULARY["strategy"]:
-        del asked["strategy"]
-    for kind, (value, offered) in asked.items():
-        if value in offered:
-            continue
-        known = VOCABULARY[kind] | offered
-        if value not in known:
-            raise UnknownName(kind, value, known)
-        raise Unsupported(
-            f"{framework.name} does not offer the {kind} {value!r}; it offers {_listed(offered)}."
-        )
-    if spec.data.source not in model.data:
-        raise Unsupported(
-            f"{model.name} cannot be fed from {spec.data.source!r}; it takes {_listed(model.data)}."
-        )
-    if spec.accumulation > 1 and not can.accumulation:
-        raise Unsupported(f"{framework.name} does not offer gradient accumulation; leave accumulation at 1.")
-    case = {kind: value for kind, (value, _) in asked.items()} | {
-        "model": model.name,
-        "strategy": spec.strategy,
-        "nodes": str(spec.topology.nodes),
-        "devices_per_node": str(spec.topology.devices_per_node),
-    }
-    reason = framework.refuses(case)
-    if reason:
-        raise Unsupported(reason)
-
-
-def _split_options(spec: RunSpec, *owners: Any) -> tuple[Any, ...]:
-    """The options of model, framework and topology, each as the attrs class that declares them."""
-    declared = [{field.name for field in attrs.fields(owner.Options)} for owner in owners]
-    for (one, mine), (other, theirs) in itertools.combinations(zip(owners, declared, strict=True), 2):
-        if mine & theirs:
-            raise SpecError(
-                f"{one.name} and {other.name} both declare the option {sorted(mine & theirs)[0]!r}; one must rename it."
-            )
-    known = set().union(*declared)
-    for name in spec.options:
-        if name not in known:
-            having = [owner.name for owner, mine in zip(owners, declared, strict=True) if mine]
-            raise UnknownName(f"option of {' or '.join(having)}", name, known)
-    return tuple(_options(owner, spec, mine) for owner, mine in zip(owners, declared, strict=True))
-
-
-def _options(owner: Any, spec: RunSpec, names: set[str]) -> Any:
-    chosen = {name: value for name, value in spec.options.items() if name in names}
-    defaults = {field.name: field.default for field in attrs.fields(owner.Options)}
-    for name, value in chosen.items():
-        if not _alike(value, defaults[name]):
-            raise SpecError(
-                f"The option {name} of {owner.name} is {value!r}; its default is {defaults[name]!r}, "
-                f"so it must be {_KINDS[type(defaults[name])]} as well."
-            )
-    try:
-        return owner.Options(**chosen)
-    except (TypeError, ValueError) as error:
-        raise SpecError(f"The options {chosen} do not fit {owner.name}: {error}") from error
-
-
-_KINDS: dict[type, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
-
-
-def _alike(value: Scalar, default: Any) -> bool:
-    """Whether a value has the kind of an option's default, as far as the default tells."""
-    kind = type(default)
-    if value is None:
-        return True  # whether it may be none is the options' own to say
-    if kind is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    return kind not in _KINDS or type(value) is kind

@@ -10,8 +10,9 @@ import attrs
 from attrs import field, frozen
 
 from dlperf_sdk.campaigns.campaign import Asked, Campaign, asked
+from dlperf_sdk.capable import VOCABULARY
 from dlperf_sdk.errors import CampaignError, PluginError, RunFailed, UnknownName, UsageError
-from dlperf_sdk.plan import VOCABULARY, make_plan
+from dlperf_sdk.plan import make_plan
 from dlperf_sdk.registry import Registry, Row
 from dlperf_sdk.spec import RunSpec
 

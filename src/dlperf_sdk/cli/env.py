@@ -40,7 +40,7 @@ def create(
 ) -> int:
     """Make a framework's environment beforehand, so that the first run need not."""
     from dlperf_sdk import environments
-    from dlperf_sdk.plan import device_of
+    from dlperf_sdk.capable import device_of
     from dlperf_sdk.registry import Registry
 
     plugin = Registry().framework(framework)

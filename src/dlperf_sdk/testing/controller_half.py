@@ -14,9 +14,10 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from dlperf_sdk import bundle
+from dlperf_sdk.capable import VOCABULARY
 from dlperf_sdk.errors import PluginError, UnknownName, Unsupported
 from dlperf_sdk.interfaces.framework import EnvironmentSpec
-from dlperf_sdk.plan import VOCABULARY, make_plan
+from dlperf_sdk.plan import make_plan
 from dlperf_sdk.testing.conformance import advice
 from dlperf_sdk.testing.subject import FrameworkSubject
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dlperf_sdk.plan import device_of, make_plan
+from dlperf_sdk.capable import device_of
+from dlperf_sdk.plan import make_plan
 from dlperf_sdk.testing.conformance import advice
 from dlperf_sdk.testing.training import Training
 
