@@ -50,6 +50,19 @@ def test_adamw_is_the_formula_in_float64(make_trainer):
         np.testing.assert_allclose(after[name], theta[name], atol=1e-7)
 
 
+def test_the_rate_makes_up_for_the_rounding_in_adamws_powers_of_beta():
+    """Constant gradients: each step is the rate. Paddle's fourth is 3e-6 of it short without that."""
+    from dlperf_paddle.worker.optimizers import rounding_of_adamw
+
+    weight = paddle.create_parameter([1], "float32", default_initializer=paddle.nn.initializer.Constant(0.0))
+    adamw = paddle.optimizer.AdamW(1e-3, epsilon=0.0, parameters=[weight], weight_decay=0.0)
+    for step, factor in zip(range(1, 9), rounding_of_adamw(0.9, 0.999), strict=False):
+        adamw.set_lr(1e-3 * factor)
+        weight.grad = paddle.ones([1])
+        adamw.step()
+        assert weight.item() == pytest.approx(-1e-3 * step, rel=5e-7)
+
+
 def test_momentum_is_the_formula_under_a_changing_rate(make_trainer):
     trainer = make_trainer("resnet50", options={"weight_decay": 0.01})
     numbers, rates = trainer.request.optimizer, (0.5, 0.1, 0.2)

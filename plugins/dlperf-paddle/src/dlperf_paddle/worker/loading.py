@@ -16,15 +16,11 @@ _FAULT = "fault"
 class Batches:
     """An endless iterator over the batches of one replica: dicts of tensors on its device.
 
-    Each batch is a whole optimisation step's. The replica sees its own samples only, in an order that
-    follows from the seed (`dlperf_sdk.worker.data`), whatever the number of loaders. Every batch is full:
-    with fewer samples than a batch needs, some are in it twice, and `facts` says so.
-
-    `dataset[key]` must give the arrays of one sample for a key (draw, sample): `sample` is the sample's
-    index, and `draw` counts what this replica has taken so far, so that chance can be drawn anew for each
-    visit and yet be repeatable. `collate` makes a batch, name → array, of a list of those. A sample that
-    cannot be loaded is a `dlperf_sdk.worker.data.DataError` in its place: what a loader raises would be lost
-    in a thread of Paddle's.
+    Each batch is a whole optimisation step's. Which samples, and in which order, is laid down in
+    `dlperf_sdk.worker.data.draws`, whatever the number of loaders. `dataset[draw, sample]` must give the arrays
+    of one sample, and `collate` makes a batch, name → array, of a list of those. A sample that cannot be loaded
+    is a `dlperf_sdk.worker.data.DataError` in its place: what a loader raises would be lost in a thread of
+    Paddle's.
     """
 
     def __init__(self, dataset, collate, request, process):
@@ -36,10 +32,9 @@ class Batches:
             data.facts(request, replica), loader_workers=loaders, prefetched_batches=self.prefetched
         )
         """What a result should say about the input, as JSON values."""
-        own = data.share(request.data["samples"], replica, request.nodes * request.devices_per_node)
         self._loader = paddle.io.DataLoader(
             dataset,
-            batch_sampler=_Keys(own, request.batch_size, request.seed, replica),
+            batch_sampler=_Draws(request, replica),
             collate_fn=functools.partial(_collated, collate),
             num_workers=loaders,
             prefetch_factor=PREFETCH,
@@ -57,16 +52,14 @@ class Batches:
         return batch
 
 
-class _Keys:
-    """(draw, sample) for each sample of each batch, without end."""
+class _Draws:
+    """What Paddle takes for a sampler: something that can be iterated again."""
 
-    def __init__(self, own, batch_size, seed, replica):
-        self._own, self._batch_size, self._chance = own, batch_size, (seed, replica)
+    def __init__(self, request, replica):
+        self._request, self._replica = request, replica
 
     def __iter__(self):
-        drawn = enumerate(data.endless(self._own, *self._chance))
-        while True:
-            yield [next(drawn) for _ in range(self._batch_size)]
+        return data.draws(self._request, self._replica)
 
 
 def _collated(collate, samples):

@@ -9,9 +9,9 @@ import itertools
 import numpy as np
 import paddle
 from paddle import nn
-from paddle.jit.dy2static.program_translator import StaticFunction
 
-from dlperf_paddle.worker.runtime import set_tf32, tf32_is_on
+from dlperf_paddle.worker import evidence
+from dlperf_paddle.worker.optimizers import optimizer, rounding_of_adamw
 from dlperf_sdk.worker import canonical
 from dlperf_sdk.worker.interface import Step, Trainer
 from dlperf_sdk.worker.schedule import learning_rate
@@ -43,7 +43,13 @@ class PaddleTrainer(Trainer):
         }
         self.trained = self._trained()
         self._load_canonical_weights()
-        self.optimizer = _optimizer(self._parameters, request)
+        self.optimizer = optimizer(self._parameters, request)
+        numbers = request.optimizer
+        self._rate_factors = (
+            rounding_of_adamw(numbers["beta1"], numbers["beta2"])
+            if numbers["kind"] == "adamw"
+            else itertools.repeat(1.0)
+        )
         # Only fp16's narrow exponent needs a loss scale; without it the scaler hands everything through.
         self.scaler = paddle.amp.GradScaler(
             enable=request.precision == "amp-fp16", init_loss_scaling=FIRST_SCALE
@@ -51,7 +57,7 @@ class PaddleTrainer(Trainer):
         self._skipped = 0
         self._steps = 0
         self._loader = None
-        self._seen = set()
+        self._seen = evidence.Seen()
 
     # What a model implements. The bodies here are no gaps: a model that lacks one is told which.
 
@@ -129,8 +135,9 @@ class PaddleTrainer(Trainer):
 
     def step(self, batch):
         """One optimisation step over all micro-batches; nothing in it waits for the device."""
-        optimizer = self.request.optimizer
-        self.optimizer.set_lr(learning_rate(optimizer, optimizer["policy"], self._steps))
+        numbers = self.request.optimizer
+        rate = learning_rate(numbers, numbers["policy"], self._steps)
+        self.optimizer.set_lr(rate * next(self._rate_factors))
         self._steps += 1
         pieces = self._micro_batches(batch)
         total = None
@@ -201,64 +208,22 @@ class PaddleTrainer(Trainer):
         and no trace stays.
         """
         batch = self._micro_batches(self.canonical_batch())[0]
-        with self._undisturbed():
-            with self._watched(), self._autocast():
+        visible = self.request.compiler == "none"  # compiled, the layers' own outputs are hidden
+        with evidence.undisturbed(self.network):
+            with evidence.watched(self.network if visible else nn.Layer(), self._seen), self._autocast():
                 values = self.outputs(self.trained, batch, dropout=False)
-            self._seen.update(_name(value.dtype) for value in values)
-            with paddle.no_grad(), _plain_fp32(self.request.device), self._eager():
+            for value in values:
+                self._seen.note(value)
+            with paddle.no_grad(), evidence.plain_fp32(self.request.device), evidence.eager(self.network):
                 references = self.outputs(self.network, batch, dropout=False)
-        wide = [(y.astype("float64"), y32.astype("float64")) for y, y32 in zip(values, references)]
-        apart = sum(float(((y - y32) ** 2).sum()) for y, y32 in wide)
-        return (apart / sum(float((y32**2).sum()) for _, y32 in wide)) ** 0.5
-
-    @contextlib.contextmanager
-    def _eager(self):
-        """`to_static` has put itself into the network in place of `forward`; take it out for a while."""
-        compiled = isinstance(self.network.forward, StaticFunction)
-        if compiled:
-            paddle.jit.enable_to_static(False)
-        try:
-            yield
-        finally:
-            if compiled:
-                paddle.jit.enable_to_static(True)
-
-    @contextlib.contextmanager
-    def _undisturbed(self):
-        """Batch norm's running statistics are put back at the end."""
-        statistics = [value for _, value in self.network.named_parameters() if value.stop_gradient]
-        before = [value.numpy() for value in statistics]
-        try:
-            yield
-        finally:
-            for value, values in zip(statistics, before):
-                value.set_value(values)
-
-    @contextlib.contextmanager
-    def _watched(self):
-        """Note the types that convolutions and linear layers give out; compiled, they are hidden."""
-
-        def note(layer, inputs, output):
-            self._seen.add(_name(output.dtype))
-
-        layers = [m for m in self.network.sublayers() if isinstance(m, (nn.Conv2D, nn.Linear))]
-        eager = self.request.compiler == "none"
-        hooks = [layer.register_forward_post_hook(note) for layer in layers] if eager else []
-        try:
-            yield
-        finally:
-            for hook in hooks:
-                hook.remove()
+        return evidence.apart(values, references)
 
     def observed(self):
         """What was in effect, from the types seen in `deviation` and from the state of Paddle."""
-        found = {"compiler": self._compiler(), "accumulation": self.request.accumulation}
-        names = {"float16": "amp-fp16", "bfloat16": "amp-bf16", "float32": _fp32_mode(self.request.device)}
-        if self._seen:
-            found["precision"] = "+".join(sorted(names.get(dtype, dtype) for dtype in self._seen))
-        layouts = {
-            layer._data_format.lower() for layer in self.network.sublayers() if isinstance(layer, nn.Conv2D)
-        }
+        found = {"compiler": evidence.compiler(self.network), "accumulation": self.request.accumulation}
+        if self._seen.dtypes:
+            found["precision"] = self._seen.precision(self.request.device)
+        layouts = evidence.layouts(self.network)
         if layouts:
             found["layout"] = "+".join(sorted(layouts))
         if isinstance(self.trained, paddle.DataParallel):
@@ -267,69 +232,7 @@ class PaddleTrainer(Trainer):
             found["data"] = self._loader.facts
         return found
 
-    def _compiler(self):
-        forward = self.network.forward
-        if not isinstance(forward, StaticFunction):
-            return "none"
-        return "cinn" if forward._kwargs.get("backend") == "CINN" else "graph"
-
-
-def _optimizer(parameters, request):
-    """Paddle's optimizer with the request's numbers, and weight decay where the manifest says so."""
-    numbers = request.optimizer
-    decays = {entry["name"] for entry in request.parameters if entry["decay"]}
-    clip = numbers.get("clip_norm")
-    common = {
-        "learning_rate": numbers["learning_rate"],
-        "grad_clip": None if clip is None else nn.ClipGradByGlobalNorm(clip),
-    }
-    if numbers["kind"] == "sgd":
-        groups = [
-            {
-                "params": [parameters[e["name"]] for e in request.parameters if e["decay"] is wanted],
-                "weight_decay": numbers["weight_decay"] if wanted else 0.0,
-            }
-            for wanted in (True, False)
-        ]
-        return paddle.optimizer.Momentum(momentum=numbers["momentum"], parameters=groups, **common)
-    if numbers["kind"] == "adamw":
-        inner = {parameters[name].name for name in decays}
-        return paddle.optimizer.AdamW(
-            beta1=numbers["beta1"],
-            beta2=numbers["beta2"],
-            epsilon=numbers["epsilon"],
-            parameters=[parameters[entry["name"]] for entry in request.parameters],
-            weight_decay=numbers["weight_decay"],
-            apply_decay_param_fun=inner.__contains__,
-            **common,
-        )
-    raise ValueError("the paddle plugin has no optimizer %r" % numbers["kind"])
-
 
 def _placed(arrays):
     """Host arrays on this replica's device."""
     return {name: paddle.to_tensor(values) for name, values in arrays.items()}
-
-
-def _name(dtype):
-    """`float32` of `paddle.float32`."""
-    return str(dtype).rpartition(".")[2]
-
-
-@contextlib.contextmanager
-def _plain_fp32(device):
-    """float32 arithmetic in the full width of float32."""
-    if device != "cuda":
-        yield
-        return
-    before = tf32_is_on()
-    set_tf32(False)
-    try:
-        yield
-    finally:
-        set_tf32(before)
-
-
-def _fp32_mode(device):
-    """What float32 arithmetic is on this kind of device now."""
-    return "tf32" if device == "cuda" and tf32_is_on() else "fp32"
