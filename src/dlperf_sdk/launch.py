@@ -7,30 +7,31 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any
 
-from dlperf_sdk.errors import LostNode, TimedOut
+from dlperf_sdk.errors import TimedOut
 from dlperf_sdk.interfaces.topology import Job, Topology
+from dlperf_sdk.topologies import delivery
 
-SILENCE = 20.0
-"""Seconds without an event after which agent 0 counts as lost; it gives a sign of life every five."""
+UNSTARTED = ("waiting", "case")
+"""Events from before the agents are there: an engine that waits for its turn, and what a batch job says of itself."""
 
 
 def events(topology: Topology, job: Job, until: float | None = None) -> Generator[dict[str, Any], None, None]:
     """Launch a job and yield agent 0's events up to `ended`; closing the iterator ends all agents.
 
-    `until` is a time on the monotonic clock after which it is ended, however far it is.
+    `until` is a time on the monotonic clock after which it is ended, however far it is. Where the stream ends, or
+    falls silent, before agent 0 has said `ended`, that event is made here: node 0 is lost.
 
     Raises:
         TimedOut: that time has come.
         Unavailable: the engine cannot place the job.
-        LostNode: the stream ended, or fell silent, before the event `ended`.
     """
     with topology.launch(job) as stream:
         lines: queue.Queue[bytes | None] = queue.Queue()
         threading.Thread(target=_read, args=(stream, lines), daemon=True).start()
-        said, patience = "", job.patience
+        said, patience, host = "", job.patience, None
         while True:
             left = math.inf if until is None else until - time.monotonic()
             heard = True
@@ -41,22 +42,39 @@ def events(topology: Topology, job: Job, until: float | None = None) -> Generato
             if until is not None and time.monotonic() >= until:
                 raise TimedOut("The case's time limit has passed, and its workers were ended.")
             if not heard:
-                raise LostNode(f"The first node's agent has not been heard for {patience:.0f} s.")
+                yield _lost(host, f"has not been heard for {patience:.0f} s")
+                return
             if line is None:
-                tail = f" Its last words: {said}" if said else ""
-                raise LostNode(f"The first node's agent went away in the middle of the run.{tail}")
+                yield _lost(host, "went away in the middle of the run", said)
+                return
             event = event_on(line)
             if event is None:
                 continue
-            patience = SILENCE
-            if event["event"] == "heartbeat":
+            if event["event"] not in UNSTARTED:
+                patience = delivery.SILENCE
+            if event["event"] in ("heartbeat", "waiting"):
                 continue
             if event["event"] == "diagnostics":
                 said = str(event.get("text"))
                 continue
+            if event["event"] == "agents-ready":
+                host = _host(event)
             yield event
             if event["event"] == "ended":
                 return
+
+
+def _lost(host: str | None, how: str, said: str = "") -> dict[str, Any]:
+    event: dict[str, Any] = json.loads(delivery.lost(host, how, said))
+    return event
+
+
+def _host(event: Mapping[str, Any]) -> str | None:
+    """What node 0 calls itself. What is not as it should be is for the collector to say."""
+    try:
+        return str(event["nodes"][0]["host"])
+    except (KeyError, TypeError, IndexError):
+        return None
 
 
 def _read(stream: Iterator[bytes], lines: queue.Queue[bytes | None]) -> None:

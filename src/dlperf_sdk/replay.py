@@ -39,7 +39,7 @@ def replay(
         UsageError, PluginError: the case cannot be planned here, or the store cannot be written.
     """
     events = (event for event in map(event_on, lines) if event is not None)
-    first = next((event for event in events if event["event"] not in ("heartbeat", "diagnostics")), None)
+    first = next((event for event in events if event["event"] not in ("heartbeat", "waiting", "diagnostics")), None)
     if first is None or first["event"] == "ended":
         why = "" if first is None else f": {first['failure']['message']}"
         raise DocumentError(f"The run was over before it said anything{why}.")

@@ -171,11 +171,17 @@ class Cluster:
         _ip("link", "add", BRIDGE, "type", "bridge")
         _ip("addr", "add", f"{NETWORK}.254/24", "dev", BRIDGE)
         _ip("link", "set", BRIDGE, "up")
-        self.nodes = [Node(self, index) for index in range(len(NAMES))]
         self.environment = {"SLURM_CONF": str(self.conf)}
+        self.nodes: list[Node] = []
         self._daemons: list[subprocess.Popen] = []
+
+    def start(self) -> None:
+        """Nodes, sshd and Slurm; `close` ends what of them has started."""
+        for index in range(len(NAMES)):
+            self.nodes.append(Node(self, index))
         self._ssh()
         self._mpi()
+        self.start_slurm()
 
     def start_slurm(self) -> None:
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -252,12 +258,14 @@ class Cluster:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             node.close()
-        subprocess.run(["ip", "link", "del", BRIDGE], capture_output=True, check=False)
+        _remove_leftovers()
         shutil.rmtree(self.home, ignore_errors=True)
 
 
 def _remove_leftovers() -> None:
     """Of a test run that was killed."""
     subprocess.run(["ip", "link", "del", BRIDGE], capture_output=True, check=False)
-    for name in NAMES:
+    for index, name in enumerate(NAMES, 1):
+        # A namespace goes with its last process, and its end of the link with it: that may take a while.
+        subprocess.run(["ip", "link", "del", f"dlpv{index}"], capture_output=True, check=False)
         subprocess.run(["ip", "netns", "del", f"dlp-{name}"], capture_output=True, check=False)

@@ -41,7 +41,7 @@ def cluster():
     """Four nodes with real engines."""
     made = cluster_module.Cluster()
     try:
-        made.start_slurm()
+        made.start()
         before = {name: os.environ.get(name) for name in made.environment}
         os.environ.update(made.environment)
         yield made
@@ -66,8 +66,8 @@ class Bench:
             "mpi": {"hosts": nodes},
         }.get(engine, {})
 
-    def events(self, engine, shape="2n1d", framework="numpy", python=sys.executable, **fields):
-        """The events of a case, one by one; closing the iterator ends it."""
+    def events(self, engine, shape="2n1d", framework="numpy", python=sys.executable, name="", **fields):
+        """The events of a case, one by one; closing the iterator ends it. `name` tells cases of one test apart."""
         engine, _, how = engine.partition("-")
         if how == "step":
             self._allocate()
@@ -77,11 +77,17 @@ class Bench:
             framework=framework, model="linear", topology=f"{shape}@{engine}", options=options, **fields
         )
         plan = make_plan(spec, Registry())
-        request = plan.request(self.id, (python,), spec.env, {"source": "synthetic"})
-        bundle = build(request, self.folder / "case.pyz", plan.packages, told(plan))
+        request = plan.request(f"{self.id}{name}", (python,), spec.env, {"source": "synthetic"})
+        bundle = build(request, self.folder / f"case{name}.pyz", plan.packages, told(plan))
         topology = spec.topology
         job = Job(
-            self.id, bundle.path, topology.nodes, topology.devices_per_node, "cpu", {}, plan.topology_options
+            request.id,
+            bundle.path,
+            topology.nodes,
+            topology.devices_per_node,
+            "cpu",
+            {},
+            plan.topology_options,
         )
         return events(Registry().topology(engine), job)
 

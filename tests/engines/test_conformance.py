@@ -6,7 +6,8 @@ import os
 import signal
 import time
 import zipfile
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -94,25 +95,45 @@ def _is_python(pid):
     return Path(f"/proc/{pid}/comm").read_text().startswith("python")
 
 
-def test_a_node_that_is_cut_off(bench, engine):
-    """The case ends within the bound; the node's workers end themselves while it is still cut off."""
-    node = bench.cluster.nodes[1]
-    with closing(bench.events(engine, framework="faulty", options={"fault": "stubborn"})) as stream:
-        until_measuring(stream)
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_node_that_is_cut_off(bench, lost):
+    """The coordinator's own, and another. One cut meets a case of every engine: each ends within the bound and names
+    the node; all workers end themselves, those of the cut node while it is still cut off."""
+    node, options = bench.cluster.nodes[lost], {"fault": "stubborn"}
+    cases = {}
+    with ExitStack() as stack:
+        # The job first: once there is an allocation, everything is a step of it.
+        for engine, more in (
+            ("slurm-job", {"exclusive": False, "sbatch_flags": "-w n1,n2"}),
+            ("slurm-step", {}),
+        ):
+            cases[engine] = bench.events(engine, framework="faulty", options={**options, **more}, name=engine)
+            until_measuring(stack.enter_context(closing(cases[engine])))
+        for engine in ("ssh", "mpi"):
+            cases[engine] = bench.events(engine, framework="faulty", options=options, name=engine)
+            until_measuring(stack.enter_context(closing(cases[engine])))
         began = time.monotonic()
         node.cut()
         try:
-            told = failure(list(stream))
-            took = time.monotonic() - began
-            end = began + 45
-            while node.processes(bench.id) and time.monotonic() < end:
-                time.sleep(0.2)
-            assert not node.processes(bench.id)
+            with ThreadPoolExecutor(len(cases)) as pool:
+                ends = dict(
+                    zip(cases, pool.map(lambda stream: _end_of(stream, began), cases.values()), strict=True)
+                )
+            for other in bench.cluster.nodes[:2]:
+                while other.processes(bench.id) and time.monotonic() < began + 45:
+                    time.sleep(0.2)
+                assert not other.processes(bench.id), other.name
         finally:
             node.mend()
-    assert told["kind"] == "lost-node"
-    assert "n2" in told["message"] or told["node"] == 1
-    assert took < 30
+    for engine, (told, took) in ends.items():
+        assert (told["kind"], told["node"]) == ("lost-node", lost), (engine, told)
+        assert node.name in told["message"], (engine, told)
+        assert took < 30, engine
+
+
+def _end_of(stream, began):
+    """How a case failed, and how many seconds after `began` everything that could be reached had ended."""
+    return failure(list(stream)), time.monotonic() - began
 
 
 def test_a_node_without_the_environment(bench, engine, tmp_path):

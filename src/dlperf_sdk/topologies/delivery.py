@@ -22,6 +22,8 @@ from dlperf_sdk.interfaces.topology import Job
 
 BEAT = 5.0
 """Seconds between two signs of life on an agent's tether; it ends itself after 25 without one."""
+SILENCE = 15.0
+"""Seconds without an event after which agent 0 counts as lost; it gives a sign of life every two."""
 PATIENCE = 10.0
 """Seconds that the agents are given to end their workers; those get three of them."""
 _SETTLE = 5.0
@@ -162,6 +164,16 @@ def ended(kind: str, message: str, node: int | None = None) -> bytes:
     """The stream's last event, where it is the engine that knows why a run ended."""
     failure = {"kind": kind, "message": message, "phase": None, "node": node, "rank": None}
     return json.dumps({"event": "ended", "status": kind, "failure": failure, "stopping": None}).encode()
+
+
+def lost(host: str | None, how: str, said: str = "") -> bytes:
+    """The stream's last event, where agent 0 can no longer say it; `host` is its node's name, if that is known."""
+    name = f"node 0 ({host})" if host else "node 0"
+    tail = f" Its last words: {said}" if said else ""
+    message = (
+        f"The agent of {name} {how}. Every node's workers end themselves; finished repeats are kept.{tail}"
+    )
+    return ended("lost-node", message, 0)
 
 
 def last_words(diagnostics: IO[bytes]) -> bytes:

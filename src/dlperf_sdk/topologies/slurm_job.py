@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import re
+import select
 import shlex
 import subprocess
 import tempfile
@@ -18,7 +19,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from dlperf_sdk.errors import Unavailable
 from dlperf_sdk.interfaces.topology import Job
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
 LARGEST = 4_000_000
 """Bytes: Slurm's own limit of a script is 4 MiB (`max_script_size`)."""
 _LOOK = 1.0
-_RETRIES = 30
-"""Times that fetching the stream is tried anew without getting a byte of it, a look apart."""
+_START = 300.0
+"""Seconds from the job's start to the first word of its agents, as the deadline 'start' has it."""
+_OF_THE_CASE = b'"event": "case"'
+"""What is in the line that a batch job writes before it starts its agents."""
 _OVER = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE"}
 _SCRIPT = """\
 #!/usr/bin/env python3
@@ -96,21 +99,23 @@ def submitted(job: Job, step: Sequence[str], options: SlurmOptions) -> Iterator[
 def stream(number: str) -> Iterator[bytes]:
     """The stream of a job from its beginning, whoever submitted it; leaving off does it no harm.
 
+    Once agents have been heard it falls silent for `delivery.SILENCE` seconds at most: then its node is lost.
+
     Raises:
         Unavailable: there is no such job, or Slurm does not answer.
     """
     while (about := facts(number)).get("JobState") in ("PENDING", "CONFIGURING"):
-        yield b'{"event": "heartbeat"}'
+        yield b'{"event": "waiting"}'
         time.sleep(_LOOK)
-    offset, idle, said, last = 0, 0, "", {"event": ""}
-    while idle < _RETRIES:
+    offset, said, last = 0, "", {"event": ""}
+    heard, patience = time.monotonic(), _START
+    while True:
         if about.get("JobState") not in _OVER:
             with _follower(number, about["BatchHost"], offset) as (process, diagnostics):
                 assert process.stdout is not None
-                for line in process.stdout:
-                    if not line.endswith(b"\n"):
-                        break  # cut off in the middle: it is fetched again from its beginning
-                    idle, offset = 0, offset + len(line)
+                for line in _lines(process.stdout, patience):
+                    offset, heard = offset + len(line), time.monotonic()
+                    patience = _patience(line, patience)
                     last = _told_by(line) or last
                     yield line
                 said = last.get("text") or delivery.said_in(diagnostics)
@@ -127,12 +132,31 @@ def stream(number: str) -> Iterator[bytes]:
             )
             yield delivery.ended(*told)
             return
-        idle += 1
-        yield b'{"event": "heartbeat"}'
+        if time.monotonic() > heard + patience:
+            yield delivery.lost(about.get("BatchHost"), f"has not been heard for {patience:.0f} s", said)
+            return
         time.sleep(_LOOK)
-    yield delivery.ended(
-        "lost-node", f"The stream of job {number} cannot be fetched from {about.get('BatchHost')}. {said}"
-    )
+
+
+def _lines(pipe: IO[bytes], patience: float) -> Iterator[bytes]:
+    """Whole lines, up to the pipe's end, or to where it is silent for too long.
+
+    One that is cut off in the middle is left out: it is fetched again from its beginning.
+    """
+    rest = b""
+    while select.select([pipe], [], [], patience)[0]:
+        data = os.read(pipe.fileno(), 1 << 16)
+        if not data:
+            return
+        *lines, rest = (rest + data).split(b"\n") if b"\n" in data else [rest + data]
+        for line in lines:
+            patience = _patience(line, patience)
+            yield line + b"\n"
+
+
+def _patience(line: bytes, before: float) -> float:
+    """Seconds that may be silent after a line: fewer, once agents have spoken."""
+    return before if _OF_THE_CASE in line else delivery.SILENCE
 
 
 @contextmanager

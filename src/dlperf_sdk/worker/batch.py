@@ -18,6 +18,8 @@ BEAT = 5.0
 """Seconds between two signs of life on the agents' tether."""
 _GRACE = 10.0
 _LOOK = 0.2
+_ENDED = b'"event": "ended"'
+"""What is in the last line of agent 0."""
 
 
 def main(folder: str, linger: float, step: List[str]) -> int:
@@ -38,6 +40,12 @@ def main(folder: str, linger: float, step: List[str]) -> int:
             threading.Thread(target=_feed, args=(process.stdin, over), daemon=True).start()
             for line in process.stdout:
                 stream.write(line)
+                if _ENDED in line:
+                    over.set()
+                    # The step does not end by itself where one of its nodes cannot be reached any more.
+                    killing = threading.Timer(_GRACE, process.kill)
+                    killing.daemon = True
+                    killing.start()
             over.set()
             code = process.wait()
             stream.write(_last_words(diagnostics.name))

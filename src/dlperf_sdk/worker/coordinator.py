@@ -18,7 +18,8 @@ from dlperf_sdk.worker.stopping import decide
 
 SETTLE = 1.0
 """Seconds in which, after a first failure, others may tell theirs: the cause is not always the first to be heard."""
-BEAT = 5.0
+BEAT = 2.0
+"""Seconds between two signs of life to the controller, which takes fifteen without one for a loss."""
 
 
 class Coordinator(threading.Thread):
