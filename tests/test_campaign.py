@@ -305,6 +305,73 @@ def test_changes_are_sentences():
     )
 
 
+def events_of_resuming(directory, **how):
+    heard = []
+    resume(directory, watch=heard.append, **how)
+    return heard
+
+
+def test_attempts_of_another_spec_are_set_aside_and_measured_again(tmp_path, done):
+    """Whoever edits campaign.json gets no mixture of two specs."""
+    directory = damaged(tmp_path / "it", done)
+    document = json.loads((directory / "campaign.json").read_text())
+    fine = next(id for id, each in done[0].standings.items() if each.status == "ok")
+    next(each for each in document["cases"] if each["id"] == fine)["spec"]["steps"] = 6
+    (directory / "campaign.json").write_text(json.dumps(document))
+    problems = [entry["case"] for entry in events_of_resuming(directory) if entry["event"] == "problem"]
+    assert problems == [fine]
+    result = open_kept(directory).store.load(fine)
+    assert result.spec.steps == 6
+    assert [len(record.step_times) for each in result.repeats for record in each.records] == [6, 6]
+    assert (directory / "set-aside" / f"{fine}-1" / "result.json").is_file()
+    again = events_of_resuming(directory)
+    assert not [entry for entry in again if entry["event"] in ("problem", "attempt-started")]
+
+
+# -- failed cases, tried again
+
+
+def test_failed_cases_are_tried_again_when_that_is_asked_for(tmp_path, done):
+    directory = damaged(tmp_path / "it", done)
+    before = {id: each.status for id, each in done[0].standings.items()}
+    heard = events_of_resuming(directory, retry=["out-of-memory"])
+    (again,) = [entry["case"] for entry in heard if entry["event"] == "attempt-started"]
+    assert before[again] == "out-of-memory"
+    kept = open_kept(directory)
+    result = kept.store.load(again)
+    assert result.status == "out-of-memory"
+    assert any("Tried again, as was asked for" in note for note in result.notes)
+    assert [attempt.attempt for attempt in kept.store.recover(again).attempts] == [1, 2]
+    heard = events_of_resuming(directory, retry=["failed"])
+    tried = [before[entry["case"]] for entry in heard if entry["event"] == "retried"]
+    assert sorted(tried) == ["crashed", "out-of-memory", "timeout", "unsupported"]
+    assert [entry["case"] for entry in heard if entry["event"] == "concluded"].count(again) == 1
+    assert {id: each.status for id, each in status(kept).standings.items()} == before
+    quiet = events_of_resuming(directory)
+    assert not [entry for entry in quiet if entry["event"] in ("retried", "attempt-started", "problem")]
+
+
+def test_a_retry_that_was_killed_is_gone_on_with(tmp_path, done):
+    """The old result still lies there, and must not stand for the new one."""
+    directory = damaged(tmp_path / "it", done)
+    failed = next(id for id, each in done[0].standings.items() if each.status == "out-of-memory")
+    Journal(directory / "journal.jsonl").append("retried", case=failed, notes=[])
+    assert status(open_kept(directory)).counts["pending"] == 1
+    heard = events_of_resuming(directory)
+    for event in ("attempt-started", "concluded"):
+        assert [entry["case"] for entry in heard if entry["event"] == event] == [failed]
+
+
+def test_the_command_tries_again_and_knows_the_kinds(tmp_path, done, capfd):
+    directory = damaged(tmp_path / "it", done)
+    assert main(["campaign", "resume", str(directory), "--retry", "unsupported", "out-of-memory"]) == 5
+    assert capfd.readouterr().err.count("Tried again, as was asked for") == 2
+    assert main(["campaign", "resume", str(directory), "--retry", "lost-node"]) == 5
+    assert "No case has ended in lost-node: nothing is tried again." in capfd.readouterr().err
+    assert main(["campaign", "resume", str(directory), "--retry", "timout"]) == 2
+    assert "Did you mean 'timeout'" in capfd.readouterr().err
+
+
 # -- limits, rest and load
 
 

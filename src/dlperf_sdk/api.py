@@ -153,19 +153,23 @@ def campaign(
 def resume(
     directory: str | Path,
     *,
+    retry: Iterable[str] = (),
     observers: Iterable[Any] = (),
     registry: Registry | None = None,
     watch: Watch = lambda entry: None,
 ) -> Outcome:
     """Go on with a campaign where it was left: what is there is checked, and what is missing is measured.
 
+    `retry` names kinds of failure (`out-of-memory`, `crashed`, …), or `failed` for all: cases that had ended so are
+    tried again, and keep the repeats that they had finished.
+
     Raises:
+        UnknownName: there is no such kind of failure.
         StoreError: there is no campaign in the directory, another controller is at work on it, or it cannot be written.
         PluginError, KeyboardInterrupt: as `campaign` does.
     """
-    return go_on(
-        open_kept(Path(directory)), registry or Registry(), Observers(hookspecs.listeners(observers)), watch
-    )
+    kept, told = open_kept(Path(directory)), Observers(hookspecs.listeners(observers))
+    return go_on(kept, registry or Registry(), told, watch, retry)
 
 
 def spec_from(

@@ -93,6 +93,8 @@ class Campaign:
     settings: Settings = Settings()
     source: str | None = None
     """The file that it was read from."""
+    given: tuple[str, ...] = ()
+    """The settings that were given instead of the file's."""
 
     def __len__(self) -> int:
         """Cases before anything is left out."""
@@ -206,7 +208,11 @@ def campaign_of(what: Matrix | Campaign, **settings: Any) -> Campaign:
         if name not in known:
             raise UnknownName("setting of a campaign", name, known)
     if isinstance(what, Campaign):
-        return attrs.evolve(what, settings=attrs.evolve(what.settings, **settings))
+        return attrs.evolve(
+            what,
+            settings=attrs.evolve(what.settings, **settings),
+            given=tuple(sorted({*what.given, *settings})),
+        )
     if not isinstance(what, Matrix):
         raise SpecError(f"A campaign is made of a Matrix, not of a {type(what).__name__}.")
     return Campaign(name="campaign", blocks=(Block(matrix=what),), settings=Settings(**settings))

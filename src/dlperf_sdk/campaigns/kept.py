@@ -7,6 +7,7 @@
         journal.jsonl     what has happened, a line each
         lock              held by the controller
         runs/RUN-ID/      an ordinary run directory per case
+        set-aside/        runs that were found to be of another spec
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,10 @@ class Kept:
     source: str | None
     settings: Settings
     cases: tuple[Asked, ...]
+    skipped: tuple[RunSpec, ...]
+    """Cases that were left out, because something that they need was not installed."""
+    given: tuple[str, ...]
+    """The settings that were given instead of those of its file."""
     journal: journal.Journal = field(init=False)
     store: ResultStore = field(init=False)
 
@@ -55,6 +61,19 @@ class Kept:
         """Be its only controller; raises StoreError where there is another."""
         with journal.held(self.path / "lock"):
             yield
+
+    def set_aside(self, id: str) -> Path:
+        """Move a run out of the way, so that nothing of it is lost or counted; the value is where it lies now.
+
+        Raises:
+            StoreError: it cannot be moved.
+        """
+        folder = self.path / "set-aside"
+        with explained(folder):
+            folder.mkdir(mode=0o700, exist_ok=True)
+            place = next(p for n in count(1) if not (p := folder / f"{id}-{n}").exists())
+            (self.store.directory / id).rename(place)
+        return place
 
     def is_held(self) -> bool:
         """Whether a controller is at work."""
@@ -74,21 +93,24 @@ def keep(path: Path, campaign: Campaign, entries: list[Entry], stamp: str) -> Ke
         )
     missing = {e.asked.id: e.refusal[1] for e in entries if e.refusal is not None and e.refusal[0] == MISSING}
     cases = tuple(each.asked for each in entries if each.asked.id not in missing)
-    kept = Kept(path, campaign.name, stamp, campaign.source, campaign.settings, cases)
+    skipped = tuple(each.asked for each in entries if each.asked.id in missing)
+    source = None if campaign.source is None else str(Path(campaign.source).resolve())
+    specs = tuple(each.spec for each in skipped)
+    kept = Kept(path, campaign.name, stamp, source, campaign.settings, cases, specs, campaign.given)
     document = {
         "schema_version": KEPT_VERSION,
         "sdk_version": __version__,
         "name": campaign.name,
         "description": campaign.description,
         "stamp": stamp,
-        "source": None if campaign.source is None else str(Path(campaign.source).resolve()),
+        "source": source,
         "settings": attrs.asdict(campaign.settings),
+        "given": list(campaign.given),
         "order": "of a round: the cases in the order of this file, shuffled by a seed of the settings' and the round's",
         "cases": [{"id": each.id, "from": each.where, "spec": each.spec.to_dict()} for each in cases],
         "skipped": [
-            {"id": each.asked.id, "from": each.asked.where, "why": missing[each.asked.id]}
-            for each in entries
-            if each.asked.id in missing
+            {"id": each.id, "from": each.where, "spec": each.spec.to_dict(), "why": missing[each.id]}
+            for each in skipped
         ],
     }
     with explained(path):
@@ -123,6 +145,8 @@ def open_kept(path: Path) -> Kept:
             document["source"],
             Settings(**document["settings"]),
             tuple(_asked(entry) for entry in document["cases"]),
+            tuple(_asked(entry).spec for entry in document["skipped"]),
+            tuple(document["given"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DocumentError(f"{file} does not say what a campaign consists of: {error!r}.") from error

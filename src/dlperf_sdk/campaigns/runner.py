@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import attrs
@@ -12,9 +12,10 @@ from attrs import define, field, frozen
 
 from dlperf_sdk import execute, largest, metrics
 from dlperf_sdk.campaigns import estimate, leftovers, load, order
+from dlperf_sdk.campaigns.edits import edits
 from dlperf_sdk.campaigns.journal import last
 from dlperf_sdk.campaigns.kept import Kept
-from dlperf_sdk.campaigns.standing import Standing, verified
+from dlperf_sdk.campaigns.standing import Standing, check_kinds, ended_in, verified
 from dlperf_sdk.campaigns.surroundings import changes, surroundings
 from dlperf_sdk.documents import load_document
 from dlperf_sdk.execute import Case
@@ -74,15 +75,24 @@ class _Session:
         self.watch({**entry, "left": estimate.left(self.standings.values(), self.kept.settings.cooldown)})
 
 
-def go_on(kept: Kept, registry: Registry, observers: Observers, watch: Watch = lambda entry: None) -> Outcome:
+def go_on(
+    kept: Kept,
+    registry: Registry,
+    observers: Observers,
+    watch: Watch = lambda entry: None,
+    again: Iterable[str] = (),
+) -> Outcome:
     """Carry out what of a campaign is left, as its only controller.
 
+    `again` names kinds of failure, or `failed` for all: cases that had ended so are tried again.
+
     Raises:
+        UnknownName: there is no such kind.
         StoreError: another controller is at work, or something cannot be written. What was finished is kept.
         PluginError: a plugin that is needed does not work.
         KeyboardInterrupt: as it was; everything has been ended, and the campaign can be resumed.
     """
-    settings = kept.settings
+    settings, kinds = kept.settings, check_kinds(again)
     with kept.held():
         leftovers.wait(each.id for each in kept.cases)
         now = surroundings(registry)
@@ -91,10 +101,12 @@ def go_on(kept: Kept, registry: Registry, observers: Observers, watch: Watch = l
         standings = verified(kept)
         limit = math.inf if settings.campaign_limit is None else settings.campaign_limit
         session = _Session(kept, registry, observers, watch, standings, news, time.monotonic() + limit)
-        session.write("session", surroundings=now, changes=news)
+        edited = [] if before is None else edits(kept)
+        session.write("session", surroundings=now, changes=[*news, *edited])
         for id, standing in standings.items():
             for problem in standing.problems:
                 session.write("problem", case=id, text=problem)
+        _reopen(session, kinds)
         try:
             ended = _until_done(session)
         except KeyboardInterrupt:
@@ -102,6 +114,17 @@ def go_on(kept: Kept, registry: Registry, observers: Observers, watch: Watch = l
             raise
         session.write("ended", how=ended)
         return Outcome(kept, standings, ended)
+
+
+def _reopen(session: _Session, kinds: Iterable[str]) -> None:
+    """Let the cases be tried again that had ended in a failure of these kinds."""
+    asked = sorted(kinds)
+    found = ended_in(session.standings, asked)
+    for id in found:
+        said = f"Tried again, as was asked for, after it had ended in {session.standings[id].status}."
+        session.write("retried", case=id, notes=[said])
+    if asked and not found:
+        session.write("nothing-to-retry", kinds=asked)
 
 
 def _until_done(session: _Session) -> str:

@@ -6,13 +6,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from attrs import define, field
+import attrs
+from attrs import define, field, fields
 
 from dlperf_sdk import metrics
 from dlperf_sdk.campaigns.campaign import Asked
 from dlperf_sdk.campaigns.kept import Kept
-from dlperf_sdk.errors import DlperfError, UnknownName
+from dlperf_sdk.errors import FAILURES, DlperfError, UnknownName
 from dlperf_sdk.results.result import Result
+from dlperf_sdk.spec import RunSpec
+
+ANY = "failed"
+"""Every kind of failure."""
 
 
 @define
@@ -44,6 +49,8 @@ class Standing:
     batch_size: int | None = None
     """What `max` was found to be."""
     notes: list[str] = field(factory=list)
+    retried: bool = False
+    """Whether it was concluded with a failure, and is tried again since somebody wants it so."""
     problems: list[str] = field(factory=list)
     """What is wrong with what its directory holds."""
 
@@ -74,9 +81,20 @@ class Standing:
             case "attempt-given-up":
                 self.seconds += entry["seconds"]
             case "concluded":
-                self.status, self.ok = entry["status"], entry.get("ok", True)
+                self.status, self.ok, self.retried = entry["status"], entry.get("ok", True), False
             case "reopened":
                 self.status = None
+            case "retried":
+                # What it has finished stays; what it has failed in, and the time that this took, count no more.
+                self.status, self.retried, self.seconds = None, True, 0.0
+                self.failures.clear()
+            case "forgotten":
+                self._forget()
+
+    def _forget(self) -> None:
+        fresh = Standing(self.asked)
+        for name in (each.name for each in fields(Standing) if each.name not in ("asked", "problems")):
+            setattr(self, name, getattr(fresh, name))
 
     def _failed(self, entry: Mapping[str, Any], what: str) -> None:
         self.failures[entry["status"]] += 1
@@ -103,13 +121,14 @@ def verified(kept: Kept) -> dict[str, Standing]:
     standings = told(kept.cases, kept.journal.read())
     for standing in standings.values():
         id = standing.asked.id
-        if not (kept.store.directory / id).is_dir():
-            if standing.status is not None or standing.finished:
-                standing.problems.append("its directory is gone; the case is measured again")
-            _forget(standing)
+        problem = _gone(kept, standing)
+        if problem is not None:
+            if standing.started_at is not None or standing.status is not None:
+                standing.problems.append(problem)
+                standing.hear(kept.journal.append("forgotten", case=id))
             continue
         _attempts(kept, standing)
-        result = _result(kept, standing)
+        result = None if standing.retried else _result(kept, standing)
         said = standing.status
         if result is not None:
             standing.status, standing.ok = result.status, result.ok
@@ -118,6 +137,48 @@ def verified(kept: Kept) -> dict[str, Standing]:
         elif result is None and said is not None:
             standing.hear(kept.journal.append("reopened", case=id))
     return standings
+
+
+def ended_in(standings: Mapping[str, Standing], kinds: Iterable[str]) -> list[str]:
+    """The cases that were concluded with a failure of one of these kinds, or with any (`failed`).
+
+    Raises:
+        UnknownName: there is no such kind.
+    """
+    asked = check_kinds(kinds)
+    return [
+        id
+        for id, each in standings.items()
+        if each.status not in (None, "ok") and (ANY in asked or each.status in asked)
+    ]
+
+
+def check_kinds(kinds: Iterable[str]) -> frozenset[str]:
+    """The kinds of failure, each of which there is; `failed` stands for all. Raises UnknownName for another."""
+    asked = frozenset(kinds)
+    for kind in sorted(asked):
+        if kind not in (ANY, *FAILURES):
+            raise UnknownName("kind of failure to try again", kind, (ANY, *FAILURES))
+    return asked
+
+
+def _gone(kept: Kept, standing: Standing) -> str | None:
+    """Why nothing of what was finished can be gone on with; None where it can."""
+    id, asked = standing.asked.id, standing.asked.spec
+    if not (kept.store.directory / id).is_dir():
+        return "its directory is gone; the case is measured again"
+    spec = kept.store.recover(id).spec
+    if spec is None or spec == _resolved(asked, spec):
+        return None
+    aside = kept.set_aside(id)
+    return (
+        f"its attempts were made with another spec; they lie in {aside} now, and the case is measured again"
+    )
+
+
+def _resolved(asked: RunSpec, like: RunSpec) -> RunSpec:
+    """What was asked, with the batch size that `max` was found to be."""
+    return attrs.evolve(asked, batch_size=like.batch_size) if asked.wants_largest else asked
 
 
 def _attempts(kept: Kept, standing: Standing) -> None:
@@ -155,21 +216,10 @@ def _result(kept: Kept, standing: Standing) -> Result | None:
     except (DlperfError, UnknownName) as error:
         standing.problems.append(f"its result cannot be read, and is made again: {error}")
         return None
-    asked = standing.asked.spec
-    if not asked.wants_largest and result.spec != asked:
+    if result.spec != _resolved(standing.asked.spec, result.spec):
         standing.problems.append("its result is of another spec, and is made again")
         return None
     if result.status == "ok" and len(result.repeats) != standing.finished:
         standing.problems.append("its result has other repeats than its directory, and is made again")
         return None
     return result
-
-
-def _forget(standing: Standing) -> None:
-    standing.status, standing.highest, standing.seconds, standing.started_at = None, 0, 0.0, None
-    standing.message, standing.batch_size = "", None
-    standing.throughputs.clear()
-    standing.failures.clear()
-    standing.times.clear()
-    standing.broken.clear()
-    standing.notes.clear()

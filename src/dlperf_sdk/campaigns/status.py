@@ -101,6 +101,10 @@ def named(spec: RunSpec) -> str:
     words = [spec.framework, spec.model, str(spec.topology), f"b{spec.batch_size}", spec.precision]
     defaults = {"compiler": "none", "strategy": "all_reduce", "layout": "auto"}
     words += [str(getattr(spec, name)) for name, usual in defaults.items() if getattr(spec, name) != usual]
+    numbers = {"accumulation": 1, "seed": 0}
+    words += [
+        f"{name}={getattr(spec, name)}" for name, usual in numbers.items() if getattr(spec, name) != usual
+    ]
     words += [f"{name}={value}" for name, value in sorted(spec.options.items())]
     if str(spec.data) != "synthetic":
         words.append(spec.data.source)

@@ -58,6 +58,13 @@ class CampaignLines:
                     self.print(f"Changed since the last session: {change}", "yellow")
             case "problem":
                 self.print(f"{case}: {entry['text']}", "yellow")
+            case "retried":
+                self.done.pop(entry["case"], None)
+                self.print(f"{case}: {entry['notes'][0]}", "yellow")
+            case "nothing-to-retry":
+                self.print(
+                    f"No case has ended in {' or '.join(entry['kinds'])}: nothing is tried again.", "yellow"
+                )
             case "waiting":
                 self.doing = "waiting for the machine to become quiet"
             case "attempt-started":

@@ -77,13 +77,23 @@ def resume(
     directory: Annotated[Path, Parameter(help="A campaign's directory.")],
     /,
     *,
+    retry: Annotated[
+        tuple[str, ...],
+        Parameter(
+            metavar="KIND",
+            consume_multiple=True,
+            negative=(),
+            show_default=False,
+            help="Try cases again that ended so: out-of-memory, timeout, crashed, …; `failed` is any of them.",
+        ),
+    ] = (),
     quiet: QUIET = False,
     common: Common = AS_USUAL,
 ) -> int:
     """Go on with a campaign where it was left, having checked what is there."""
     from dlperf_sdk.campaigns.kept import open_kept
 
-    return _carry_out(open_kept(directory), quiet, common)
+    return _carry_out(open_kept(directory), quiet, common, retry)
 
 
 @campaign.command
@@ -194,7 +204,7 @@ def _planned(file: str, **settings: Any) -> tuple[Campaign, str, list[Entry]]:
     return asked, *planned(asked, Registry())
 
 
-def _carry_out(kept: Kept, quiet: bool, common: Common) -> int:
+def _carry_out(kept: Kept, quiet: bool, common: Common, again: tuple[str, ...] = ()) -> int:
     from dlperf_sdk import hookspecs
     from dlperf_sdk.campaigns.runner import go_on
     from dlperf_sdk.cli.campaign_view import view
@@ -203,13 +213,13 @@ def _carry_out(kept: Kept, quiet: bool, common: Common) -> int:
     say(f"{kept.name}: {counted(len(kept.cases), 'case')} in {kept.path}")
     try:
         if quiet:
-            outcome = go_on(kept, Registry(), hookspecs.Observers(hookspecs.listeners()))
+            outcome = go_on(kept, Registry(), hookspecs.Observers(hookspecs.listeners()), again=again)
         else:
             console = err()
             with view(console, live=sys.stderr.isatty() and not console.is_dumb_terminal) as shown:
                 shown.expect(kept.cases)
                 observers = hookspecs.Observers(hookspecs.listeners([shown]))
-                outcome = go_on(kept, Registry(), observers, shown.hear)
+                outcome = go_on(kept, Registry(), observers, shown.hear, again)
     except KeyboardInterrupt:
         said = f"Interrupted. What is finished is kept; go on with `dlperf campaign resume {kept.path}`."
         return complain(KeyboardInterrupt(said), common, INTERRUPTED)

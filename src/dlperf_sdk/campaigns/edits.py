@@ -1,0 +1,133 @@
+"""What has changed in a campaign's file since the campaign was resolved from it. It goes on as it was resolved."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from dlperf_sdk.campaigns.campaign import Settings, asked, campaign_of
+from dlperf_sdk.campaigns.file import load
+from dlperf_sdk.campaigns.kept import Kept
+from dlperf_sdk.campaigns.status import named
+from dlperf_sdk.documents import shown
+from dlperf_sdk.errors import DlperfError
+from dlperf_sdk.spec import RunSpec
+
+MOST = 5
+"""Cases that a sentence names; the rest are counted."""
+_KIND = ("framework", "model")
+"""Fields in which a case cannot have been edited: with another one it is another case."""
+
+Plain = Mapping[str, Any]
+
+
+def edits(kept: Kept) -> list[str]:
+    """A sentence for every kind of difference between the file as it is now and the campaign; none without a file.
+
+    What was given instead of the file's settings is taken as it was. Comments and the order of keys are no difference.
+    """
+    if kept.source is None:
+        return []
+    given = {name: getattr(kept.settings, name) for name in kept.given}
+    try:
+        now = campaign_of(load(Path(kept.source)), **given)
+        specs = [each.spec for each in asked(now, kept.stamp)]
+    except DlperfError as error:
+        return [f"{kept.source} cannot be read as a campaign any more: {error} {_advice(kept)}"]
+    said = differences([*(each.spec for each in kept.cases), *kept.skipped], specs)
+    said += _settings(kept.settings, now.settings)
+    return [f"{kept.source} was edited since the start: {each}" for each in said] + (
+        [_advice(kept)] if said else []
+    )
+
+
+def differences(before: Sequence[RunSpec], now: Sequence[RunSpec]) -> list[str]:
+    """Which cases are gone, new, or have other values in some fields."""
+    old, new = _by_text(before), _by_text(now)
+    gone = [spec for text, spec in old.items() if text not in new]
+    added = [spec for text, spec in new.items() if text not in old]
+    changed, gone, added = _paired(gone, added)
+    said = [
+        f"{_counted(cases)} {'has' if len(cases) == 1 else 'have'} {what} ({_names(cases)})."
+        for what, cases in changed.items()
+    ]
+    said += [f"{_counted(gone)} no longer in it ({_names(gone)})."] if gone else []
+    said += [f"{_counted(added)} new in it ({_names(added)})."] if added else []
+    return said
+
+
+def _by_text(specs: Sequence[RunSpec]) -> dict[str, RunSpec]:
+    return {_text(spec.to_dict()): spec for spec in specs}
+
+
+def _paired(
+    gone: Sequence[RunSpec], added: Sequence[RunSpec]
+) -> tuple[dict[str, list[RunSpec]], list[RunSpec], list[RunSpec]]:
+    """Cases that are the same but for the fields whose values were edited, by what was edited; and what is left.
+
+    A field was edited where the values that are gone are not those that are new.
+    """
+    old, new = [each.to_dict() for each in gone], [each.to_dict() for each in added]
+    edited = [
+        name
+        for name in (old[0] if old else ())
+        if name not in _KIND and {_text(each[name]) for each in old} != {_text(each[name]) for each in new}
+    ]
+    partners: dict[str, list[int]] = defaultdict(list)
+    for i, plain in enumerate(new):
+        partners[_rest(plain, edited)].append(i)
+    changed: dict[str, list[RunSpec]] = {}
+    left: list[RunSpec] = []
+    taken: set[int] = set()
+    for spec, plain in zip(gone, old, strict=True):
+        found = partners[_rest(plain, edited)]
+        if not found:
+            left.append(spec)
+            continue
+        i = found.pop(0)
+        taken.add(i)
+        said = ", ".join(
+            f"{name} {shown(new[i][name])} instead of {shown(plain[name])}"
+            for name in edited
+            if plain[name] != new[i][name]
+        )
+        changed.setdefault(said, []).append(spec)
+    return changed, left, [spec for i, spec in enumerate(added) if i not in taken]
+
+
+def _rest(plain: Plain, without: Sequence[str]) -> str:
+    return _text({name: value for name, value in plain.items() if name not in without})
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def _settings(before: Settings, now: Settings) -> list[str]:
+    old, new = attrs.asdict(before), attrs.asdict(now)
+    return [
+        f"the setting {name} is {shown(new[name])} instead of {shown(old[name])}."
+        for name in old
+        if old[name] != new[name]
+    ]
+
+
+def _counted(cases: Sequence[RunSpec]) -> str:
+    return "1 case" if len(cases) == 1 else f"{len(cases):,} cases"
+
+
+def _names(cases: Sequence[RunSpec]) -> str:
+    names = [named(each) for each in cases[:MOST]]
+    return "; ".join(names) + (f"; and {len(cases) - MOST:,} more" if len(cases) > MOST else "")
+
+
+def _advice(kept: Kept) -> str:
+    return (
+        f"{kept.path} goes on as it was resolved at its start; what is to be measured differently takes a campaign "
+        "of its own (`dlperf campaign run FILE`)."
+    )
