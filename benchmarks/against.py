@@ -14,9 +14,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import paired
-import plugin_case
 from paired import Comparison, Spent
 
+from dlperf_sdk import in_process
 from dlperf_sdk.interfaces.framework import Framework
 from dlperf_sdk.worker.affinity import thread_variables
 from dlperf_sdk.worker.interface import Trainer
@@ -77,8 +77,10 @@ def compare(
         RuntimeError: the work is not the same, or a side did not train.
     """
     options = {"image_size": size.image_size, "label_smoothing": 0.0, "weight_decay": 0.0}
-    request = plugin_case.request(plugin, "resnet50", options, size.batch_size, precision, compiler=compiler)
-    runtime, trainer = plugin_case.start(request)
+    request = in_process.request(
+        plugin, "resnet50", options, batch_size=size.batch_size, precision=precision, compiler=compiler
+    )
+    runtime, trainer = in_process.start(request)
     batches = trainer.batches()
     losses: list[Any] = [None]
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import plugin_case
 from dlperf_torch.framework import Torch
-from plugin_case import start
 
+from dlperf_sdk import in_process
+from dlperf_sdk.in_process import start
 from dlperf_sdk.worker.affinity import thread_variables
 from dlperf_sdk.worker.request import Request
 
@@ -29,4 +29,6 @@ def request(
     model: str, options: dict[str, Any], batch_size: int, precision: str = "fp32", layout: str = "auto"
 ) -> Request:
     """What a worker is told about one replica on the CPU, eager, with synthetic data."""
-    return plugin_case.request(Torch, model, options, batch_size, precision, layout)
+    return in_process.request(
+        Torch, model, options, batch_size=batch_size, precision=precision, layout=layout
+    )

@@ -29,6 +29,9 @@ ORDER = (
     ("registry",),
     ("hookspecs",),
     ("models",),
+    # A plugin's worker half without the rest of the flow.
+    ("in_process",),
+    ("results.repeats",),
     # A result converts itself: `to_dict` and `from_dict` are a short way to `convert`.
     ("results.result", "results.convert"),
     ("results.files",),

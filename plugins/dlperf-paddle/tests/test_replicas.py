@@ -7,10 +7,10 @@ import subprocess
 import sys
 
 import pytest
-from conftest import make_cluster, make_request
+from conftest import make_request
 
+from dlperf_sdk import in_process
 from dlperf_sdk.worker.digest import digest_of
-from dlperf_sdk.worker.request import resolve
 
 pytest.importorskip("paddle", reason="the worker half needs Paddle, which is not in this environment")
 
@@ -26,12 +26,7 @@ def train(name, ports, rank):
     """Three steps on the canonical shard: what one replica can say of them."""
     model, changes = CASES[name]
     request = make_request(model, devices_per_node=2, **changes)
-    cluster = make_cluster(request, ports)
-    process = resolve(request.processes)(cluster)[rank]
-    os.environ.update(process.variables)
-    runtime = resolve(request.runtime)(request, cluster, process)
-    runtime.start()
-    trainer = resolve(request.trainer)(runtime, request, process)
+    runtime, trainer = in_process.start(request, ports, rank)
     trainer.deviation()
     batch = trainer.canonical_batch()
     answer = {

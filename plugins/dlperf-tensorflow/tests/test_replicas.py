@@ -7,10 +7,10 @@ import subprocess
 import sys
 
 import pytest
-from conftest import make_cluster, make_request
+from conftest import make_request
 
+from dlperf_sdk import in_process
 from dlperf_sdk.worker.digest import digest_of
-from dlperf_sdk.worker.request import resolve
 
 pytest.importorskip("tensorflow", reason="the worker half needs TensorFlow, which is not in this environment")
 
@@ -28,15 +28,10 @@ def train(name, whole_node, ports, rank):
     model, changes = CASES[name]
     options = {"one_process_per_node": whole_node}
     request = make_request(model, framework_options=options, devices_per_node=2, **changes)
-    cluster = make_cluster(request, ports)
-    process = resolve(request.processes)(cluster)[rank]
-    os.environ.update(process.variables)
-    runtime = resolve(request.runtime)(request, cluster, process)
-    runtime.start()
-    trainer = resolve(request.trainer)(runtime, request, process)
+    runtime, trainer = in_process.start(request, ports, rank)
     deviation, batch = trainer.deviation(), trainer.canonical_batch()
     losses = [trainer.read_loss(trainer.step(batch).loss) for _ in range(3)]
-    here = range(len(process.replicas))
+    here = range(len(trainer.process.replicas))
     return {
         "digests": [digest_of(request.parameters, trainer.parameters(i)) for i in here],
         "losses": [[step[i] for step in losses] for i in here],

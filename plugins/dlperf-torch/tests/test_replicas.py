@@ -6,10 +6,10 @@ import socket
 from contextlib import ExitStack
 
 import pytest
-from conftest import make_cluster, make_request
+from conftest import make_request
 
+from dlperf_sdk import in_process
 from dlperf_sdk.worker.digest import digest_of
-from dlperf_sdk.worker.request import resolve
 
 pytest.importorskip("torch", reason="the worker half needs torch, which is not in this environment")
 
@@ -22,13 +22,9 @@ CASES = {
 }
 
 
-def train(request, cluster, rank):
+def train(request, port, rank):
     """Three steps on the canonical shard: what one replica can say of them."""
-    process = resolve(request.processes)(cluster)[rank]
-    os.environ.update(process.variables)
-    runtime = resolve(request.runtime)(request, cluster, process)
-    runtime.start()
-    trainer = resolve(request.trainer)(runtime, request, process)
+    runtime, trainer = in_process.start(request, (port,), rank)
     deviation, batch = trainer.deviation(), trainer.canonical_batch()
     losses = [trainer.read_loss(trainer.step(batch).loss)[0] for _ in range(3)]
     answer = {
@@ -48,7 +44,7 @@ def replica(rank, ports, answers):
     os.environ["OMP_NUM_THREADS"] = "1"
     for (name, (model, changes)), port in zip(CASES.items(), ports, strict=True):
         request = make_request(model, devices_per_node=2, **changes)
-        answers.put((name, rank, train(request, make_cluster(request, port), rank)))
+        answers.put((name, rank, train(request, port, rank)))
 
 
 @pytest.fixture(scope="module")

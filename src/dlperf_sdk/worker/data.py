@@ -138,6 +138,19 @@ def endless(own: range, seed: int, replica: int) -> Iterator[int]:
             yield order[i]
 
 
+def draws(request: Request, replica: int) -> Iterator[List[Tuple[int, int]]]:
+    """A replica's batches without end, each as (draw, sample) for each of its samples.
+
+    `sample` is the sample's index, and `draw` counts what this replica has taken so far, so that chance can be
+    drawn anew for each visit and yet be repeatable. Every batch is full: with fewer samples than it needs, some
+    are in it twice, and `facts` says so.
+    """
+    own = share(request.data["samples"], replica, request.nodes * request.devices_per_node)
+    drawn = enumerate(endless(own, request.seed, replica))
+    while True:
+        yield [next(drawn) for _ in range(request.batch_size)]
+
+
 def facts(request: Request, replica: int) -> Dict[str, Any]:
     """What a result should say about the data that one replica sees, as JSON values."""
     replicas = request.nodes * request.devices_per_node

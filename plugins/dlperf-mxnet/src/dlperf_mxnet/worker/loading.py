@@ -12,14 +12,9 @@ PREFETCH = 2
 class Batches:
     """An endless iterator over the batches of one replica: dicts of float32 arrays in shared memory.
 
-    The replica sees its own samples only, in an order that follows from the seed (`dlperf_sdk.worker.data`),
-    whatever the number of loaders. Every batch is full: with fewer samples than a batch needs, some are in it
-    twice, and `facts` says so.
-
-    `dataset[draw, sample]` must give one sample: `sample` is its index, and `draw` counts what this replica
-    has taken so far, so that chance can be drawn anew for each visit and yet be repeatable. `batch(samples)`
-    must make of such samples a dict of NumPy arrays. Both run in the loaders, and what they raise is raised
-    here.
+    Which samples, and in which order, is laid down in `dlperf_sdk.worker.data.draws`, whatever the number of
+    loaders. `dataset[draw, sample]` must give one sample, and `batch(samples)` must make of such samples a dict
+    of NumPy arrays. Both run in the loaders, and what they raise is raised here.
     """
 
     def __init__(self, dataset, batch, request, replica):
@@ -30,10 +25,9 @@ class Batches:
             data.facts(request, replica), loader_workers=loaders, prefetched_batches=self.prefetched
         )
         """What a result should say about the input, as JSON values."""
-        own = data.share(request.data["samples"], replica, request.nodes * request.devices_per_node)
         self._loader = DataLoader(
             dataset,
-            batch_sampler=_keys(own, request.batch_size, request.seed, replica),
+            batch_sampler=data.draws(request, replica),
             batchify_fn=Shared(batch),
             num_workers=loaders,
             prefetch=self.prefetched,
@@ -61,10 +55,3 @@ class Shared:
             name: mx.nd.array(values, ctx=place, dtype="float32")
             for name, values in self.batch(samples).items()
         }
-
-
-def _keys(own, batch_size, seed, replica):
-    """(draw, sample) for each sample of each batch, without end."""
-    drawn = enumerate(data.endless(own, seed, replica))
-    while True:
-        yield [next(drawn) for _ in range(batch_size)]

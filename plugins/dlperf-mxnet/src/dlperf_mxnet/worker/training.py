@@ -4,7 +4,6 @@ A model's own file has its network, its loss, and nothing else. A process may ow
 a list with a dict of arrays for each, and so are losses.
 """
 
-import contextlib
 import itertools
 
 import mxnet as mx
@@ -12,6 +11,7 @@ import numpy as np
 from mxnet import autograd, gluon
 from mxnet.contrib import amp
 
+from dlperf_mxnet.worker import evidence
 from dlperf_mxnet.worker.optimizers import optimizer
 from dlperf_sdk.worker import canonical
 from dlperf_sdk.worker.interface import Step, Trainer
@@ -54,7 +54,7 @@ class MXNetTrainer(Trainer):
         self._steps = 0
         self._skipped = 0
         self._loaders = None
-        self._seen = set()
+        self._seen = evidence.Seen()
 
     # What a model implements. The bodies here are no gaps: a model that lacks one is told which.
 
@@ -256,12 +256,11 @@ class MXNetTrainer(Trainer):
         same weights, imperative, in fp32, before mixed precision was switched on. Where the model has
         dropout, both are in inference mode, which differs by nothing else there.
         """
-        with _undisturbed(self.network):
+        with evidence.undisturbed(self.network):
             values = self._evidence(self.network, self.canonical_batch()[0])
-        self._seen.update(str(np.dtype(value.dtype)) for value in values)
-        values, references = [y.asnumpy().astype(np.float64) for y in values], self._references
-        apart = sum(np.square(y - y32).sum() for y, y32 in zip(values, references))
-        return float((apart / sum(np.square(y32).sum() for y32 in references)) ** 0.5)
+        for value in values:
+            self._seen.note(value)
+        return evidence.apart(evidence.wide(values), self._references)
 
     def _evidence(self, network, arrays):
         """The logits of the first micro-batch, with gradients recorded, as in a step."""
@@ -276,7 +275,7 @@ class MXNetTrainer(Trainer):
         arrays = {
             name: mx.nd.array(values, ctx=device) for name, values in self._canonical_host_batch()[0].items()
         }
-        return [y.asnumpy().astype(np.float64) for y in self._evidence(network, arrays)]
+        return evidence.wide(self._evidence(network, arrays))
 
     def observed(self):
         """What was in effect: from the types seen in `deviation`, and from the state of MXNet's objects."""
@@ -284,10 +283,8 @@ class MXNetTrainer(Trainer):
             "compiler": "graph" if self.network._active else "none",
             "accumulation": self.request.accumulation,
         }
-        fp32 = "tf32" if self.request.precision == "tf32" else "fp32"
-        names = {"float16": "amp-fp16", "float32": fp32}
-        if self._seen:
-            found["precision"] = "+".join(sorted(names.get(dtype, dtype) for dtype in self._seen))
+        if self._seen.dtypes:
+            found["precision"] = self._seen.precision("tf32" if self.request.precision == "tf32" else "fp32")
         if any(parameter.shape and len(parameter.shape) == 4 for parameter in self.trained):
             found["layout"] = self.layout.lower()
         if self.runtime.kvstore is not None:
@@ -316,18 +313,3 @@ def _named(network):
             found[(stem + "." if stem else "") + renamed.get(last, last)] = parameter
             seen.add(id(parameter))
     return found
-
-
-@contextlib.contextmanager
-def _undisturbed(network):
-    """Batch norm's running statistics are put back at the end."""
-    kept = [
-        (parameter, [values.copy() for values in parameter.list_data()])
-        for parameter in network.collect_params().values()
-        if parameter.grad_req == "null"
-    ]
-    yield
-    mx.nd.waitall()
-    for parameter, copies in kept:
-        for values, copy in zip(parameter.list_data(), copies):
-            copy.copyto(values)

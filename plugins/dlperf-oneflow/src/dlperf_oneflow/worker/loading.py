@@ -15,14 +15,10 @@ PREFETCH = 2
 class Batches:
     """An endless iterator over the batches of one replica: dicts of NumPy arrays.
 
-    Each batch is a whole optimisation step's. The replica sees its own samples only, in an order that follows
-    from the seed (`dlperf_sdk.worker.data`), whatever the number of loaders. Every batch is full: with fewer
-    samples than a batch needs, some are in it twice, and `facts` says so.
-
-    `load(keys)` must give the batch for a list of (draw, sample): `sample` is the sample's index, and `draw`
-    counts what this replica has taken so far, so that chance can be drawn anew for each visit and yet be
-    repeatable. A batch that cannot be loaded is a `dlperf_sdk.worker.data.DataError` in its place. Loaders
-    make no tensors: OneFlow's threads do not follow a process into its fork.
+    Each batch is a whole optimisation step's. Which samples, and in which order, is laid down in
+    `dlperf_sdk.worker.data.draws`, whatever the number of loaders: `load(draws)` must give the batch for one of
+    its lists. A batch that cannot be loaded is a `dlperf_sdk.worker.data.DataError` in its place. Loaders make
+    no tensors: OneFlow's threads do not follow a process into its fork.
     """
 
     def __init__(self, load, request, process):
@@ -34,11 +30,10 @@ class Batches:
             data.facts(request, replica), loader_workers=loaders, prefetched_batches=self.prefetched
         )
         """What a result should say about the input, as JSON values."""
-        own = data.share(request.data["samples"], replica, request.nodes * request.devices_per_node)
         loader = DataLoader(
             Loaded(load),
             batch_size=None,
-            sampler=Keys(own, request.batch_size, request.seed, replica),
+            sampler=Draws(request, replica),
             num_workers=loaders,
             prefetch_factor=PREFETCH,
             collate_fn=_as_it_is,
@@ -68,16 +63,14 @@ class Loaded(Dataset):
         return self._load(keys)
 
 
-class Keys(Sampler):
-    """(draw, sample) for each sample of each batch, without end."""
+class Draws(Sampler):
+    """What OneFlow takes for a sampler."""
 
-    def __init__(self, own, batch_size, seed, replica):
-        self._own, self._batch_size, self._seed, self._replica = own, batch_size, seed, replica
+    def __init__(self, request, replica):
+        self._request, self._replica = request, replica
 
     def __iter__(self):
-        drawn = enumerate(data.endless(self._own, self._seed, self._replica))
-        while True:
-            yield [next(drawn) for _ in range(self._batch_size)]
+        return data.draws(self._request, self._replica)
 
 
 def _as_it_is(batch):

@@ -13,14 +13,10 @@ PREFETCH = 2
 class Batches:
     """An endless iterator over the batches of one replica: dicts of tensors on the host.
 
-    Each batch is a whole optimisation step's. The replica sees its own samples only, in an order that
-    follows from the seed (`dlperf_sdk.worker.data`), whatever the number of loaders. Every batch is full:
-    with fewer samples than a batch needs, some are in it twice, and `facts` says so.
-
-    `keys_of` makes the arrays that describe a batch, of its list of (draw, sample): `sample` is the sample's
-    index, and `draw` counts what this replica has taken so far, so that chance can be drawn anew for each
-    visit and yet be repeatable. `pipeline(keys, loaders)` makes a dataset of batches of one of such arrays,
-    whose types and shapes are `signature`. `why(draws, error)` says what was wrong with a batch that failed.
+    Each batch is a whole optimisation step's. Which samples, and in which order, is laid down in
+    `dlperf_sdk.worker.data.draws`, whatever the number of loaders. `keys_of(draws)` makes the arrays that describe
+    one batch. `pipeline(keys, loaders)` makes a dataset of batches of one of such arrays, whose types and shapes
+    are `signature`. `why(draws, error)` says what was wrong with a batch that failed.
     """
 
     def __init__(self, request, replica, keys_of, signature, pipeline, why):
@@ -32,12 +28,9 @@ class Batches:
         )
         """What a result should say about the input, as JSON values."""
         self._why, self._ahead = why, deque()
-        own = data.share(request.data["samples"], replica, request.nodes * request.devices_per_node)
 
         def keys():
-            drawn = enumerate(data.endless(own, request.seed, replica))
-            while True:
-                draws = [next(drawn) for _ in range(request.batch_size)]
+            for draws in data.draws(request, replica):
                 self._ahead.append(draws)
                 yield keys_of(draws)
 

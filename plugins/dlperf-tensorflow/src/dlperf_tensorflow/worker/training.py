@@ -5,7 +5,6 @@ strategy's scope: each variable has a copy per replica, and what runs in a repli
 reads and writes its own copy. Gradients meet in one place, `_replica_step`.
 """
 
-import contextlib
 import itertools
 
 import numpy as np
@@ -14,11 +13,11 @@ import tensorflow as tf
 from dlperf_sdk.worker import canonical
 from dlperf_sdk.worker.interface import Step, Trainer
 from dlperf_sdk.worker.schedule import learning_rate
+from dlperf_tensorflow.worker import evidence
 from dlperf_tensorflow.worker.optimizers import LossScale, optimizer_for
 
 COMPUTE = {"amp-fp16": tf.float16, "amp-bf16": tf.bfloat16}
 """Precision → the type of convolutions and matrix products, where it is not float32."""
-_PRODUCTS = frozenset({"Conv2D", "MatMul", "BatchMatMulV2", "BatchMatMulV3"})
 
 
 class Weights:
@@ -269,78 +268,24 @@ class TensorFlowTrainer(Trainer):
         in_effect = self._compiled(lambda batch: forward(batch, self.dtype))
         traced = tf.function(lambda batch: self.strategy.run(in_effect, (batch,)), autograph=False)
         batch = self.canonical_batch()
-        with self._undisturbed():
+        with evidence.undisturbed(self.strategy, self.weights.statistics.values()):
             values = traced(batch)
-            with _plain_fp32():
+            with evidence.plain_fp32():
                 references = self.strategy.run(lambda batch: forward(batch, tf.float32), (batch,))
-        apart = whole = 0.0
-        for value, reference in zip(values, references):
-            for y, y32 in zip(*map(self.strategy.experimental_local_results, (value, reference))):
-                wide, wide32 = y.numpy().astype(np.float64), y32.numpy().astype(np.float64)
-                apart, whole = apart + np.square(wide - wide32).sum(), whole + np.square(wide32).sum()
-        return float((apart / whole) ** 0.5)
-
-    @contextlib.contextmanager
-    def _undisturbed(self):
-        """The running statistics are put back at the end."""
-        copies = [
-            copy
-            for variable in self.weights.statistics.values()
-            for copy in self.strategy.experimental_local_results(variable)
-        ]
-        before = [copy.numpy() for copy in copies]
-        try:
-            yield
-        finally:
-            for copy, values in zip(copies, before):
-                copy.assign(values)
+        return evidence.apart(self.strategy, values, references)
 
     def observed(self):
         """What was in effect, read from the graph that `step` runs."""
-        nodes = list(self._nodes())
-        products = [node for node in nodes if node.op in _PRODUCTS]
-        names = {"float16": "amp-fp16", "bfloat16": "amp-bf16", "float32": _fp32_mode(self.request.device)}
-        types = {tf.as_dtype(_type_of(node)).name for node in products}
-        layouts = {node.attr["data_format"].s.decode().lower() for node in products if node.op == "Conv2D"}
+        seen = evidence.Seen(self._train.get_concrete_function(self.canonical_batch(), tf.constant(0.0)))
         found = {
-            "precision": "+".join(sorted(names.get(name, name) for name in types)),
-            "compiler": "xla" if any(node.attr["_XlaMustCompile"].b for node in nodes) else "none",
+            "precision": seen.precision(self.request.device),
+            "compiler": seen.compiler(),
             "accumulation": self.request.accumulation,
         }
-        if layouts:
-            found["layout"] = "+".join(sorted(layouts))
+        if seen.layout():
+            found["layout"] = seen.layout()
         if self.strategy.num_replicas_in_sync > 1:
             found["strategy"] = "all_reduce"
         if self._loaders:
             found["data"] = self._loaders[0].facts
         return found
-
-    def _nodes(self):
-        """The nodes of the step's graph and of all functions that it calls."""
-        concrete = self._train.get_concrete_function(self.canonical_batch(), tf.constant(0.0))
-        graph = concrete.graph.as_graph_def()
-        yield from graph.node
-        for function in graph.library.function:
-            yield from function.node_def
-
-
-def _type_of(product):
-    """The enum of the type that a convolution or matrix product takes."""
-    return product.attr["Ta" if product.op == "BatchMatMulV3" else "T"].type
-
-
-@contextlib.contextmanager
-def _plain_fp32():
-    """float32 arithmetic in the full width of float32."""
-    before = tf.config.experimental.tensor_float_32_execution_enabled()
-    tf.config.experimental.enable_tensor_float_32_execution(False)
-    try:
-        yield
-    finally:
-        tf.config.experimental.enable_tensor_float_32_execution(before)
-
-
-def _fp32_mode(device):
-    """What float32 arithmetic is on this kind of device now."""
-    allowed = tf.config.experimental.tensor_float_32_execution_enabled()
-    return "tf32" if device == "cuda" and allowed else "fp32"

@@ -16,13 +16,9 @@ class Batches:
     """An endless iterator over the batches of one replica: dicts of CPU tensors, page-locked where there is
     a GPU.
 
-    Each batch is a whole optimisation step's. The replica sees its own samples only, in an order that
-    follows from the seed (`dlperf_sdk.worker.data`), whatever the number of loaders. Every batch is full:
-    with fewer samples than a batch needs, some are in it twice, and `facts` says so.
-
-    `dataset[keys]` must give the batch for a list of (draw, sample): `sample` is the sample's index, and
-    `draw` counts what this replica has taken so far, so that chance can be drawn anew for each visit and
-    yet be repeatable. A batch that cannot be loaded is a `dlperf_sdk.worker.data.DataError` in its place.
+    Each batch is a whole optimisation step's. Which samples, and in which order, is laid down in
+    `dlperf_sdk.worker.data.draws`, whatever the number of loaders: `dataset[draws]` must give the batch for one
+    of its lists. A batch that cannot be loaded is a `dlperf_sdk.worker.data.DataError` in its place.
     """
 
     def __init__(self, dataset, request, process):
@@ -34,11 +30,10 @@ class Batches:
             data.facts(request, replica), loader_workers=loaders, prefetched_batches=self.prefetched
         )
         """What a result should say about the input, as JSON values."""
-        own = data.share(request.data["samples"], replica, request.nodes * request.devices_per_node)
         loader = DataLoader(
             dataset,
             batch_size=None,
-            sampler=_keys(own, request.batch_size, request.seed, replica),
+            sampler=data.draws(request, replica),
             num_workers=loaders,
             prefetch_factor=PREFETCH,
             pin_memory=request.device == "cuda",
@@ -59,13 +54,6 @@ class Batches:
             # A new one: an exception that its own traceback holds would keep the loaders until a collection.
             raise data.DataError(str(batch))
         return batch
-
-
-def _keys(own, batch_size, seed, replica):
-    """(draw, sample) for each sample of each batch, without end."""
-    drawn = enumerate(data.endless(own, seed, replica))
-    while True:
-        yield [next(drawn) for _ in range(batch_size)]
 
 
 def _begin(parent, loader):

@@ -1,0 +1,136 @@
+"""A case in this very process, without planner, agents or environment: for tests and benchmarks of worker halves.
+
+They run where the framework is: this needs attrs, and nothing else that the core depends on; Python 3.10 is enough.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from dlperf_sdk.interfaces.framework import Framework
+from dlperf_sdk.interfaces.model import plain
+from dlperf_sdk.models.bert_base import BertBase
+from dlperf_sdk.models.resnet50 import ResNet50
+from dlperf_sdk.worker.interface import Runtime, Trainer
+from dlperf_sdk.worker.processes import Cluster, Node
+from dlperf_sdk.worker.request import Request, resolve
+
+MODELS = {"resnet50": ResNet50(), "bert-base": BertBase()}
+SMALL: Mapping[str, Mapping[str, Any]] = {
+    "resnet50": {"image_size": 64, "num_classes": 10},
+    "bert-base": {
+        "sequence_length": 16,
+        "layers": 2,
+        "hidden_size": 64,
+        "heads": 4,
+        "intermediate_size": 128,
+        "vocabulary_size": 1000,
+        "predictions_per_sequence": 3,
+        "dropout": 0.0,
+    },
+}
+"""Model → options that make it small, with every kind of layer left in."""
+
+
+def request(
+    plugin: type[Framework],
+    model: str,
+    options: Mapping[str, Any] | None = None,
+    framework_options: Mapping[str, Any] | None = None,
+    **changes: Any,
+) -> Request:
+    """What a worker is told: one replica on the CPU, four samples, fp32, synthetic data, but for the `changes`, which
+    are fields of the request. `options` are the model's.
+
+    Raises:
+        SpecError: an option has an impossible value.
+    """
+    entry = MODELS[model]
+    chosen = entry.Options(**(options or {}))
+    replicas = changes.get("nodes", 1) * changes.get("devices_per_node", 1)
+    optimizer = entry.optimizer(chosen, changes.get("batch_size", 4) * replicas)
+    fields: dict[str, Any] = {
+        "id": "in-process",
+        "framework": plugin.name,
+        "model": model,
+        "runtime": plugin.runtime,
+        "trainer": plugin.trainers[model],
+        "processes": plugin.processes,
+        "nodes": 1,
+        "devices_per_node": 1,
+        "device": "cpu",
+        "strategy": "all_reduce",
+        "batch_size": 4,
+        "accumulation": 1,
+        "precision": "fp32",
+        "compiler": "none",
+        "layout": "auto",
+        "seed": 0,
+        "data": {"source": "synthetic"},
+        "parameters": [plain(parameter) for parameter in entry.parameters(chosen)],
+        "inputs": [plain(item) for item in entry.inputs(chosen)],
+        "optimizer": {"kind": optimizer.kind, "policy": "constant", **optimizer.numbers},
+        "model_options": attrs.asdict(chosen),
+        "framework_options": attrs.asdict(plugin.Options(**(framework_options or {}))),
+        # Nothing here runs a protocol; some frameworks give the longest deadline to what they wait for.
+        "protocol": {},
+        "deadlines": {"start": 60.0, "compile": 60.0, "warmup": 60.0, "step": 60.0, "teardown": 60.0},
+        "command": [],
+        "variables": {},
+        "samplers": [],
+        "on_busy": "note",
+    }
+    return Request(**{**fields, **changes})
+
+
+def small_request(
+    plugin: type[Framework],
+    model: str,
+    options: Mapping[str, Any] | None = None,
+    framework_options: Mapping[str, Any] | None = None,
+    **changes: Any,
+) -> Request:
+    """`request` with the options of `SMALL` below the given ones."""
+    return request(plugin, model, {**SMALL[model], **(options or {})}, framework_options, **changes)
+
+
+def cluster(asked: Request, ports: Sequence[str] = ()) -> Cluster:
+    """The nodes that the request asks for, all on this machine. One replica needs no `ports`; several need as many as
+    their framework takes of each node."""
+    devices = tuple(f"{asked.device}:{i}" for i in range(asked.devices_per_node))
+    node = Node("127.0.0.1", tuple(ports), devices, "lo")
+    return Cluster((node,) * asked.nodes, asked.device, asked.strategy, asked.framework_options)
+
+
+def start(asked: Request, ports: Sequence[str] = (), rank: int = 0) -> tuple[Runtime, Trainer]:
+    """The runtime of one trainer process, started, and its trainer with the canonical weights. This process has the
+    variables of that one from here on."""
+    nodes = cluster(asked, ports)
+    process = next(each for each in resolve(asked.processes)(nodes) if each.rank == rank)
+    os.environ.update(process.variables)
+    runtime = resolve(asked.runtime)(asked, nodes, process)
+    runtime.start()
+    return runtime, resolve(asked.trainer)(runtime, asked, process)
+
+
+@contextlib.contextmanager
+def small_trainers(plugin: type[Framework]) -> Iterator[Callable[..., Trainer]]:
+    """Makes trainers of small cases with one replica, of `small_request`'s arguments behind the plugin; their runtimes
+    are stopped at the end."""
+    runtimes: list[Runtime] = []
+
+    def make(model: str, **changes: Any) -> Trainer:
+        runtime, trainer = start(small_request(plugin, model, **changes))
+        runtimes.append(runtime)
+        return trainer
+
+    try:
+        yield make
+    finally:
+        for runtime in runtimes:
+            runtime.stop()
