@@ -13,11 +13,12 @@ from test_report import a_result
 
 from dlperf_sdk import metrics
 from dlperf_sdk.api import run
+from dlperf_sdk.errors import DocumentError
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.registry import Registry
 from dlperf_sdk.report import several, single, terminal
-from dlperf_sdk.results.check import check_directory, contradictions
-from dlperf_sdk.results.result import Imported, Source, Verdict
+from dlperf_sdk.results.check import check_directory, contradictions, own_contradictions
+from dlperf_sdk.results.result import Imported, Result, Source, Verdict
 from dlperf_sdk.results.store import ResultStore
 
 
@@ -69,6 +70,7 @@ def passes(document):
 
 
 def shorter_windows(document):
+    """In a document that holds its records itself."""
     faster(document)
     for repeat in document["repeats"]:
         for record in repeat["records"]:
@@ -109,14 +111,13 @@ def another_workload(document):
             "peak-host-memory is 1.0",
         ),
         (passes, "steady-state is"),
-        (shorter_windows, "Attempt 1 is another than its records: records[0].window.end: "),
         (one_repeat_less, "Attempt 2 finished, but is not in the result."),
         (
             lambda document: document["repeats"].append(document["repeats"][0]),
             "Attempt 1 is in the result more than once",
         ),
         (
-            lambda document: document["repeats"][0].update(attempt=7),
+            lambda document: document["repeats"].__setitem__(0, 7),
             "Attempt 7 is in the result, but not among",
         ),
         (lambda document: document["repeats"].clear(), "Attempt 1 finished, but is not in the result."),
@@ -130,11 +131,40 @@ def test_an_edited_result_is_named(directory, change, said):
     assert said in " ".join(checked(directory))
 
 
+def test_an_edited_result_that_holds_its_records_is_named(directory):
+    whole = ResultStore(directory.parent).load(directory).to_dict()
+    (directory / "result.json").write_text(json.dumps(whole))
+    assert checked(directory) == ()
+    edit(directory / "result.json", shorter_windows)
+    assert "Attempt 1 is another than its records: records[0].window.end: " in " ".join(checked(directory))
+
+
 def test_edited_records_are_named(directory):
     edit(directory / "attempts/2/rank-0.json", lambda record: record.update(samples=10**6))
     found = " ".join(checked(directory))
-    assert "Attempt 2 is another than its records: records[0].samples: 1000000 is now 20." in found
     assert "throughput is" in found and "complete-records is pass, but by the records fail" in found
+
+
+def test_a_result_without_its_records_says_so(directory, tmp_path):
+    alone = tmp_path / "alone" / "result.json"
+    alone.parent.mkdir()
+    shutil.copy(directory / "result.json", alone)
+    result = ResultStore(alone.parent).load(alone)
+    (said,) = contradictions(result)
+    assert "The records of attempt 1, which belong to" in said and "attempts/1/attempt.json" in said
+    assert own_contradictions(result) == ()
+    with pytest.raises(DocumentError, match="records of attempt 1"):
+        result.to_dict()
+    with pytest.raises(DocumentError, match="not in this document, but beside it"):
+        Result.from_dict(json.loads(alone.read_text())).repeats[0]
+
+
+def test_an_attempt_that_failed_is_no_repeat(directory):
+    failure = {"kind": "crashed", "message": "It broke."}
+    edit(directory / "attempts/2/attempt.json", lambda event: event.update(status="crashed", failure=failure))
+    said = " ".join(contradictions(ResultStore(directory.parent).load(directory)))
+    assert "counts attempt 2 among its repeats, but that is attempt 2, with the status crashed" in said
+    assert "Attempt 2 is in the result, but not among the finished attempts." in checked(directory)
 
 
 @pytest.mark.parametrize("name", ["attempts/1/rank-0.json", "spec.json", "plan.json", "environment.json"])

@@ -37,6 +37,7 @@ from dlperf_sdk.results.convert import (
     record_to_dict,
     result_from_dict,
     result_to_dict,
+    result_to_dict_beside,
     to_plain,
 )
 from dlperf_sdk.spec import PHASES, SPEC_VERSION, RunSpec
@@ -325,6 +326,13 @@ def test_every_valid_document_is_a_result(document):
     except DlperfError as error:
         assert isinstance(error, DocumentError)
         assert any(w in str(error) for w in ("contradicts itself", "does not lie after", "$.spec")), error
+        return
+    beside = result_to_dict_beside(result)
+    schema.check("result", beside)
+    if document["repeats"] and not isinstance(document["repeats"][0], dict):
+        assert beside["repeats"] == document["repeats"]
+        with pytest.raises(DocumentError, match="not in this document"):
+            result_to_dict(result)
         return
     again = result_to_dict(result)
     schema.check("result", again)

@@ -20,7 +20,7 @@ from dlperf_sdk import records as r
 from dlperf_sdk.errors import DlperfError, DocumentError, StoreError, UnknownName
 from dlperf_sdk.results import files
 from dlperf_sdk.results import result as res
-from dlperf_sdk.results.convert import record_to_dict
+from dlperf_sdk.results.convert import attempt_from_dict, record_to_dict
 from dlperf_sdk.results.store import ResultStore, Unreadable, new_run_id
 from dlperf_sdk.spec import RunSpec
 
@@ -108,6 +108,11 @@ def store(tmp_path):
     return ResultStore(tmp_path / "results")
 
 
+def whole(one):
+    """A result with its records, as it was before it was written."""
+    return attrs.evolve(one, repeats=tuple(one.repeats))
+
+
 def tree(path):
     return sorted(str(one.relative_to(path)) for one in path.rglob("*") if one.is_file())
 
@@ -118,7 +123,8 @@ def test_a_run_from_its_start_to_its_result(store):
     run.write_plan({"processes": []})
     run.write_environment(ENVIRONMENT)
     run.write_attempt(event(1))
-    run.write_result(result())
+    measured = result(repeats=(attempt_from_dict(event(1)).repeat,))
+    run.write_result(measured)
     run.write_report("# A report\n")
     assert tree(run.path) == [
         "attempts/1/attempt.json",
@@ -138,7 +144,9 @@ def test_a_run_from_its_start_to_its_result(store):
     assert (run.path / "lock.txt").read_text() == "torch==2.0\n"
     assert (run.path / "attempts/1/rank-1.log").read_text(encoding="utf-8") == "hello from 1 é\n"
     for which in ("run-1", run.path, str(run.path), run.path / "result.json"):
-        assert repr(store.load(which)) == repr(result())
+        loaded = store.load(which)
+        assert len(loaded.repeats) == 1 and repr(loaded.repeats) == "<the repeats 1, in the store>"
+        assert repr(whole(loaded)) == repr(measured)
 
 
 @settings(deadline=None, max_examples=20, suppress_health_check=list(HealthCheck))
@@ -146,7 +154,31 @@ def test_a_run_from_its_start_to_its_result(store):
 def test_every_result_comes_back_from_the_disk(tmp_path_factory, one):
     store = ResultStore(tmp_path_factory.mktemp("store"))
     store.open_run(one.id).write_result(one)
-    assert repr(store.load(one.id)) == repr(one)
+    assert repr(whole(store.load(one.id))) == repr(one)
+
+
+def test_repeats_are_read_when_they_are_asked_for(store):
+    run = store.open_run("run-1")
+    run.write_result(result(repeats=tuple(r.Repeat(number, (record(0, number),)) for number in (1, 2, 5))))
+    assert json.loads((run.path / "result.json").read_text())["repeats"] == [1, 2, 5]
+    loaded, again = store.load("run-1"), store.load("run-1")
+    assert [repeat.attempt for repeat in loaded.repeats] == [1, 2, 5]
+    assert repr(loaded.repeats[2].records) == repr((record(0, 5),))
+    assert repr(loaded.repeats[1:]) == repr(tuple(loaded.repeats)[1:])
+    (run.path / "attempts/5/attempt.json").unlink()
+    assert loaded.repeats[2].attempt == 5, "it has been read"
+    assert len(again.repeats) == 3 and again.exit_code == 0
+    with pytest.raises(DocumentError, match=r"records of attempt 5, which belong to .*cannot be read"):
+        again.repeats[0]
+
+
+def test_stored_repeats_equal_the_tuple_of_them(store):
+    plain = attrs.evolve(record(), replicas=())
+    one = result(repeats=(r.Repeat(1, (plain,)),))
+    store.open_run("run-1").write_result(one)
+    loaded = store.load("run-1")
+    assert loaded == one and one == loaded and loaded == store.load("run-1")
+    assert loaded != attrs.evolve(one, repeats=()) and loaded.repeats != [1]
 
 
 def test_everything_is_its_owners_alone(store):

@@ -163,9 +163,12 @@ def plain(value: Any, source: str) -> Any:
     for _ in range(DEEPEST):
         deeper: list[Any] = []
         for item in level:
+            # What a document mostly consists of comes first: thousands of results are read like this.
+            kind = type(item)
+            if kind is str or item is None or kind is bool:
+                continue
             if isinstance(item, dict):
-                if not all(isinstance(key, str) for key in item):
-                    raise DocumentError(f"{source} holds {shown(item)}, with a key that is no text.")
+                _keyed_by_text(item, source)
                 deeper.extend(item.values())
             elif isinstance(item, list):
                 if not _plain_at_once(item):
@@ -176,7 +179,7 @@ def plain(value: Any, source: str) -> Any:
             elif isinstance(item, int):
                 if item.bit_length() > _LONGEST:
                     raise DocumentError(f"{source} holds a whole number of {item.bit_length()} bits.")
-            elif item is not None and not isinstance(item, str):
+            elif not isinstance(item, str):
                 raise DocumentError(
                     f"{source} holds {shown(item)}, a {type(item).__name__}; write it as text."
                 )
@@ -186,10 +189,18 @@ def plain(value: Any, source: str) -> Any:
     raise DocumentError(f"{source} is nested more than {DEEPEST} deep.")
 
 
+_TEXT = {str}
+
+
+def _keyed_by_text(item: dict[Any, Any], source: str) -> None:
+    if not set(map(type, item)) <= _TEXT and not all(isinstance(key, str) for key in item):
+        raise DocumentError(f"{source} holds {shown(item)}, with a key that is no text.")
+
+
 def _plain_at_once(items: list[Any]) -> bool:
     """Whether a list holds nothing but finite floats, or nothing but texts; most long lists do."""
     kinds = set(map(type, items))
     if kinds == {float}:
         # A sum that overflows tells nothing: its list is looked at item by item.
         return math.isfinite(sum(items))
-    return kinds == {str}
+    return kinds == _TEXT

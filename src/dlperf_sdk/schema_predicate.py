@@ -63,7 +63,9 @@ class _Compiler:
     def kinds(self, words: Mapping[str, Any], base: str) -> Predicate:
         names = words["type"] if isinstance(words["type"], list) else [words["type"]]
         tests = [_TYPES[name] for name in names]
-        return tests[0] if len(tests) == 1 else lambda value: any(test(value) for test in tests)
+        # Almost always a value is of the very type; a whole number may be a float, and classes have subclasses.
+        exact = frozenset(kind for name in names for kind in _EXACT[name])
+        return lambda value: type(value) in exact or any(test(value) for test in tests)
 
     def values(self, words: Mapping[str, Any], base: str) -> Predicate:
         choices = words["enum"] if "enum" in words else [words["const"]]
@@ -145,7 +147,7 @@ class _Compiler:
                 if check is None:
                     if other is False:
                         return False
-                elif not check(each):
+                elif check is not _anything and not check(each):
                     return False
             return True
 
@@ -153,6 +155,9 @@ class _Compiler:
 
     def choice(self, words: Mapping[str, Any], base: str) -> Predicate:
         branches = [self.compiled(each, base) for each in words["anyOf"]]
+        if len(branches) == 2:
+            one, other = branches
+            return lambda value: one(value) or other(value)
         return lambda value: any(branch(value) for branch in branches)
 
     def condition(self, words: Mapping[str, Any], base: str) -> Predicate:
@@ -192,6 +197,16 @@ _TYPES: dict[str, Predicate] = {
     "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
     "boolean": lambda value: isinstance(value, bool),
     "null": lambda value: value is None,
+}
+
+_EXACT: dict[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "null": (type(None),),
 }
 
 _GROUPS: tuple[tuple[frozenset[str], Callable[[_Compiler, Mapping[str, Any], str], Predicate]], ...] = (

@@ -42,7 +42,10 @@ def validate(
     document = load_document(path, LARGEST_RESULT)
     kind = kind_of(document)
     try:
-        problems = _READ.get(kind, partial(_by_schema, kind))(document)
+        check = (
+            partial(_read_result, path) if kind == "result" else _READ.get(kind, partial(_by_schema, kind))
+        )
+        problems = check(document)
     except DlperfError as error:
         raise DocumentError(f"{path}: {error}") from error
     version = str(document.get("schema_version", schema.version(kind)))
@@ -162,17 +165,17 @@ def _read_published(document: dict[str, Any]) -> tuple[str, ...]:
     return ()
 
 
-def _read_result(document: dict[str, Any]) -> tuple[str, ...]:
+def _read_result(path: Path, _: dict[str, Any]) -> tuple[str, ...]:
+    """With its records, which lie beside it."""
     from dlperf_sdk.results.check import contradictions
-    from dlperf_sdk.results.convert import result_from_dict
+    from dlperf_sdk.results.store import ResultStore
 
-    return contradictions(result_from_dict(document))
+    return contradictions(ResultStore(path.parent).load(path))
 
 
 _READ: dict[str, Callable[[dict[str, Any]], tuple[str, ...]]] = {
     "run-spec": _read_spec,
     "worker-record": _read_record,
-    "result": _read_result,
     "published": _read_published,
 }
 """Kinds of which more can be wrong than the schema says. What they return, a valid document says against itself."""

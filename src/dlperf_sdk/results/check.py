@@ -15,6 +15,7 @@ from dlperf_sdk.interfaces.measurer import Measured, Measurer, Metric
 from dlperf_sdk.records import Repeat
 from dlperf_sdk.results import integrity
 from dlperf_sdk.results.convert import to_plain
+from dlperf_sdk.results.repeats import StoredRepeats, attempts_of
 from dlperf_sdk.results.result import FAIL, INTEGRITY, PASS, Result, Verdict
 from dlperf_sdk.results.store import ResultStore
 from dlperf_sdk.results.verdicts import Expected, judge
@@ -24,18 +25,29 @@ from dlperf_sdk.worker.processes import TRAINER
 def contradictions(result: Result) -> tuple[str, ...]:
     """Where a result's throughput, integrity verdicts and medians are not what its own repeats give.
 
-    A sentence each; none where all is well, also of a result without repeats, of which only the medians can be
-    looked at. It takes a fraction of a millisecond, so that every report can ask; `check_directory` looks at all.
+    A sentence each; none where all is well, also of a result without repeats, of which only `own_contradictions` can
+    be found. Of a result from the store the records are read for it; `check_directory` looks at all.
     """
+    found = [*own_contradictions(result)]
+    if result.imported is not None:
+        return tuple(found)
+    try:
+        repeats = tuple(result.repeats)
+    except DocumentError as error:
+        return (*found, str(error))
+    if empty := [repeat.attempt for repeat in repeats if not repeat.records]:
+        found.append(f"Attempt {empty[0]} is among the repeats, but has no records.")
+    elif repeats and result.workload is not None:
+        found += _throughput(result, repeats)
+        found += _verdicts(result, _integrity(repeats, _expected(result, repeats, None)))
+    return tuple(found)
+
+
+def own_contradictions(result: Result) -> tuple[str, ...]:
+    """Those of the `contradictions` that show without the records: in the metrics, and in what was imported."""
     found = [*_medians(result.metrics)]
     if result.imported is not None:
         found += _imported(result)
-    elif empty := [repeat.attempt for repeat in result.repeats if not repeat.records]:
-        found.append(f"Attempt {empty[0]} is among the repeats, but has no records.")
-    elif result.repeats and result.workload is not None:
-        found += _throughput(result)
-        expected = _expected(result, None)
-        found += _verdicts(result, _integrity(result.repeats, expected))
     return tuple(found)
 
 
@@ -61,7 +73,9 @@ def check_directory(path: Path, measurers: Iterable[Measurer]) -> tuple[str, ...
     if left.spec is not None and left.spec != result.spec:
         found.append(f"spec.json is another than the result's: {_first_difference(left.spec, result.spec)}.")
     repeats = tuple(attempt.repeat for attempt in left.attempts if attempt.status == "ok" and attempt.records)
-    found += _records(result.repeats, repeats)
+    found += _numbers([repeat.attempt for repeat in repeats], attempts_of(result.repeats))
+    if not isinstance(result.repeats, StoredRepeats):
+        found += _records(result.repeats, repeats)
     plan = _document(path, "plan.json", found)
     environment = _document(path, "environment.json", found)
     if (
@@ -82,7 +96,7 @@ def check_directory(path: Path, measurers: Iterable[Measurer]) -> tuple[str, ...
     found += _medians(result.metrics)
     if repeats and result.workload is not None:
         found += _metrics(result, repeats, measurers)
-        found += _verdicts(result, judge(repeats, _expected(result, ranks), result.parity))
+        found += _verdicts(result, judge(repeats, _expected(result, repeats, ranks), result.parity))
     elif result.metrics:
         found.append("There are metrics, but no finished attempt that they could come from.")
     return tuple(dict.fromkeys(found))
@@ -102,19 +116,23 @@ def _document(path: Path, name: str, found: list[str]) -> dict[str, Any] | None:
 # -- records
 
 
+def _numbers(finished: Sequence[int], stored: Sequence[int]) -> Iterator[str]:
+    for number in stored:
+        if number not in finished:
+            yield f"Attempt {number} is in the result, but not among the finished attempts."
+    for number in sorted({*finished} - {*stored}):
+        yield f"Attempt {number} finished, but is not in the result."
+    for number in sorted({number for number in stored if stored.count(number) > 1}):
+        yield f"Attempt {number} is in the result more than once."
+
+
 def _records(stored: Sequence[Repeat], kept: Sequence[Repeat]) -> Iterator[str]:
+    """Of a result that holds its records itself."""
     by_attempt = {repeat.attempt: repeat for repeat in kept}
-    numbers = [repeat.attempt for repeat in stored]
     for repeat in stored:
         other = by_attempt.get(repeat.attempt)
-        if other is None:
-            yield f"Attempt {repeat.attempt} is in the result, but not among the finished attempts."
-        elif where := _first_difference(to_plain(other), to_plain(repeat)):
+        if other is not None and (where := _first_difference(to_plain(other), to_plain(repeat))):
             yield f"Attempt {repeat.attempt} is another than its records: {where}."
-    for number in sorted(set(by_attempt) - set(numbers)):
-        yield f"Attempt {number} finished, but is not in the result."
-    for number in sorted({number for number in numbers if numbers.count(number) > 1}):
-        yield f"Attempt {number} is in the result more than once."
 
 
 def _first_difference(one: Any, other: Any, where: str = "") -> str:
@@ -155,8 +173,8 @@ def _medians(found: Iterable[Metric]) -> Iterator[str]:
                     )
 
 
-def _throughput(result: Result) -> Iterator[str]:
-    rates = [metrics.throughput(repeat) for repeat in result.repeats]
+def _throughput(result: Result, repeats: Sequence[Repeat]) -> Iterator[str]:
+    rates = [metrics.throughput(repeat) for repeat in repeats]
     for name, devices in (("throughput", 1), ("throughput-per-device", result.spec.topology.devices)):
         metric = result.metric(name)
         if metric is not None:
@@ -213,11 +231,11 @@ def _equal(a: float | None, b: float | None) -> bool:
 # -- verdicts
 
 
-def _expected(result: Result, ranks: int | None) -> Expected:
+def _expected(result: Result, repeats: Sequence[Repeat], ranks: int | None) -> Expected:
     """What the records are held against. How many processes there must be, only the plan says; else as many as
     there are in the first repeat: that they hold all replicas is checked anyway."""
     spec = result.spec
-    here = len({record.rank for record in result.repeats[0].records}) if result.repeats else 0
+    here = len({record.rank for record in repeats[0].records}) if repeats else 0
     return Expected(
         request=result.id,
         ranks=here if ranks is None else ranks,

@@ -9,7 +9,7 @@ is not finite as its name.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -20,6 +20,7 @@ from cattrs import Converter
 from dlperf_sdk import schema
 from dlperf_sdk.errors import DocumentError, SpecError
 from dlperf_sdk.records import RECORD_VERSION, Exit, Failure, Record, Repeat, Series
+from dlperf_sdk.results.repeats import StoredRepeats, attempts_of
 from dlperf_sdk.results.result import RESULT_VERSION, Result
 from dlperf_sdk.spec import RunSpec
 
@@ -52,12 +53,23 @@ class Attempt:
 
 
 def result_to_dict(result: Result) -> dict[str, Any]:
-    """A document of the schema `result`.
+    """A document of the schema `result`, with all its records.
+
+    Raises:
+        TypeError: a plugin put a value into the result that JSON does not have.
+        DocumentError: it lies in the store, and its records cannot be read.
+    """
+    return {"schema_version": RESULT_VERSION, **_fields(result)}
+
+
+def result_to_dict_beside(result: Result) -> dict[str, Any]:
+    """A document of the schema `result` that lies beside its records: it has the numbers of the attempts for them.
 
     Raises:
         TypeError: a plugin put a value into the result that JSON does not have.
     """
-    return {"schema_version": RESULT_VERSION, **_fields(result)}
+    numbers = list(attempts_of(result.repeats))
+    return {**result_to_dict(attrs.evolve(result, repeats=())), "repeats": numbers}
 
 
 def record_to_dict(record: Record) -> dict[str, Any]:
@@ -79,7 +91,7 @@ def to_plain(value: Any) -> Any:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
-    if isinstance(value, tuple | list):
+    if isinstance(value, tuple | list | StoredRepeats):
         return [to_plain(item) for item in value]
     if isinstance(value, Mapping):
         return {str(key): to_plain(item) for key, item in value.items()}
@@ -101,21 +113,35 @@ _WRITERS: dict[type[Any], Callable[[Any], dict[str, Any]]] = {
 # -- in
 
 
-def result_from_dict(plain: Mapping[str, Any]) -> Result:
+def _elsewhere(number: int) -> Repeat:
+    raise DocumentError(
+        f"The records of attempt {number} are not in this document, but beside it, in attempts/{number}: load the "
+        "file or its directory."
+    )
+
+
+def result_from_dict(plain: Mapping[str, Any], beside: Callable[[int], Repeat] = _elsewhere) -> Result:
     """The inverse of `result_to_dict`.
+
+    Where the document has only the number of a repeat's attempt, `beside` reads it, when it is asked for.
 
     Raises:
         DocumentError: it breaks the schema, is of a newer major version, or contradicts itself.
     """
     schema.check("result", plain)
     _check_failure("result", plain["status"], plain["failure"])
-    for i, repeat in enumerate(plain["repeats"]):
+    repeats: Sequence[Any] = plain["repeats"]
+    kept = repeats and not isinstance(repeats[0], Mapping)
+    for i, repeat in enumerate(() if kept else repeats):
         for j, record in enumerate(repeat["records"]):
             _check_window(record, f"$.repeats[{i}].records[{j}]")
     try:
-        return _converter().structure(plain, Result)
+        result = _converter().structure({**plain, "repeats": [] if kept else repeats}, Result)
     except SpecError as error:
         raise DocumentError(f"The result is not valid at $.spec: {error}") from error
+    if not kept:
+        return result
+    return attrs.evolve(result, repeats=StoredRepeats(tuple(map(int, repeats)), beside))
 
 
 def record_from_dict(plain: Mapping[str, Any]) -> Record:
@@ -178,8 +204,16 @@ def _converter() -> Converter:
     converter.register_structure_hook_func(lambda kind: kind is Any, lambda value, _: to_plain(value))
     converter.register_structure_hook(float, lambda value, _: _real(value))
     converter.register_structure_hook_func(lambda kind: kind == tuple[float, ...], _reals)
-    converter.register_structure_hook(RunSpec, lambda value, _: RunSpec.from_dict(value))
+    converter.register_structure_hook_func(
+        lambda kind: kind == Sequence[Repeat], lambda value, _: converter.structure(value, tuple[Repeat, ...])
+    )
+    converter.register_structure_hook(RunSpec, lambda value, _: _spec(value))
     return converter
+
+
+def _spec(plain: Mapping[str, Any]) -> RunSpec:
+    """A run spec that has passed its schema as a part of the result's; its own checks see to the rest."""
+    return RunSpec(**{name: value for name, value in plain.items() if name != "schema_version"})
 
 
 def _real(value: Any) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attrs import frozen
@@ -68,6 +68,8 @@ class Parity:
     """SHA-256 over what this is evidence for: code, settings, environment, device, reference."""
     made_at: str | None = None
     """When the run took place: UTC, ISO 8601."""
+    traceback: str | None = None
+    """Of a run that failed: the failed worker's traceback, or the end of its log."""
 
 
 @frozen
@@ -152,7 +154,9 @@ class Result:
     """Every field of spec and observation, with its role, requested and observed side by side."""
     metrics: tuple[Metric, ...]
     verdicts: tuple[Verdict, ...]
-    repeats: tuple[Repeat, ...]
+    repeats: Sequence[Repeat]
+    """The finished ones. Of a result from the store their records are read when they are asked for, and a
+    DocumentError says then that they cannot be."""
     stopping: Stopping | None
     environment: Environment | None
     """None where the case failed before it had one."""

@@ -9,6 +9,9 @@
         traces/rank-0.json.gz                                where --trace asks for it
         result.json  report.md                               at the end of the run
 
+`result.json` is what a result says: its metrics, verdicts, environment, hardware. Its repeats are numbers of attempts,
+where their records lie; they are read when somebody asks for them.
+
 Every file appears whole or not at all. A run's directory is its owner's alone (0700, files 0600), because
 logs and variables may hold secrets; what others shall see is handed out on purpose, `redacted` where that
 matters. Below the store's own directory nothing is written through a symbolic link.
@@ -23,6 +26,7 @@ import re
 import secrets
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +34,17 @@ from attrs import frozen
 
 from dlperf_sdk.documents import LARGEST_RESULT, load_document, shown
 from dlperf_sdk.errors import DlperfError, DocumentError, StoreError, UnknownName
-from dlperf_sdk.results.convert import Attempt, attempt_from_dict, result_from_dict, result_to_dict, to_plain
+from dlperf_sdk.records import Repeat
+from dlperf_sdk.results.convert import (
+    Attempt,
+    attempt_from_dict,
+    result_from_dict,
+    result_to_dict,
+    result_to_dict_beside,
+    to_plain,
+)
 from dlperf_sdk.results.files import directory_of, explained, remove, write_whole
+from dlperf_sdk.results.repeats import attempts_of
 from dlperf_sdk.results.result import Environment, Result
 from dlperf_sdk.spec import RunSpec
 
@@ -100,7 +113,7 @@ class RunDirectory:
             DocumentError: the attempt has no number, or a log a name of its own making.
         """
         number = event.get("attempt")
-        if not isinstance(number, int) or not 0 <= number < 10**12:
+        if not isinstance(number, int) or not 0 <= number <= 10**12:
             raise DocumentError(f"An attempt's number is {shown(number)}.")
         folder = ("attempts", str(number))
         files: dict[str, list[str]] = {"records": [], "logs": []}
@@ -116,8 +129,19 @@ class RunDirectory:
         self._write_json(folder, "attempt.json", {**rest, **files})
 
     def write_result(self, result: Result) -> None:
-        """`result.json`."""
-        self._write_json((), "result.json", result_to_dict(result))
+        """`result.json`, and before it the attempts of its repeats where they are not there yet.
+
+        Repeats that share a number, which no run has, are written into it.
+        """
+        numbers = attempts_of(result.repeats)
+        if len(set(numbers)) < len(numbers):
+            self._write_json((), "result.json", result_to_dict(result))
+            return
+        document = result_to_dict_beside(result)
+        for i, number in enumerate(numbers):
+            if not (self.path / "attempts" / str(number) / "attempt.json").exists():
+                self.write_attempt({"status": "ok", "failure": None, **to_plain(result.repeats[i])})
+        self._write_json((), "result.json", document)
 
     def write_trace(self, rank: int, packed: bytes) -> Path:
         """`traces/rank-K.json.gz`: what the framework's profiler saw of one rank; the value is its path."""
@@ -232,7 +256,7 @@ class ResultStore:
             path /= "result.json"
             if not path.exists():
                 raise _no_result(path.parent)
-        return result_from_dict(_read(path))
+        return result_from_dict(_read(path), partial(_read_repeat, path.absolute().parent))
 
     def recover(self, run_id: str) -> Recovered:
         """What a run without a result has finished.
@@ -304,6 +328,22 @@ def _read_attempt(folder: Path) -> Attempt:
     ):
         raise DocumentError(f"{folder / 'attempt.json'} does not say which records belong to it.")
     return attempt_from_dict({**event, "records": [_read(folder / name) for name in names]})
+
+
+def _read_repeat(run: Path, number: int) -> Repeat:
+    """A repeat of the run in this directory."""
+    try:
+        attempt = _read_attempt(run / "attempts" / str(number))
+    except DocumentError as error:
+        raise DocumentError(
+            f"The records of attempt {number}, which belong to {run / 'result.json'}, cannot be read: {error}"
+        ) from error
+    if attempt.status != "ok" or attempt.attempt != number:
+        raise DocumentError(
+            f"{run / 'result.json'} counts attempt {number} among its repeats, but that is attempt "
+            f"{attempt.attempt}, with the status {attempt.status}."
+        )
+    return attempt.repeat
 
 
 def _free(name: str, taken: list[str]) -> str:

@@ -116,7 +116,7 @@ class MeasurerConformance(Conformance):
         result = self._kept[0]
         assert result.failure is None and result.workload is not None, result.failure
         return Measured(
-            result.repeats,
+            tuple(result.repeats),
             result.workload.unit,
             result.spec.batch_size,
             result.spec.topology.devices,
