@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from conftest import processes_with
+from record_samples import counter, repeat
 
 from dlperf_sdk import Matrix, campaign, hookimpl, resume
 from dlperf_sdk.campaigns import estimate, load, order, planning, surroundings
@@ -433,6 +434,59 @@ def test_what_we_do_ourselves_is_no_neighbour():
         load.foreign(before, after).share * (after.at - before.at) * os.cpu_count()
         <= after.busy - before.busy - 0.9
     )
+
+
+def sampled(**rates):
+    """Series of nodes over 10 s, whose counters grow so much a second: `busy0=1.0` is of node 0."""
+    return tuple(
+        counter(f"cpu-{name[:-1]}", "host", rate, 0.0, 10.0, 1.0, node=int(name[-1]))
+        for name, rate in rates.items()
+    )
+
+
+def test_what_others_used_on_other_nodes_is_what_their_agents_saw():
+    one = {"busy0": 3.0, "idle0": 1.0, "steal0": 0.0, "own0": 3.0}
+    other = {"busy1": 3.0, "idle1": 1.0, "steal1": 0.0, "own1": 1.0}
+    measured = repeat(series=sampled(**one, **other))
+    nodes = [{"boot_id": "a"}, {"boot_id": "b"}]
+    assert load.foreign_on(measured, nodes, "elsewhere") == {0: 0.0, 1: pytest.approx(0.5)}
+    # The controller looks at its own machine itself; nodes that share one are no strangers to each other.
+    assert load.foreign_on(measured, nodes, "b") == {0: 0.0}
+    assert load.foreign_on(measured, [{"boot_id": "a"}] * 2, "elsewhere") == {}
+    assert load.foreign_on(measured, [{}, {}], "elsewhere") == {}
+    del other["own1"]
+    measured = repeat(series=sampled(**one, **other))
+    assert load.foreign_on(measured, nodes, None) == {0: 0.0}
+    assert "50 % of the cores of node 1" in load.node_note(1, 0.5, "During attempt 2")
+
+
+def test_an_agent_tells_its_own_work_from_that_of_others(done):
+    """The real thing: the agent's series of a repeat, seen as if it were another machine's."""
+    outcome, _, _ = done
+    result = next(each for each in outcome.results() if each.status == "ok")
+    for each in result.repeats:
+        grown = {
+            s.name: s.values[-1] - s.values[0] for s in each.series if s.device == "host" and s.unit == "s"
+        }
+        assert 0.0 < grown["cpu-own"] <= grown["cpu-busy"] + 0.1
+        share = load.foreign_on(each, result.hardware, "another machine")[0]
+        whole = grown["cpu-busy"] + grown["cpu-idle"] + grown["cpu-steal"]
+        assert share == pytest.approx(max(0.0, grown["cpu-busy"] - grown["cpu-own"]) / whole)
+
+
+def test_load_on_another_node_is_noted(tmp_path, monkeypatch):
+    """Its agent, and nobody else, can tell: the controller is made to take itself for another machine."""
+    real = surroundings.surroundings
+    monkeypatch.setattr(
+        "dlperf_sdk.campaigns.runner.surroundings",
+        lambda registry: {**real(registry), "machine": {**real(registry)["machine"], "boot_id": "another"}},
+    )
+    monkeypatch.setattr(load, "foreign_on", lambda *about: told.append(about) or {0: 0.43})
+    told = []
+    outcome = campaign(small(), tmp_path / "it")
+    (result,) = outcome.results()
+    assert sum("other processes used 43 % of the cores of node 0" in note for note in result.notes) == 2
+    assert [here for _, _, here in told] == ["another"] * 2
 
 
 def test_observers_hear_of_every_case(tmp_path):

@@ -1,15 +1,20 @@
-"""What others do on this machine meanwhile: a measurement beside a busy neighbour is noted, or waited with."""
+"""What others do on a machine meanwhile: a measurement beside a busy neighbour is noted, or waited with.
+
+The controller looks at its own machine; of the other nodes, their agents have sampled what the processors did.
+"""
 
 from __future__ import annotations
 
 import os
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import psutil
 from attrs import frozen
 
+from dlperf_sdk.records import Repeat
 from dlperf_sdk.report.blocks import visible
 
 LOOK = 1.0
@@ -73,6 +78,35 @@ def note(found: Foreign, when: str) -> str:
     """A sentence about it."""
     most = f", most of it {found.busiest}" if found.busiest else ""
     return f"{when}, other processes used {100 * found.share:.0f} % of this machine's cores{most}."
+
+
+def foreign_on(repeat: Repeat, nodes: Sequence[Mapping[str, Any]], here: str | None) -> dict[int, float]:
+    """Node → the share of its processors' time that others used during a repeat, as its agent has sampled it.
+
+    `nodes` are the facts of the nodes in order, and `here` is this machine's boot id: nodes on this machine are left
+    out, and so are those that share one (they are each other's neighbours); what was not sampled is not there.
+    """
+    boots = [facts.get("boot_id") for facts in nodes]
+    grown: dict[tuple[int, str], float] = {
+        (series.node, series.name): series.values[-1] - series.values[0]
+        for series in repeat.series
+        if series.device == "host" and series.kind == "counter" and series.values
+    }
+    found = {}
+    for node, boot in enumerate(boots):
+        seconds = [grown.get((node, f"cpu-{state}")) for state in ("busy", "idle", "steal", "own")]
+        if boot is None or boot == here or boots.count(boot) > 1 or None in seconds:
+            continue
+        busy, idle, steal, own = (each or 0.0 for each in seconds)
+        whole = busy + idle + steal
+        if whole > 0:
+            found[node] = min(1.0, max(0.0, busy - own) / whole)
+    return found
+
+
+def node_note(node: int, share: float, when: str) -> str:
+    """A sentence about it."""
+    return f"{when}, other processes used {100 * share:.0f} % of the cores of node {node}."
 
 
 def wait_for_quiet(

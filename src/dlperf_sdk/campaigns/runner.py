@@ -63,6 +63,8 @@ class _Session:
     """What changed since the session before."""
     until: float
     """When the session's time is up, on the monotonic clock."""
+    boot_id: str | None
+    """Of this machine."""
     cases: dict[str, Case] = field(factory=dict)
     """Those that have been begun in this session and are not concluded."""
 
@@ -100,7 +102,8 @@ def go_on(
         news = [] if before is None else changes(before["surroundings"], now)
         standings = verified(kept)
         limit = math.inf if settings.campaign_limit is None else settings.campaign_limit
-        session = _Session(kept, registry, observers, watch, standings, news, time.monotonic() + limit)
+        until, boot_id = time.monotonic() + limit, now["machine"].get("boot_id")
+        session = _Session(kept, registry, observers, watch, standings, news, until, boot_id)
         edited = [] if before is None else edits(kept)
         session.write("session", surroundings=now, changes=[*news, *edited])
         for id, standing in standings.items():
@@ -204,13 +207,20 @@ def _attempt(session: _Session, standing: Standing, case: Case) -> None:
     found = load.foreign(before, load.snapshot())
     if found.share > settings.quiet_share:
         notes.append(load.note(found, f"During attempt {number}"))
+    finished = len(case.collected.repeats) > had
+    if finished:
+        elsewhere = load.foreign_on(case.collected.repeats[-1], case.collected.hardware, session.boot_id)
+        notes += [
+            load.node_note(node, share, f"During attempt {number}")
+            for node, share in elsewhere.items()
+            if share > settings.quiet_share
+        ]
     failure = case.collected.failure
     if failure is not None and failure.kind == "timeout" and time.monotonic() >= session.until:
         # The session's time was up, which is nothing that the case did.
         case.collected.failure = None
         session.write("attempt-given-up", case=case.id, attempt=number, seconds=seconds)
         return
-    finished = len(case.collected.repeats) > had
     session.write(
         "attempt-ended",
         case=case.id,

@@ -1,5 +1,6 @@
 """What the agent samples on its node while the workers work."""
 
+import resource
 import time
 from typing import Any, Dict, List, Sequence, Tuple
 
@@ -9,14 +10,25 @@ PERIOD = 0.2
 """Seconds between two samples; counters lose nothing in between."""
 
 
+def own_seconds() -> float:
+    """Processor seconds of this process and of everything that it has started and that has ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
 class Sampling:
-    """The samplers that found something to sample, and the series they make."""
+    """The samplers that found something to sample, and the series they make.
+
+    One series is always there: `cpu-own`, the processor seconds of the agent with its workers, when sampling begins
+    and when it ends. What a node's processors did besides was somebody else's.
+    """
 
     def __init__(self, samplers: Sequence[str], devices: Sequence[str], node: int) -> None:
         self._node = node
         self._series: Dict[Tuple[str, str], Dict[str, Any]] = {}
         self._open: List[Any] = []
         self._due = 0.0
+        self._own = [(time.monotonic(), own_seconds())]
         for reference in samplers:
             sampler = resolve(reference)(tuple(devices))
             if sampler.open():
@@ -44,9 +56,19 @@ class Sampling:
                 series["values"].append(value)
 
     def close(self) -> List[Dict[str, Any]]:
-        """One last sample, and all series."""
+        """One last sample, and all series. All workers have ended."""
         self._due = 0.0
         self.look(time.monotonic())
         for sampler in self._open:
             sampler.close()
-        return list(self._series.values())
+        self._own.append((time.monotonic(), own_seconds()))
+        own = {
+            "node": self._node,
+            "name": "cpu-own",
+            "device": "host",
+            "unit": "s",
+            "kind": "counter",
+            "times": [taken for taken, _ in self._own],
+            "values": [seconds for _, seconds in self._own],
+        }
+        return [*self._series.values(), own]
