@@ -5,6 +5,7 @@ import json
 import os
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 
 import data_samples
 import pytest
@@ -248,3 +249,16 @@ def test_order_is_the_same_in_every_python_and_differs_by_epoch_and_replica():
     assert second != first
     other = worker.endless(range(8), 0, 1)
     assert [next(other) for _ in range(8)] != first
+
+
+@given(st.integers(1, 20), st.integers(1, 7), st.integers(1, 3), st.integers(0, 99))
+def test_batches_are_full_and_count_what_was_drawn(samples, batch_size, devices, seed):
+    asked = SimpleNamespace(
+        data={"samples": samples}, batch_size=batch_size, nodes=2, devices_per_node=devices, seed=seed
+    )
+    for replica in (0, 2 * devices - 1):
+        stream = worker.draws(asked, replica)
+        drawn = [each for _ in range(3) for each in next(stream)]
+        own = worker.share(samples, replica, 2 * devices)
+        order = worker.endless(own, seed, replica)
+        assert drawn == [(draw, next(order)) for draw in range(3 * batch_size)]

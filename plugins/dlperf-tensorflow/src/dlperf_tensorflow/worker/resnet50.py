@@ -23,10 +23,14 @@ class Convolution(tf.Module):
         self.stride = stride
         self.layout = weights.layout
         pad = self.weight.shape[0] // 2
-        # "SAME" would pad a stride of 2 on one side only.
-        self.padding = spatial(self.layout, [pad, pad], [0, 0])
+        # Where the stride is 1, "SAME" is that padding; where it is 2, it would pad on one side only. TensorFlow
+        # takes explicit padding as well, but then computes the gradients without oneDNN, several times slower.
+        self.ahead = spatial(self.layout, [pad, pad], [0, 0]) if pad and stride > 1 else None
+        self.padding = "SAME" if pad and stride == 1 else "VALID"
 
     def __call__(self, x):
+        if self.ahead is not None:
+            x = tf.pad(x, self.ahead)
         kernel = tf.cast(self.weight, x.dtype)
         return tf.nn.conv2d(x, kernel, self.stride, self.padding, data_format=self.layout)
 
