@@ -8,7 +8,6 @@ from dlperf_sdk.testing.subject import SMALL
 
 class TestOneFlow(FrameworkConformance):
     framework = "oneflow"
-    # Compilers are tried with the first: a static graph refuses to clip, as BERT does unless told otherwise.
     models = ("resnet50", "bert-base")
     # A smaller BERT keeps Python busy for longer than OneFlow's threads: nothing would be left to wait for.
     model_options: ClassVar = {

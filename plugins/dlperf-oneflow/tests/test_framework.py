@@ -27,9 +27,7 @@ CASE = {
     [
         ({}, None),
         ({"compiler": "graph"}, None),
-        ({"compiler": "graph", "devices_per_node": "2"}, "global tensors"),
-        ({"compiler": "graph", "nodes": "2"}, "global tensors"),
-        ({"compiler": "graph", "nodes": "2", "strategy": "independent"}, None),
+        ({"compiler": "graph", "nodes": "2", "model": "bert-base"}, None),
         ({"layout": "nchw", "model": "bert-base"}, "layout"),
     ],
 )

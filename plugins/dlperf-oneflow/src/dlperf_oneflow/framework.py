@@ -38,7 +38,7 @@ class OneFlowOptions:
 
 
 class OneFlow(Framework):
-    """OneFlow 0.9: eager or nn.Graph, DistributedDataParallel."""
+    """OneFlow 0.9: eager with DistributedDataParallel, or nn.Graph with global tensors."""
 
     name = "oneflow"
     runtime = "dlperf_oneflow.worker.runtime:OneFlowRuntime"
@@ -67,13 +67,7 @@ class OneFlow(Framework):
         )
 
     def refuses(self, case: Mapping[str, str]) -> str | None:
-        """What OneFlow, or this plugin, cannot do although it can do each part of it."""
-        replicas = int(case["nodes"]) * int(case["devices_per_node"])
-        if case["compiler"] == "graph" and case["strategy"] == "all_reduce" and replicas > 1:
-            return (
-                "In OneFlow's static graphs replicas meet through global tensors only, whose losses and batch norms "
-                "are not each replica's own, and this plugin does not use them; choose the compiler none."
-            )
+        """What OneFlow cannot do although it can do each part of it."""
         if case["model"] == "bert-base" and case["layout"] != "auto":
             return (
                 f"bert-base has no images whose layout could be {case['layout']}; leave the layout at auto."

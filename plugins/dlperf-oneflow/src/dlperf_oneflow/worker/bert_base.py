@@ -8,7 +8,8 @@ import oneflow as flow
 import oneflow.nn.functional as F
 from oneflow import nn
 
-from dlperf_oneflow.worker.training import OneFlowTrainer, surprise_at
+from dlperf_oneflow.worker.arithmetic import surprise_at
+from dlperf_oneflow.worker.training import OneFlowTrainer
 
 POSITIONS = 512
 """Rows of the position embeddings."""
@@ -148,7 +149,8 @@ class BertBaseTrainer(OneFlowTrainer):
     def loss(self, outputs, batch):
         """The mean of -log p over the predictions in use, plus its mean over the next-sentence labels."""
         words, follows = outputs
-        weights = batch["masked_weights"].flatten()
-        each = surprise_at(words, batch["masked_ids"].flatten())
-        masked = (weights * each).sum() / weights.sum()
+        # A row for each replica whose predictions are in this batch: they are not all in use on each as often.
+        weights = batch["masked_weights"].reshape(self.replicas, -1)
+        each = surprise_at(words, batch["masked_ids"].flatten()).reshape(self.replicas, -1)
+        masked = ((weights * each).sum(dim=1) / weights.sum(dim=1)).mean()
         return masked + surprise_at(follows, batch["next_sentence_label"]).mean()

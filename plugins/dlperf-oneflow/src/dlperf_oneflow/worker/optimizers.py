@@ -1,4 +1,4 @@
-"""The models' optimizers in OneFlow: which parameters decay, and the learning rate inside a static graph."""
+"""The models' optimizers in OneFlow: which parameters decay, the clip, and the learning rate inside a static graph."""
 
 import numpy as np
 import oneflow as flow
@@ -35,3 +35,12 @@ def warm_up(optimizer, numbers):
     return flow.optim.lr_scheduler.WarmUpLR(
         optimizer, warmup_factor=1 / steps, warmup_iters=max(1, steps - 1), warmup_method="linear"
     )
+
+
+def clip_(parameters, norm):
+    """g ← g · min(1, norm / ‖g‖), the norm being that of all gradients; nothing here waits for the device."""
+    gradients = [parameter.grad for parameter in parameters]
+    squares = flow.stack([(gradient * gradient).sum() for gradient in gradients])
+    shrink = flow.clamp(norm / squares.sum().sqrt(), max=1.0)
+    for gradient in gradients:
+        gradient.mul_(shrink)

@@ -7,7 +7,8 @@ import oneflow as flow
 import oneflow.nn.functional as F
 from oneflow import nn
 
-from dlperf_oneflow.worker.training import OneFlowTrainer, surprise
+from dlperf_oneflow.worker.arithmetic import surprise
+from dlperf_oneflow.worker.training import OneFlowTrainer
 
 STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
 """Width and number of bottlenecks of each stage."""

@@ -17,7 +17,7 @@ class OneFlowRuntime(Runtime):
 
     def __init__(self, request, cluster, process):
         super().__init__(request, cluster, process)
-        self.replica = process.replicas[0]
+        self.replica, self.replicas = process.replicas[0], cluster.world_size
         self.meets = request.strategy == "all_reduce" and cluster.world_size > 1
         """Whether gradients are averaged with other processes'."""
         # Collectives insist on it, on a CPU as well.

@@ -1,19 +1,19 @@
-"""What every OneFlow trainer shares: parameters, the step, the static graph, input, evidence for the precision.
+"""What every OneFlow trainer shares: parameters, the step, input, evidence for the precision.
 
 A model's own file has its network, its loss, and nothing else.
 """
 
-import contextlib
 import itertools
 
 import numpy as np
 import oneflow as flow
-from oneflow import nn
 from oneflow.nn.parallel import DistributedDataParallel
 
-from dlperf_oneflow.worker.optimizers import optimizer, warm_up
+from dlperf_oneflow.worker import evidence
+from dlperf_oneflow.worker.graphs import EvidenceGraph, TrainingGraph, own, placement, spread
+from dlperf_oneflow.worker.optimizers import clip_, optimizer
 from dlperf_sdk.worker import canonical
-from dlperf_sdk.worker.interface import Step, Trainer, Unsupported
+from dlperf_sdk.worker.interface import Step, Trainer
 from dlperf_sdk.worker.schedule import learning_rate
 
 
@@ -24,22 +24,18 @@ class OneFlowTrainer(Trainer):
         super().__init__(runtime, request, process)
         self.device = runtime.device
         self.names = [entry["name"] for entry in request.inputs]
+        compiled = request.compiler == "graph"
+        # Only where replicas meet in a graph are there global tensors, and one batch of all of them.
+        self.placement = placement(request.device, runtime.replicas) if compiled and runtime.meets else None
+        self.replicas = 1 if self.placement is None else runtime.replicas
+        """How many replicas' samples are in a batch, one after the other, as `outputs` and `loss` see it."""
         self.network = self._placed(self.build(request.model_options))
-        if runtime.meets:
-            # Replicas start from the canonical weights, not from a copy of rank 0's, and keep their own batch
-            # norm statistics: so equal digests at the end mean something.
+        if runtime.meets and not compiled:
             self.network = DistributedDataParallel(
                 self.network, broadcast_buffers=False, broadcast_parameters=False
             )
         self.optimizer = optimizer(self.network, request)
-        self.graph = None
-        if request.compiler == "graph":
-            if request.optimizer.get("clip_norm") is not None:
-                raise Unsupported(
-                    "nn.Graph clips the gradients of each group of parameters by a norm of its own, and here weights "
-                    "with and without decay are two groups; set clip_norm to 0, or choose the compiler none."
-                )
-            self.graph = TrainingGraph(self)
+        self.graph = TrainingGraph(self) if compiled else None
         self._steps = 0
         self._loader = None
         self._seen = set()
@@ -55,24 +51,33 @@ class OneFlowTrainer(Trainer):
         raise NotImplementedError("a OneFlow model implements outputs()")
 
     def loss(self, outputs, batch):
-        """The loss of those outputs, a scalar: the mean over the batch."""
+        """The loss of those outputs, a scalar: the mean over the batch, and over `replicas` of what each has alone."""
         raise NotImplementedError("a OneFlow model implements loss()")
 
     # The network and where it is.
 
     def _placed(self, network):
+        """On the device, with the canonical weights.
+
+        Replicas start from these instead of a copy of rank 0's, which is what `to_global` gives them: so equal
+        digests at the end mean something.
+        """
         request = self.request
+        network = network.to(self.device)
+        if self.placement is not None:
+            network = network.to_global(placement=self.placement, sbp=flow.sbp.broadcast)
         parameters = dict(network.named_parameters())
         with flow.no_grad():
             for name, values in canonical.weights(request.parameters, request.seed):
-                parameters.pop(name).copy_(flow.from_numpy(values))
+                own(parameters.pop(name)).copy_(flow.from_numpy(values).to(self.device))
         if parameters:
             raise ValueError("the manifest of %s lacks %s" % (request.model, ", ".join(sorted(parameters))))
-        return network.to(self.device).train()
+        return network.train()
 
     def _place(self, batch):
         """NumPy arrays as tensors on this replica's device."""
-        return {name: flow.from_numpy(values).to(self.device) for name, values in batch.items()}
+        placed = {name: flow.from_numpy(values).to(self.device) for name, values in batch.items()}
+        return placed if self.placement is None else spread(placed, self.placement)
 
     # Input.
 
@@ -111,7 +116,7 @@ class OneFlowTrainer(Trainer):
         self._steps += 1
         with flow.no_grad():
             # What is read of the first parameter, which gets its gradient last, is there when the step is done.
-            trace = next(self.network.parameters()).flatten()[:1].clone()
+            trace = own(next(self.network.parameters())).flatten()[:1].clone()
         return Step((loss, trace), self.request.batch_size)
 
     def _eager(self, batch):
@@ -130,7 +135,8 @@ class OneFlowTrainer(Trainer):
 
     def _compiled(self, batch):
         """The learning rate is inside the graph. Its outputs are few buffers, which later steps write to."""
-        return self.graph(*[batch[name] for name in self.names]).clone()
+        share = own(self.graph(*[batch[name] for name in self.names]))
+        return share * self.replicas
 
     # What is read when the clock has stopped.
 
@@ -142,13 +148,13 @@ class OneFlowTrainer(Trainer):
         """The network's parameters under the manifest's names: OneFlow has the manifest's layout already."""
         parameters = dict(self.network.named_parameters())
         for entry in self.request.parameters:
-            yield entry["name"], np.ascontiguousarray(parameters[entry["name"]].detach().numpy())
+            yield entry["name"], np.ascontiguousarray(own(parameters[entry["name"]]).detach().numpy())
 
     def running_means(self, replica):
         """Of every batch norm."""
         for name, values in self.network.named_buffers():
             if name.endswith("running_mean"):
-                yield name, values.numpy()
+                yield name, own(values).numpy()
 
     # Evidence for what was in effect.
 
@@ -160,17 +166,15 @@ class OneFlowTrainer(Trainer):
         stays.
         """
         batch = self.canonical_batch()
-        with undisturbed(self.network):
+        with evidence.undisturbed(self.network):
             if self.graph is None:
                 values = self.outputs(self.network, batch)
             else:
                 values = EvidenceGraph(self)(*[batch[name] for name in self.names])
             self._seen.update(str(value.dtype).replace("oneflow.", "") for value in values)
-            values = [value.detach().numpy().astype(np.float64) for value in values]
             with flow.no_grad():
-                references = [value.numpy().astype(np.float64) for value in self.outputs(self.network, batch)]
-        apart = sum(np.square(y - y32).sum() for y, y32 in zip(values, references))
-        return float((apart / sum(np.square(y32).sum() for y32 in references)) ** 0.5)
+                references = self.outputs(self.network, batch)
+        return evidence.apart(values, references)
 
     def observed(self):
         """What was in effect: from the types seen in `deviation`, and from the state of OneFlow's objects."""
@@ -181,84 +185,8 @@ class OneFlowTrainer(Trainer):
             found["precision"] = "+".join(sorted({"float32": fp32}.get(name, name) for name in self._seen))
         if any(parameter.dim() == 4 for parameter in self.network.parameters()):
             found["layout"] = "nchw"
-        if hasattr(self.network, "_buckets"):
+        if hasattr(self.network, "_buckets") or next(self.network.parameters()).is_global:
             found["strategy"] = "all_reduce"
         if self._loader is not None:
             found["data"] = self._loader.facts
         return found
-
-
-class TrainingGraph(nn.Graph):
-    """Forward, backward and update as one static graph, with OneFlow's fusions."""
-
-    def __init__(self, trainer):
-        super().__init__()
-        self.network = trainer.network
-        self.trainer = trainer
-        _fuse(self.config)
-        numbers = trainer.request.optimizer
-        scheduler = warm_up(trainer.optimizer, numbers) if numbers["policy"] == "warmup" else None
-        self.add_optimizer(trainer.optimizer, lr_sch=scheduler)
-
-    def build(self, *values):
-        """The model's inputs in the manifest's order → the loss."""
-        batch = dict(zip(self.trainer.names, values))
-        loss = self.trainer.loss(self.trainer.outputs(self.network, batch), batch)
-        loss.backward()
-        return loss
-
-
-class EvidenceGraph(nn.Graph):
-    """The forward pass alone, with the same settings."""
-
-    def __init__(self, trainer):
-        super().__init__()
-        self.network = trainer.network
-        self.trainer = trainer
-        _fuse(self.config)
-
-    def build(self, *values):
-        """The model's inputs in the manifest's order → the logits."""
-        return self.trainer.outputs(self.network, dict(zip(self.trainer.names, values)))
-
-
-def _fuse(config):
-    """The fusions that OneFlow's own recipes switch on."""
-    config.allow_fuse_add_to_output(True)
-    config.allow_fuse_model_update_ops(True)
-
-
-def surprise(logits):
-    """-log p over the last axis, written out: the fp32 of oneDNN's log-softmax is off by 2e-6."""
-    shifted = logits - flow.max(logits, dim=-1, keepdim=True)[0].detach()
-    return shifted.exp().sum(dim=-1, keepdim=True).log() - shifted
-
-
-def surprise_at(logits, labels):
-    """-log p[label]: (N, K), (N,) → (N,)."""
-    return flow.gather(surprise(logits), 1, labels.unsqueeze(-1)).squeeze(-1)
-
-
-def clip_(parameters, norm):
-    """g ← g · min(1, norm / ‖g‖), the norm being that of all gradients; nothing here waits for the device."""
-    gradients = [parameter.grad for parameter in parameters]
-    squares = flow.stack([(gradient * gradient).sum() for gradient in gradients])
-    shrink = flow.clamp(norm / squares.sum().sqrt(), max=1.0)
-    for gradient in gradients:
-        gradient.mul_(shrink)
-
-
-@contextlib.contextmanager
-def undisturbed(network):
-    """Dropout off, and the buffers (batch norm's running statistics) put back at the end."""
-    buffers = {name: buffer.clone() for name, buffer in network.named_buffers()}
-    dropouts = [(module, module.p) for module in network.modules() if isinstance(module, nn.Dropout)]
-    for module, _ in dropouts:
-        module.p = 0.0
-    try:
-        yield
-    finally:
-        for module, p in dropouts:
-            module.p = p
-        for name, buffer in network.named_buffers():
-            buffer.copy_(buffers[name])

@@ -1,0 +1,75 @@
+"""Static graphs: forward, backward and update in one, and how replicas meet in it.
+
+They meet through global tensors: the parameters are whole on every replica (`broadcast`), and the samples of one
+large batch are spread over them (`split`). Batch norm stays with each replica's samples, and so do its statistics,
+whatever `broadcast` says of them. A loss that is a mean over all samples is a `partial_sum`: each replica holds its
+own loss ÷ replicas.
+"""
+
+import oneflow as flow
+from oneflow import nn
+
+from dlperf_oneflow.worker.optimizers import clip_, warm_up
+
+
+def placement(device, replicas):
+    """All replicas, on this kind of device."""
+    return flow.placement(device, list(range(replicas)))
+
+
+def spread(batch, where):
+    """Each replica's samples as a part of one large batch."""
+    return {name: value.to_global(placement=where, sbp=flow.sbp.split(0)) for name, value in batch.items()}
+
+
+def own(value):
+    """This replica's part, in the same memory; a tensor that is not global is its own."""
+    return value.to_local() if value.is_global else value
+
+
+class TrainingGraph(nn.Graph):
+    """Forward, backward and update as one static graph, with OneFlow's fusions."""
+
+    def __init__(self, trainer):
+        super().__init__()
+        self.network = trainer.network
+        self.trainer = trainer
+        self.parameters = list(trainer.network.parameters())
+        _fuse(self.config)
+        numbers = trainer.request.optimizer
+        self.clip_norm = numbers.get("clip_norm")
+        scheduler = warm_up(trainer.optimizer, numbers) if numbers["policy"] == "warmup" else None
+        self.add_optimizer(trainer.optimizer, lr_sch=scheduler)
+
+    def build(self, *values):
+        """The model's inputs in the manifest's order → the loss."""
+        batch = dict(zip(self.trainer.names, values))
+        loss = self.trainer.loss(self.trainer.outputs(self.network, batch), batch)
+        loss.backward()
+        if self.clip_norm is not None:
+            for parameter in self.parameters:
+                # The norm is that of the average: were this left to the update, gradients would meet twice.
+                if parameter.is_global:
+                    parameter.grad = parameter.grad.to_global(sbp=flow.sbp.broadcast)
+            clip_(self.parameters, self.clip_norm)
+        return loss
+
+
+class EvidenceGraph(nn.Graph):
+    """The forward pass alone, with the same settings."""
+
+    def __init__(self, trainer):
+        super().__init__()
+        self.network = trainer.network
+        self.trainer = trainer
+        _fuse(self.config)
+
+    def build(self, *values):
+        """The model's inputs in the manifest's order → the logits."""
+        return self.trainer.outputs(self.network, dict(zip(self.trainer.names, values)))
+
+
+def _fuse(config):
+    """The fusions that OneFlow's own recipes switch on."""
+    config.allow_fuse_add_to_output(True)
+    config.allow_fuse_model_update_ops(True)
