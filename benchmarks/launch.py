@@ -1,42 +1,49 @@
-"""What launching costs: a toy case of one step through an engine, against the same ranks started plainly.
+"""What launching costs: a toy case of one step through an engine, against the same ranks started without us.
 
-    .venv/bin/python benchmarks/launch.py                  # local, against bare interpreters
-    .venv/bin/python benchmarks/launch.py --engine slurm   # inside an allocation, against srun of the same script
+    .venv/bin/python benchmarks/launch.py                  # on this machine: bare interpreters, torchrun
+    .venv/bin/python benchmarks/launch.py --engine slurm   # four Slurm nodes that are made here (root): srun, torchrun
 
-Each pair starts N ranks twice, in turns: as a case (agents, preflight, barrier, one step, records, the end), and as N
-interpreters that import NumPy, meet over TCP, take the same step and end. Bound: the case takes at most
-0.5 s + 5 ms per rank more.
+Each pair starts N ranks twice, in turns: as a case (bundle, agents, preflight, barrier, one step), and as a script
+that imports NumPy, meets over TCP and takes the same step: in N interpreters started plainly, and under torchrun. What
+is timed is the way from the launch to the end of the first step. Bound: the case takes at most 0.5 s + 5 ms per rank
+more than the plain interpreters. All clocks are this machine's.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from time import monotonic
 
+import numpy as np
 import paired
 from paired import Block, Comparison, Spent
 
-from dlperf_sdk import RunSpec
+from dlperf_sdk import RunSpec, environments
 from dlperf_sdk.bundle import build
 from dlperf_sdk.interfaces.topology import Job
 from dlperf_sdk.launch import events
 from dlperf_sdk.plan import make_plan
 from dlperf_sdk.registry import Registry
 
+ROOT = Path(__file__).resolve().parent.parent
 FIXED, PER_RANK = 0.5, 0.005
 """Seconds that the harness may take."""
-_SHAPES = {1: (1, 1), 4: (4, 1), 16: (4, 4), 64: (4, 16)}
+RANKS = (1, 4, 16, 64)
+_PORT = 19000
 
-# What a rank does without us: the same imports, the same meeting, one step.
+# What a rank does without us: the same imports, the same meeting, one step. It says when that was.
 _PLAIN = """\
-import os, sys
+import os, sys, time
 from multiprocessing.connection import Client, Listener
 import numpy as np
-rank = int(os.environ.get("SLURM_PROCID", os.environ.get("RANK", "0")))
+rank = int(os.environ["RANK"] if "RANK" in os.environ else os.environ["SLURM_PROCID"])
 size, host, port = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 x, w = np.ones((8, 16), np.float32), np.ones((16, 1), np.float32)
 gradient = 2 * x.T @ (x @ w)
@@ -47,21 +54,28 @@ if rank == 0:
         peer.recv_bytes()
     for peer in peers:
         peer.send_bytes(gradient.tobytes())
+    print("stepped", time.monotonic(), flush=True)
 else:
     while True:
         try:
             peer = Client((host, port))
             break
         except ConnectionRefusedError:
-            pass
+            time.sleep(0.005)
     peer.send_bytes(gradient.tobytes())
     peer.recv_bytes()
 """
 
 
+def shape(ranks: int, engine: str) -> tuple[int, int]:
+    """Nodes and devices per node."""
+    nodes = 4 if engine == "slurm" and ranks > 1 else 1
+    return nodes, ranks // nodes
+
+
 def case(ranks: int, engine: str) -> Block:
-    """A block: the case from its launch to the end of its agents."""
-    nodes, devices = _SHAPES[ranks]
+    """A block: the case from its launch to its first step."""
+    nodes, devices = shape(ranks, engine)
     spec = RunSpec(
         framework="numpy",
         model="linear",
@@ -75,87 +89,175 @@ def case(ranks: int, engine: str) -> Block:
     plan = make_plan(spec, Registry())
     request = plan.request("launch", (sys.executable,), {}, {"source": "synthetic"})
 
-    def work() -> None:
+    def work() -> float:
+        stepped = 0.0
         with tempfile.TemporaryDirectory() as folder:
             bundle = build(request, Path(folder) / "case.pyz")
             job = Job("launch", bundle.path, nodes, devices, plan.device, {}, plan.topology_options)
-            *_, last = events(Registry().topology(engine), job)
-        if last["failure"] is not None:
-            raise RuntimeError(last["failure"]["message"])
+            for event in events(Registry().topology(engine), job):
+                if event.get("failure") is not None:
+                    raise RuntimeError(event["failure"]["message"])
+                if event["event"] == "attempt-ended":
+                    stepped = max(record["window"]["end"] for record in event["records"])
+        return stepped
 
     return lambda: _spent(work)
 
 
-def plain(ranks: int, engine: str, port: int) -> Block:
-    """A block: so many interpreters, from their start to their end."""
-    nodes, devices = _SHAPES[ranks]
-
-    def work() -> None:
-        if engine == "slurm":
-            hosts = os.environ["SLURM_JOB_NODELIST"]
-            first = subprocess.run(
-                ["scontrol", "show", "hostnames", hosts], capture_output=True, text=True, check=True
-            ).stdout.split()[0]
-            step = [
-                "srun",
-                f"--nodes={nodes}",
-                f"--ntasks-per-node={devices}",
-                "--overlap",
-                "--cpu-bind=none",
-            ]
-            subprocess.run([*step, sys.executable, "-c", _PLAIN, str(ranks), first, str(port)], check=True)
-            return
-        started = [
-            subprocess.Popen(
-                [sys.executable, "-c", _PLAIN, str(ranks), "127.0.0.1", str(port)],
-                env={**os.environ, "RANK": str(rank)},
-            )
-            for rank in range(ranks)
-        ]
-        if sum(process.wait() for process in started):
-            raise RuntimeError("a plain rank failed")
-
-    return lambda: _spent(work)
+def plain(ranks: int, engine: str) -> Block:
+    """A block: so many interpreters, started by a loop, or by one srun."""
+    nodes, devices = shape(ranks, engine)
+    script = [sys.executable, "-c", _PLAIN, str(ranks), _first(engine), str(_PORT + ranks)]
+    if engine == "slurm":
+        step = ["srun", f"--nodes={nodes}", f"--ntasks-per-node={devices}", "--overlap", "--cpu-bind=none"]
+        return lambda: _spent(lambda: _stepped([[*step, *script]], [{}]))
+    ours = [{"RANK": str(rank)} for rank in range(ranks)]
+    return lambda: _spent(lambda: _stepped([script] * ranks, ours))
 
 
-def _spent(work: object) -> Spent:
-    """Wall and processor time, that of the processes it waited for included."""
+def torchrun(ranks: int, engine: str, python: Sequence[str]) -> Block:
+    """A block: the same script under torchrun, on several nodes one per srun task."""
+    nodes, devices = shape(ranks, engine)
+    script = [sys.executable, "-c", _PLAIN, str(ranks), _first(engine), str(_PORT + 100 + ranks)]
+    where = ["--standalone"]
+    step = []
+    if engine == "slurm":
+        where = ["--rdzv-backend=c10d", f"--rdzv-endpoint={_first(engine)}:{_PORT + 200 + ranks}"]
+        step = ["srun", f"--nodes={nodes}", "--ntasks-per-node=1", "--overlap", "--cpu-bind=none"]
+    command = [
+        *step,
+        *python,
+        "-m",
+        "torch.distributed.run",
+        f"--nnodes={nodes}",
+        f"--nproc-per-node={devices}",
+    ]
+    return lambda: _spent(
+        lambda: _stepped([[*command, *where, "--no-python", *script]], [{"OMP_NUM_THREADS": "1"}])
+    )
+
+
+def _first(engine: str) -> str:
+    """Where rank 0 listens."""
+    if engine != "slurm":
+        return "127.0.0.1"
+    command = ["scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"]]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[0]
+
+
+def _stepped(commands: Sequence[Sequence[str]], variables: Sequence[dict[str, str]]) -> float:
+    """Run them all; when rank 0 had taken its step."""
+    started = [
+        subprocess.Popen(
+            command, env={**os.environ, **own}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for command, own in zip(commands, variables, strict=True)
+    ]
+    told = [process.communicate() for process in started]
+    if any(process.returncode for process in started):
+        raise RuntimeError(f"a rank failed: {told[0][1][-2000:]}")
+    found = re.search(r"stepped ([0-9.]+)", "".join(out for out, _ in told))
+    if found is None:
+        raise RuntimeError("rank 0 has not said when it stepped")
+    return float(found[1])
+
+
+def _spent(work: Callable[[], float]) -> Spent:
+    """Seconds to the first step; and processor time up to the end, that of the processes it waited for included."""
     before, began = os.times(), monotonic()
-    work()  # type: ignore[operator]
-    wall, after = monotonic() - began, os.times()
+    wall, after = work() - began, os.times()
     used = (after.user + after.system + after.children_user + after.children_system) - (
         before.user + before.system + before.children_user + before.children_system
     )
     return Spent(wall, used)
 
 
+@contextlib.contextmanager
+def placed(engine: str) -> Iterator[None]:
+    """For Slurm: the allocation that this runs in, else one on four nodes in namespaces, as the tests make them."""
+    if engine != "slurm" or "SLURM_JOB_ID" in os.environ:
+        yield
+        return
+    sys.path.insert(0, str(ROOT / "tests" / "engines"))
+    import cluster
+
+    reason = cluster.missing()
+    if reason is not None:
+        sys.exit(f"Slurm cannot be had here: {reason}. Run this inside an allocation.")
+    made = cluster.Cluster()
+    try:
+        made.start()
+        os.environ.update(made.environment)
+        told = subprocess.run(
+            ["salloc", "-N4", "--exclusive", "--no-shell"], capture_output=True, text=True, check=True
+        )
+        number = re.search(r"job allocation (\d+)", told.stderr)
+        assert number is not None
+        os.environ.update(SLURM_JOB_ID=number[1], SLURM_JOB_NUM_NODES="4", SLURM_JOB_NODELIST="n[1-4]")
+        yield
+        subprocess.run(["scancel", number[1]], check=False)
+    finally:
+        made.close()
+
+
+def torch_python() -> tuple[str, ...]:
+    """The interpreter of torch's managed environment; made if need be."""
+    spec = Registry().framework("torch").environment("cpu", "all_reduce", "resnet50")
+    return environments.prepare("torch", spec, "cpu").command
+
+
 def main() -> int:
     parser = paired.arguments(__doc__, 6)
     parser.add_argument("--engine", choices=("local", "slurm"), default="local")
-    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 4, 16], choices=sorted(_SHAPES))
+    parser.add_argument("--ranks", type=int, nargs="+", default=list(RANKS), choices=RANKS)
+    parser.add_argument("--no-torchrun", action="store_true", help="leave torchrun out")
     chosen = parser.parse_args()
-    comparisons = [
-        Comparison(
-            f"{ranks} ranks", case(ranks, chosen.engine), plain(ranks, chosen.engine, 19000 + ranks), 1
-        )
-        for ranks in chosen.ranks
-    ]
-    found = paired.interleaved(comparisons, chosen.pairs, paired.telling("launching"))
+    engine, others = chosen.engine, "srun" if chosen.engine == "slurm" else "interpreters"
+    python = () if chosen.no_torchrun else torch_python()
+    comparisons = []
+    with placed(engine):
+        for ranks in chosen.ranks:
+            ours = case(ranks, engine)
+            comparisons.append(Comparison(f"{ranks}, {others}", ours, plain(ranks, engine)))
+            if python:
+                comparisons.append(Comparison(f"{ranks}, torchrun", ours, torchrun(ranks, engine, python)))
+        found = paired.interleaved(comparisons, chosen.pairs, paired.telling("launching"))
     rows = []
-    for ranks, comparison, pairs in zip(chosen.ranks, comparisons, found, strict=True):
-        row, bound = paired.summary(comparison, pairs), FIXED + PER_RANK * ranks
-        rows.append(({**row, "claim": paired.at_most(bound, row["difference_per_step"])}, bound))
+    for comparison, pairs in zip(comparisons, found, strict=True):
+        row, ranks = paired.summary(comparison, pairs), int(comparison.name.partition(",")[0])
+        if comparison.name.endswith(others):
+            row["claim"] = paired.at_most(FIXED + PER_RANK * ranks, row["difference_per_step"])
+        rows.append((ranks, row))
+    growth = _growth([(ranks, row["difference_per_step"]["median"]) for ranks, row in rows if "claim" in row])
     if chosen.json:
-        print(paired.as_json({"machine": paired.machine(), "rows": [row for row, _ in rows]}))
+        told = {"machine": paired.machine(), "growth": growth, "rows": [row for _, row in rows]}
+        print(paired.as_json(told))
         return 0
     print(paired.said(paired.machine()))
-    headings = ("", "case ÷ plain", "seconds more", "")
-    lines = []
-    for row, bound in rows:
-        more, ratio = paired.number(row["difference_per_step"], ".2f"), paired.number(row["ratio"], ".2f")
-        lines.append((row["name"], ratio, more, paired.claimed(row, f"at most {bound:.2f} s")))
-    print(paired.table(headings, lines))
+    lines = [
+        (
+            row["name"],
+            paired.number(row["a_seconds_per_step"], ".2f"),
+            paired.number(row["b_seconds_per_step"], ".2f"),
+            paired.number(row["difference_per_step"], ".2f"),
+            paired.claimed(row, f"at most {FIXED + PER_RANK * ranks:.2f} s"),
+        )
+        for ranks, row in rows
+    ]
+    print(paired.table((f"ranks over {engine}, against", "case, s", "theirs, s", "seconds more", ""), lines))
+    if growth is not None:
+        print(
+            f"The harness's own share: {growth[0]:.2f} s and {1000 * growth[1]:.1f} ms per rank (least squares)."
+        )
     return 0
+
+
+def _growth(points: Sequence[tuple[int, float]]) -> tuple[float, float] | None:
+    """Seconds, and seconds per rank, through the medians; None for fewer than two."""
+    if len(points) < 2:
+        return None
+    slope, fixed = np.polyfit([ranks for ranks, _ in points], [more for _, more in points], 1)
+    return float(fixed), float(slope)
 
 
 if __name__ == "__main__":

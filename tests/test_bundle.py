@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import json
 import os
 import subprocess
@@ -39,7 +40,7 @@ def test_equal_requests_give_equal_bundles_but_for_the_secret(tmp_path, bundle):
     with zipfile.ZipFile(bundle.path) as one, zipfile.ZipFile(again.path) as other:
         assert one.namelist() == other.namelist()
         for name in one.namelist():
-            assert (one.read(name) == other.read(name)) == (name != "secret")
+            assert name.endswith(".pyc") or (one.read(name) == other.read(name)) == (name != "secret")
             assert one.getinfo(name).date_time == (1980, 1, 1, 0, 0, 0)
         assert len(one.read("secret")) == 64
 
@@ -64,8 +65,29 @@ def test_no_name_leads_out_of_where_it_is_unpacked(bundle):
         assert ".." not in path.parts
         assert "\\" not in name
     with zipfile.ZipFile(bundle.path) as archive:
-        assert sorted(archive.namelist()) == sorted([*bundle.files, "secret"])
+        compiled = [name for name in archive.namelist() if name.endswith(".pyc")]
+        assert sorted(archive.namelist()) == sorted([*bundle.files, *compiled, "secret"])
+        assert all(PurePosixPath(name).parent.name == "__pycache__" for name in compiled)
         assert not any(info.is_dir() or info.external_attr >> 16 & 0o170000 for info in archive.infolist())
+
+
+def test_its_bytecode_is_of_its_sources_and_says_nothing_of_where_it_was_compiled(bundle, tmp_path, root):
+    """Python takes it as it is: unpacked and imported, nothing is compiled, whatever the files' times are."""
+    with zipfile.ZipFile(bundle.path) as archive:
+        archive.extractall(tmp_path)
+    sources = {path for path in tmp_path.rglob("*.py") if path.parent != tmp_path}
+    compiled = {path: Path(importlib.util.cache_from_source(path)) for path in sources}
+    for source, cache in compiled.items():
+        content = cache.read_bytes()
+        assert str(root).encode() not in content
+        assert content[8:16] == importlib.util.source_hash(source.read_bytes())
+    module = tmp_path / "dlperf_sdk" / "worker" / "link.py"
+    module.write_text("raise SystemExit('it was compiled')\n")
+    code = "import sys; sys.path.insert(0, sys.argv[1]); from dlperf_sdk.worker import link; print(link.__file__)"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == str(module), done.stderr
 
 
 @pytest.mark.parametrize("umask", [0, 0o077])
@@ -159,6 +181,7 @@ def test_the_checkouts_own_package_does_not_win_over_the_bundles(bundle, tmp_pat
         archive.extractall(tmp_path / "bundle")
     main = tmp_path / "bundle" / "dlperf_sdk" / "worker" / "main.py"
     main.write_text("def main(arguments):\n    print(__file__)\n")
+    Path(importlib.util.cache_from_source(main)).unlink()
     answer = subprocess.run(
         [sys.executable, "-I", str(tmp_path / "bundle")],
         capture_output=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import fcntl
+import io
 import json
 import os
 import re
@@ -11,6 +12,7 @@ import socket
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -340,10 +342,21 @@ def bootstrapped(bundle, size, tmp_path, *words):
     )
 
 
-def test_a_bundle_is_taken_from_standard_input_and_run(tmp_path):
-    bundle = b"import os, sys\nprint(sys.argv[1:-1], oct(os.stat(sys.argv[0]).st_mode), sys.stdin.read())\n"
+def test_a_bundle_is_taken_from_standard_input_unpacked_and_run(tmp_path):
+    program = "import os, sys\nprint(sys.argv[1:-1], oct(os.stat(sys.argv[0]).st_mode), sys.stdin.read())\n"
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("__main__.py", program)
+    bundle = packed.getvalue()
     done = bootstrapped(bundle + b"the rest", len(bundle), tmp_path, "agent", "--node", "1")
-    assert done.stdout.decode().strip() == "['agent', '--node', '1', '--scratch'] 0o100600 the rest"
+    assert done.stdout.decode().strip() == "['agent', '--node', '1', '--scratch'] 0o40700 the rest"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_no_bundle_is_not_run(tmp_path):
+    done = bootstrapped(b"no bundle", 9, tmp_path, "agent", "--node", "1")
+    assert "cannot take the bundle: File is not a zip file" in json.loads(done.stdout)["failure"]["message"]
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("node", ["1", "$NODE"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+import zipfile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import ClassVar
@@ -83,7 +84,8 @@ class TopologyConformance(Conformance):
         """`launch` raises, or its stream ends; it does not wait for ever, and leaves nothing."""
         with TemporaryDirectory() as folder:
             broken = Path(folder) / "broken.pyz"
-            broken.write_bytes(b"raise SystemExit('this bundle is broken')\n")
+            with zipfile.ZipFile(broken, "w") as archive:
+                archive.writestr("__main__.py", "raise SystemExit('this bundle is broken')\n")
             job = Job(f"conformance-{uuid.uuid4().hex[:8]}", broken, 1, 1, "cpu", {})
             try:
                 with self.plugin.launch(job) as stream:

@@ -31,7 +31,9 @@ from dlperf_sdk.worker.scratch import scratch as scratch_directory
 from dlperf_sdk.worker.variables import worker_environment
 
 LOOK = 0.1
-"""Seconds between two looks at the workers."""
+"""Seconds between two looks at the workers while they are measured; one that ends is seen at once."""
+CLOSE_LOOK = 0.02
+"""The same before the clock: the last worker to be ready is waited for by all."""
 REPORT = 0.25
 """Seconds between two reports of a worker's steps."""
 HEARTBEAT = 2.0
@@ -68,6 +70,7 @@ class Agent:
         """Until the coordinator says quit, or is gone, or the tether ends. Returns the exit code."""
         signal.signal(signal.SIGTERM, lambda *_: self._inbox.put({"do": "abandon"}))
         signal.signal(signal.SIGINT, lambda *_: self._inbox.put({"do": "abandon"}))
+        signal.signal(signal.SIGCHLD, lambda *_: self._inbox.put({}))
         threading.Thread(target=self._listen, daemon=True).start()
         if tether:
             threading.Thread(target=self._hold_tether, daemon=True).start()
@@ -75,7 +78,7 @@ class Agent:
         try:
             while True:
                 try:
-                    message = self._inbox.get(timeout=LOOK)
+                    message = self._inbox.get(timeout=LOOK if self._ready else CLOSE_LOOK)
                 except queue.Empty:
                     message = {}
                 order = message.get("do")

@@ -4,6 +4,7 @@ The secret is never on a command line, and no file system is shared. What follow
 agent's tether. A node that cannot even take the bundle says so in the form of the stream's last event.
 """
 
+import io
 import json
 import os
 import runpy
@@ -12,6 +13,7 @@ import signal
 import socket
 import sys
 import tempfile
+import zipfile
 
 
 def _take(left):
@@ -45,11 +47,11 @@ def main(words):
         try:
             # Not where `tempfile` would go when this place is full: that may be shared, or a working directory.
             folder = tempfile.mkdtemp(prefix="dlperf-", dir=os.environ.get("TMPDIR") or "/tmp")  # noqa: S108
-            path = os.path.join(folder, "bundle.pyz")
-            with open(path, "wb") as file:
-                for part in _take(int(words[0])):
-                    file.write(part)
-        except OSError as error:
+            path = os.path.join(folder, "bundle")
+            # Unpacked, for the agent as for its workers: from an archive everything would be compiled anew.
+            with zipfile.ZipFile(io.BytesIO(b"".join(_take(int(words[0]))))) as archive:
+                archive.extractall(path)
+        except (OSError, zipfile.BadZipFile) as error:
             return _fail(words, error)
         sys.argv = [path] + words[1:] + ["--scratch", folder]
         runpy.run_path(path, run_name="__main__")

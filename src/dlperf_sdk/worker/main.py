@@ -1,6 +1,5 @@
 """The bundle's front door: `python BUNDLE agent …` on a node, `python BUNDLE worker …` for each process there."""
 
-import argparse
 import json
 import os
 import sys
@@ -52,7 +51,22 @@ def worker(directory: str) -> int:
     )
 
 
+def _work(directory: str) -> int:
+    """`worker`, and a process that ends with it."""
+    code = worker(directory)
+    if code:
+        # The framework's own teardown may hang once its peers are gone; the record is on disk.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
 def main(arguments: List[str]) -> int:
+    if arguments[:1] == ["worker"] and len(arguments) == 2:  # many at once, which need no parser
+        return _work(arguments[1])
+    import argparse
+
     parser = argparse.ArgumentParser(prog="bundle", description=__doc__)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     commands.required = True
@@ -100,10 +114,4 @@ def main(arguments: List[str]) -> int:
         from dlperf_sdk.worker import batch as batch_module
 
         return batch_module.main(chosen.folder, chosen.linger, chosen.step)
-    code = worker(chosen.directory)
-    if code:
-        # The framework's own teardown may hang once its peers are gone; the record is on disk.
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-    return code
+    return _work(chosen.directory)

@@ -75,4 +75,4 @@ def _left_behind(path: str) -> bool:
 
 def _is_scratch(path: str) -> bool:
     """Whether a directory without a lock holds what the start of an agent leaves behind, and nothing else."""
-    return set(os.listdir(path)) <= {"bundle.pyz", "lock.new"}
+    return set(os.listdir(path)) <= {"bundle", "bundle.pyz", "lock.new"}

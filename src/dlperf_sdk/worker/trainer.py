@@ -6,7 +6,7 @@ import traceback
 from time import monotonic
 from typing import Any, Callable, Dict, Optional
 
-from dlperf_sdk.worker import loop, memory, tracing
+from dlperf_sdk.worker import loop, memory
 from dlperf_sdk.worker.data import DataError
 from dlperf_sdk.worker.digest import digest_of
 from dlperf_sdk.worker.interface import Runtime, Trainer, Unsupported
@@ -90,6 +90,8 @@ def _traced(
     wait_for_go: Callable[[], None],
 ) -> Dict[str, Any]:
     """The program `trace`: nothing is timed."""
+    from dlperf_sdk.worker import tracing
+
     return tracing.follow(runtime, trainer, request, progress)
 
 
