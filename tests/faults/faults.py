@@ -5,7 +5,13 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+import attrs
 from attrs import frozen
+
+from dlperf_sdk.testing.cells import Cell
+
+COMPILED = (("compiler", "graph"),)
+COMPANY = (("strategy", "all_reduce"),)
 
 
 @frozen
@@ -21,13 +27,18 @@ class Fault:
     said: str
     """What must be in its message: it is caught for what it is."""
     model: str = "linear"
+    where: tuple[tuple[str, str], ...] = ()
+    """What of the cell of the matrix is not plain: in the plainest one the plugin may be right."""
     parameters: tuple[tuple[str, str], ...] = ()
-    """Of the test, beside the model."""
+    """Of the test, beside the model and the cell."""
 
     def hold(self, suite: Any, tmp_path: Any) -> None:
         """Let the suite's test look at the wrong plugin."""
         test = getattr(suite, self.by)
+        cell = Cell((self.model,), **dict(self.where))
+        pair = attrs.evolve(cell, strategy="all_reduce")
         offered = {"model": self.model, "tmp_path": tmp_path, **dict(self.parameters)}
+        offered |= {"cell": cell, "pair": pair, "any_cell": cell}
         test(**{name: offered[name] for name in inspect.signature(test).parameters})
 
 
@@ -42,6 +53,41 @@ BY_CONFORMANCE = (
         "hardly anything was left",
     ),
     Fault(
+        "never-waits-compiled",
+        "no synchronisation at the window's end under a compiler, and only there",
+        "test_synchronize_waits",
+        "before the steps",
+        where=COMPILED,
+    ),
+    Fault(
+        "always-waits-compiled",
+        "synchronisation in every step under a compiler, and only there",
+        "test_step_does_not_synchronise",
+        "hardly anything was left",
+        where=COMPILED,
+    ),
+    Fault(
+        "never-waits-in-company",
+        "no synchronisation at the window's end of two replicas",
+        "test_synchronize_waits",
+        "before the steps",
+        where=COMPANY,
+    ),
+    Fault(
+        "always-waits-in-company",
+        "synchronisation in every step of two replicas",
+        "test_step_does_not_synchronise",
+        "hardly anything was left",
+        where=COMPANY,
+    ),
+    Fault(
+        "waits-on-one-rank",
+        "one rank that does not wait at the window's end",
+        "test_synchronize_waits",
+        "on rank 1",
+        where=COMPANY,
+    ),
+    Fault(
         "before-the-optimizer",
         "a step that is over before its optimizer",
         "test_nothing_changes_after_synchronize",
@@ -52,6 +98,27 @@ BY_CONFORMANCE = (
         "all loss handles share a buffer: read late, they hold the last step's loss",
         "test_loss_handles_read_late_are_the_right_losses",
         "read after the window",
+    ),
+    Fault(
+        "one-buffer-compiled",
+        "loss handles that share a buffer under a compiler, and only there",
+        "test_loss_handles_read_late_are_the_right_losses",
+        "read after the window",
+        where=COMPILED,
+    ),
+    Fault(
+        "half-the-rate-compiled",
+        "another learning rate under a compiler, and only there",
+        "test_it_follows_the_reference",
+        "The loss of step 1 deviates",
+        where=COMPILED,
+    ),
+    Fault(
+        "alone-when-compiled",
+        "replicas that are not synchronised under a compiler, and only there",
+        "test_replicas_are_equal",
+        "different parameters",
+        where=COMPILED,
     ),
     Fault("no-memory", "device memory reported as zero", "test_peak_memory_is_plausible", "gives 0 bytes"),
     Fault(
@@ -113,7 +180,6 @@ BY_CONFORMANCE = (
         "all replicas train on the same samples",
         "test_replicas_see_different_samples",
         "on their first batch",
-        parameters=(("strategy", "all_reduce"),),
     ),
     Fault(
         "always-meets",
@@ -126,7 +192,7 @@ BY_CONFORMANCE = (
         "silently falling back to fp32",
         "test_the_requested_precision_is_in_effect",
         "not in effect",
-        parameters=(("precision", "amp-bf16"),),
+        where=(("precision", "amp-bf16"),),
     ),
     Fault(
         "pretends",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 from faults import BY_CONFORMANCE, BY_PARITY, BY_VERDICT
 from imports_the_framework import Imports
@@ -10,6 +11,7 @@ from toy_frameworks import FRAMEWORKS
 from dlperf_sdk import run
 from dlperf_sdk.registry import Registry
 from dlperf_sdk.testing import FrameworkConformance
+from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.subject import verdict
 
 REGISTRY = Registry({"frameworks": {**FRAMEWORKS, "imports": Imports}})
@@ -37,6 +39,16 @@ def test_the_conformance_suite_catches(fault, tmp_path, score):
     score.add(fault)
 
 
+@pytest.mark.parametrize(
+    "fault", [fault for fault in BY_CONFORMANCE if fault.where], ids=lambda fault: fault.plugin
+)
+def test_it_is_wrong_in_that_cell_only(fault, tmp_path):
+    """So a suite that tries the plainest case alone would not notice."""
+    if fault.plugin == "pretends":
+        pytest.skip("it is wrong in several ways")
+    attrs.evolve(fault, where=()).hold(suite_of(fault.plugin), tmp_path)
+
+
 @pytest.mark.parametrize("fault", BY_VERDICT, ids=lambda fault: fault.plugin)
 def test_a_verdict_catches(fault, score):
     fields = {"batch_size": 8, "warmup": 1, "steps": 5, "repeats": 1, "store": None, "registry": REGISTRY}
@@ -55,5 +67,5 @@ def test_parity_catches(fault, score):
     assert found.outcome == "fail", found
     assert fault.said in found.detail, found
     with pytest.raises(AssertionError, match="What to change"):
-        suite.test_replicas_follow_the_reference("linear", "all_reduce")
+        suite.test_replicas_follow_the_reference(Cell(("linear",), strategy="all_reduce"))
     score.add(fault)

@@ -28,6 +28,40 @@ class AlwaysWaits(asynchronous_toy.Linear):
         return step
 
 
+class NeverWaitsCompiled(asynchronous_toy.Runtime):
+    def synchronize(self):
+        if self.request.compiler == "none":
+            super().synchronize()
+
+
+class AlwaysWaitsCompiled(asynchronous_toy.Linear):
+    def step(self, batch):
+        step = super().step(batch)
+        if self.graph is not None:
+            self.runtime.synchronize()
+        return step
+
+
+class NeverWaitsInCompany(asynchronous_toy.Runtime):
+    def synchronize(self):
+        if not self.peers:
+            super().synchronize()
+
+
+class AlwaysWaitsInCompany(asynchronous_toy.Linear):
+    def step(self, batch):
+        step = super().step(batch)
+        if self.runtime.peers:
+            self.runtime.synchronize()
+        return step
+
+
+class WaitsOnOneRank(asynchronous_toy.Runtime):
+    def synchronize(self):
+        if self.process.rank == 0:
+            super().synchronize()
+
+
 class BeforeTheOptimizer(asynchronous_toy.Linear):
     def step(self, batch):
         handle = self.runtime.enqueue(self.forward, batch)
@@ -46,6 +80,32 @@ class OneBufferForAllLosses(asynchronous_toy.Linear):
     def read_loss(self, loss):
         loss.result()
         return [float(self.newest)]
+
+
+class OneBufferForAllLossesCompiled(asynchronous_toy.Linear):
+    def captured(self, batch):
+        step = super().captured(batch)
+        self.buffer = step.loss
+        return step
+
+    def read_loss(self, loss):
+        found = super().read_loss(loss)
+        return found if self.graph is None else [float(self.buffer)]
+
+
+class HalfTheRateCompiled(asynchronous_toy.Linear):
+    def captured(self, batch):
+        rate = self.request.optimizer["learning_rate"]
+        kept, self.request.optimizer["learning_rate"] = rate, rate / 2
+        try:
+            return super().captured(batch)
+        finally:
+            self.request.optimizer["learning_rate"] = kept
+
+
+class AloneWhenCompiled(asynchronous_toy.Runtime):
+    def mean(self, array):
+        return array if self.request.compiler == "graph" else super().mean(array)
 
 
 class NoMemory(asynchronous_toy.Runtime):

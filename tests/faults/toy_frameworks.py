@@ -16,7 +16,7 @@ class Asynchronous(NumPy):
     runtime = "asynchronous_toy:Runtime"
     trainers = {"linear": "asynchronous_toy:Linear"}
     packages = ("dlperf_numpy",)
-    capabilities = attrs.evolve(CAN, devices={"toy"})
+    capabilities = attrs.evolve(CAN, devices={"toy"}, compilers={"none", "graph"})
 
 
 def locked(self, device, strategy, model):
@@ -38,6 +38,14 @@ def runtime(name):
 WRONG = {
     "never-waits": (Asynchronous, runtime("NeverWaits")),
     "always-waits": (Asynchronous, linear("AlwaysWaits")),
+    "never-waits-compiled": (Asynchronous, runtime("NeverWaitsCompiled")),
+    "always-waits-compiled": (Asynchronous, linear("AlwaysWaitsCompiled")),
+    "never-waits-in-company": (Asynchronous, runtime("NeverWaitsInCompany")),
+    "always-waits-in-company": (Asynchronous, linear("AlwaysWaitsInCompany")),
+    "waits-on-one-rank": (Asynchronous, runtime("WaitsOnOneRank")),
+    "one-buffer-compiled": (Asynchronous, linear("OneBufferForAllLossesCompiled")),
+    "half-the-rate-compiled": (Asynchronous, linear("HalfTheRateCompiled")),
+    "alone-when-compiled": (Asynchronous, runtime("AloneWhenCompiled")),
     "before-the-optimizer": (Asynchronous, linear("BeforeTheOptimizer")),
     "one-buffer": (Asynchronous, linear("OneBufferForAllLosses")),
     "no-memory": (Asynchronous, runtime("NoMemory")),

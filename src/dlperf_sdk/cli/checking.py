@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import attrs
 from cyclopts import Parameter
 
+from dlperf_sdk.cli.flags import entries
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show, write
+from dlperf_sdk.cli.subject import members
 from dlperf_sdk.errors import PluginError, UnknownName, UsageError
 from dlperf_sdk.registry import GROUPS, Registry
-from dlperf_sdk.report.blocks import Paragraph
+from dlperf_sdk.report.blocks import Paragraph, visible
+
+if TYPE_CHECKING:
+    from dlperf_sdk.testing.check import Check
 
 _MARKS = {"pass": "✓", "fail": "✗", "skipped": "–"}
 
@@ -25,49 +34,68 @@ def check(
         str | None,
         Parameter(help="frameworks, models, topologies or measurers, where the name is in several."),
     ] = None,
-    only: Annotated[str | None, Parameter(help="Only the tests whose names contain this.")] = None,
+    only: Annotated[
+        list[str] | None,
+        Parameter(help="Only the tests whose names contain this. May be repeated.", negative=()),
+    ] = None,
     models: Annotated[
         list[str] | None,
         Parameter(
-            help="A framework: the models to try, the cheapest first.", negative=(), consume_multiple=True
+            help="A framework: the models to try, the cheapest first; all that it implements, unless given.",
+            negative=(),
+            consume_multiple=True,
         ),
     ] = None,
     framework: Annotated[
-        str, Parameter(help="A topology or measurer: the framework of its cases.")
-    ] = "numpy",
-    model: Annotated[str, Parameter(help="A topology or measurer: the model of its cases.")] = "linear",
-    batch_size: Annotated[int, Parameter(help="A framework: samples per device.")] = 4,
-    device: Annotated[str, Parameter(help="A framework: kind of device: auto, cpu, cuda, …")] = "auto",
+        str | None, Parameter(help="A topology or measurer: the framework of its cases; numpy, unless given.")
+    ] = None,
+    model: Annotated[
+        str | None, Parameter(help="A topology or measurer: the model of its cases; linear, unless given.")
+    ] = None,
+    batch_size: Annotated[
+        int | None, Parameter(help="A framework: samples per device; 4, unless given.")
+    ] = None,
+    device: Annotated[str | None, Parameter(help="A framework: kind of device: auto, cpu, cuda, …")] = None,
     python: Annotated[
         str | None,
         Parameter(help="A framework: the interpreter of an existing environment, instead of a managed one."),
+    ] = None,
+    options: Annotated[
+        list[str] | None,
+        Parameter(
+            name="--set",
+            metavar="NAME=VALUE",
+            negative=(),
+            help="A framework or model: an option of it, or of the models that have it. May be repeated.",
+        ),
     ] = None,
     common: Common = AS_USUAL,
 ) -> int:
     """Hold an installed plugin to what plugins of its kind are held to: one line per check.
 
-    Exit codes: 0 all passed or were skipped, 1 one failed, 2 no such plugin, 3 it cannot be loaded.
+    Exit codes: 0 all passed or were skipped, 1 one failed, 2 no such plugin or option, 3 it cannot be loaded.
     """
+    registry = Registry()
     found = _group_of(name, group)
-    Registry().load(found, name)
-    members: dict[str, Any] = {"framework": framework, "model": model}
-    if found == "frameworks":
-        members = {"batch_size": batch_size, "device": device, "python": python}
-        members |= {"models": tuple(models)} if models else {}
-    elif found == "models":
-        members = {}
+    registry.load(found, name)
     try:
         from dlperf_sdk.testing import check as suite
     except ImportError as error:
         raise PluginError(str(error)) from error
-
-    def told(one: suite.Check) -> None:
-        if not common.json:
-            write(f"{_MARKS[one.outcome]} {one.outcome:<8}{one.name}  {one.seconds:.1f} s\n")
-            for line in one.detail.splitlines()[: None if one.outcome == "fail" else 1]:
-                write(f"            {line}\n")
-
-    checks = suite.check(found, name, told, only, **members)
+    given = {
+        "models": models,
+        "framework": framework,
+        "model": model,
+        "batch_size": batch_size,
+        "device": device,
+        "python": python,
+        "options": entries("options", options) if options else None,
+    }
+    given = {option: value for option, value in given.items() if value is not None}
+    shown = _Shown(quiet=common.json)
+    checks = suite.check(
+        found, name, shown.told, only or (), shown.started, **members(found, name, given, registry)
+    )
     counts = {outcome: sum(one.outcome == outcome for one in checks) for outcome in _MARKS}
     code = 1 if counts["fail"] else 0
     if common.json:
@@ -77,6 +105,37 @@ def check(
         said = f"{name}: {counts['pass']} passed, {counts['fail']} failed, {counts['skipped']} skipped"
         show([Paragraph(said, "bad" if code else "good")])
     return code
+
+
+class _Shown:
+    """A line on standard output for each check that is over, unless `quiet`; on standard error, the one that runs."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self.quiet = quiet
+        self.overwrites = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+    def started(self, name: str, number: int, count: int) -> None:
+        """A test begins: on a terminal the line is overwritten when it is over."""
+        text = f"{number}/{count}  {name} …"
+        if self.overwrites:
+            self._write(visible(text)[: shutil.get_terminal_size().columns - 1])
+        else:
+            say(text, "dim")
+
+    def told(self, one: Check) -> None:
+        """A test is over. Raises UsageError where standard output takes no more."""
+        if self.overwrites:
+            self._write("")
+        if self.quiet:
+            return
+        write(f"{_MARKS[one.outcome]} {one.outcome:<8}{one.name}  {one.seconds:.1f} s\n")
+        for line in one.detail.splitlines()[: None if one.outcome == "fail" else 1]:
+            write(f"            {visible(line)}\n")
+
+    def _write(self, text: str) -> None:
+        with suppress(OSError):
+            sys.stderr.write(f"\r\x1b[2K{text}")
+            sys.stderr.flush()
 
 
 def _group_of(name: str, group: str | None) -> str:
@@ -98,7 +157,7 @@ def new_plugin(
     /,
     *,
     directory: Annotated[
-        Path | None, Parameter(help="Where the plugin's folder is made; here, unless given.")
+        str | None, Parameter(help="Where the plugin's folder is made; here, unless given.")
     ] = None,
     common: Common = AS_USUAL,
 ) -> int:
@@ -108,7 +167,7 @@ def new_plugin(
     """
     from dlperf_sdk import skeleton
 
-    made = skeleton.write(name, directory or Path())
+    made = skeleton.write(name, Path() if directory is None else _folder(directory))
     if common.json:
         emit({"directory": str(made.folder), "files": list(made.files)})
         return 0
@@ -118,3 +177,9 @@ def new_plugin(
         f"Next: pip install --editable {made.folder} and dlperf check {name}. Its README.md says what to fill in."
     )
     return 0
+
+
+def _folder(directory: str) -> Path:
+    if not directory.strip():
+        raise UsageError("--directory names nothing; leave it out to make the plugin's folder here.")
+    return Path(directory)

@@ -16,7 +16,7 @@ from dlperf_sdk.environments.managed import in_use
 from dlperf_sdk.environments.prepared import PreparedEnvironment
 from dlperf_sdk.environments.rebuild import from_lock
 from dlperf_sdk.environments.variables import worker_variables
-from dlperf_sdk.errors import PluginError
+from dlperf_sdk.errors import EnvironmentFailed, PluginError, UsageError
 from dlperf_sdk.interfaces.framework import EnvironmentSpec
 
 __all__ = [
@@ -25,10 +25,25 @@ __all__ = [
     "from_lock",
     "in_use",
     "list_environments",
+    "must_be_there",
     "prepare",
     "remove",
     "worker_variables",
 ]
+
+
+def must_be_there(python: str) -> None:
+    """See that an interpreter that somebody names runs, before anything is started with it.
+
+    Raises:
+        UsageError: it is not there, or does not run.
+    """
+    from dlperf_sdk.environments import given
+
+    try:
+        given.named(python, worker_variables({}, os.environ))
+    except EnvironmentFailed as error:
+        raise UsageError(str(error)) from error
 
 
 def prepare(

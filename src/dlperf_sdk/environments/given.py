@@ -25,13 +25,7 @@ def given(
         EnvironmentFailed: it is not there, does not run, has the wrong version, or lacks requirements; names
         each.
     """
-    path = _locate(python)
-    interpreter = probe.version_of(path, variables)
-    if interpreter is None:
-        raise EnvironmentFailed(
-            f"--python {python}: {path} does not run as a Python interpreter. Name a program that "
-            f"`{path} --version` works for."
-        )
+    path, interpreter = named(python, variables)
     if not probe.python_specifier(spec.python).contains(interpreter.version, prereleases=True):
         raise EnvironmentFailed(
             f'--python {python}: {framework} requested "Python {spec.python}", '
@@ -46,6 +40,22 @@ def given(
             "Install it there, or leave --python out to get a managed environment."
         )
     return _prepared(GIVEN, framework, device, path, facts)
+
+
+def named(python: str, variables: Mapping[str, str]) -> tuple[Path, probe.Interpreter]:
+    """The interpreter that somebody names, and its version.
+
+    Raises:
+        EnvironmentFailed: it is not there, or does not run.
+    """
+    path = _locate(python)
+    interpreter = probe.version_of(path, variables)
+    if interpreter is None:
+        raise EnvironmentFailed(
+            f"--python {python}: {path} does not run as a Python interpreter. Name a program that "
+            f"`{path} --version` works for."
+        )
+    return path, interpreter
 
 
 def running(

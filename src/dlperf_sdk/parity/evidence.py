@@ -19,6 +19,7 @@ from dlperf_sdk.parity.key import key_of
 from dlperf_sdk.parity.record import ParityRecord, records_from
 from dlperf_sdk.parity.reference import Reference, load
 from dlperf_sdk.plan import Plan, make_plan
+from dlperf_sdk.records import Failure
 from dlperf_sdk.registry import Registry
 from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, Parity
 from dlperf_sdk.spec import DataSpec
@@ -32,6 +33,8 @@ Launch = Callable[[Plan, Request], Generator[Mapping[str, Any], None, None]]
 
 OURS = ("crashed", "timeout", "invalid-record", "lost-node")
 """Failures of a parity run that are its verdict. Others (no memory, no device) end the case, as they would anyway."""
+TAIL = 4000
+"""Characters of a log that are kept where there is no traceback."""
 
 
 def evidence(
@@ -75,10 +78,9 @@ def evidence(
             records = records_from(documents)
         except DocumentError as error:
             return _without(FAIL, case, f"A worker's parity record breaks the protocol: {error}")
-        except RunFailed as error:
-            if error.kind not in OURS:
-                raise
-            return _without(FAIL, case, f"The parity run failed ({error.kind}): {error}")
+        except _WorkerFailed as failed:
+            said = f"The parity run failed ({failed.failure.kind}): {failed.failure.message}"
+            return attrs.evolve(_without(FAIL, case, said), traceback=failed.said)
     compared = compare(records, of_case, tolerance, strategy, replicas)
     if found is None and compared.outcome != FAIL:
         cache.keep(key, documents, made_at)
@@ -153,27 +155,54 @@ def _run(launch: Launch, plan: Plan, request: Request) -> list[Any]:
     """The documents that the trainers left.
 
     Raises:
-        RunFailed: it failed.
+        RunFailed: it failed for a reason that ends the case as well.
+        _WorkerFailed: it failed for one of `OURS`.
         DocumentError: the agents' stream does not say what came of it.
     """
     documents: list[Any] = []
-    with closing(launch(plan, request)) as events:
-        for event in events:
-            if event["event"] == "attempt-ended" and event.get("failure") is None:
-                documents = event.get("records", [])
-                if not isinstance(documents, list):
-                    raise DocumentError("The first node's agent told of records that are no list.")
-            if event["event"] == "ended" and event.get("failure") is not None:
-                try:
-                    failure = failure_from(event["failure"])
-                except (KeyError, TypeError, AttributeError) as error:
-                    raise InvalidRecord(
-                        f"The first node's agent told of a failure without saying which: {error}"
-                    ) from error
-                raise FAILURES[failure.kind](failure.message)
+    logs: list[Any] = []
+    try:
+        with closing(launch(plan, request)) as events:
+            for event in events:
+                if event["event"] == "attempt-ended":
+                    logs = event.get("logs") or []
+                    documents = event.get("records", []) if event.get("failure") is None else []
+                    if not isinstance(documents, list):
+                        raise DocumentError("The first node's agent told of records that are no list.")
+                if event["event"] == "ended" and event.get("failure") is not None:
+                    raise _failure(event["failure"], logs)
+    except RunFailed as error:
+        if error.kind in OURS:
+            raise _WorkerFailed(Failure(error.kind, str(error)), None) from error
+        raise
     if not documents:
         raise DocumentError("The run ended well, but no record has come back.")
     return documents
+
+
+def _failure(told: Mapping[str, Any], logs: Sequence[Any]) -> Exception:
+    """What to raise for a failure that an agent told of."""
+    try:
+        failure = failure_from(told)
+    except (KeyError, TypeError, AttributeError) as error:
+        return InvalidRecord(f"The first node's agent told of a failure without saying which: {error}")
+    if failure.kind in OURS:
+        return _WorkerFailed(failure, failure.traceback or _tail(logs, failure.rank))
+    return FAILURES[failure.kind](failure.message)
+
+
+class _WorkerFailed(Exception):
+    """The parity run failed; `said` is the worker's traceback, or the end of its log, where there is one."""
+
+    def __init__(self, failure: Failure, said: str | None) -> None:
+        super().__init__(failure.message)
+        self.failure, self.said = failure, said
+
+
+def _tail(logs: Sequence[Any], rank: int | None) -> str | None:
+    """The end of the log of a rank."""
+    texts = [str(log.get("text", "")) for log in logs if log.get("name") == f"rank-{rank}"]
+    return texts[0][-TAIL:].strip() or None if texts else None
 
 
 def _without(outcome: str, case: str, detail: str) -> Parity:

@@ -13,7 +13,7 @@ from string import Template
 from attrs import frozen
 
 from dlperf_sdk.errors import SpecError, UsageError
-from dlperf_sdk.registry import Registry
+from dlperf_sdk.registry import GROUPS, Registry
 
 TEMPLATES = Path(__file__).with_name("templates")
 FILES = {
@@ -26,6 +26,7 @@ FILES = {
     "src/$package/worker/runtime.py": "runtime.py",
     "src/$package/worker/training.py": "training.py",
     "src/$package/worker/resnet50.py": "resnet50.py",
+    "src/$package/worker/bert_base.py": "bert_base.py",
     "tests/test_conformance.py": "test_conformance.py",
 }
 """File of the plugin → its template; both have the suffix `.template` in common with nothing else of the wheel."""
@@ -56,10 +57,12 @@ def write(name: str, directory: Path) -> Made:
             f"{name!r} cannot be the name of a plugin: it is what users type, in lower-case letters, digits and single "
             "hyphens, beginning with a letter, such as 'mindspore' or 'my-framework'; 'sdk' is dlperf-sdk itself."
         )
-    if name in Registry().names("frameworks"):
-        raise SpecError(
-            f"There is a framework named {name!r} already; `dlperf list frameworks` shows them all."
-        )
+    for group in GROUPS:
+        if name in Registry().names(group):
+            raise SpecError(
+                f"{name!r} is the name of one of the {group} already, and commands take any plugin by its name alone; "
+                f"`dlperf list {group}` shows them all."
+            )
     title = "".join(part.capitalize() for part in name.split("-"))
     words = {"name": name, "package": package, "title": title}
     folder = directory / f"dlperf-{name}"

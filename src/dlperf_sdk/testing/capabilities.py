@@ -12,17 +12,18 @@ import pytest
 
 from dlperf_sdk.results.result import PASS, Result
 from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import advice
 from dlperf_sdk.testing.samples import images, sentences
 from dlperf_sdk.testing.subject import FrameworkSubject, described, verdict
 
 
 class DeclaredCapabilities(FrameworkSubject):
-    """Each with the first model that the plugin does not refuse it for; precisions with every model."""
+    """Each with the first model that the plugin does not refuse it for; precisions with every model and compiler."""
 
-    def test_the_requested_precision_is_in_effect(self, model: str, precision: str) -> None:
+    def test_the_requested_precision_is_in_effect(self, cell: Cell) -> None:
         """The outputs deviate from fp32 as far as that precision must, and no further."""
-        spec = self.offered([model], precision=precision)
+        spec = self.spec_of(cell)
         found = verdict(self.trained(spec), "precision-effective")
         assert found.outcome == PASS, advice(
             f"{described(spec)}: {found.detail}",

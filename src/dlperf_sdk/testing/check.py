@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from attrs import define, field, frozen
 
-from dlperf_sdk.errors import UsageError
+from dlperf_sdk.errors import PluginError, UsageError
 from dlperf_sdk.testing import (
     FrameworkConformance,
     MeasurerConformance,
@@ -49,16 +49,23 @@ def check(
     group: str,
     name: str,
     on_check: Callable[[Check], None] = lambda check: None,
-    only: str | None = None,
+    only: Sequence[str] = (),
+    on_start: Callable[[str, int, int], None] = lambda name, number, count: None,
     **members: Any,
 ) -> tuple[Check, ...]:
     """Hold an installed plugin to the suite of its group; `members` are what a subclass would set.
 
-    `only` chooses tests whose names contain it. Raises UsageError where it chooses none.
+    `only` chooses the tests whose names contain one of these words, parameters in brackets included. `on_start` is
+    told a test's name, its number from 1, and how many there are; `on_check` how it came out. What they raise ends
+    the check, and is raised.
+
+    Raises:
+        UsageError: `only` chooses none.
+        PluginError: the tests cannot be put together.
     """
     suite, subject = SUITES[group]
     _chosen[:] = [type("TestPlugin", (suite,), {subject: name, **members})]
-    told = _Told(on_check)
+    told = _Told(on_check, on_start, tuple(only))
     place = Path(__file__).with_name("chosen.py")
     arguments = [
         str(place),
@@ -68,11 +75,18 @@ def check(
     ]
     arguments += ["-c", os.devnull, "-p", "no:cacheprovider", "-p", "no:terminal", "-p", "no:faulthandler"]
     with _undisturbed():
-        code = pytest.main([*arguments, *(["-k", only] if only else [])], plugins=[told])
+        code = pytest.main(arguments, plugins=[told])
+    if told.raised is not None:
+        raise told.raised
+    if told.uncollected:
+        raise PluginError(f"The tests of {name} cannot be put together: {told.uncollected}")
     if code == pytest.ExitCode.INTERRUPTED:
         raise KeyboardInterrupt
+    if code == pytest.ExitCode.NO_TESTS_COLLECTED:
+        words = " or ".join(map(repr, only))
+        raise UsageError(f"The suite has no test to run: {words} is in the name of none of them.")
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-        raise UsageError(f"The suite has no test to run: {only!r} is in the name of none of them.")
+        raise RuntimeError(f"pytest ended with {code!r}; what it said is above")
     return tuple(told.checks)
 
 
@@ -100,10 +114,38 @@ def _undisturbed() -> Iterator[None]:
 
 @define
 class _Told:
-    """A plugin of pytest's that keeps the outcomes."""
+    """A plugin of pytest's that chooses the tests, tells which one runs, and keeps the outcomes."""
 
     on_check: Callable[[Check], None]
+    on_start: Callable[[str, int, int], None]
+    only: tuple[str, ...]
     checks: list[Check] = field(factory=list)
+    raised: BaseException | None = None
+    """What a listener raised: pytest would take it for a fault of its own."""
+    uncollected: str = ""
+    _session: pytest.Session | None = None
+    _started: int = 0
+    _count: int = 0
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Keep what can be asked to stop."""
+        self._session = session
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """The suite has been read."""
+        if report.failed:
+            self.uncollected = str(report.longrepr)
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Leave the chosen ones."""
+        if self.only:
+            items[:] = [item for item in items if any(word in item.name for word in self.only)]
+        self._count = len(items)
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """A test is about to run."""
+        self._started += 1
+        self._tell(self.on_start, nodeid.rpartition("::")[2], self._started, self._count)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """A test's setup, call or teardown is over."""
@@ -112,7 +154,17 @@ class _Told:
         outcome = {"passed": PASS, "failed": FAIL, "skipped": SKIPPED}[report.outcome]
         told = Check(report.nodeid.rpartition("::")[2], outcome, report.duration, _detail(report))
         self.checks.append(told)
-        self.on_check(told)
+        self._tell(self.on_check, told)
+
+    def _tell(self, listener: Callable[..., None], *arguments: Any) -> None:
+        if self.raised is not None:
+            return
+        try:
+            listener(*arguments)
+        except BaseException as error:
+            self.raised = error
+            if self._session is not None:
+                self._session.shouldstop = "a listener failed"
 
 
 def _detail(report: pytest.TestReport) -> str:

@@ -40,7 +40,11 @@ class Conformance:
                 nothing = pytest.param(
                     None, id="none", marks=pytest.mark.skip(reason=f"the plugin declares no {name} to try")
                 )
-                metafunc.parametrize(name, list(values) or [nothing])
+                given = [
+                    value if isinstance(value, str | Mapping) else pytest.param(value, id=str(value))
+                    for value in values
+                ]
+                metafunc.parametrize(name, given or [nothing])
 
     def test_known_gaps_are_names_of_tests(self) -> None:
         """A gap that names no test would hide nothing, and nobody would notice."""

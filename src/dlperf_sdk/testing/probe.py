@@ -1,8 +1,9 @@
 """Ask one worker what a record does not tell. Runs in the framework's environment: standard library, Python 3.7.
 
-    python -I probe.py DIRECTORY
+    python -I probe.py DIRECTORY NUMBER
 
-The directory holds what a bundle does, and `cluster.json`. The answer goes to `answer.json` there, whatever happens.
+The directory holds what a bundle does, and `cluster.json`; the number is that of the process in the case. The answer
+goes to `answer-NUMBER.json` there, whatever happens. All trainers go through the same questions, so they meet.
 """
 
 import json
@@ -30,7 +31,7 @@ def initial(request, trainer, canonical, answer):
             answer["initial"].append(name)
 
 
-def asynchrony(runtime, trainer, batch, steps, answer):
+def asynchrony(runtime, trainer, batch, steps):
     """How long enqueueing takes, then synchronising, then what should wait for nothing any more."""
     runtime.synchronize()
     begin = time.monotonic()
@@ -96,7 +97,7 @@ def ask(request, cluster, process, resolve, answer):
     answer["settled"] = digest_of(request.parameters, trainer.parameters(0)) == then
     if runtime.clock != "blocking":
         # Three times, for a machine that does something else meanwhile: the best counts.
-        answer["asynchrony"] = [asynchrony(runtime, trainer, batch, 5, answer) for _ in range(3)]
+        answer["asynchrony"] = [asynchrony(runtime, trainer, batch, 5) for _ in range(3)]
 
     answer["asked"] = "batches"
     batches = trainer.batches()
@@ -114,11 +115,11 @@ def ask(request, cluster, process, resolve, answer):
     answer["asked"] = None
 
 
-def main(directory):
-    """Answer in `answer.json`: `asked` is what it was asked when it failed, None if it did not."""
+def main(directory, number):
+    """Answer in `answer-NUMBER.json`: `asked` is what it was asked when it failed, None if it did not."""
     sys.path.insert(0, directory)
     from dlperf_sdk.worker.main import cluster_from
-    from dlperf_sdk.worker.processes import TRAINER
+    from dlperf_sdk.worker.processes import SERVICE
     from dlperf_sdk.worker.request import Request, resolve
 
     answer = {"asked": "the bundle", "error": None}
@@ -126,15 +127,17 @@ def main(directory):
         request = Request.load(os.path.join(directory, "request.json"))
         with open(os.path.join(directory, "cluster.json"), encoding="utf-8") as file:
             cluster = cluster_from(json.load(file))
-        process = next(one for one in resolve(request.processes)(cluster) if one.role == TRAINER)
-        os.environ.update(process.variables)
+        process = resolve(request.processes)(cluster)[int(number)]
+        if process.role == SERVICE:
+            resolve(process.target or "")()
+            return 0
         ask(request, cluster, process, resolve, answer)
     except Exception:
         answer["error"] = traceback.format_exc()[-8000:]
-    with open(os.path.join(directory, "answer.json"), "w", encoding="utf-8") as file:
+    with open(os.path.join(directory, "answer-%s.json" % number), "w", encoding="utf-8") as file:
         json.dump(answer, file)
     return 0 if answer["error"] is None else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

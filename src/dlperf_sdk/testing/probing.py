@@ -1,32 +1,39 @@
-"""Start the probe: one worker of a case, in the framework's environment, without agents."""
+"""Start the probe: the workers of a case on one node, in the framework's environment, without agents."""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import attrs
 from attrs import frozen
 
 from dlperf_sdk import bundle, environments
-from dlperf_sdk.plan import make_plan
+from dlperf_sdk.plan import Plan, make_plan
 from dlperf_sdk.registry import Registry
-from dlperf_sdk.spec import RunSpec, TopologySpec
+from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.worker.devices import visible
+from dlperf_sdk.worker.main import cluster_from
 from dlperf_sdk.worker.network import free_ports
+from dlperf_sdk.worker.processes import TRAINER, Process
+from dlperf_sdk.worker.request import resolve
 from dlperf_sdk.worker.variables import worker_environment
 
 PATIENCE = 600.0
 """Seconds that a probe may take, the compiling of a network included."""
+GRACE = 10.0
+"""Seconds that the others may take once one has failed."""
 
 
 @frozen
 class Answer:
-    """What the worker answered."""
+    """What one trainer answered."""
 
     values: Mapping[str, Any]
     """See `dlperf_sdk.testing.probe`; a key is missing where the worker failed before it."""
@@ -42,13 +49,12 @@ class Answer:
         return f"the worker failed when it was asked for {self.values['asked']}:\n{said}"
 
 
-def probe(spec: RunSpec, registry: Registry) -> Answer:
-    """Ask one worker of a case, on one device.
+def probe(spec: RunSpec, registry: Registry) -> tuple[Answer, ...]:
+    """Ask the trainers of a case on one node, all at once; their answers by rank.
 
     Raises:
         Unsupported, Unavailable, EnvironmentFailed: it cannot be started.
     """
-    spec = attrs.evolve(spec, topology=TopologySpec(1, 1))
     plan = make_plan(spec, registry)
     prepared = environments.prepare(
         spec.framework, plan.environment, plan.device, python=spec.python, env=spec.env
@@ -60,35 +66,83 @@ def probe(spec: RunSpec, registry: Registry) -> Answer:
             (place / name).parent.mkdir(parents=True, exist_ok=True)
             (place / name).write_bytes(content)
         (place / "probe.py").write_bytes(Path(__file__).with_name("probe.py").read_bytes())
-        node = {
-            "host": "127.0.0.1",
-            "ports": free_ports("127.0.0.1", 6),
-            "devices": [f"{plan.device}:0"],
-            "interface": "",
-        }
-        options = dict(plan.framework_options)
-        cluster = {"nodes": [node], "device": plan.device, "strategy": spec.strategy, "options": options}
+        cluster = _cluster(plan)
         (place / "cluster.json").write_text(json.dumps(cluster))
-        with (place / "log").open("wb") as log:
-            try:
-                code: int | None = subprocess.run(
-                    [*prepared.command, "-I", str(place / "probe.py"), folder],
-                    env=worker_environment(os.environ, {"OMP_NUM_THREADS": "1", **spec.env}, {}),
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    cwd=place,
-                    timeout=PATIENCE,
-                    check=False,
-                ).returncode
-            except subprocess.TimeoutExpired:
-                code = None
-        said = (place / "log").read_text(encoding="utf-8", errors="replace")[-8000:]
+        processes: list[Process] = resolve(plan.processes)(cluster_from(cluster))
+        started = []
         try:
-            values = json.loads((place / "answer.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            ended = (
-                f"was still at it after {PATIENCE:.0f} s" if code is None else f"left with exit code {code}"
-            )
-            values = {"asked": "anything", "error": f"it {ended} without an answer\n{said}"}
+            for number, process in enumerate(processes):
+                started.append(_started(prepared.command, place, number, _variables(plan, process)))
+            _wait(started, processes)
+        finally:
+            for one in started:
+                if one.poll() is None:
+                    os.killpg(one.pid, signal.SIGKILL)
+                one.wait()
+        return tuple(
+            _answer(place, number, started[number].returncode)
+            for number, process in sorted(enumerate(processes), key=lambda pair: pair[1].rank or 0)
+            if process.role == TRAINER
+        )
+
+
+def _cluster(plan: Plan) -> dict[str, Any]:
+    """One node with the case's devices, and free ports."""
+    count = plan.spec.topology.devices_per_node
+    node = {
+        "host": "127.0.0.1",
+        "ports": free_ports("127.0.0.1", 2 * count + 4),
+        "devices": [f"{plan.device}:{device}" for device in range(count)],
+        "interface": "",
+    }
+    options = dict(plan.framework_options)
+    return {"nodes": [node], "device": plan.device, "strategy": plan.spec.strategy, "options": options}
+
+
+def _variables(plan: Plan, process: Process) -> dict[str, str]:
+    """The worker's: one thread, the spec's, its own of the devices that this shell sees, the plugin's."""
+    seen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = (
+        seen.split(",") if seen else [str(device) for device in range(1 + max(process.devices, default=0))]
+    )
+    own = visible(plan.device, [names[device] for device in process.devices]) if process.devices else {}
+    threads = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+    return worker_environment(os.environ, {**threads, **plan.spec.env}, {**own, **process.variables})
+
+
+def _started(
+    command: Sequence[str], place: Path, number: int, variables: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    with (place / f"log-{number}").open("wb") as log:
+        return subprocess.Popen(
+            [*command, "-I", str(place / "probe.py"), str(place), str(number)],
+            env=dict(variables),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=place,
+            start_new_session=True,
+        )
+
+
+def _wait(started: Sequence[subprocess.Popen[bytes]], processes: Sequence[Process]) -> None:
+    """Until all trainers have ended, or one has failed and the others had their time to notice."""
+    trainers = [one for one, process in zip(started, processes, strict=True) if process.role == TRAINER]
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        ended = [one.poll() for one in trainers]
+        if None not in ended:
+            return
+        if any(ended):
+            until = min(until, time.monotonic() + GRACE)
+        time.sleep(0.05)
+
+
+def _answer(place: Path, number: int, code: int) -> Answer:
+    said = (place / f"log-{number}").read_text(encoding="utf-8", errors="replace")[-8000:]
+    try:
+        values = json.loads((place / f"answer-{number}.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        ended = f"left with exit code {code}" if code >= 0 else f"was ended by signal {-code}"
+        values = {"asked": "anything", "error": f"it {ended} without an answer\n{said}"}
     return Answer(values, said)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dlperf_sdk.results.result import Result
+from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import advice
 from dlperf_sdk.testing.subject import FrameworkSubject, described
 
@@ -12,11 +13,11 @@ from dlperf_sdk.testing.subject import FrameworkSubject, described
 class Replicas(FrameworkSubject):
     """Two processes on one node, each with a canonical shard of its own."""
 
-    def test_replicas_are_equal(self, model: str, strategy: str) -> None:
-        """With every strategy that is declared, at the end of the run, for every model."""
-        spec = self.offered([model], topology="1n2d", strategy=strategy)
+    def test_replicas_are_equal(self, pair: Cell) -> None:
+        """With every strategy that is declared, at the end of the run."""
+        spec = self.spec_of(pair)
         result = self.trained(spec)
-        if strategy == "parameter_server_async":
+        if spec.strategy == "parameter_server_async":
             return  # nobody waits for the others: it trains, and no more is promised
         first, second = _digests(result)
         assert first == second, advice(
@@ -25,9 +26,9 @@ class Replicas(FrameworkSubject):
             "average the gradients of all replicas before every update, and keep the update itself deterministic",
         )
 
-    def test_replicas_see_different_samples(self, model: str, strategy: str) -> None:
+    def test_replicas_see_different_samples(self, pair: Cell) -> None:
         """Replica r trains on the canonical shard r mod 2: their losses differ from the first step on."""
-        spec = self.offered([model], topology="1n2d", strategy=strategy)
+        spec = self.spec_of(pair)
         first, second = _losses(self.trained(spec))
         assert first[0] != second[0], advice(
             f"{described(spec)}: both replicas have the loss {first[0]} on their first batch.",

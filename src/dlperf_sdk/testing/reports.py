@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dlperf_sdk.capable import device_of
 from dlperf_sdk.plan import make_plan
+from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import advice
+from dlperf_sdk.testing.subject import described
 from dlperf_sdk.testing.training import Training
 
 
@@ -20,9 +22,10 @@ class Reports(Training):
             "return {'framework_version': FRAMEWORK.__version__, …} from `Runtime.facts`",
         )
 
-    def test_peak_memory_is_plausible(self, model: str) -> None:
+    def test_peak_memory_is_plausible(self, cell: Cell) -> None:
         """None where there is no device memory; else parameters and gradients at least."""
-        peak = self._answer(model)["peak_memory"]
+        spec = self.spec_of(cell)
+        peak = self._answers_of(spec)[0]["peak_memory"]
         device = device_of(self.device, self.plugin)
         if device == "cpu":
             assert peak is None, advice(
@@ -31,7 +34,7 @@ class Reports(Training):
                 "return None on a CPU",
             )
             return
-        plan = make_plan(self.spec(model), self.registry)
+        plan = make_plan(spec, self.registry)
         least = 2 * 4 * plan.workload.parameters  # the parameters and their gradients in float32
         assert isinstance(peak, int) and peak >= least, advice(
             f"`peak_memory()` gives {peak!r} bytes on {device}; parameters and gradients alone take {least}.",
@@ -46,19 +49,19 @@ class Reports(Training):
             for replica in record.replicas:
                 assert replica.device, f"replica {replica.index} of rank {record.rank} names no device"
 
-    def test_what_was_observed_is_what_was_asked_for(self, model: str) -> None:
-        """In the plainest case nothing differs from the request."""
-        observed = self._answer(model)["observed"]
-        spec = self.spec(model)
+    def test_what_was_observed_is_what_was_asked_for(self, cell: Cell) -> None:
+        """Nothing differs from the request."""
+        spec = self.spec_of(cell)
+        observed = self._answers_of(spec)[0]["observed"]
         for name in ("precision", "compiler", "strategy", "accumulation"):
             asked = getattr(spec, name)
             assert observed.get(name, asked) == asked, advice(
-                f"`observed()` says {name} {observed[name]!r}; {asked!r} was asked for.",
+                f"{described(spec)}: `observed()` says {name} {observed[name]!r}; {asked!r} was asked for.",
                 "requested and observed stand side by side in every result",
                 "do what the request says, or raise `Unsupported` with a sentence",
             )
         assert observed.get("precision") == spec.precision, advice(
-            "`observed()` says nothing of the precision.",
+            f"{described(spec)}: `observed()` says nothing of the precision.",
             "without it only the deviation speaks for the precision",
             "return the type that convolutions and matrix products really gave out, as the request names it",
         )

@@ -6,6 +6,7 @@ import ast
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from dlperf_sdk.errors import EnvironmentFailed
 from dlperf_sdk.plan import make_plan
 from dlperf_sdk.testing.conformance import advice
 from dlperf_sdk.testing.controller_half import _minors
-from dlperf_sdk.testing.subject import FrameworkSubject
+from dlperf_sdk.testing.subject import TO_BE_FILLED_IN, FrameworkSubject
 
 COMPILE = (
     "import sys\nfor name in sys.argv[1:]:\n    compile(open(name, encoding='utf-8').read(), name, 'exec')\n"
@@ -82,6 +83,21 @@ class WorkerHalf(FrameworkSubject):
                         "import from `dlperf_sdk.worker` only; what the controller knows is in the request",
                     )
 
+    def test_nothing_is_left_to_fill_in(self) -> None:
+        """Every gap of the skeleton of `dlperf new-plugin` is filled: each is named once, here."""
+        found = {
+            f"{file}, line {line}, {name}(): {said}"
+            for model in self.tried()
+            for file, (content, _) in self._reached(model).items()
+            for line, name, said in _gaps(ast.parse(content))
+        }
+        left = sorted(found)
+        assert not left, advice(
+            f"{len(left)} methods still have to be filled in:\n    " + "\n    ".join(left),
+            "a worker that comes to one of them ends there; tests that need it are skipped meanwhile",
+            "fill them in, in the order of the plugin's README.md",
+        )
+
     def _reached(self, model: str) -> dict[str, tuple[str, int]]:
         """The plugin's files that a worker imports → their text, and the oldest minor version that must read them."""
         plan = make_plan(self.spec(model), self.registry)
@@ -113,6 +129,19 @@ def _closure(references: list[str], files: dict[str, str]) -> set[str]:
                     found.add(name)
                     wanted += _imported(ast.parse(files[name]))
     return found
+
+
+def _gaps(tree: ast.AST) -> Iterator[tuple[int, str, str]]:
+    """Line, function and text of each `raise NotImplementedError("FILL IN: …")`."""
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        for node in ast.walk(function):
+            if not isinstance(node, ast.Raise):
+                continue
+            for one in ast.walk(node):
+                if isinstance(one, ast.Constant) and str(one.value).startswith(TO_BE_FILLED_IN):
+                    yield node.lineno, function.name, str(one.value).partition(": ")[2]
 
 
 def _imported(tree: ast.AST) -> list[str]:

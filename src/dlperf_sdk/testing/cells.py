@@ -1,0 +1,95 @@
+"""The matrix of what a plugin declares, and the cells of it that are tried.
+
+A plugin that is right in its plainest case may be wrong under one compiler, in one precision, with one strategy. All
+combinations are too many: so each *pair* of declared values is tried, which is where such faults are.
+
+- One replica: every model in every precision without a compiler; and with every compiler, every precision.
+- Two replicas: every model with every strategy; and with every strategy, every compiler (in fp32) and every precision
+  (without a compiler).
+
+Where a cell leaves the model open, it is the first of the suite's `models` that the plugin does not refuse. Layouts,
+data sources and accumulation are tried by themselves, in the plainest case (`DeclaredCapabilities`), and so is how a
+case ends (`Ending`): they change what a step is fed with, and what surrounds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from dlperf_sdk.interfaces.framework import Capabilities
+
+ALONE, PAIR = "1n1d", "1n2d"
+INDEPENDENT = "independent"
+
+
+@frozen
+class Cell:
+    """One cell."""
+
+    models: tuple[str, ...]
+    """The models that will do, the first one first."""
+    precision: str = "fp32"
+    compiler: str = "none"
+    strategy: str | None = None
+    """None for one replica, which has nobody to meet."""
+
+    def __str__(self) -> str:
+        """What the tests are called by: the model where there is no choice, then what is not plain."""
+        named = self.models if len(self.models) == 1 else ()
+        plain = Cell(self.models)
+        special = [
+            value
+            for value, other in ((self.precision, plain.precision), (self.compiler, plain.compiler))
+            if value != other
+        ]
+        return "-".join([*named, *([self.strategy] if self.strategy else []), *special])
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is the plainest case of one model."""
+        return self == Cell(self.models) and len(self.models) == 1
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields of `RunSpec`, but for the model."""
+        meets = (
+            {"topology": ALONE} if self.strategy is None else {"topology": PAIR, "strategy": self.strategy}
+        )
+        return {"precision": self.precision, "compiler": self.compiler, **meets}
+
+
+def alone(models: tuple[str, ...], can: Capabilities) -> tuple[Cell, ...]:
+    """The cells of one replica."""
+    everywhere = [
+        Cell((model,), precision) for precision in _first("fp32", can.precisions) for model in models
+    ]
+    compiled = [
+        Cell(models, precision, compiler)
+        for compiler in sorted(can.compilers - {"none"})
+        for precision in _first("fp32", can.precisions)
+    ]
+    return (*everywhere, *_of_some(models, compiled))
+
+
+def pairs(models: tuple[str, ...], can: Capabilities) -> tuple[Cell, ...]:
+    """The cells of two replicas whose gradients meet."""
+    strategies = sorted(can.strategies - {INDEPENDENT})
+    everywhere = [Cell((model,), strategy=strategy) for strategy in strategies for model in models]
+    special = [
+        *({"compiler": compiler} for compiler in sorted(can.compilers - {"none"})),
+        *({"precision": precision} for precision in sorted(can.precisions - {"fp32"})),
+    ]
+    varied = [Cell(models, strategy=strategy, **one) for strategy in strategies for one in special]
+    return (*everywhere, *_of_some(models, varied))
+
+
+def _first(one: str, declared: Iterable[str]) -> list[str]:
+    """In order, but for one that comes first."""
+    return sorted(declared, key=lambda name: (name != one, name))
+
+
+def _of_some(models: tuple[str, ...], cells: Sequence[Cell]) -> Sequence[Cell]:
+    return cells if models else ()
