@@ -111,7 +111,9 @@ def test_a_graphs_clip_is_at_work(make_trainer):
     changes = {"optimizer": {**SGD, "learning_rate": 0.1}, "options": {"clip_norm": 0.0}}
     free = make_trainer("bert-base", compiler="graph", **changes)
     changes["optimizer"]["clip_norm"] = 0.1
-    clipped, plain = (make_trainer("bert-base", compiler=compiler, **changes) for compiler in ("graph", "none"))
+    clipped, plain = (
+        make_trainer("bert-base", compiler=compiler, **changes) for compiler in ("graph", "none")
+    )
     found = losses(clipped, 3)
     assert found == pytest.approx(losses(plain, 3), rel=1e-6)
     assert found != pytest.approx(losses(free, 3), rel=1e-3)
