@@ -23,6 +23,11 @@ def batch_norm(channels, layout):
     return nn.BatchNorm(axis=layout.index("C"), epsilon=1e-5, momentum=0.9, in_channels=channels)
 
 
+def relu(F, x):
+    """max(x, 0). `F.relu` is the same without oneDNN, and what lies in oneDNN's blocks would be reordered for it."""
+    return F.Activation(x, act_type="relu")
+
+
 class Bottleneck(HybridBlock):
     """1×1 down to the width, 3×3, 1×1 up to four times the width, and the shortcut around them."""
 
@@ -40,10 +45,10 @@ class Bottleneck(HybridBlock):
     def hybrid_forward(self, F, x):
         """(B, inputs, H, W) → (B, 4 × width, H / stride, W / stride)."""
         shortcut = x if self.downsample is None else self.downsample(x)
-        x = F.relu(self.bn1(self.conv1(x)))
-        x = F.relu(self.bn2(self.conv2(x)))
+        x = relu(F, self.bn1(self.conv1(x)))
+        x = relu(F, self.bn2(self.conv2(x)))
         x = self.bn3(self.conv3(x))
-        return F.relu(x + shortcut)
+        return relu(F, x + shortcut)
 
 
 class ResNet50(HybridBlock):
@@ -65,7 +70,7 @@ class ResNet50(HybridBlock):
 
     def hybrid_forward(self, F, x):
         """(B, 3, H, W) → (B, classes)."""
-        x = F.relu(self.bn1(self.conv1(x)))
+        x = relu(F, self.bn1(self.conv1(x)))
         x = self.pool(x)
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
         return self.fc(self.mean(x))
