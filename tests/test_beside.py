@@ -7,6 +7,7 @@ from test_report import a_result
 from dlperf_sdk.published import published
 from dlperf_sdk.report import terminal
 from dlperf_sdk.report.beside import beside
+from dlperf_sdk.report.html import measured, render
 from dlperf_sdk.report.numbers import quantity
 
 CASE = {"framework": "torch", "model": "resnet50", "topology": "1n8d", "batch_size": 128}
@@ -57,8 +58,35 @@ def test_the_command(dlperf, stored):  # noqa: F811
     assert code == 2 and "Did you mean 'dlperf-v1.0'" in " ".join(err.split())
 
 
+def test_in_html_every_row_names_its_case():
+    page = measured.page([a_result(fields=CASE)], beside=published("dlperf-v1.0"))
+    (found,) = [each for each in page.sections if each.title.startswith("Beside DLPerf v1.0")]
+    sortable, notes = found.items
+    rows = sortable.table.rows
+    assert len(rows) >= 3 and {row[0].text for row in rows} == {"torch resnet50 · 1n8d · fp32"}
+    assert any("Not comparable: data: synthetic against images" in text for text in notes.texts)
+    html = render.document(page)
+    assert "yours ÷ theirs" in html and "Tesla V100-SXM2-16GB" in html
+
+
+def test_in_html_a_case_without_a_figure_is_said():
+    page = measured.page([a_result(fields={**CASE, "topology": "3n3d"})], beside=published("dlperf-v1.0"))
+    (found,) = [each for each in page.sections if each.title.startswith("Beside DLPerf v1.0")]
+    (folded,) = found.items
+    assert folded.title == "1 case without a figure to stand beside"
+    assert "dlperf-v1.0 has no figure of torch resnet50 · 3n3d · fp32." in folded.items[0].text
+
+
+def test_the_command_for_html(dlperf, stored):  # noqa: F811
+    stored(fields=CASE)
+    code, out, _ = dlperf("report", "--beside", "dlperf-v1.0", "--format", "html")
+    assert code == 0 and "<h2" in out and "Beside DLPerf v1.0" in out
+    code, _, err = dlperf("report", "--beside", "dlperf-v1", "--format", "html")
+    assert code == 2 and "Did you mean 'dlperf-v1.0'" in " ".join(err.split())
+
+
 @pytest.mark.parametrize(
-    "words", [["--json"], ["--format", "csv"], ["--format", "html"], ["--published", "tensorpack"]]
+    "words", [["--json"], ["--format", "csv"], ["--format", "json"], ["--published", "tensorpack"]]
 )
 def test_it_goes_with_tables_for_people(dlperf, stored, words):  # noqa: F811
     stored()

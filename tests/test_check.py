@@ -195,7 +195,7 @@ def of_records(**changes):
 
 def test_a_result_that_its_records_bear_out_is_left_alone():
     assert contradictions(of_records()) == ()
-    assert single.outcome(of_records()).text == "ok"
+    assert single.outcome(of_records(), ()).text == "ok"
 
 
 @pytest.mark.parametrize(

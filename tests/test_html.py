@@ -28,7 +28,7 @@ from dlperf_sdk.report.blocks import Cell, Column, Paragraph, Table
 from dlperf_sdk.report.html import charts, embed, measured, render, scaling
 from dlperf_sdk.report.html import published as of_published
 from dlperf_sdk.report.html.page import Abreast, Folded, Page, Plot, Section, Sortable
-from dlperf_sdk.report.html.series import labels, merge, workloads
+from dlperf_sdk.report.html.series import labels, merge, strong_workloads, workloads
 from dlperf_sdk.results.result import Verdict
 
 COLLECTIONS = ("dlperf-v1.0", "tf-cnn-2017", "tensorpack")
@@ -279,6 +279,41 @@ def test_scaling_is_against_one_device_of_the_same_case(campaign):
         expected = point.merged.case.throughput / first.throughput
         assert point.speedup.value == pytest.approx(expected)
         assert point.efficiency.value == pytest.approx(expected / point.merged.case.topology.devices)
+
+
+def test_strong_scaling_holds_the_global_batch():
+    chance = random.Random(0)
+    batches = {"1n1d": 256, "1n2d": 128, "1n4d": 64, "1n8d": 32}
+    found = [case(at, chance, {"topology": t, "batch_size": b}) for at, (t, b) in enumerate(batches.items())]
+    page = measured.page(found)
+    assert "Scaling" not in [each.title for each in page.sections]
+    (plots,) = section(page, "Strong scaling").items
+    assert [plot.title for plot in plots.items] == [
+        "Strong scaling: resnet50, 256 on all devices",
+        "Efficiency of strong scaling: resnet50, 256 on all devices",
+    ]
+    merged = merge([Case.of(result) for result in found])
+    (series,) = scaling.series_of(strong_workloads(merged)[0], "strong")
+    assert [str(point.merged.case.topology) for point in series.points] == list(batches)
+    for point in series.points:
+        expected = point.merged.case.throughput / series.points[0].merged.case.throughput
+        assert point.speedup.value == pytest.approx(expected)
+        assert point.efficiency.value == pytest.approx(expected / point.merged.case.topology.devices)
+    assert [row[2].text for row in plots.items[0].numbers.rows] == ["1", "2", "4", "8"]
+    ideal = [row["ideal"] for row in plots.items[0].spec["data"]["values"] if "ideal" in row]
+    assert ideal[-1] == pytest.approx(8 * ideal[0])
+
+
+def test_two_points_of_strong_scaling_are_shown_where_they_are_in_no_weak_series(campaign):
+    chance = random.Random(0)
+    found = [
+        case(at, chance, {"topology": t, "batch_size": b})
+        for at, (t, b) in enumerate([("1n1d", 64), ("1n2d", 32)])
+    ]
+    page = measured.page(found)
+    assert len(section(page, "Strong scaling").items[0].items) == 2
+    # The campaign has batches of 32 and 64 on all topologies: for global batches of 64, …, two points each.
+    assert "Strong scaling" not in [each.title for each in measured.page(campaign).sections]
 
 
 # -- bad input

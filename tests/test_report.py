@@ -164,7 +164,7 @@ def test_a_failed_integrity_verdict_is_in_the_first_line():
 
 def test_a_doubt_is_no_failure():
     doubt = Verdict("steady-state", "quality", "inconclusive", "Too short.")
-    assert single.outcome(a_result(verdicts=(doubt,))) == Cell("ok, with doubts: steady-state", "doubt")
+    assert single.outcome(a_result(verdicts=(doubt,)), ()) == Cell("ok, with doubts: steady-state", "doubt")
 
 
 def test_a_failure_is_told_in_full():

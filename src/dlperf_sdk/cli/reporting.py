@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from attrs import frozen
 from cyclopts import Parameter
@@ -18,9 +18,6 @@ from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show, wr
 from dlperf_sdk.cli.unfinished import unfinished
 from dlperf_sdk.errors import StoreError, UnknownName, UsageError
 from dlperf_sdk.report.blocks import Block
-
-if TYPE_CHECKING:
-    from dlperf_sdk.results.result import Result
 
 _PARTIAL = 5
 
@@ -77,7 +74,7 @@ def report(
         Parameter(
             metavar="NAME",
             help="Below the results, published figures of the same cases, and what is not comparable; in the formats "
-            "terminal and markdown.",
+            "terminal, markdown and html.",
         ),
     ] = None,
     redact: Annotated[
@@ -96,8 +93,10 @@ def report(
         raise UsageError(
             "HTML is for a browser, not for a terminal: name a file with -o, or pipe it somewhere."
         )
-    if beside is not None and (common.json or format not in ("terminal", "markdown")):
-        raise UsageError("--beside adds a table for people: it goes with --format terminal or markdown.")
+    if beside is not None and (common.json or format not in ("terminal", "markdown", "html")):
+        raise UsageError(
+            "--beside adds a table for people: it goes with --format terminal, markdown or html."
+        )
     if published is not None:
         if what or redact or beside is not None:
             raise UsageError(
@@ -157,7 +156,9 @@ def _text(report: _Report, format: str) -> str:
 
 
 def _of_results(found: Found, beside: str | None) -> _Report:
+    from dlperf_sdk.published import published
     from dlperf_sdk.report import html, several, single
+    from dlperf_sdk.report.beside import beside as stand_beside
 
     results = [result for result, _ in found.results]
 
@@ -165,7 +166,7 @@ def _of_results(found: Found, beside: str | None) -> _Report:
         shown = single.page(*found.results[0]) if len(results) == 1 else several.pages(results)
         for store, run_id in found.unfinished:
             shown += unfinished(store, run_id)
-        return shown if beside is None else [*shown, *_beside(results, beside)]
+        return shown if beside is None else [*shown, *stand_beside(results, published(beside))]
 
     def as_csv() -> str:
         from dlperf_sdk.exchange.table import to_csv
@@ -177,7 +178,9 @@ def _of_results(found: Found, beside: str | None) -> _Report:
     ]
     return _Report(
         blocks=blocks,
-        html=lambda: html.of_results(results, [*found.errors, *open_ends]),
+        html=lambda: html.of_results(
+            results, [*found.errors, *open_ends], None if beside is None else published(beside)
+        ),
         csv=as_csv,
         documents=lambda: [result.to_dict() for result in results],
         summary=lambda: {
@@ -185,13 +188,6 @@ def _of_results(found: Found, beside: str | None) -> _Report:
             "unfinished": [run_id for _, run_id in found.unfinished],
         },
     )
-
-
-def _beside(results: list[Result], name: str) -> list[Block]:
-    from dlperf_sdk.published import published
-    from dlperf_sdk.report.beside import beside
-
-    return beside(results, published(name))
 
 
 def _of_published(name: str) -> _Report:

@@ -23,13 +23,15 @@ def beside(results: Sequence[Result], collection: Published) -> list[Block]:
     rows: list[tuple[Cell | str, ...]] = []
     notes: list[str] = []
     without: list[str] = []
+    alike = _by_case(collection)
     for result in results:
         try:
             case = Case.of(result)
         except AnalysisError as error:
             without.append(str(error))
             continue
-        figures = _alike(case, collection)
+        topology = (case.topology.nodes, case.topology.devices_per_node)
+        figures = alike.get((topology, *(case.facts.get(name) for name in _SAME)), [])
         if not figures:
             without.append(f"{collection.name} has no figure of {title(result)}.")
             continue
@@ -56,14 +58,15 @@ def beside(results: Sequence[Result], collection: Published) -> list[Block]:
     return [*blocks, *(Paragraph(said, "quiet") for said in dict.fromkeys(without))]
 
 
-def _alike(case: Case, collection: Published) -> list[PublishedFigure]:
-    return [
-        figure
-        for figure in collection
-        if (figure.topology.nodes, figure.topology.devices_per_node)
-        == (case.topology.nodes, case.topology.devices_per_node)
-        and all(getattr(figure, name) == case.facts.get(name) for name in ("framework", "model", "precision"))
-    ]
+_SAME = ("framework", "model", "precision")
+
+
+def _by_case(collection: Published) -> dict[tuple[object, ...], list[PublishedFigure]]:
+    found: dict[tuple[object, ...], list[PublishedFigure]] = {}
+    for figure in collection:
+        topology = (figure.topology.nodes, figure.topology.devices_per_node)
+        found.setdefault((topology, *(getattr(figure, name) for name in _SAME)), []).append(figure)
+    return found
 
 
 def _row(compared: Comparison, figure: PublishedFigure, notes: list[str]) -> tuple[Cell | str, ...]:

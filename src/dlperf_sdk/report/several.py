@@ -12,6 +12,7 @@ from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.report.blocks import Block, Cell, Column, Heading, Notes, Paragraph, Table
 from dlperf_sdk.report.numbers import Scale, common_scale
 from dlperf_sdk.report.single import outcome, shown
+from dlperf_sdk.results.check import WITH_RECORDS, contradictions_among
 from dlperf_sdk.results.result import Fact, Result
 
 _ALWAYS = ("framework", "topology", "precision")
@@ -26,6 +27,11 @@ _COLUMNS = (
 )
 """Metric, heading, and what of it. A metric that no row has gets no column."""
 
+UNREAD = (
+    f"Of more than {WITH_RECORDS} results the records are not read here: `dlperf validate DIR` holds each result "
+    "against its own."
+)
+
 
 @define
 class Group:
@@ -38,6 +44,8 @@ class Group:
 def pages(results: Sequence[Result]) -> list[Block]:
     """A table per workload. Where there are several, each says in what it differs from the others."""
     groups = grouped(results)
+    among = contradictions_among(results)
+    found = {id(result): outcome(result, each) for result, each in zip(results, among, strict=True)}
     differing = {
         name
         for name in {name for group in groups for name in group.workload}
@@ -49,7 +57,9 @@ def pages(results: Sequence[Result]) -> list[Block]:
         text = f"{len(groups)} workloads, which cannot be compared: they differ in {names}."
         blocks.append(Paragraph(text, "doubt"))
     for group in groups:
-        blocks += _table(group, differing)
+        blocks += _table(group, differing, [found[id(result)] for result in group.results])
+    if len(results) > WITH_RECORDS:
+        blocks.append(Paragraph(UNREAD, "quiet"))
     return blocks
 
 
@@ -95,7 +105,7 @@ def _key(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=str)
 
 
-def _table(group: Group, differing: set[str]) -> list[Block]:
+def _table(group: Group, differing: set[str], outcomes: Sequence[Cell]) -> list[Block]:
     said = [
         f"{name} {shown(group.workload[name])}"
         for name in sorted(differing - {"model", "batch_size"})
@@ -111,9 +121,9 @@ def _table(group: Group, differing: set[str]) -> list[Block]:
             case,
             f"{result.spec.global_batch_size:,}",
             *(cells[index] for _, cells in measured),
-            _verdict(result, notes),
+            _verdict(result, whole, notes),
         )
-        for index, (case, result) in enumerate(zip(cases, group.results, strict=True))
+        for index, (case, result, whole) in enumerate(zip(cases, group.results, outcomes, strict=True))
     ]
     columns = (
         Column("case"),
@@ -174,9 +184,8 @@ def _interval(metric: Metric | None, how: Scale) -> Cell:
     return Cell(how.interval(metric.low, metric.high))
 
 
-def _verdict(result: Result, notes: dict[str, int]) -> Cell:
+def _verdict(result: Result, whole: Cell, notes: dict[str, int]) -> Cell:
     """A mark, and where not all is well, the number of the note that says what is not."""
-    whole = outcome(result)
     if whole.text == "ok":
         return Cell("✓ ok", "good")
     text = whole.text if result.failure is None else f"{whole.text}: {result.failure.message}"

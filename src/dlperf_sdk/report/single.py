@@ -39,10 +39,11 @@ _ENVIRONMENTS = {
 
 def page(result: Result, directory: Path | None = None) -> list[Block]:
     """The whole report; `directory` is where the result's files lie, None where it has none."""
-    blocks: list[Block] = [Heading(title(result), outcome(result)), _case(result)]
+    found = contradictions(result)
+    blocks: list[Block] = [Heading(title(result), outcome(result, found)), _case(result)]
     if result.failure is not None:
         blocks.append(Paragraph(result.failure.message, "bad"))
-    if found := contradictions(result):
+    if found:
         said = "This file contradicts itself, as one that was edited does: "
         blocks.append(Paragraph(said + " ".join(found), "bad"))
     notes = _Notes()
@@ -73,15 +74,15 @@ def title(result: Result) -> str:
     return " · ".join(parts)
 
 
-def outcome(result: Result) -> Cell:
-    """In a word or two, how the case came out."""
+def outcome(result: Result, contradicted: Sequence[str]) -> Cell:
+    """In a word or two, how the case came out; `contradicted` is what was found of its `contradictions`."""
     if result.failure is not None:
         done = f" after {counted(len(result.repeats), 'repeat')}" if result.repeats else ""
         return Cell(f"failed: {result.status}{done}", "bad")
     failed = [
         verdict.name for verdict in result.verdicts if verdict.outcome == FAIL and verdict.kind == INTEGRITY
     ]
-    if contradictions(result):
+    if contradicted:
         failed.append("the file contradicts itself")
     if failed:
         return Cell(f"not to be trusted: {', '.join(failed)}", "bad")

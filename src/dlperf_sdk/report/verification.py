@@ -15,12 +15,12 @@ NAMED = 12
 """Parameters that are listed of a framework that fails."""
 
 
-def page(found: Iterable[Verification]) -> list[Block]:
-    """All of it."""
-    return [block for one in found for block in _model(one)]
+def page(found: Iterable[Verification], *, tracebacks: bool = False) -> list[Block]:
+    """All of it; with `tracebacks`, also what a worker that failed said at last."""
+    return [block for one in found for block in _model(one, tracebacks)]
 
 
-def _model(found: Verification) -> Iterator[Block]:
+def _model(found: Verification, tracebacks: bool) -> Iterator[Block]:
     compiler = "" if found.compiler == "none" else f", {found.compiler}"
     what = f"{found.model}: case {found.case}, {found.topology}, {found.precision}{compiler}"
     yield Heading(what, Cell("relative deviation from float64", "quiet"))
@@ -35,6 +35,10 @@ def _model(found: Verification) -> Iterator[Block]:
     yield Table(columns, (*right, *(_row(row, steps) for row in found.rows)))
     for row in found.rows:
         yield from _explained(row)
+        if row.parity is not None and row.parity.traceback:
+            said = row.parity.traceback.rstrip()
+            text = said if tracebacks else f"{said.splitlines()[-1]} (--debug shows all that the worker said)"
+            yield Paragraph(text, "quiet")
 
 
 def _reference(shard: int, losses: Sequence[float]) -> tuple[Cell, ...]:

@@ -43,6 +43,15 @@ def contradictions(result: Result) -> tuple[str, ...]:
     return tuple(found)
 
 
+WITH_RECORDS = 60
+"""Results of which a report reads the records. More are held against theirs one by one, by `dlperf validate`."""
+
+
+def contradictions_among(results: Sequence[Result]) -> list[tuple[str, ...]]:
+    """The `contradictions` of each result; of more than `WITH_RECORDS` the `own_contradictions`."""
+    return list(map(contradictions if len(results) <= WITH_RECORDS else own_contradictions, results))
+
+
 def own_contradictions(result: Result) -> tuple[str, ...]:
     """Those of the `contradictions` that show without the records: in the metrics, and in what was imported."""
     found = [*_medians(result.metrics)]

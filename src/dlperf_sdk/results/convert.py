@@ -21,7 +21,7 @@ from dlperf_sdk import schema
 from dlperf_sdk.errors import DocumentError, SpecError
 from dlperf_sdk.records import RECORD_VERSION, Exit, Failure, Record, Repeat, Series
 from dlperf_sdk.results.repeats import StoredRepeats, attempts_of
-from dlperf_sdk.results.result import RESULT_VERSION, Result
+from dlperf_sdk.results.result import RESULT_VERSION, Parity, Result
 from dlperf_sdk.spec import RunSpec
 
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
@@ -178,6 +178,16 @@ def attempt_from_dict(event: Mapping[str, Any]) -> Attempt:
                 f"The attempt's status is 'ok', but the record at $.records[{i}] is a failed one."
             )
     return _converter().structure({**plain, "records": finished}, Attempt)
+
+
+def parity_from_dict(plain: Any) -> Parity:
+    """Parity evidence by itself, as `to_plain` writes it.
+
+    Raises:
+        DocumentError: it breaks the schema.
+    """
+    schema.check("result", plain, "parity")
+    return _converter().structure(plain, Parity)
 
 
 def _check_failure(what: str, status: str, failure: Mapping[str, Any] | None) -> None:

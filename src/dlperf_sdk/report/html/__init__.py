@@ -12,8 +12,11 @@ from dlperf_sdk.published.collection import Published
 from dlperf_sdk.results.result import Result
 
 
-def of_results(results: Sequence[Result], beside: Sequence[str] = ()) -> str:
-    """The report on results as one HTML document; `beside` says what was found with them and could not be read.
+def of_results(results: Sequence[Result], unread: Sequence[str] = (), beside: Published | None = None) -> str:
+    """The report on results as one HTML document.
+
+    `unread` says what was found with them and could not be read; figures of `beside` stand below those of the same
+    case.
 
     Raises:
         StoreError: there is no result.
@@ -22,7 +25,7 @@ def of_results(results: Sequence[Result], beside: Sequence[str] = ()) -> str:
     from dlperf_sdk.report.html import measured, render
 
     render.require()
-    return render.document(measured.page(results, beside))
+    return render.document(measured.page(results, unread, beside))
 
 
 def of_published(figures: Published) -> str:

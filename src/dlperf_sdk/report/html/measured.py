@@ -7,10 +7,12 @@ from collections.abc import Sequence
 import dlperf_sdk
 from dlperf_sdk.analysis.case import Case
 from dlperf_sdk.errors import AnalysisError, StoreError
+from dlperf_sdk.published.collection import Published
 from dlperf_sdk.report.blocks import Paragraph
 from dlperf_sdk.report.html import (
     differences,
     effects,
+    others,
     rates,
     resources,
     scaling,
@@ -21,16 +23,18 @@ from dlperf_sdk.report.html import (
 )
 from dlperf_sdk.report.html import results as every
 from dlperf_sdk.report.html.page import Item, Page, Section
-from dlperf_sdk.report.html.series import merge, workloads
+from dlperf_sdk.report.html.series import merge, strong_workloads, workloads
 from dlperf_sdk.report.numbers import counted
 from dlperf_sdk.report.single import outcome
+from dlperf_sdk.results.check import contradictions_among
 from dlperf_sdk.results.result import Result
 
 _MOST_NOTES = 20
 
 
-def page(results: Sequence[Result], beside: Sequence[str] = ()) -> Page:
-    """The report on results; `beside` says what was found with them, but could not be read.
+def page(results: Sequence[Result], unread: Sequence[str] = (), beside: Published | None = None) -> Page:
+    """The report on results; `unread` says what was found with them, but could not be read, and `beside` has the
+    figures to hold them against.
 
     Raises:
         StoreError: there is no result.
@@ -40,13 +44,15 @@ def page(results: Sequence[Result], beside: Sequence[str] = ()) -> Page:
     cases, left_out = _cases(results)
     merged = merge(cases)
     found = workloads(merged)
-    # Each asks the records again whether they bear the result out: once is enough.
-    outcomes = [outcome(result) for result in results]
+    among = contradictions_among(results)
+    outcomes = [outcome(result, each) for result, each in zip(results, among, strict=True)]
     sections = (
-        Section("What could not be read", _notes(beside)),
+        Section("What could not be read", _notes(unread)),
         rates.section(found),
         scaling.section(found),
+        scaling.strong(strong_workloads(merged), found),
         effects.section([each.case for each in merged]),
+        *([] if beside is None else [others.section(results, beside)]),
         every.everything(results, outcomes, left_out),
         verdicts.section(results),
         steps.section(results),

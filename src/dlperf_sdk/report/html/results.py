@@ -11,6 +11,8 @@ from dlperf_sdk.report import single
 from dlperf_sdk.report.blocks import Cell, Column, Paragraph, Table
 from dlperf_sdk.report.html.page import Folded, Item, Section, Sortable
 from dlperf_sdk.report.numbers import Scale, common_scale, counted
+from dlperf_sdk.report.several import UNREAD
+from dlperf_sdk.results.check import WITH_RECORDS
 from dlperf_sdk.results.result import Result
 
 DETAILED = 60
@@ -81,6 +83,8 @@ def everything(results: Sequence[Result], outcomes: Sequence[Cell], left_out: Se
     if few:
         said = f"{counted(few, 'result')} without an interval: six repeats are needed for one."
         items.append(Paragraph(said, "quiet"))
+    if len(results) > WITH_RECORDS:
+        items.append(Paragraph(UNREAD, "quiet"))
     if left_out:
         notes = tuple(Paragraph(text, "quiet") for text in left_out[:_MOST_LEFT_OUT])
         if len(left_out) > len(notes):

@@ -8,7 +8,7 @@ from typing import Any
 from attrs import frozen
 
 from dlperf_sdk.analysis.case import key
-from dlperf_sdk.analysis.scaling import Scaled, efficiency, speedup
+from dlperf_sdk.analysis.scaling import Scaled, Scaling, efficiency, speedup
 from dlperf_sdk.report.blocks import Cell, Column, Notes, Table
 from dlperf_sdk.report.html import charts
 from dlperf_sdk.report.html.page import Abreast, Item, Plot, Section
@@ -39,21 +39,56 @@ class Series:
 
 def section(workloads: Sequence[Workload]) -> Section:
     """Weak scaling, for the workloads that ran on more than one number of devices."""
-    found = [(workload, series) for workload in workloads if (series := series_of(workload))]
-    shown = [(workload.title, _items(workload, series)) for workload, series in found[:MOST]]
     lede = (
         "The batch per device is held (weak scaling). Dashed: what each series would reach if every device added as "
         "much as the first. Speedup and efficiency are against one device of the very same case."
     )
-    return Section("Scaling", folded(shown, len(found)), lede)
+    found = [(workload, series_of(workload)) for workload in workloads]
+    return Section("Scaling", _shown(found, "weak"), lede)
 
 
-def series_of(workload: Workload) -> list[Series]:
+def strong(workloads: Sequence[Workload], weak: Sequence[Workload]) -> Section:
+    """Strong scaling, for the `strong_workloads` that ran on more than one number of devices.
+
+    Two points that are also points of weak series, as those of 1n1d with 64 and of 1n2d with 32 per device may be,
+    are none of strong scaling that anybody has measured: they are left out.
+    """
+    elsewhere = {
+        id(point.merged) for workload in weak for series in series_of(workload) for point in series.points
+    }
+    found = [
+        (
+            workload,
+            [
+                series
+                for series in series_of(workload, "strong")
+                if len({point.merged.case.topology.devices for point in series.points}) > 2
+                or not elsewhere.issuperset(id(point.merged) for point in series.points)
+            ],
+        )
+        for workload in workloads
+    ]
+    lede = (
+        "The global batch is held (strong scaling): the more devices, the fewer samples has each. Dashed: what each "
+        "series would reach if every device added as much as the first. Speedup and efficiency are against one device "
+        "with the whole batch."
+    )
+    return Section("Strong scaling", _shown(found, "strong"), lede)
+
+
+def _shown(every: Sequence[tuple[Workload, list[Series]]], kind: Scaling) -> tuple[Item, ...]:
+    found = [(workload, series) for workload, series in every if series]
+    shown = [(workload.title, _items(workload, series, kind)) for workload, series in found[:MOST]]
+    return folded(shown, len(found))
+
+
+def series_of(workload: Workload, kind: Scaling = "weak") -> list[Series]:
     """The series that have cases on two numbers of devices or more, those with most cases first."""
+    unheld = {"topology", "strategy"} if kind == "weak" else {"topology", "strategy", "batch_size"}
     groups: dict[tuple[str, ...], list[Merged]] = {}
     for merged in workload.merged:
         # One device has nobody to meet: it belongs to the series of every strategy.
-        held = sorted(merged.case.holds() - {"topology", "strategy"})
+        held = sorted(merged.case.holds() - unheld)
         groups.setdefault(tuple(f"{name}={key(merged.case.facts.get(name))}" for name in held), []).append(
             merged
         )
@@ -66,7 +101,7 @@ def series_of(workload: Workload) -> list[Series]:
     several.sort(key=lambda group: -len(group))
     largest = [max(group, key=_size).case for group in several]
     names = labels(largest, ("topology", "batch_size"))
-    return [Series(name, _points(group)) for name, group in zip(names, several, strict=True)]
+    return [Series(name, _points(group, kind)) for name, group in zip(names, several, strict=True)]
 
 
 def _by_strategy(group: Sequence[Merged]) -> list[list[Merged]]:
@@ -84,19 +119,32 @@ def _size(merged: Merged) -> tuple[int, int]:
     return topology.devices, topology.nodes
 
 
-def _points(group: Sequence[Merged]) -> tuple[Point, ...]:
+def _points(group: Sequence[Merged], kind: Scaling) -> tuple[Point, ...]:
     among = [each.case for each in group]
-    return tuple(Point(each, speedup(each.case, among), efficiency(each.case, among)) for each in group)
+    return tuple(
+        Point(
+            each,
+            speedup(each.case, among, scaling=kind),
+            efficiency(each.case, among, scaling=kind),
+        )
+        for each in group
+    )
 
 
-def _items(workload: Workload, series: Sequence[Series]) -> tuple[Item, ...]:
-    unit = workload.unit
+_NAMES: dict[Scaling, tuple[str, str]] = {
+    "weak": ("Scaling", "Efficiency"),
+    "strong": ("Strong scaling", "Efficiency of strong scaling"),
+}
+
+
+def _items(workload: Workload, series: Sequence[Series], kind: Scaling) -> tuple[Item, ...]:
+    unit, (throughputs, efficiencies) = workload.unit, _NAMES[kind]
     how = common_scale([point.merged.case.throughput for each in series for point in each.points], unit)
     drawn = series[:MOST_SERIES]
     numbers, reasons = _numbers(series, how)
     plots = [
         Plot(
-            f"Scaling: {workload.title}",
+            f"{throughputs}: {workload.title}",
             _said(series, how.unit, len(drawn)),
             charts.scaling([row for each in drawn for row in _rows(each, how)], how.unit),
             numbers,
@@ -106,7 +154,7 @@ def _items(workload: Workload, series: Sequence[Series]) -> tuple[Item, ...]:
     if rows:
         plots.append(
             Plot(
-                f"Efficiency: {workload.title}",
+                f"{efficiencies}: {workload.title}",
                 _said_efficiency(drawn),
                 charts.efficiency(rows),
                 _efficiency_table(drawn),

@@ -84,7 +84,9 @@ def workloads(merged: Sequence[Merged]) -> list[Workload]:
         names = {name for name, role in each.case.roles.items() if role == "workload"}
         groups.setdefault((*_identity(each.case, names), each.case.unit), []).append(each)
     facts = [_workload_facts(group[0].case) for group in groups.values()]
-    titles = _titles(facts)
+    titles = titles_of(
+        [f"{each.get('model', '')}, {each.get('batch_size', '?')} per device" for each in facts], facts
+    )
     found = [
         Workload(of, tuple(group), title)
         for of, group, title in zip(facts, groups.values(), titles, strict=True)
@@ -92,9 +94,30 @@ def workloads(merged: Sequence[Merged]) -> list[Workload]:
     return sorted(found, key=lambda workload: -len(workload.merged))
 
 
-def _titles(facts: Sequence[dict[str, Any]]) -> list[str]:
-    """Model and batch size, and where these do not tell workloads apart, what does."""
-    short = [f"{each.get('model', '')}, {each.get('batch_size', '?')} per device" for each in facts]
+def strong_workloads(merged: Sequence[Merged]) -> list[Workload]:
+    """Cases of one workload but for the batch per device, which together work on one global batch; those with most
+    cases first. Its `facts` know no batch per device."""
+    groups: dict[tuple[str, ...], list[Merged]] = {}
+    for each in merged:
+        names = {name for name, role in each.case.roles.items() if role == "workload"} - {"batch_size"}
+        together = str(each.case.global_batch_size)
+        groups.setdefault((*_identity(each.case, names), each.case.unit, together), []).append(each)
+    facts = []
+    for group in groups.values():
+        known = _workload_facts(group[0].case)
+        known.pop("batch_size", None)
+        facts.append(known)
+    short = [
+        f"{known.get('model', '')}, {group[0].case.global_batch_size:,} on all devices"
+        for known, group in zip(facts, groups.values(), strict=True)
+    ]
+    every = zip(facts, groups.values(), titles_of(short, facts), strict=True)
+    found = [Workload(known, tuple(group), title) for known, group, title in every]
+    return sorted(found, key=lambda workload: -len(workload.merged))
+
+
+def titles_of(short: Sequence[str], facts: Sequence[dict[str, Any]]) -> list[str]:
+    """A short title for each workload, and where these do not tell them apart, the facts that do."""
     titles = []
     for title, mine in zip(short, facts, strict=True):
         alike = [each for other, each in zip(short, facts, strict=True) if other == title]
