@@ -84,8 +84,8 @@ def dll_text(step_time=0.125):
 
 def time_history(step_time=0.125):
     return "".join(
-        f"I0817 05:45:{i:02}.000000 1400 keras_utils.py:115] TimeHistory: {100 * step_time:.2f} seconds, "
-        f"{1.0} examples/second between steps {100 * i} and {100 * i + 100}\n"
+        f"I{_glog(BEGIN + 100 * (i + 1) * step_time)} 140405777909504 keras_utils.py:133] TimeHistory: "
+        f"{100 * step_time:.2f} seconds, 1.0 examples/second between steps {100 * i} and {100 * i + 100}\n"
         for i in range(6)
     )
 
@@ -144,3 +144,54 @@ def dllogger(step_time=0.125, parameters=None):
         lines.append(line(timestamp=f"{at}", type="LOG", step=[0, i, 0], data={"train.loss": 1.0}))
     lines.append(line(timestamp=f"{BEGIN + 99}", type="LOG", step=[], data={"train.total_ips": 1.0}))
     return "".join(lines)
+
+
+REAL = {
+    "TensorFlow-models": (
+        "I0826 15:13:29.256277 140405777909504 keras_utils.py:133] TimeHistory: 39.13 seconds, 327.08 examples/second "
+        "between steps 100 and 200",
+        (200, 39.13, 327.08, 100),
+    ),
+    "NVIDIADeepLearningExamples": (
+        "DLL 2020-09-15 14:29:14.427490 - Epoch: 0 Iteration: 2  train.loss : 6.93504  train.total_ips : 4294.91 img/s",
+        (2, None, None, 1),
+    ),
+    "gluon-cv": (
+        "INFO:root:Epoch[0] Batch [39]\tSpeed: 2052.376520 samples/sec\taccuracy=1.000000, top_k_accuracy_5=0.975000",
+        (39, None, 2052.37652, 1),
+    ),
+    "gluon-cv, with a stamp": (
+        "2019-08-21 12:24:33,668 INFO Epoch[0] Batch [50]\tSpeed: 590.59 samples/sec\taccuracy=0.211397",
+        (50, None, 590.59, 1),
+    ),
+    "gluon-cv, of a node": (
+        "2016-08-19 10:58:12,137 Node[0] Epoch[0] Batch [50]     Speed: 95.38 samples/sec        "
+        "Train-accuracy=0.001016",
+        (50, None, 95.38, 1),
+    ),
+    "PaddleNLP": (
+        "epoch: 1, progress: 1/1, step: 30, loss: 10.540648, ppl: 19106.925781, next_sent_acc: 0.625000, speed: "
+        "0.849662 steps/s, file: ./data/demo_train_set.gz, mask_type: mask_word",
+        (30, None, 64 * 0.849662, 1),
+    ),
+}
+"""Lines that the programs wrote, and what they say: iteration, seconds, samples per second with a global batch of 64,
+iterations covered."""
+
+FORMATTED = {
+    "PaddleCV": (
+        "2020-08-19 14:23:11,123-INFO: [Pass 0, train batch 30] \tloss 7.01234, acc1 0.00000, acc5 0.00781, lr 0.10000, "
+        "elapse 0.3512 sec",
+        (30, 0.3512, None, 1),
+    ),
+    "gluon-nlp": (
+        "INFO:root:[step 20]\tmlm_loss=7.90000\tmlm_acc=5.10000\tnsp_loss=0.70000\tnsp_acc=52.000\t"
+        "throughput=28.8K tks/s\tlr=0.0001000 time=2.50, latency=160.0 ms/batch",
+        (20, None, 400.0, 1),
+    ),
+    "TensorFlow-models": (
+        "I0821 07:10:28.123456 140405777909504 model_training_utils.py:450] Train Step: 20/900000  / loss = 9.921875",
+        (20, None, None, 1),
+    ),
+}
+"""Lines as the format strings of the training scripts make them."""

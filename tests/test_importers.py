@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 
 import log_samples
 import pytest
@@ -13,6 +14,7 @@ from dlperf_sdk.analysis import Case, compare
 from dlperf_sdk.errors import DlperfError, DocumentError, NotComparable, SpecError, UnknownName, UsageError
 from dlperf_sdk.exchange import importers
 from dlperf_sdk.exchange.importers import import_logs
+from dlperf_sdk.exchange.importers.dlperf_formats import FORMATS
 from dlperf_sdk.report import markdown, several, single
 from dlperf_sdk.results.result import Result
 
@@ -146,7 +148,7 @@ STEP = 0.125
             {**FREE, "framework": "tensorflow"},
             "tensorflow",
             64,
-            "summed-step-times",
+            "elapsed-between-lines",
         ),
         (
             log_samples.tf_bert(),
@@ -426,3 +428,41 @@ def test_a_report_says_that_it_is_imported(log):
     beside = markdown.text_of(several.pages([imported, ours]))
     assert "2 workloads, which cannot be compared: they differ in imported" in beside
     assert "imported, not verified" in beside
+
+
+# -- lines as the programs write them
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "said"),
+    [(name, *each) for found in (log_samples.REAL, log_samples.FORMATTED) for name, each in found.items()],
+)
+def test_a_line_of_the_program_itself_is_understood(name, line, said):
+    (found,) = [
+        (each.implementation, tick)
+        for each in FORMATS
+        if each.holds in line and (tick := each.tick(line, global_batch=64)) is not None
+    ]
+    implementation, (_, tick) = found
+    assert implementation == name.partition(",")[0]
+    assert (tick.iteration, tick.seconds, tick.covers) == (said[0], said[1], said[3])
+    assert tick.rate == pytest.approx(said[2]) if said[2] else tick.rate is None
+    assert (tick.stamp is not None) == bool(re.search(r"[0-9]{2}:[0-9]{2}:[0-9]{2}[.,][0-9]{3}", line))
+
+
+def test_a_window_of_tensorflows_own_log(log):
+    """The lines of one of DLPerf's runs on a V100; what its script takes are their stamps."""
+    lines = (
+        ("I0826 15:12:50.113950", "116.24 seconds, 110.12", "0 and 100"),
+        ("I0826 15:13:29.256277", "39.13 seconds, 327.08", "100 and 200"),
+        ("I0826 15:14:08.658297", "39.40 seconds, 324.90", "200 and 300"),
+    )
+    text = "".join(
+        f"{stamp} 140405777909504 keras_utils.py:133] TimeHistory: {took} examples/second between steps {steps}\n"
+        for stamp, took, steps in lines
+    )
+    said = {**FREE, "framework": "tensorflow", "batch_size": 128}
+    (result,) = import_logs("dlperf-log", [log(text)], said)
+    assert fact(result, "estimator") == "elapsed-between-lines"
+    # A float holds seconds since 1970 to a quarter of a microsecond.
+    assert result.metric("throughput").value == pytest.approx(100 * 128 / 39.142327, rel=5e-7 / 39)

@@ -1,8 +1,10 @@
 """The lines about iterations in the logs of DLPerf's frameworks.
 
-Source of the formats: Oneflow-Inc/DLPerf at c89430b, the scripts `extract_*_logs*.py` of each implementation and the
-lines in its READMEs. Each format has a text that all its lines hold (so that others are passed over quickly) and a
-pattern with named groups: `iteration`, and of the others those that it has; `clock` is a stamp.
+Source of the formats: Oneflow-Inc/DLPerf at c89430b, the scripts `extract_*_logs*.py` of each implementation, the
+lines in its READMEs, and the logs of TensorFlow that it held at e36df2e; for MXNet and PaddlePaddle the format strings of
+the training scripts of gluon-cv, gluon-nlp and PaddlePaddle, and lines that their users showed. Each format has a text
+that all its lines hold (so that others are passed over quickly) and a pattern with named groups: `iteration`, and of the
+others those that it has; `clock` is a stamp.
 """
 
 from __future__ import annotations
@@ -111,16 +113,17 @@ FORMATS = (
         ),
         _date,
     ),
-    # I0817 13:02:37.529145 1400 keras_utils.py:115] TimeHistory: 12.34 seconds, 1037.12 examples/second between
-    # steps 0 and 100
+    # I0826 15:13:29.256277 140405777909504 keras_utils.py:133] TimeHistory: 39.13 seconds, 327.08 examples/second
+    # between steps 100 and 200
     Format(
         "TensorFlow-models",
         "tensorflow",
         "TimeHistory: ",
         re.compile(
-            rf"TimeHistory: (?P<seconds>{_NUMBER}) seconds, (?P<rate>{_NUMBER}) examples/second between steps "
-            rf"(?P<since>{_COUNT}) and (?P<iteration>{_COUNT})"
+            rf"(?:{_GLOG} .*)?TimeHistory: (?P<seconds>{_NUMBER}) seconds, (?P<rate>{_NUMBER}) examples/second "
+            rf"between steps (?P<since>{_COUNT}) and (?P<iteration>{_COUNT})"
         ),
+        _glog,
     ),
     # I0821 07:10:28.123456 1400 model_training_utils.py:450] Train Step: 20/900000  / loss = 9.9…
     Format(
