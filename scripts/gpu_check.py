@@ -1,0 +1,141 @@
+"""Proves, on a machine with an NVIDIA GPU, what cannot be proven on any other; in one go, in about ten minutes.
+
+    python scripts/gpu_check.py --python PATH -o gpu
+
+PATH is an interpreter that has torch, NumPy and attrs; without it, it is the one that runs this. How a machine
+without any network is prepared, docs/gpu/README.md says. In the folder of `-o` there will be `checks/`, a JSON file
+for each check; `results/`, the results that they were made from, in the project's own format, without the names of
+hosts and people; `checks.md`, the table; and `raw/`, logs and all, which is not for others.
+
+Every check has an outcome (pass, fail, inconclusive, not-applicable), a sentence, and a time that it may take. One
+that fails does not stop the others. `--only WORD` takes those with that word in their name, and may be given several
+times: several commands that write to the same folder add up. `--device cpu` rehearses all of it with tiny models.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from attrs import asdict
+from gpu_checks import CHECKS, Bench, Check, Outcome
+
+from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, PASS
+
+LONGEST = 590.0
+"""Seconds for everything, unless said otherwise."""
+
+
+class OutOfTime(Exception):
+    """A check took longer than it may."""
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """End the block after so many seconds, the way Ctrl-C would, so that all its processes end with it.
+
+    Raises:
+        OutOfTime: it was ended.
+    """
+    rung = False
+
+    def ring(*_: Any) -> None:
+        nonlocal rung
+        rung = True
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not rung:
+            raise
+        raise OutOfTime(f"It was not done after {seconds:.0f} s, and was ended.") from None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def carried_out(check: Check, bench: Bench, left: float) -> Outcome:
+    """The outcome of a check; what it raises is one."""
+    if left < min(check.seconds, LONGEST) / 4:
+        return Outcome(INCONCLUSIVE, f"Not begun: of the time for everything {left:.0f} s were left.")
+    try:
+        with within(min(check.seconds, left)):
+            return check.look(bench)
+    except OutOfTime as error:
+        return Outcome(INCONCLUSIVE, str(error))
+    except Exception as error:
+        traceback.print_exc()
+        return Outcome(FAIL, f"The check itself raised {type(error).__name__}: {error}")
+
+
+def table(folder: Path) -> str:
+    """All checks that have been carried out, as Markdown, in the order of `CHECKS`."""
+    rows = ["| check | outcome | what was seen |", "|---|---|---|"]
+    for check in CHECKS:
+        path = folder / "checks" / f"{check.name}.json"
+        if path.is_file():
+            found = json.loads(path.read_text(encoding="utf-8"))
+            rows.append(f"| {check.name} | {found['outcome']} | {found['sentence'].replace('|', '/')} |")
+    return "\n".join(rows) + "\n"
+
+
+def chosen_checks(only: Sequence[str]) -> list[Check]:
+    """Those with one of the words in their name; all of them where no word is given."""
+    return [check for check in CHECKS if not only or any(word in check.name for word in only)]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit code: 0 if something passed and nothing failed, 1 if something failed, 3 if nothing could be judged."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--python", metavar="PATH", help="the workers' interpreter")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--only", action="append", default=[], metavar="WORD")
+    parser.add_argument("--within", type=float, default=LONGEST, metavar="SECONDS", help="for all of them")
+    parser.add_argument("--list", action="store_true", help="name the checks and the seconds they may take")
+    chosen = parser.parse_args(arguments)
+    checks = chosen_checks(chosen.only)
+    if not checks:
+        parser.error(f"no check has {' or '.join(chosen.only)} in its name; --list names them")
+    if chosen.list:
+        print("\n".join(f"{check.name}  {check.seconds:.0f} s" for check in checks))
+        return 0
+    end, outcomes = time.monotonic() + chosen.within, []
+    bench = Bench(chosen.device, chosen.python, chosen.output)
+    folder = chosen.output / "checks"
+    folder.mkdir(parents=True, exist_ok=True)
+    for check in checks:
+        began = time.monotonic()
+        outcome = carried_out(check, bench, end - began)
+        outcomes.append(outcome.outcome)
+        document = {
+            "check": check.name,
+            "device": bench.device,
+            "seconds": time.monotonic() - began,
+            **asdict(outcome),
+        }
+        (folder / f"{check.name}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        (chosen.output / "checks.md").write_text(table(chosen.output), encoding="utf-8")
+        print(
+            f"{outcome.outcome:14} {check.name} ({document['seconds']:.0f} s): {outcome.sentence}", flush=True
+        )
+    if FAIL in outcomes:
+        return 1
+    return 0 if PASS in outcomes else 3
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,355 @@
+"""The checks of `gpu_check.py`: each looks at one thing, and says in a sentence what it saw."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import math
+import os
+import platform
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import nvidia_smi
+from attrs import frozen
+
+from dlperf_sdk import ResultStore, hookimpl, run
+from dlperf_sdk.report.numbers import quantity
+from dlperf_sdk.results.redact import redacted
+from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, NOT_APPLICABLE, PASS, Result
+from dlperf_sdk.worker.gpus import list_gpus
+from dlperf_sdk.worker.nvml import Nvml
+
+ROOT = Path(__file__).resolve().parent.parent
+GIBI = 2**30
+CLOCKS_APART = 0.002
+"""The steps' times by device events may miss the synchronised window by this fraction of it, …"""
+CLOCKS_SLACK = 0.001
+"""… and by so many seconds: the host stamps before the first event, and wakes after the last."""
+OVERHEAD = 0.002
+"""The loop may change the time of a step by this fraction."""
+LEFT_OVER = 64 * 2**20
+"""Bytes that the driver may keep of what a process held: its own bookkeeping."""
+RELEASE = 10.0
+"""Seconds in which it must let go of the rest."""
+
+_BERT = {"layers": 1, "hidden_size": 64, "heads": 4, "intermediate_size": 128, "vocabulary_size": 1000}
+SIZES: dict[str, dict[str, dict[str, Any]]] = {
+    "cuda": {"resnet50": {"batch_size": 256}, "bert-base": {"batch_size": 64}},
+    "cpu": {
+        "resnet50": {"batch_size": 2, "options": {"image_size": 64, "num_classes": 10}},
+        "bert-base": {"batch_size": 2, "options": {**_BERT, "sequence_length": 32}},
+    },
+}
+"""Kind of device → model → the case that is run on it."""
+SHORT = {"canonical_steps": 4, "warmup": 5, "steps": 10, "repeats": 1}
+
+
+@frozen
+class Outcome:
+    """How a check came out."""
+
+    outcome: str
+    sentence: str
+    figures: Mapping[str, Any] = {}
+    results: tuple[str, ...] = ()
+    """The results that it was made from, by their names in `results/`."""
+
+
+@frozen
+class Bench:
+    """Where the checks run, and where what they find is kept."""
+
+    device: str
+    python: str | None
+    out: Path
+
+    def run(self, model: str, **fields: Any) -> Result:
+        """A case of a model in this device's size, put into both stores."""
+        case = SIZES[self.device][model] | SHORT | fields
+        result = run(
+            "torch",
+            model,
+            device=self.device,
+            python=self.python,
+            store=self.out / "raw",
+            observers=case.pop("observers", ()),
+            **case,
+        )
+        store = ResultStore(self.out / "results")
+        store.open_run(result.id).write_result(redacted(result, (platform.node(),), (getpass.getuser(),)))
+        return result
+
+    def gpu_memory(self) -> int:
+        """Bytes in use on all GPUs; 0 where there are none."""
+        nvml = Nvml.open()
+        if nvml is None:
+            return 0
+        try:
+            told = [nvml.memory(device) for device in nvml.devices()]
+            return sum(memory.used for memory in told if memory is not None)
+        finally:
+            nvml.close()
+
+
+@frozen
+class Check:
+    """One thing that is looked at."""
+
+    name: str
+    seconds: float
+    """What it may take at most."""
+    look: Callable[[Bench], Outcome]
+
+
+def doctor(bench: Bench) -> Outcome:
+    """The machine is ready, and the GPU is there."""
+    said = subprocess.run(
+        [sys.executable, "-m", "dlperf_sdk", "doctor", "--json"], capture_output=True, check=False
+    )
+    found = json.loads(said.stdout)
+    broken = [each for each in found["findings"] if each["outcome"] == "broken"]
+    gpus = [f"{gpu.name}, driver {gpu.driver}" for gpu in list_gpus()]
+    if broken:
+        return Outcome(FAIL, "; ".join(f"{each['name']}: {each['detail']}" for each in broken))
+    if bench.device == "cuda" and not gpus:
+        return Outcome(FAIL, "The driver names no GPU.")
+    return Outcome(PASS, f"Ready; {'; '.join(gpus) or 'no GPU'}.")
+
+
+def parity(model: str, precision: str, bench: Bench) -> Outcome:
+    """The model follows its float64 reference at this precision, which is in effect."""
+    result = bench.run(model, precision=precision)
+    if result.status == "unsupported":
+        assert result.failure is not None
+        return Outcome(NOT_APPLICABLE, result.failure.message, results=(result.id,))
+    if result.failure is not None:
+        return failed(result)
+    verdicts = {verdict.name: verdict for verdict in result.verdicts}
+    wrong = [
+        verdict for verdict in verdicts.values() if verdict.kind == "integrity" and verdict.outcome == FAIL
+    ]
+    if wrong:
+        said = " ".join(f"{verdict.name}: {verdict.detail}" for verdict in wrong)
+        return Outcome(FAIL, said, results=(result.id,))
+    asked = [verdicts["parity"], verdicts["precision-effective"]]
+    outcome = PASS if all(verdict.outcome == PASS for verdict in asked) else INCONCLUSIVE
+    told = next(verdict for verdict in asked if verdict.outcome == outcome or outcome != PASS)
+    assert result.parity is not None
+    figures = {"deviations": result.parity.deviations, "updates": result.parity.updates}
+    return Outcome(outcome, told.detail, figures, (result.id,))
+
+
+def clocks(bench: Bench) -> Outcome:
+    """The device's events and the host's clock tell the same time of the same window."""
+    result = bench.run("resnet50", precision="amp-bf16", warmup=10, steps=50)
+    if result.failure is not None:
+        return failed(result)
+    (record,) = result.repeats[0].records
+    return clocks_agree(record.clock, record.step_times, record.window.seconds, result.id)
+
+
+def clocks_agree(clock: str, step_times: Sequence[float], window: float, result: str) -> Outcome:
+    """Whether steps add up to their window."""
+    total = math.fsum(step_times)
+    figures = {"clock": clock, "steps": len(step_times), "sum_of_steps": total, "window": window}
+    said = (
+        f"{len(step_times)} steps take {total:.6f} s by the clock {clock!r}, and the synchronised window is "
+        f"{window:.6f} s: {(total / window - 1) * 100:+.3f} %."
+    )
+    if clock != "event":
+        return Outcome(NOT_APPLICABLE, f"There are no device events here. {said}", figures, (result,))
+    close = abs(window - total) <= CLOCKS_APART * window + CLOCKS_SLACK
+    return Outcome(PASS if close else FAIL, said, figures, (result,))
+
+
+def sensors(bench: Bench) -> Outcome:
+    """NVML's power, energy, clock, utilisation, memory and temperature are what nvidia-smi says."""
+    if bench.device != "cuda":
+        return Outcome(NOT_APPLICABLE, "NVML and nvidia-smi tell of NVIDIA GPUs; this is no run on one.")
+    with nvidia_smi.watching() as lines:
+        result = bench.run("resnet50", precision="amp-bf16", warmup=40, steps=200)
+    if result.failure is not None:
+        return failed(result)
+    return sensors_agree(nvidia_smi.agreements(result.repeats[0], lines), len(lines), result.id)
+
+
+def sensors_agree(found: Sequence[nvidia_smi.Agreement], lines: int, result: str) -> Outcome:
+    """Whether all that both tell is close."""
+    figures = {"lines": lines, "agreements": [each._asdict() for each in found]}
+    far = [each for each in found if each.within is False]
+    untold = [each.name for each in found if each.within is None]
+    said = "; ".join(
+        f"{each.name} {each.ours:.6g} and {each.theirs:.6g}" for each in found if each.within is not None
+    )
+    if far:
+        names = ", ".join(each.name for each in far)
+        return Outcome(
+            FAIL, f"Too far from nvidia-smi: {names}. Ours and theirs: {said}.", figures, (result,)
+        )
+    if untold or not found:
+        names = ", ".join(untold) or "anything"
+        return Outcome(INCONCLUSIVE, f"Not both tell {names}. Ours and theirs: {said}.", figures, (result,))
+    return Outcome(PASS, f"Means over the window, ours and nvidia-smi's: {said}.", figures, (result,))
+
+
+def out_of_memory(bench: Bench) -> Outcome:
+    """Too large a batch is a typed failure, and the next run knows nothing of it."""
+    # Of BERT, whose inputs are small: what does not fit is on the device, not on its way there.
+    limit = None if bench.device == "cuda" else 3 * GIBI
+    large = 2**15 if bench.device == "cuda" else 2**20
+    failing = bench.run("bert-base", precision="amp-bf16", batch_size=large, memory_limit=limit)
+    kept = bench.gpu_memory()
+    after = bench.run("bert-base", precision="amp-bf16")
+    ids = (failing.id, after.id)
+    if failing.status != "out-of-memory":
+        return Outcome(
+            FAIL, f"A batch of {large:,} ended as {failing.status!r}: {_why(failing)}", results=ids
+        )
+    if not after.ok:
+        return Outcome(FAIL, f"The run after it ended as {after.status!r}: {_why(after)}", results=ids)
+    said = f"A batch of {large:,} ended as out-of-memory ({_why(failing)}), and the next run is ok."
+    return Outcome(PASS, said, {"device_memory_after": kept}, ids)
+
+
+class Killer:
+    """Ends a run's first worker, as hard as can be, in the middle of the measured window."""
+
+    def __init__(self) -> None:
+        self.pid: int | None = None
+        self.killed = False
+
+    @hookimpl
+    def dlperf_worker_started(self, pid: int) -> None:
+        """The one that will be ended."""
+        self.pid = pid
+
+    @hookimpl
+    def dlperf_step_progress(self, phase: str) -> None:
+        """Now."""
+        if phase == "measure" and not self.killed and self.pid is not None:
+            self.killed = True
+            os.kill(self.pid, signal.SIGKILL)
+
+
+def killed_worker(bench: Bench) -> Outcome:
+    """A worker that is killed is a typed failure, and leaves nothing on the device."""
+    before, killer = bench.gpu_memory(), Killer()
+    result = bench.run("resnet50", steps=100_000, observers=(killer,))
+    if not killer.killed or result.status != "crashed":
+        return Outcome(FAIL, f"The run ended as {result.status!r}: {_why(result)}", results=(result.id,))
+    until = time.monotonic() + RELEASE
+    while bench.gpu_memory() > before + LEFT_OVER and time.monotonic() < until:
+        time.sleep(0.2)
+    after, gone = bench.gpu_memory(), not Path(f"/proc/{killer.pid}").exists()
+    figures = {"device_memory_before": before, "device_memory_after": after}
+    said = f"Killed in its window, the run ended as crashed, and its process is {'gone' if gone else 'still there'}"
+    if bench.device != "cuda":
+        return Outcome(PASS if gone else FAIL, f"{said}; there is no GPU to look at.", figures, (result.id,))
+    outcome = PASS if gone and after <= before + LEFT_OVER else FAIL
+    said += f"; in use on the GPU before and after: {quantity(before, 'B')}, {quantity(after, 'B')}."
+    return Outcome(outcome, said, figures, (result.id,))
+
+
+def largest(bench: Bench) -> Outcome:
+    """`--batch-size max` finds the largest batch that fits."""
+    limit = None if bench.device == "cuda" else GIBI
+    result = bench.run(
+        "resnet50",
+        precision="amp-bf16",
+        batch_size="max",
+        memory_limit=limit,
+        canonical_steps=1,
+        warmup=1,
+        steps=3,
+    )
+    if result.failure is not None:
+        return failed(result)
+    note = next((note for note in result.notes if note.startswith("batch_size max is")), "")
+    peak = result.metric("peak-device-memory")
+    figures = {
+        "batch_size": result.spec.batch_size,
+        "peak_device_memory": None if peak is None else peak.value,
+    }
+    return Outcome(largest_found(result.ok, note), note, figures, (result.id,))
+
+
+def largest_found(ok: bool, note: str) -> str:
+    """The outcome for a run with the size that was found, and the note that says how it was found."""
+    if not ok:
+        return FAIL
+    return PASS if note and "not finished" not in note else INCONCLUSIVE
+
+
+def overhead(bench: Bench) -> Outcome:
+    """The measuring loop costs nothing that could be seen around a step of about 80 ms."""
+    sources = [ROOT / "src", ROOT / "plugins" / "dlperf-torch" / "src"]
+    found = [*map(str, sources), *filter(None, [os.environ.get("PYTHONPATH")])]
+    command = [
+        bench.python or sys.executable,
+        str(ROOT / "scripts" / "gpu_overhead.py"),
+        "--device",
+        bench.device,
+    ]
+    if bench.device == "cpu":
+        command += ["--size", "32", "--step", "0.02", "--steps", "2", "--pairs", "6", "--precision", "fp32"]
+    ended = subprocess.run(
+        command,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(found)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if ended.returncode:
+        last = (ended.stderr.strip().splitlines() or ["nothing on standard error"])[-1]
+        return Outcome(FAIL, f"{command[0]} ended with exit code {ended.returncode}: {last}")
+    told = json.loads(ended.stdout.strip().splitlines()[-1])
+    return overhead_small(told["rows"], told)
+
+
+def overhead_small(rows: Sequence[Mapping[str, Any]], told: Mapping[str, Any]) -> Outcome:
+    """Where the interval of the ratio lies; beside it the bare loop against itself, as the measure of the noise."""
+    ratio, noise = rows[0]["ratio"], rows[1]["ratio"]
+    low, high = ratio["interval"]
+    step = rows[0]["b_seconds_per_step"]["median"]
+    said = (
+        f"Around a step of {step * 1e3:.1f} ms, {rows[0]['pairs']} pairs: {ratio['median']:.4f} "
+        f"({low:.4f} – {high:.4f}) of the bare loop's time; that against itself {noise['median']:.4f} "
+        f"({noise['interval'][0]:.4f} – {noise['interval'][1]:.4f})."
+    )
+    if low >= 1 - OVERHEAD and high <= 1 + OVERHEAD:
+        return Outcome(PASS, said, told)
+    outside = high < 1 - OVERHEAD or low > 1 + OVERHEAD
+    return Outcome(FAIL if outside else INCONCLUSIVE, said, told)
+
+
+def failed(result: Result) -> Outcome:
+    """A run that should have succeeded."""
+    return Outcome(FAIL, f"The run ended as {result.status!r}: {_why(result)}", results=(result.id,))
+
+
+def _why(result: Result) -> str:
+    return "no failure" if result.failure is None else result.failure.message.partition("\n")[0]
+
+
+CHECKS: tuple[Check, ...] = (
+    Check("doctor", 30, doctor),
+    *(
+        Check(f"parity-{model}-{precision}", 90, partial(parity, model, precision))
+        for model in ("resnet50", "bert-base")
+        for precision in ("fp32", "tf32", "amp-fp16", "amp-bf16")
+    ),
+    Check("clocks", 90, clocks),
+    Check("sensors", 120, sensors),
+    Check("out-of-memory", 120, out_of_memory),
+    Check("killed-worker", 90, killed_worker),
+    Check("overhead", 240, overhead),
+    Check("largest", 400, largest),
+)

@@ -1,0 +1,99 @@
+"""What the measuring loop costs around a training step of a given length, on a given kind of device.
+
+    PYTHONPATH=src:plugins/dlperf-torch/src PYTHON scripts/gpu_overhead.py --device cuda
+
+The method is that of `benchmarks/overhead.py`: one trainer, one batch, the worker's loop and a bare `for` loop in
+turns, the device synchronised once in each timed window, and the bare loop against itself beside it. Here the batch
+size is chosen so that a step takes about `--step` seconds. Prints one JSON object. Runs in an interpreter that has
+torch, NumPy and attrs; `gpu_check.py` starts it there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+import tempfile
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
+
+import overhead
+import paired
+import torch_case
+from dlperf_torch.framework import Torch
+
+from dlperf_sdk import in_process
+from dlperf_sdk.worker.interface import Runtime, Trainer
+
+TRIED = 8
+"""Samples in the batch that the first guess is made with."""
+TIMED = 5
+"""Steps that a guess is made with."""
+
+
+def seconds_per_step(runtime: Runtime, trainer: Trainer, steps: int = TIMED) -> float:
+    """Of a few steps, after as many that are not timed."""
+    batches = trainer.batches()
+    for batch in itertools.islice(batches, steps):
+        trainer.step(batch)
+    runtime.synchronize()
+    began = monotonic()
+    for batch in itertools.islice(batches, steps):
+        trainer.step(batch)
+    runtime.synchronize()
+    return (monotonic() - began) / steps
+
+
+def started(device: str, size: int, batch_size: int, precision: str) -> tuple[Runtime, Trainer]:
+    """ResNet-50 on images of `size` pixels, without agents."""
+    options = {"image_size": size, "num_classes": 1000}
+    asked = in_process.request(
+        Torch, "resnet50", options, batch_size=batch_size, precision=precision, device=device
+    )
+    return in_process.start(asked)
+
+
+def batch_size_for(device: str, size: int, precision: str, step: float) -> int:
+    """The batch size whose step takes about so many seconds: two guesses, the second from close by."""
+    found = TRIED
+    for _ in range(2):
+        taken = seconds_per_step(*started(device, size, found, precision))
+        found = max(2, round(found * step / taken))  # batch norm needs two
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--device", choices=("cpu", "cuda"), required=True)
+    parser.add_argument("--size", type=int, default=224, metavar="PIXELS")
+    parser.add_argument("--precision", default="amp-bf16")
+    parser.add_argument("--step", type=float, default=0.08, metavar="SECONDS", help="about how long it takes")
+    parser.add_argument("--steps", type=int, default=12, help="in a timed window")
+    parser.add_argument("--pairs", type=paired.pair_count, default=20)
+    chosen = parser.parse_args()
+    if chosen.device == "cpu":
+        torch_case.take_threads(None)
+    batch_size = batch_size_for(chosen.device, chosen.size, chosen.precision, chosen.step)
+    runtime, trainer = started(chosen.device, chosen.size, batch_size, chosen.precision)
+    with tempfile.TemporaryDirectory() as folder:
+        sides = overhead.Sides(runtime, overhead.SameSteps(trainer), Path(folder), 1, chosen.steps)
+        rows = overhead.compared({"step": sides}, chosen.pairs, lambda text: None)
+    found: dict[str, Any] = {
+        "batch_size": batch_size,
+        "clock": runtime.clock,
+        "facts": runtime.facts(),
+        "rows": rows,
+    }
+    runtime.stop()
+    print(json.dumps(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,156 @@
+"""What `nvidia-smi` says of a GPU while a case runs on it, held against what dlperf-sdk read through NVML.
+
+The two ask one driver by different ways: a wrong unit, a wrong device or a wrong window would show here.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from dlperf_sdk.measurers import series
+from dlperf_sdk.records import Repeat, Window
+
+MEBI = 2**20
+_INTERVAL = 200
+"""Milliseconds between two lines of nvidia-smi."""
+
+
+class Quantity(NamedTuple):
+    """Something that both tell."""
+
+    name: str
+    """As a sampler calls it, and in its unit."""
+    query: str
+    """As nvidia-smi calls it."""
+    scale: float
+    """nvidia-smi's value times this is in the sampler's unit."""
+    relative: float
+    """How far the two means over a window may be apart: as a fraction of nvidia-smi's, …"""
+    absolute: float
+    """… plus so much."""
+
+
+QUANTITIES = (
+    Quantity("power", "power.draw", 1.0, 0.05, 2.0),
+    Quantity("clock", "clocks.sm", 1.0, 0.02, 15.0),
+    Quantity("utilisation", "utilization.gpu", 1.0, 0.0, 5.0),
+    Quantity("memory", "memory.used", MEBI, 0.01, 64 * MEBI),
+    Quantity("temperature", "temperature.gpu", 1.0, 0.0, 2.0),
+)
+"""Both look a few times a second at numbers that the driver renews as often, each at its own moments."""
+ENERGY = 0.05
+"""The energy counter's growth may differ from nvidia-smi's mean power times the window by this fraction."""
+
+
+class Line(NamedTuple):
+    """One line of nvidia-smi."""
+
+    time: float
+    """When it was read, on the monotonic clock."""
+    uuid: str
+    values: Mapping[str, float]
+    """By the sampler's names, in its units; what the driver does not support is not there."""
+
+
+def parsed(time: float, line: str) -> Line | None:
+    """A line of `--format=csv,noheader,nounits`; None if it is none: the driver also prints what went wrong."""
+    uuid, *cells = [cell.strip() for cell in line.split(",")]
+    if not uuid.startswith("GPU-") or len(cells) != len(QUANTITIES):
+        return None
+    values = {}
+    for quantity, cell in zip(QUANTITIES, cells, strict=True):
+        try:
+            values[quantity.name] = float(cell) * quantity.scale
+        except ValueError:  # "[N/A]", "[Not Supported]"
+            continue
+    return Line(time, uuid, values)
+
+
+@contextmanager
+def watching() -> Iterator[list[Line]]:
+    """nvidia-smi's lines while the block runs, of all GPUs.
+
+    Raises:
+        OSError: there is no nvidia-smi.
+    """
+    query = ",".join(["uuid", *(quantity.query for quantity in QUANTITIES)])
+    command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits", "-lms", str(_INTERVAL)]
+    lines: list[Line] = []
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as smi:
+
+        def read() -> None:
+            assert smi.stdout is not None
+            for text in smi.stdout:
+                line = parsed(time.monotonic(), text)
+                if line is not None:
+                    lines.append(line)
+
+        reader = threading.Thread(target=read, daemon=True)
+        reader.start()
+        try:
+            yield lines
+        finally:
+            smi.terminate()
+            reader.join()
+
+
+class Agreement(NamedTuple):
+    """One quantity of one device in one window."""
+
+    name: str
+    device: str
+    ours: float | None
+    """None: NVML did not tell."""
+    theirs: float | None
+    """None: nvidia-smi did not tell."""
+    within: bool | None
+    """Whether they are as close as they must be; None where one did not tell."""
+
+
+def agreements(repeat: Repeat, lines: Iterable[Line]) -> list[Agreement]:
+    """Both sides' means over the window of each process of the repeat, for each of its devices; pure."""
+    every = list(lines)
+    found: list[Agreement] = []
+    for record in repeat.records:
+        for replica in record.replicas:
+            during = [
+                line
+                for line in every
+                if line.uuid == replica.device and record.window.start <= line.time <= record.window.end
+            ]
+            theirs = {
+                quantity.name: statistics.fmean(told)
+                for quantity in QUANTITIES
+                if (told := [line.values[quantity.name] for line in during if quantity.name in line.values])
+            }
+            found += _of_device(repeat, record.node, replica.device, record.window, theirs)
+    return found
+
+
+def _of_device(
+    repeat: Repeat, node: int, device: str, window: Window, theirs: Mapping[str, float]
+) -> Iterator[Agreement]:
+    """Of every quantity, and of the energy, which nvidia-smi does not tell but as power times time."""
+    sampled = {each.name: each for each in repeat.series if (each.node, each.device) == (node, device)}
+    for quantity in QUANTITIES:
+        ours = series.mean(sampled[quantity.name], window) if quantity.name in sampled else None
+        told = theirs.get(quantity.name)
+        yield _agreement(quantity.name, device, ours, told, quantity.relative, quantity.absolute)
+    joules = series.growth(sampled["energy"], window) if "energy" in sampled else None
+    product = theirs["power"] * window.seconds if "power" in theirs else None
+    yield _agreement("energy", device, joules, product, ENERGY, 0.0)
+
+
+def _agreement(
+    name: str, device: str, ours: float | None, theirs: float | None, relative: float, absolute: float
+) -> Agreement:
+    within = None
+    if ours is not None and theirs is not None:
+        within = abs(ours - theirs) <= relative * abs(theirs) + absolute
+    return Agreement(name, device, ours, theirs, within)
