@@ -201,6 +201,19 @@ def test_out_of_memory_is_known(make_trainer):
     assert runtime.is_out_of_memory(MemoryError())
     assert not runtime.is_out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
     assert not runtime.is_out_of_memory(ValueError("CUDA error: out of memory"))
+    assert runtime.is_out_of_memory(RuntimeError("CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"))
+
+
+def test_without_an_algorithm_left_the_allocators_count_tells_why(make_trainer, monkeypatch):
+    """What torch says on a GPU whose memory is full; the count is put into its place here."""
+    runtime, failures = make_trainer("bert-base").runtime, {"num_ooms": 0}
+    error = RuntimeError("GET was unable to find an engine to execute this computation")
+    assert not runtime.is_out_of_memory(error)
+    monkeypatch.setattr(runtime, "device", torch.device("cuda", 0))
+    monkeypatch.setattr(torch.cuda, "memory_stats", lambda device: failures)
+    assert not runtime.is_out_of_memory(error)
+    failures["num_ooms"] = 3
+    assert runtime.is_out_of_memory(error)
 
 
 def test_facts(make_trainer):

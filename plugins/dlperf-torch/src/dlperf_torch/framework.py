@@ -14,7 +14,8 @@ from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Frame
 from dlperf_sdk.models.options import whole
 
 _PYTHON = ">=3.11,<3.14"
-_REQUIREMENTS = ("torch==2.13.*", "numpy>=2.0", "pillow>=11.0")
+_REQUIREMENTS = ("torch>=2.11,<2.14", "numpy>=2.0", "pillow>=11.0")
+"""The range that the plugin's tests have passed with at both of its ends, on CPUs."""
 
 
 def _yes_or_no(_: Any, attribute: Any, value: Any) -> None:
@@ -46,7 +47,7 @@ class TorchOptions:
 
 
 class Torch(Framework):
-    """PyTorch 2.13: eager or inductor, DistributedDataParallel over NCCL or gloo."""
+    """PyTorch 2.11 to 2.13: eager or inductor, DistributedDataParallel over NCCL or gloo."""
 
     name = "torch"
     runtime = "dlperf_torch.worker.runtime:TorchRuntime"

@@ -16,8 +16,14 @@ _OUT_OF_MEMORY = (
     "CUDA error: out of memory",
     "CUBLAS_STATUS_ALLOC_FAILED",
     "CUDNN_STATUS_ALLOC_FAILED",
+    "ALLOCATION_FAILED",  # cuDNN 9: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED, …_HOST_…
+    "Cuda failure 2 'out of memory'",  # NCCL
+    "Cuda failure 'out of memory'",
     "std::bad_alloc",
 )
+# cuDNN tries one algorithm after another, and torch passes over those whose workspace finds no memory. When none is
+# left this is all that is said; that memory was the reason, only the allocator's count of its failures tells.
+_NO_ENGINE = "unable to find an engine to execute this computation"
 # All that oneDNN says when there is no memory for the code it generates (seen under an
 # address space limit). For a layer that it does not know it says more:
 # "could not create a primitive descriptor for …".
@@ -145,6 +151,8 @@ class TorchRuntime(Runtime):
         if not isinstance(error, RuntimeError):
             return False
         said = str(error)
+        if _NO_ENGINE in said and self.device.type == "cuda":
+            return torch.cuda.memory_stats(self.device).get("num_ooms", 0) > 0
         return said == _NO_MEMORY_FOR_CODE or any(message in said for message in _OUT_OF_MEMORY)
 
     def stop(self):

@@ -4,6 +4,7 @@ A model's own file has its network, its loss, and nothing else.
 """
 
 import contextlib
+import inspect
 import itertools
 
 import torch
@@ -17,6 +18,10 @@ from dlperf_torch.worker import evidence
 
 AUTOCAST = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}
 """Precision → the type that autocast computes convolutions and matrix products in; the others do not cast."""
+
+# torch 2.11 knows only the second name, 2.13 warns of it.
+_KNOWN = inspect.signature(DistributedDataParallel).parameters
+_SYNC_BUFFERS = "forward_sync_buffers" if "forward_sync_buffers" in _KNOWN else "broadcast_buffers"
 
 
 class TorchTrainer(Trainer):
@@ -73,7 +78,7 @@ class TorchTrainer(Trainer):
     def _trained(self):
         """The network as `step` calls it: with gradients averaged over the replicas, where there are several.
 
-        Batch norm's statistics stay each replica's own (`forward_sync_buffers=False`), and replicas start
+        Batch norm's statistics stay each replica's own (no buffers are synchronised), and replicas start
         from the canonical weights, not from a copy of rank 0's (`init_sync=False`): so equal digests at the
         end mean something.
         """
@@ -81,7 +86,7 @@ class TorchTrainer(Trainer):
             return self.network
         return DistributedDataParallel(
             self.network,
-            forward_sync_buffers=False,
+            **{_SYNC_BUFFERS: False},
             init_sync=False,
             gradient_as_bucket_view=True,
             bucket_cap_mb=self.request.framework_options["bucket_cap_mb"],
