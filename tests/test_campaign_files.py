@@ -312,6 +312,22 @@ MISTAKES = {
         5,
         "Did you mean 'numpy'",
     ),
+    "one value of an axis": (
+        "name: a\nfields: {model: linear}\naxes:\n  framework:\n    - numpy\n    - numpi\n",
+        6,
+        "Did you mean 'numpy'",
+    ),
+    "one value of an include": (
+        "name: a\nfields: {model: linear}\naxes: {framework: [numpy]}\ninclude:\n  - framework: numpy\n"
+        "    model: linnear\n",
+        6,
+        "Did you mean 'linear'",
+    ),
+    "an option that is an axis": (
+        "name: a\nfields: {model: linear, framework: numpy}\naxes:\n  seed: [1]\n  options.nonsense: [1]\n",
+        5,
+        "no option of linear",
+    ),
     "an option that is not there": (
         "name: a\nfields:\n  model: linear\n  options: {featurs: 3}\naxes: {framework: [numpy]}\n",
         4,

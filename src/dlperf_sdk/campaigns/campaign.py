@@ -70,6 +70,12 @@ class Block:
     """`FILE:LINE` of the matrix; empty for one made in Python."""
     places: Mapping[str, str] = attrs.field(factory=dict)
     """Field → the `FILE:LINE` where its values stand."""
+    spots: Mapping[tuple[str, str], str] = attrs.field(factory=dict)
+    """Field and value, as a text → the `FILE:LINE` where that value stands first."""
+
+    def at(self, name: str, value: Any) -> str:
+        """Where a field's value stands, or the field, or the matrix, as near as that can be told."""
+        return self.spots.get((name, str(value))) or self.places.get(name, self.where)
 
 
 @frozen(kw_only=True)
@@ -170,10 +176,10 @@ def blamed(block: Block, fields: Mapping[str, Any], error: Exception) -> str:
     for name in fields:
         value = getattr(error, "name", None)
         if name == about or (value is not None and fields[name] == value):
-            return _prefix(block.places.get(name, block.where))
+            return _prefix(block.at(name, fields[name]))
     for name in fields:
         if re.search(rf"\b{re.escape(name)}\b", message):
-            return _prefix(block.places.get(name, block.where))
+            return _prefix(block.at(name, fields[name]))
     return _prefix(block.where)
 
 

@@ -171,7 +171,25 @@ def _block(text: _Text, matrix: Mapping[str, Any], place: lines.Place) -> Block:
     places |= {name: text.at(*place, "axes", name) for name in matrix.get("axes", {})}
     for i, group in enumerate(matrix.get("zip", ())):
         places |= {name: text.at(*place, "zip", i, name) for name in group}
-    return Block(matrix=made, where=where, places=places)
+    return Block(matrix=made, where=where, places=places, spots=_spots(text, matrix, place))
+
+
+def _spots(text: _Text, matrix: Mapping[str, Any], place: lines.Place) -> dict[tuple[str, str], str]:
+    """Where each value of each field stands first."""
+    found: dict[tuple[str, str], str] = {}
+    groups: list[tuple[lines.Place, Mapping[str, Any]]] = [(("axes",), matrix.get("axes", {}))]
+    groups += [(("zip", i), group) for i, group in enumerate(matrix.get("zip", ()))]
+    for key, group in groups:
+        for name, values in group.items():
+            for i, value in enumerate(values):
+                found.setdefault((name, str(value)), text.at(*place, *key, name, i))
+    layers: list[tuple[lines.Place, Mapping[str, Any]]] = [
+        (("include", i), entry) for i, entry in enumerate(matrix.get("include", ()))
+    ]
+    for key, fields in [*layers, (("fields",), matrix.get("fields", {}))]:
+        for name, value in fields.items():
+            found.setdefault((name, str(value)), text.at(*place, *key, name))
+    return found
 
 
 def _named(matrix: Mapping[str, Any], name: str, place: lines.Place) -> lines.Place:

@@ -166,10 +166,10 @@ def _key(spec: RunSpec) -> Any:
 
 def _where(campaign: Campaign, each: Asked, error: UsageError) -> str:
     """`FILE:LINE: ` of what a plugin refused."""
-    kind = getattr(error, "kind", "").split(" ")[0]
-    field = "options" if kind == "option" else kind
+    kind, name = getattr(error, "kind", "").split(" ")[0], getattr(error, "name", "")
+    field = f"options.{name}" if kind == "option" else kind
     for block in campaign.blocks:
         if block.where == each.where:
-            place = block.places.get(field, block.where)
+            place = block.at("options" if kind == "option" and field not in block.places else field, name)
             return f"{place}: " if place else ""
     return f"{each.where}: " if each.where else ""

@@ -3,40 +3,56 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.padding import Padding
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from dlperf_sdk.campaigns.campaign import Asked
+from dlperf_sdk.campaigns.kept import Kept
+from dlperf_sdk.campaigns.standing import told
 from dlperf_sdk.campaigns.status import named
-from dlperf_sdk.cli.advance import TITLES
+from dlperf_sdk.cli.advance import Advance, Course
+from dlperf_sdk.cli.progress import course_of, doing
 from dlperf_sdk.hookspecs import hookimpl
 from dlperf_sdk.report.blocks import visible
 from dlperf_sdk.report.numbers import counted, duration, quantity
+
+NARROW = 80
+"""Columns below which the bar has a line of its own."""
 
 
 class CampaignLines:
     """What happens, a line each. It hears the journal (`hear`), and as an observer the steps of the case at hand."""
 
-    def __init__(self, console: Console) -> None:
-        self.console = console
+    def __init__(self, console: Console, kept: Kept) -> None:
+        self.console, self.kept = console, kept
         self.cases: dict[str, str] = {}
+        self.repeats: dict[str, int] = {}
+        """How many repeats each case has, as far as its protocol tells."""
+        self.finished: Counter[str] = Counter()
         self.done: dict[str, str] = {}
+        self.courses: dict[str, Course] = {}
         self.current = ""
         self.throughput = ""
-        self.doing = ""
+        self.doing = "preparing"
+        self.advance: Advance | None = None
         self.left: float | None = None
         self.since = time.monotonic()
+        self.count()
 
-    def expect(self, cases: tuple[Asked, ...]) -> None:
-        """The cases that there are."""
-        self.cases = {each.id: named(each.spec) for each in cases}
+    def count(self) -> None:
+        """The cases that there are, and what of them is done."""
+        for id, each in told(self.kept.cases, self.kept.journal.read()).items():
+            self.cases[id] = named(each.asked.spec)
+            self.repeats[id] = each.asked.spec.resolved_protocol().repeats
+            self.finished[id] = each.finished
+            if each.status is not None:
+                self.done[id] = each.status if each.ok else "untrue"
 
     def __enter__(self) -> CampaignLines:
         return self
@@ -52,24 +68,21 @@ class CampaignLines:
         """One entry of the journal."""
         case = self.cases.get(entry.get("case", ""), "")
         self.left = entry.get("left", self.left)
+        for line in _warnings(case, entry):
+            self.print(line, "yellow")
         match entry["event"]:
             case "session":
-                for change in entry["changes"]:
-                    self.print(f"Changed since the last session: {change}", "yellow")
-            case "problem":
-                self.print(f"{case}: {entry['text']}", "yellow")
+                self.count()
             case "retried":
                 self.done.pop(entry["case"], None)
-                self.print(f"{case}: {entry['notes'][0]}", "yellow")
-            case "nothing-to-retry":
-                self.print(
-                    f"No case has ended in {' or '.join(entry['kinds'])}: nothing is tried again.", "yellow"
-                )
             case "waiting":
                 self.doing = "waiting for the machine to become quiet"
             case "attempt-started":
-                self.current, self.doing = f"{case}, repeat {entry['attempt']}", "starting"
-                self.since = time.monotonic()
+                self.enter(f"{case}, attempt {entry['attempt']}", "starting")
+                course = self.courses.get(entry["case"])
+                if course is not None:
+                    self.advance = Advance(course)
+                    self.advance.repeat_started(entry["attempt"], time.monotonic())
             case "attempt-ended":
                 self.ended(case, entry)
             case "not-begun":
@@ -80,17 +93,18 @@ class CampaignLines:
                 self.print(
                     f"[{len(self.done)}/{len(self.cases)}] {case}: {entry['status']}{self.aside()}", style
                 )
-            case "interrupted":
-                self.print("Interrupted; what is finished is kept.", "yellow")
 
     def ended(self, case: str, entry: Mapping[str, Any]) -> None:
         """An attempt is over."""
+        self.advance = None
         seconds = duration(entry["seconds"]) if entry.get("seconds") else ""
         if entry["status"] == "ok":
-            self.throughput = quantity(entry["throughput"], "samples/s")
-            self.print(f"{case}, repeat {entry['attempt']}: {self.throughput} in {seconds}{self.aside()}")
+            course = self.courses.get(entry["case"])
+            self.finished[entry["case"]] += 1
+            self.throughput = quantity(entry["throughput"], "samples/s" if course is None else course.unit)
+            self.print(f"{case}, attempt {entry['attempt']}: {self.throughput} in {seconds}{self.aside()}")
         else:
-            self.print(f"{case}, repeat {entry['attempt']}: {entry['status']} after {seconds}", "red")
+            self.print(f"{case}, attempt {entry['attempt']}: {entry['status']} after {seconds}", "red")
         for note in entry.get("notes", ()):
             self.print(f"note: {note}", "yellow")
 
@@ -98,23 +112,37 @@ class CampaignLines:
         """The time left, as far as it is known."""
         return f"; about {duration(self.left)} left" if self.left else ""
 
+    def enter(self, current: str, what: str) -> None:
+        """What happens now, which it has done since now."""
+        if current != self.current:
+            self.current, self.since = current, time.monotonic()
+        self.doing = what
+
     @hookimpl
-    def dlperf_stage(self, stage: str, detail: str) -> None:
-        self.doing = f"{stage}: {detail}"
+    def dlperf_run_started(self, run_id: str, plan: Any) -> None:
+        self.courses[run_id] = course_of(plan)
+
+    @hookimpl
+    def dlperf_stage(self, run_id: str, stage: str, detail: str) -> None:
+        what = f"{stage}: {detail}"
+        if self.advance is None:
+            self.enter(self.cases.get(run_id, self.current), what)
         if stage == "batch-size":
-            self.print(self.doing, "dim")
+            self.print(what, "dim")
 
     @hookimpl
     def dlperf_step_progress(self, node: int, phase: str, step: int) -> None:
-        if node == 0:
-            self.doing = f"{TITLES.get(phase, phase)}, step {step:,}"
+        # Synchronous workers advance together: the first node's stands for all.
+        if node == 0 and self.advance is not None:
+            self.advance.stepped(phase, step, time.monotonic())
+            self.doing = doing(self.advance)
 
 
 class CampaignDrawn(CampaignLines):
     """The same on a terminal: lines about what is over, and below them the whole and what happens now."""
 
-    def __init__(self, console: Console) -> None:
-        super().__init__(console)
+    def __init__(self, console: Console, kept: Kept) -> None:
+        super().__init__(console, kept)
         self._live = Live(
             console=console,
             get_renderable=self.drawn,
@@ -132,21 +160,48 @@ class CampaignDrawn(CampaignLines):
         self._live.stop()
 
     def drawn(self) -> RenderableType:
-        """The whole, the case at hand, the throughput so far, the failures, the time left."""
+        """The whole, the case at hand, the throughput so far, the failures, the time left: no line wraps."""
+        total = max(1, sum(self.repeats.values()))
+        # What is concluded has no more repeats to come, however many it has finished.
+        over = sum(
+            count if id in self.done else min(self.finished[id], count) for id, count in self.repeats.items()
+        )
         failed = sum(status != "ok" for status in self.done.values())
-        row = Table.grid(padding=(0, 2))
-        bar = ProgressBar(total=max(1, len(self.cases)), completed=len(self.done), width=40)
-        said = [f"{len(self.done)} of {counted(len(self.cases), 'case')}"]
+        said = [f"{len(self.done)} of {counted(len(self.cases), 'case')}", f"{100 * over // total} %"]
         said += [f"{failed} failed"] if failed else []
         said += [f"about {duration(self.left)} left"] if self.left else []
-        row.add_row(bar, Text(", ".join(said), "red" if failed else ""))
-        now = Text(visible(self.current), "bold")
-        now.append(f"  {visible(self.doing)}, {duration(time.monotonic() - self.since)}", "dim")
-        if self.throughput:
-            now.append(f"  last: {self.throughput}", "dim")
-        return Group(Padding(row, (0, 0)), now)
+        whole = Text(", ".join(said), "red" if failed else "")
+        lines = [self.current, f"{duration(time.monotonic() - self.since)}: {self.doing}"]
+        lines[1] += f"; last repeat {self.throughput}" if self.throughput else ""
+        now = [Text(visible(line), style) for line, style in zip(lines, ("bold", "dim"), strict=True) if line]
+        bar = ProgressBar(total=total, completed=over, width=min(40, self.console.width))
+        row, beside = Table.grid(padding=(0, 2)), self.console.width >= NARROW
+        row.add_row(bar, *_unwrapped([whole] if beside else []))
+        return Group(row, *_unwrapped(now if beside else [whole, *now]))
 
 
-def view(console: Console, *, live: bool) -> CampaignLines:
+def _unwrapped(lines: list[Text]) -> list[Text]:
+    for line in lines:
+        line.no_wrap, line.overflow = True, "ellipsis"
+    return lines
+
+
+def _warnings(case: str, entry: Mapping[str, Any]) -> list[str]:
+    """What an entry has to say beside how far the campaign is."""
+    match entry["event"]:
+        case "session":
+            return [f"Changed since the last session: {change}" for change in entry["changes"]]
+        case "problem":
+            return [f"{case}: {entry['text']}"]
+        case "retried":
+            return [f"{case}: {entry['notes'][0]}"]
+        case "nothing-to-retry":
+            return [f"No case has ended in {' or '.join(entry['kinds'])}: nothing is tried again."]
+        case "interrupted":
+            return ["Interrupted; what is finished is kept."]
+    return []
+
+
+def view(console: Console, kept: Kept, *, live: bool) -> CampaignLines:
     """The view that suits."""
-    return (CampaignDrawn if live else CampaignLines)(console)
+    return (CampaignDrawn if live else CampaignLines)(console, kept)

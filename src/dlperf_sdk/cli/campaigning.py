@@ -216,8 +216,7 @@ def _carry_out(kept: Kept, quiet: bool, common: Common, again: tuple[str, ...] =
             outcome = go_on(kept, Registry(), hookspecs.Observers(hookspecs.listeners()), again=again)
         else:
             console = err()
-            with view(console, live=sys.stderr.isatty() and not console.is_dumb_terminal) as shown:
-                shown.expect(kept.cases)
+            with view(console, kept, live=sys.stderr.isatty() and not console.is_dumb_terminal) as shown:
                 observers = hookspecs.Observers(hookspecs.listeners([shown]))
                 outcome = go_on(kept, Registry(), observers, shown.hear, again)
     except KeyboardInterrupt:

@@ -39,6 +39,16 @@ def course_of(plan: Any) -> Course:
     )
 
 
+def doing(advance: Advance) -> str:
+    """The phase, the step in it and the throughput so far, as far as they are known."""
+    parts = [TITLES.get(advance.phase, advance.phase)]
+    if advance.steps:
+        parts.append(f"step {min(advance.step, advance.steps):,} of {advance.steps:,}")
+    if advance.throughput is not None:
+        parts.append(f"about {quantity(advance.throughput, advance.course.unit)}")
+    return ", ".join(parts)
+
+
 class Lines:
     """What happens, a line each: no control characters, nothing to overwrite."""
 
@@ -118,14 +128,8 @@ class Lines:
 
     def doing(self) -> str:
         """The phase, the step in it and the throughput so far, as far as they are known."""
-        advance = self.advance
-        assert advance is not None
-        parts = [TITLES.get(advance.phase, advance.phase)]
-        if advance.steps:
-            parts.append(f"step {min(advance.step, advance.steps):,} of {advance.steps:,}")
-        if advance.throughput is not None:
-            parts.append(f"about {quantity(advance.throughput, advance.course.unit)}")
-        return ", ".join(parts)
+        assert self.advance is not None
+        return doing(self.advance)
 
     def left(self) -> str:
         """The time left, as far as it is known."""
