@@ -160,6 +160,36 @@ def test_replicas_that_end_apart_fail_whatever_their_losses_are() -> None:
     found = compared(pair)
     assert found.outcome == "fail"
     assert "differ from each other" in found.detail
+    assert found.losses == (0.0, 0.0, 0.0), "the table shows the losses all the same"
+
+
+def test_what_is_rounding_alone_is_told_in_terms_of_rounding() -> None:
+    """An update that is zero but for rounding is off by billions, relatively: that says nothing to anybody."""
+    noise = {"b": 5e8}
+    nothing = fingerprint(0.0, 2e-10)
+    alone = [{**trajectory(), "updates": {"w": fingerprint(0.3, 0.1), "b": nothing}}]
+    of_case = ReferenceCase(**case(noise=noise, alone=alone, pair=[], mistakes=[]))
+    document = record()
+    document["replicas"][0]["updates"]["b"] = fingerprint(0.0, 0.8)
+    found = compare(records_from([document]), of_case, Tolerance(**tolerance()), "all_reduce", 1)
+    assert found.outcome == "pass", "within ten times what rounding does"
+    document["replicas"][0]["updates"]["b"] = fingerprint(0.0, 2.4)
+    found = compare(records_from([document]), of_case, Tolerance(**tolerance()), "all_reduce", 1)
+    assert "b the most: by 24 times what rounding to float32 does to it" in found.detail
+    document["replicas"][0]["updates"]["w"] = fingerprint(3.0, 1.0)
+    found = compare(records_from([document]), of_case, Tolerance(**tolerance()), "all_reduce", 1)
+    assert "2 deviate too far, w the most: by 9" in found.detail
+
+
+def test_a_mistake_that_leaves_an_update_out_is_recognised_through_the_rounding() -> None:
+    """What is left of the update is as small as rounding: relative to itself it could deviate by anything."""
+    left_out = {**trajectory(1.1), "updates": {"w": fingerprint(0.33, 0.1), "b": fingerprint(0.0, 1e-4)}}
+    mistake = {"name": "no b", "topology": "alone", "replicas": [left_out]}
+    document = record(**left_out)
+    document["replicas"][0]["updates"]["b"] = fingerprint(2e-5, 1.2e-4)
+    of_case = ReferenceCase(**case(mistakes=[mistake]))
+    found = compare(records_from([document]), of_case, Tolerance(**tolerance()), "all_reduce", 1)
+    assert found.follows == ("no b",)
 
 
 def test_two_records_of_one_rank_are_refused() -> None:

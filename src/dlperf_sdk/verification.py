@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from attrs import frozen
 
 from dlperf_sdk import environments
-from dlperf_sdk.errors import DlperfError, UsageError
+from dlperf_sdk.errors import DlperfError, UnknownName, UsageError
 from dlperf_sdk.execute import launched
 from dlperf_sdk.parity.compare import Comparison, expected
 from dlperf_sdk.parity.evidence import CASE, evidence
 from dlperf_sdk.parity.reference import load
-from dlperf_sdk.plan import make_plan
+from dlperf_sdk.plan import Plan, make_plan
 from dlperf_sdk.registry import Registry
 from dlperf_sdk.results.convert import to_plain
 from dlperf_sdk.results.result import FAIL, NOT_APPLICABLE, PASS, Parity
@@ -77,22 +77,27 @@ def verify(
     case: str = CASE,
     registry: Registry | None = None,
     on_progress: Say = lambda text: None,
+    on_verified: Callable[[Verification], None] = lambda found: None,
     **fields: Any,
 ) -> tuple[Verification, ...]:
     """Run each framework's first steps, and hold them against the reference; nothing is taken from the cache.
 
         verify(["torch", "tensorflow"], "resnet50", topology="1n2d")
 
+    All that is asked is understood and planned before anything is made or started.
+
     Args:
-        frameworks: Their names. One that is not installed, or does not work, is a row with its reason.
-        model: The model's name; all that have a reference, unless given.
+        frameworks: Their names; one that is named twice counts once. One that does not work is a row with its reason.
+        model: The model's name; all that have a reference with this case, unless given.
         case: The case of the reference: `small`, and what else it holds.
         registry: The plugins to choose from; those that are installed, unless given.
         on_progress: Told in lines of text what is going on.
+        on_verified: Given each model's verification as soon as it is complete; one that is interrupted with the rows
+            that it has.
         fields: Fields of `RunSpec`: `topology`, `precision`, `compiler`, `device`, `python`, …
 
     Raises:
-        UsageError: the model, a field, or the case cannot be understood; or no framework is named.
+        UsageError: a framework, the model, the case, or a field cannot be understood; or no framework is named.
         KeyboardInterrupt: somebody pressed Ctrl-C; everything has been ended.
     """
     registry = registry or Registry()
@@ -100,18 +105,86 @@ def verify(
         raise UsageError("Which frameworks? Name one or more, for example `dlperf verify torch`.")
     if "options" in fields:
         raise UsageError("The reference's case sets the model's options; leave options out.")
-    chosen = [model] if model is not None else _with_references(registry)
-    found = tuple(
-        _verified(frameworks, name, case, registry, on_progress, fields, asked=model is not None)
-        for name in chosen
-        if model is not None or case in _cases(name, registry)
-    )
-    # Models that none of them implements are of no interest, unless they were asked for.
-    return tuple(one for one in found if any(row.outcome != NOT_APPLICABLE for row in one.rows)) or found
+    frameworks = tuple(dict.fromkeys(frameworks))
+    for name in frameworks:
+        if name not in registry.names("frameworks"):
+            registry.load("frameworks", name)  # says so, and what is installed
+    if fields.get("python") is not None:
+        environments.must_be_there(fields["python"])
+    works = [
+        work
+        for name in _chosen(model, case, registry)
+        if (work := _planned(frameworks, name, case, registry, fields, asked=model is not None)) is not None
+    ]
+    if not works:
+        raise UsageError(
+            f"{' and '.join(frameworks)} implement none of the models whose references have the case {case!r}: "
+            f"{', '.join(_chosen(model, case, registry))}."
+        )
+    return tuple(_verified(work, registry, on_progress, on_verified) for work in works)
 
 
-def _with_references(registry: Registry) -> list[str]:
-    return [name for name in registry.names("models") if _cases(name, registry)]
+def _chosen(model: str | None, case: str, registry: Registry) -> list[str]:
+    """The models whose references have the case."""
+    if model is not None:
+        cases = _cases(model, registry)
+        if registry.model(model).references is None:
+            raise UsageError(f"{model} ships no reference trajectories (Model.references) to be held to.")
+        if cases and case not in cases:
+            raise UnknownName(f"case of {model}'s reference", case, cases)
+        return [model]
+    of_models = {name: _cases(name, registry) for name in registry.names("models")}
+    found = [name for name, cases in of_models.items() if case in cases]
+    if not found:
+        raise UnknownName("case of a reference", case, {one for cases in of_models.values() for one in cases})
+    return found
+
+
+@frozen
+class _Work:
+    """One model: what there is to be run, and the rows that need no run."""
+
+    spec: RunSpec
+    """The first framework's."""
+    case: str
+    plans: Mapping[str, Plan | Row]
+    """By framework, in the order they were named."""
+
+
+def _planned(
+    frameworks: Sequence[str],
+    model: str,
+    case: str,
+    registry: Registry,
+    fields: dict[str, Any],
+    *,
+    asked: bool,
+) -> _Work | None:
+    """What is to be done for a model; None where none of them implements it, and nobody asked for it by name."""
+    specs = [
+        RunSpec(**{"framework": name, "model": model, "protocol": "quick", **fields}) for name in frameworks
+    ]
+    registry.topology(specs[0].topology.engine)
+    plans = {spec.framework: _plan_or_row(spec, case, registry, asked=asked) for spec in specs}
+    rows = [one for one in plans.values() if isinstance(one, Row)]
+    if len(rows) == len(plans) and all(row.outcome == NOT_APPLICABLE for row in rows):
+        return None
+    return _Work(specs[0], case, plans)
+
+
+def _plan_or_row(spec: RunSpec, case: str, registry: Registry, *, asked: bool) -> Plan | Row:
+    name = spec.framework
+    try:
+        framework = registry.framework(name)
+        if not asked and registry.trainer(framework, registry.model(spec.model)) is None:
+            return Row(
+                name, Parity(outcome=NOT_APPLICABLE, detail=f"{name} does not implement it.", case=case)
+            )
+        return make_plan(spec, registry)
+    except UsageError:
+        raise
+    except DlperfError as error:
+        return Row(name, None, reason=str(error))
 
 
 def _cases(model: str, registry: Registry) -> tuple[str, ...]:
@@ -124,29 +197,31 @@ def _cases(model: str, registry: Registry) -> tuple[str, ...]:
 
 
 def _verified(
-    frameworks: Sequence[str],
-    model: str,
-    case: str,
-    registry: Registry,
-    say: Say,
-    fields: dict[str, Any],
-    *,
-    asked: bool,
+    work: _Work, registry: Registry, say: Say, on_verified: Callable[[Verification], None]
 ) -> Verification:
-    specs = [
-        RunSpec(**{"framework": name, "model": model, "protocol": "quick", **fields}) for name in frameworks
-    ]
-    registry.model(model)
-    rows = tuple(_row(spec, case, registry, say, asked=asked) for spec in specs)
-    spec = specs[0]
+    rows: list[Row] = []
+    try:
+        for one in work.plans.values():
+            rows.append(one if isinstance(one, Row) else _row(one, work.case, registry, say))
+    except KeyboardInterrupt:
+        if rows:
+            on_verified(_verification(work, rows, registry))
+        raise
+    found = _verification(work, rows, registry)
+    on_verified(found)
+    return found
+
+
+def _verification(work: _Work, rows: Sequence[Row], registry: Registry) -> Verification:
+    spec = work.spec
     return Verification(
-        model=model,
-        case=case,
+        model=spec.model,
+        case=work.case,
         topology=str(spec.topology),
         precision=spec.precision,
         compiler=spec.compiler,
-        losses=_right(spec, case, registry),
-        rows=rows,
+        losses=_right(spec, work.case, registry),
+        rows=tuple(rows),
     )
 
 
@@ -159,20 +234,15 @@ def _right(spec: RunSpec, case: str, registry: Registry) -> tuple[tuple[float, .
     return () if isinstance(found, Comparison) else tuple(one.losses for one in found[:2])
 
 
-def _row(spec: RunSpec, case: str, registry: Registry, say: Say, *, asked: bool) -> Row:
+def _row(plan: Plan, case: str, registry: Registry, say: Say) -> Row:
     """One framework's run, or why there is none."""
+    spec = plan.spec
     name = spec.framework
 
     def tell(text: str) -> None:
         say(f"{name}, {spec.model}: {text}")
 
     try:
-        framework = registry.framework(name)
-        if not asked and registry.trainer(framework, registry.model(spec.model)) is None:
-            return Row(
-                name, Parity(outcome=NOT_APPLICABLE, detail=f"{name} does not implement it.", case=case)
-            )
-        plan = make_plan(spec, registry)
         prepared = environments.prepare(
             name, plan.environment, plan.device, python=spec.python, env=spec.env, on_progress=tell
         )

@@ -307,7 +307,9 @@ BY_TRAJECTORY = (
         "bert-base",
     ),
     Fault("DropoutOn", "dropout left on in parity", "parity", "The loss of step 0 deviates", "bert-base"),
-    Fault("NoNextSentence", "no next-sentence loss", "parity", "pooler.bias the most", "bert-base"),
+    Fault(
+        "NoNextSentence", "the next-sentence loss left out", "parity", "no next-sentence loss", "bert-base"
+    ),
     Fault("SilentlyFp32", "fp32 where amp-bf16 is asked for", "parity", "it was not in effect", "bert-base"),
 )
 """Trainers of torch, whose first steps are followed in one process."""

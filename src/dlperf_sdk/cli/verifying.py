@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show
+from dlperf_sdk.cli.screen import AS_USUAL, INTERRUPTED, Common, command, emit, say, show, write
 
 
 @command
@@ -39,27 +39,44 @@ def verify(
     """Show how far each framework's first steps are from the model's float64 reference, step by step.
 
     All start from the same weights, on the same batch. One that fails is told where it differs first, and which known
-    mistake would lead there. Exit codes: 0 all passed, 1 one failed, 3 nothing could be judged, 5 not everything.
+    mistake would lead there; with --debug, a worker's traceback as well. Exit codes: 0 all passed, 1 one failed, 2 what
+    was asked cannot be understood, 3 nothing could be judged, 5 not everything.
     """
     from dlperf_sdk import verification
     from dlperf_sdk.report import verification as report
 
-    found = verification.verify(
-        frameworks,
-        model,
-        case=case,
-        on_progress=(lambda text: None) if quiet else (lambda text: say(text, "dim")),
-        topology=topology,
-        precision=precision,
-        compiler=compiler,
-        strategy=strategy,
-        layout=layout,
-        device=device,
-        python=python,
-    )
-    code = verification.exit_code(found)
+    found: list[verification.Verification] = []
+
+    def verified(one: verification.Verification) -> None:
+        """Shown at once: an interruption later takes nothing of it away."""
+        if not common.json:
+            if found:
+                write("\n")
+            show(report.page([one], tracebacks=common.debug))
+        found.append(one)
+
+    interrupted = False
+    try:
+        verification.verify(
+            frameworks,
+            model,
+            case=case,
+            on_progress=(lambda text: None) if quiet else (lambda text: say(text, "dim")),
+            on_verified=verified,
+            topology=topology,
+            precision=precision,
+            compiler=compiler,
+            strategy=strategy,
+            layout=layout,
+            device=device,
+            python=python,
+        )
+    except KeyboardInterrupt:
+        if not found:
+            raise
+        interrupted = True
+        say("Interrupted; what is shown had finished.", "red")
+    code = INTERRUPTED if interrupted else verification.exit_code(found)
     if common.json:
         emit({"verifications": [one.to_dict() for one in found], "exit_code": code})
-    else:
-        show(report.page(found))
     return code

@@ -63,7 +63,7 @@ def compare(
     if isinstance(right, Comparison):
         return right
     followers = sorted((one for record in records for one in record.replicas), key=lambda one: one.index)
-    wrong = _misfit(followers, right, case, strategy)
+    wrong = _misfit(followers, right, case)
     if wrong is not None:
         return Comparison(FAIL, wrong)
     losses = tuple(
@@ -78,7 +78,7 @@ def compare(
     if skipped:
         of_means = []
     found = _Found(losses, _distances(of_updates), _whole(of_updates), _distances(of_means), _whole(of_means))
-    problems = list(_problems(found, case, tolerance))
+    problems = [*_apart_from_each_other(followers, case, strategy), *_problems(found, case, tolerance)]
     differing = tuple(_beyond({**found.updates, **found.means}, case, tolerance))
     if not problems:
         return Comparison(PASS, _summary(found, tolerance, case), losses, found.update)
@@ -100,10 +100,8 @@ class _Found:
     """Of all running means as one."""
 
 
-def _misfit(
-    followers: Sequence[Follower], right: Sequence[Trajectory], case: ReferenceCase, strategy: str
-) -> str | None:
-    """Why the records cannot be held against the trajectories at all, or what is wrong with them by themselves."""
+def _misfit(followers: Sequence[Follower], right: Sequence[Trajectory], case: ReferenceCase) -> str | None:
+    """Why the records cannot be held against the trajectories at all."""
     if [one.index for one in followers] != list(range(len(right))):
         return f"There are records of replicas {[one.index for one in followers]} instead of {len(right)} replicas."
     for one, other in zip(followers, right, strict=True):
@@ -115,9 +113,15 @@ def _misfit(
         ):
             if one.index < 2 and theirs and list(ours) != list(theirs):
                 return f"Replica {one.index}: {_mismatch(what, list(ours), list(theirs))}"
-    if strategy != "independent" and len({one.digest for one in followers}) > 1:
-        return f"After {case.steps} steps the replicas' parameters differ from each other."
     return None
+
+
+def _apart_from_each_other(
+    followers: Sequence[Follower], case: ReferenceCase, strategy: str
+) -> Iterator[str]:
+    """What is wrong with the replicas by themselves, whatever the reference says."""
+    if strategy != "independent" and len({one.digest for one in followers}) > 1:
+        yield f"After {case.steps} steps the replicas' parameters differ from each other."
 
 
 def _mismatch(what: str, ours: list[str], theirs: list[str]) -> str:
@@ -138,16 +142,17 @@ def _apart(ours: float, theirs: float) -> float:
     return distance if math.isfinite(distance) else math.inf
 
 
-def distance(ours: Fingerprint, theirs: Fingerprint) -> float:
+def distance(ours: Fingerprint, theirs: Fingerprint, usual: float = 0.0) -> float:
     """An estimate of ‖a - b‖ / ‖b‖ of the arrays that the fingerprints are of; infinite where ours is not finite.
 
     Exact to the extent that eight products can tell: the root mean square of their differences has the expectation
     ‖a - b‖, and is within a factor of two of it in 99 of 100 cases. Two norms differ by ‖a - b‖ at most, so
-    their difference is a lower bound.
+    their difference is a lower bound. `usual` is a norm that stands in place of a smaller ‖b‖.
     """
     squares = sum((a - b) ** 2 for a, b in zip(ours[1:], theirs[1:], strict=True)) / (len(theirs) - 1)
     apart = max(math.sqrt(squares) if squares >= 0 else math.inf, abs(ours[0] - theirs[0]))
-    relative = apart / theirs[0] if theirs[0] else apart
+    norm = max(theirs[0], usual)
+    relative = apart / norm if norm else apart
     return relative if math.isfinite(relative) else math.inf
 
 
@@ -204,11 +209,7 @@ def _problems(found: _Found, case: ReferenceCase, tolerance: Tolerance) -> Itera
     ):
         far = list(_beyond(distances, case, tolerance))
         if tolerance.parameter is not None and far:
-            worst = max(far, key=lambda name: distances[name])
-            yield (
-                f"Of {len(distances)} {what} {len(far)} deviate too far, {worst} the most: by "
-                f"{distances[worst]:.2g}."
-            )
+            yield f"Of {len(distances)} {what} {len(far)} deviate too far, {_worst(far, distances, case, tolerance)}."
         if tolerance.parameter is None and whole is not None and whole > most:
             yield f"As a whole the {what} deviate by {whole:.2g}; they may by {most:.2g}."
     # Running means come from the forward pass alone: what the format does to them, nothing amplifies.
@@ -220,6 +221,20 @@ def _problems(found: _Found, case: ReferenceCase, tolerance: Tolerance) -> Itera
             f"As a whole the {what} deviate from float64 by {seen:.2g} only, and this precision must by "
             f"{tolerance.least:.2g}: it was not in effect."
         )
+
+
+def _worst(
+    far: Sequence[str], distances: Mapping[str, float], case: ReferenceCase, tolerance: Tolerance
+) -> str:
+    """The one furthest beyond its own bound. Where that is made of rounding alone (its update is zero but for it),
+    a relative deviation says nothing, and it is told by how many times what rounding does."""
+    worst = max(far, key=lambda name: distances[name] / _allowed(name, case, tolerance.parameter or 0.0))
+    noise = case.noise.get(worst, 0.0)
+    if noise >= 1.0:
+        return (
+            f"{worst} the most: by {distances[worst] / noise:.2g} times what rounding to float32 does to it"
+        )
+    return f"{worst} the most: by {distances[worst]:.2g}"
 
 
 def _summary(found: _Found, tolerance: Tolerance, case: ReferenceCase) -> str:
@@ -258,7 +273,8 @@ def _follows(
     ]
     if meet and len(case.alone) > 1:
         known.append(("gradients that do not meet: each replica trains alone", case.alone))
-    near = [(_excess(followers, replicas, case, tolerance, skipped), name) for name, replicas in known]
+    right = case.pair if meet else case.alone
+    near = [(_excess(followers, replicas, right, case, tolerance, skipped), name) for name, replicas in known]
     return tuple(name for excess, name in sorted(near) if excess <= FOLLOWS)[:3]
 
 
@@ -278,11 +294,16 @@ def separation(mistake: Mistake, case: ReferenceCase, tolerance: Tolerance) -> f
 def _excess(
     followers: Sequence[Follower],
     replicas: Sequence[Trajectory],
+    right: Sequence[Trajectory],
     case: ReferenceCase,
     tolerance: Tolerance,
     skipped: bool,
 ) -> float:
-    """How far the run is from a mistake's trajectory, in tolerances."""
+    """How far the run is from a mistake's trajectory, in tolerances.
+
+    A mistake may leave next to nothing of an update, and rounding stays what it is: so it is the right update that a
+    deviation is held against, where that is larger.
+    """
     worst = 0.0
     for one in followers:
         if one.index >= len(replicas) and len(replicas) < 2:
@@ -290,11 +311,23 @@ def _excess(
         other = replicas[one.index % 2]
         losses = (_apart(a, b) for a, b in zip(one.losses, other.losses, strict=True))
         worst = max(worst, *(apart / tolerance.losses for apart in losses))
-        worst = max(worst, _most(_distances([(one.updates, other.updates)]), case, tolerance))
+        usual = right[one.index % len(right)]
+        worst = max(worst, _most(_beside(one.updates, other.updates, usual.updates), case, tolerance))
         if not skipped:
-            means = _distances([(one.running_means, other.running_means)])
+            means = _beside(one.running_means, other.running_means, usual.running_means)
             worst = max(worst, _most(means, case, tolerance))
     return worst
+
+
+def _beside(
+    ours: Mapping[str, Fingerprint], theirs: Mapping[str, Fingerprint], usual: Mapping[str, Fingerprint]
+) -> dict[str, float]:
+    """Name → the distance, for all that both have."""
+    return {
+        name: distance(ours[name], theirs[name], usual[name][0] if name in usual else 0.0)
+        for name in theirs
+        if name in ours
+    }
 
 
 def _most(distances: Mapping[str, float], case: ReferenceCase, tolerance: Tolerance) -> float:
