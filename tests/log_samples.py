@@ -180,8 +180,8 @@ iterations covered."""
 
 FORMATTED = {
     "PaddleCV": (
-        "2020-08-19 14:23:11,123-INFO: [Pass 0, train batch 30] \tloss 7.01234, acc1 0.00000, acc5 0.00781, lr 0.10000, "
-        "elapse 0.3512 sec",
+        "2020-08-19 14:23:11,123-INFO: [Pass 0, train batch 30] \tloss 7.01234, acc1 0.00000, acc5 0.00781, "
+        "lr 0.10000, elapse 0.3512 sec",
         (30, 0.3512, None, 1),
     ),
     "gluon-nlp": (

@@ -1,10 +1,10 @@
 """The lines about iterations in the logs of DLPerf's frameworks.
 
 Source of the formats: Oneflow-Inc/DLPerf at c89430b, the scripts `extract_*_logs*.py` of each implementation, the
-lines in its READMEs, and the logs of TensorFlow that it held at e36df2e; for MXNet and PaddlePaddle the format strings of
-the training scripts of gluon-cv, gluon-nlp and PaddlePaddle, and lines that their users showed. Each format has a text
-that all its lines hold (so that others are passed over quickly) and a pattern with named groups: `iteration`, and of the
-others those that it has; `clock` is a stamp.
+lines in its READMEs, and the logs of TensorFlow that it held at e36df2e; for MXNet and PaddlePaddle the format strings
+of the training scripts of gluon-cv, gluon-nlp and PaddlePaddle, and lines that their users showed. Each format has a
+text that all its lines hold (so that others are passed over quickly) and a pattern with named groups: `iteration`, and
+of the others those that it has; `clock` is a stamp.
 """
 
 from __future__ import annotations
