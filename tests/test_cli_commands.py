@@ -402,6 +402,39 @@ def test_describe_a_model(dlperf):
         assert words in out
 
 
+def test_describe_a_model_to_whoever_writes_its_trainer(dlperf):
+    """What is computed, to the epsilon and the layout, and every parameter."""
+    document = json.loads(dlperf("describe", "bert-base", "--set", "layers=1", "--json")[1])
+    assert len(document["manifest"]) == document["tensors"] == 30
+    assert document["manifest"][0] == {
+        "name": "embeddings.word.weight",
+        "shape": [30522, 768],
+        "init": {"kind": "truncated-normal", "std": 0.02, "bound": 2.0},
+        "decay": True,
+    }
+    assert "Layer norm has epsilon 1e-12" in " ".join(document["page"].split())
+    code, out, err = dlperf("describe", "bert-base", "--set", "layers=1")
+    assert (code, err) == (0, "")
+    said = " ".join(out.split())
+    for words in (
+        "Layer norm has epsilon 1e-12",
+        "Keys whose `attention_mask` is 0 get no attention",
+        "(out, in)",
+    ):
+        assert words in said
+    rows = [line.split() for line in out.splitlines()]
+    for entry in document["manifest"]:
+        shape = "×".join(map(str, entry["shape"]))
+        assert any(row[:2] == [entry["name"], shape] for row in rows), entry
+    bias = next(row for row in rows if row[:1] == ["masked_lm.norm.bias"])
+    assert bias == ["masked_lm.norm.bias", "768", "constant", "value", "0", "no"]
+
+
+def test_describe_a_model_whose_module_holds_others_as_well(dlperf):
+    document = json.loads(dlperf("describe", "softmax", "--json")[1])
+    assert document["page"].startswith("Softmax regression: z = x Wᵀ")
+
+
 def test_describe_a_framework(dlperf):
     code, out, err = dlperf("describe", "framework", "numpy")
     assert (code, err) == (0, "")

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import attrs
 from cyclopts import Parameter
 
+from dlperf_sdk.cli import model_page
 from dlperf_sdk.cli.flags import entries
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show
 from dlperf_sdk.errors import PluginError, SpecError, UnknownName, UsageError
@@ -99,7 +100,8 @@ def describe(
     ] = None,
     common: Common = AS_USUAL,
 ) -> int:
-    """Describe a plugin: what it offers, its options, what it needs, the arithmetic of a model.
+    """Describe a plugin: what it offers, its options, what it needs; of a model its arithmetic, what is computed to the
+    epsilon, and its parameters.
 
     `dlperf describe resnet50`, `dlperf describe model resnet50 --set image_size=64`
     """
@@ -188,6 +190,8 @@ def _about_model(registry: Registry, plugin: Any, chosen: dict[str, Any]) -> dic
             {"name": entry.name, "shape": list(entry.shape), "dtype": entry.dtype}
             for entry in plugin.inputs(options)
         ],
+        "page": model_page.page_of(plugin),
+        "manifest": model_page.manifest_of(parameters),
         "tensors": len(parameters),
         "parameters": plugin.parameter_count(options),
         "flops_per_sample": plugin.flops_per_sample(options),
@@ -282,6 +286,8 @@ def _described(about: dict[str, Any]) -> list[Block]:
         blocks.append(Table(columns, tuple(rows_of), "Environments"))
     if "flops" in about:
         blocks += _arithmetic(about)
+    if "manifest" in about:
+        blocks += model_page.blocks(about["page"], about["manifest"])
     return blocks
 
 

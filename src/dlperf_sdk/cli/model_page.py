@@ -1,0 +1,87 @@
+"""What the author of a trainer needs of a model: its page, which says what is computed, and its parameters."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from dlperf_sdk.interfaces.model import Model, Parameter, plain
+from dlperf_sdk.report.blocks import Block, Column, Heading, Paragraph, Table
+from dlperf_sdk.report.numbers import counted
+
+LAYOUT = "Convolutions are OIHW, linear layers (out, in); all in float32, C order, in this order."
+_ITEM = re.compile(r"\s*[-*•] ")
+
+
+def page_of(model: Model) -> str:
+    """The docstring of the model's module where that is about no other model, else of its class."""
+    cls = type(model)
+    module = sys.modules[cls.__module__]
+    others = [
+        one
+        for one in vars(module).values()
+        if isinstance(one, type)
+        and issubclass(one, Model)
+        and one.__module__ == module.__name__
+        and one is not cls
+    ]
+    said = None if others else inspect.getdoc(module)
+    return said or inspect.cleandoc(cls.__doc__ or "")
+
+
+def manifest_of(parameters: Iterable[Parameter]) -> list[dict[str, Any]]:
+    """Name, shape, `init` and `decay` of each, as requests have them."""
+    return [plain(parameter) for parameter in parameters]
+
+
+def blocks(page: str, manifest: list[dict[str, Any]]) -> Iterator[Block]:
+    """Both, for people."""
+    if page:
+        yield Heading("What is computed")
+        yield from map(Paragraph, paragraphs(page))
+    rows = (
+        (
+            entry["name"],
+            "×".join(map(str, entry["shape"])) or "scalar",
+            _filled(entry["init"]),
+            "yes" if entry["decay"] else "no",
+        )
+        for entry in manifest
+    )
+    columns = (
+        Column("parameter", whole=True),
+        Column("shape", whole=True),
+        Column("filled with"),
+        Column("decay"),
+    )
+    yield Table(columns, tuple(rows), f"The manifest: {counted(len(manifest), 'tensor')}")
+    yield Paragraph(LAYOUT, "quiet")
+
+
+def paragraphs(text: str) -> list[str]:
+    """A docstring's paragraphs, and the items of its lists, each as one line."""
+    found: list[list[str]] = []
+    fresh = True
+    for line in text.splitlines():
+        if not line.strip():
+            fresh = True
+        elif fresh or _ITEM.match(line):
+            found.append([line.strip()])
+            fresh = False
+        else:
+            found[-1].append(line.strip())
+    return [" ".join(lines) for lines in found]
+
+
+def _filled(init: dict[str, Any]) -> str:
+    """How the canonical weights are drawn, in few words."""
+    numbers = ", ".join(
+        f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {json.dumps(value)}"
+        for name, value in init.items()
+        if name != "kind"
+    )
+    return f"{init['kind']} {numbers}".strip()
