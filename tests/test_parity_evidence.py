@@ -3,51 +3,29 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 import numpy
 import pytest
+import toy_reference
 from conftest import processes_with
-from dlperf_numpy.framework import Linear
+from toy_reference import RATE, registry
 
-from dlperf_sdk import RunSpec, environments, hookimpl, run, verify
+from dlperf_sdk import RunSpec, bundle, environments, hookimpl, replay, run, verify
 from dlperf_sdk.errors import DocumentError, OutOfMemory, Unavailable, UnknownName, UsageError
 from dlperf_sdk.execute import launched
-from dlperf_sdk.interfaces.model import plain
 from dlperf_sdk.parity import cache, reference
 from dlperf_sdk.parity.evidence import evidence
 from dlperf_sdk.plan import make_plan
 from dlperf_sdk.registry import Registry
+from dlperf_sdk.topologies.local import Local
 from dlperf_sdk.verification import exit_code
-from dlperf_sdk.worker import canonical
 
 QUICK = {"batch_size": 4, "warmup": 1, "steps": 5, "repeats": 1, "store": None}
-STEPS, BATCH, RATE = 3, 8, 0.05
-
-
-def descent(shards: list[int], rate: float = RATE) -> list[dict[str, Any]]:
-    """Least squares by gradient descent in float64, replicas' gradients averaged."""
-    options = Linear.Options()
-    manifest = [plain(parameter) for parameter in Linear().parameters(options)]
-    inputs = [plain(entry) for entry in Linear().inputs(options)]
-    first = dict(canonical.weights(manifest, 7))["weight"].astype("float64")
-    batches = [canonical.batch(inputs, BATCH, shard, 7) for shard in shards]
-    weight, losses, update = first.copy(), [[] for _ in shards], None
-    for _ in range(STEPS):
-        gradients = []
-        for i, batch in enumerate(batches):
-            x, y = (batch[name].astype("float64") for name in ("x", "y"))
-            error = x @ weight.T - y
-            losses[i].append(float((error**2).mean()))
-            gradients.append(2 * error.T @ x / BATCH)
-        weight = weight - rate * sum(gradients) / len(shards)
-        update = canonical.fingerprint("weight", weight, first) if update is None else update
-    return [
-        {"losses": one, "updates": {"weight": update} if i == 0 else {}, "running_means": {}}
-        for i, one in enumerate(losses)
-    ]
 
 
 @pytest.fixture
@@ -55,36 +33,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of its own, and a reference beside it."""
     monkeypatch.setenv("DLPERF_CACHE_DIR", str(tmp_path / "cache"))
     reference.load.cache_clear()
-    fine = {"losses": 1e-5, "updates": 1e-5, "means": 1e-5, "least": 0.0, "parameter": 1e-5, "why": "float32"}
-    case = {
-        "options": {"learning_rate": RATE},
-        "batch_size": BATCH,
-        "seed": 7,
-        "steps": STEPS,
-        "noise": {},
-        "alone": [descent([0])[0], descent([1])[0]],
-        "pair": descent([0, 1]),
-        "mistakes": [
-            {"name": "twice the rate", "topology": where, "replicas": descent(shards, 2 * RATE)}
-            for where, shards in (("alone", [0]), ("pair", [0, 1]))
-        ],
-    }
-    document = {
-        "schema_version": "1.0",
-        "model": "mine",
-        "source": "this test",
-        "tolerances": {"fp32": fine},
-        "cases": {"small": case},
-    }
-    (tmp_path / "mine.json").write_text(json.dumps(document))
+    toy_reference.write(tmp_path)
     return tmp_path
-
-
-def registry(place: Path, **changes: Any) -> Registry:
-    """The toy model, with its reference."""
-    fields = {"name": "mine", "trainers": {"numpy": "dlperf_numpy.worker:Linear"}}
-    fields |= {"references": place / "mine.json", **changes}
-    return Registry({"models": {"mine": type("Mine", (Linear,), fields)}})
 
 
 class Stages:
@@ -151,6 +101,109 @@ def test_a_reference_that_cannot_be_read_is_inconclusive(place: Path) -> None:
     assert "mine" in result.parity.detail
     with pytest.raises(DocumentError):
         reference.load(place / "mine.json")
+
+
+# -- where launches wait for their turn, and where the run is somewhere else
+
+
+class Queueing(Local):
+    """This machine, as if each launch had to wait."""
+
+    name = "queue"
+
+    launches: ClassVar[list[Any]] = []
+
+    def queues(self) -> bool:
+        return True
+
+    def launch(self, job: Any) -> Any:
+        self.launches.append(job)
+        return super().launch(job)
+
+
+@pytest.fixture
+def queue(place: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
+    monkeypatch.setattr(Queueing, "launches", [])
+    return registry(place, topologies={"queue": Queueing})
+
+
+def test_one_launch_brings_the_evidence_and_the_measurement(queue: Registry) -> None:
+    result = run("numpy", "mine", topology="2n1d@queue", registry=queue, **{**QUICK, "repeats": 2})
+    assert result.verdict("parity").outcome == "pass", result.verdict("parity")
+    assert [repeat.attempt for repeat in result.repeats] == [1, 2]
+    assert len(Queueing.launches) == 1
+    again = run("numpy", "mine", topology="2n1d@queue", registry=queue, **QUICK)
+    assert again.parity == result.parity, "what was run in the first launch serves the next"
+
+
+def test_a_wrong_model_in_one_launch_is_measured_all_the_same(place: Path, queue: Registry) -> None:
+    path = place / "mine.json"
+    path.write_text(path.read_text().replace(f'"learning_rate": {RATE}', f'"learning_rate": {2 * RATE}'))
+    reference.load.cache_clear()
+    result = run("numpy", "mine", topology="1n1d@queue", registry=queue, **QUICK)
+    assert (result.status, result.exit_code) == ("ok", 1)
+    assert result.parity.follows == ("twice the rate",)
+
+
+@pytest.mark.parametrize("kind", ["crashed", "out-of-memory"])
+def test_a_parity_run_that_fails_in_one_launch(
+    queue: Registry, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """A crash is its verdict, and the rest is measured; what would end the case ends it."""
+    error = "MemoryError()" if kind == "out-of-memory" else "RuntimeError('planted')"
+    contents = bundle.contents
+
+    def spoilt(*arguments: Any) -> dict[str, bytes]:
+        files = contents(*arguments)
+        files["dlperf_sdk/worker/parity.py"] = f"def follow(*_):\n    raise {error}\n".encode()
+        return files
+
+    monkeypatch.setattr(bundle, "contents", spoilt)
+    result = run("numpy", "mine", topology="1n1d@queue", registry=queue, **QUICK)
+    if kind == "crashed":
+        assert (result.status, result.verdict("parity").outcome) == ("ok", "fail")
+        assert "planted" in result.parity.detail
+    else:
+        assert (result.status, len(result.repeats)) == (kind, 0)
+
+
+def test_a_bundle_brings_its_evidence_back(place: Path) -> None:
+    """Run with an interpreter and nothing else; what it has written is turned into a result with its verdict."""
+    plugins, path, out = registry(place), place / "case.pyz", place / "out"
+    spec = RunSpec(framework="numpy", model="mine", batch_size=4, warmup=1, steps=5, repeats=1)
+    replay.pack(spec, path, plugins)
+    command = [sys.executable, "-I", str(path), "run", "-o", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "Parity run: ok" in done.stdout
+    with (out / "events.jsonl").open("rb") as lines:
+        result = replay.replay(lines, place / "store", registry=plugins)
+    assert result.verdict("parity").outcome == "pass", result.verdict("parity")
+    assert len(result.parity.losses) == 1
+    assert not list((place / "cache" / "parity").glob("*.json")), (
+        "another machine's evidence serves nobody here"
+    )
+
+
+def test_a_stream_without_a_parity_run_says_so(place: Path) -> None:
+    plugins, out = registry(place), place / "out"
+    spec = RunSpec(framework="numpy", model="mine", batch_size=4, warmup=1, steps=5, repeats=1)
+    replay.pack(spec, place / "case.pyz", plugins)
+    subprocess.run([sys.executable, "-I", str(place / "case.pyz"), "run", "-o", str(out)], check=True)
+    lines = [line for line in (out / "events.jsonl").read_bytes().splitlines() if b"parity-ended" not in line]
+    result = replay.replay(lines, place / "store", registry=plugins)
+    assert result.verdict("parity").outcome == "inconclusive"
+    assert "tells of no parity run" in result.parity.detail
+
+
+def test_what_cannot_be_judged_is_known_when_the_bundle_is_made(place: Path) -> None:
+    plugins, out = registry(place, references=None), place / "out"
+    spec = RunSpec(framework="numpy", model="mine", batch_size=4, warmup=1, steps=5, repeats=1)
+    packed = replay.pack(spec, place / "case.pyz", plugins)
+    assert "parity.json" not in packed.files
+    subprocess.run([sys.executable, "-I", str(place / "case.pyz"), "run", "-o", str(out)], check=True)
+    with (out / "events.jsonl").open("rb") as lines:
+        result = replay.replay(lines, place / "store", registry=plugins)
+    assert "Model.references" in result.verdict("parity").detail
 
 
 # -- what a parity run may come to, event by event

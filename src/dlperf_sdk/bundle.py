@@ -88,15 +88,21 @@ def _package(name: str) -> Iterator[tuple[str, bytes]]:
 
 
 def build(
-    request: Request, path: Path, packages: Iterable[str] = (), case: Mapping[str, Any] | None = None
+    request: Request,
+    path: Path,
+    packages: Iterable[str] = (),
+    case: Mapping[str, Any] | None = None,
+    parity: Request | None = None,
 ) -> Bundle:
     """Write the bundle of a request, with these packages beside those that it refers to.
 
     Bytecode for this Python lies beside the sources: not every process on a node compiles them. Another Python passes
     it over. `case` turns the stream of a run into a result where the one who planned it is not there: see `replay`.
-    Only its owner can read it: it holds the agents' secret.
+    `parity` is a run that comes before it, on the same agents. Only its owner can read it: it holds the agents' secret.
     """
     files = contents(request, packages)
+    if parity is not None:
+        files["parity.json"] = json.dumps(parity.to_dict(), allow_nan=False).encode()
     if case is not None:
         files["case.json"] = json.dumps(case, allow_nan=False).encode()
     digest = hashlib.sha256()

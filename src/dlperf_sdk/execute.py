@@ -29,10 +29,11 @@ from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.interfaces.measurer import Measurer
 from dlperf_sdk.interfaces.topology import Job
 from dlperf_sdk.launch import events
-from dlperf_sdk.parity.evidence import evidence
+from dlperf_sdk.parity.evidence import Asked, asked, evidence, judged, on_its_own
 from dlperf_sdk.plan import Plan, make_plan
 from dlperf_sdk.records import Failure
 from dlperf_sdk.registry import Registry
+from dlperf_sdk.results.convert import to_plain
 from dlperf_sdk.results.result import Environment, Parity, Result, Stopping
 from dlperf_sdk.results.store import ResultStore, new_run_id
 from dlperf_sdk.results.summarise import summarise
@@ -59,6 +60,8 @@ class Case:
     """What the preparation of its data found."""
     parity: Parity | None = None
     """Whether it trains the very model."""
+    parity_run: Asked | None = None
+    """What is yet to be run to tell: the first launch does it, before anything is measured."""
 
 
 def execute(
@@ -132,7 +135,7 @@ def prepare(case: Case, like: Environment | None = None) -> None:
     if case.plan is None or case.prepared is None or case.collected.failure is not None:
         return
     with _failures_of(case):
-        case.parity = _parity(case.plan, case.prepared, case.registry, _stage(case.collected, "parity"))
+        _follow_reference(case, case.plan, case.prepared)
 
 
 def make_ready(case: Case, like: Environment | None = None) -> None:
@@ -157,7 +160,7 @@ def measure(case: Case, attempt: int | None = None, until: float | None = None) 
     if case.plan is None or case.prepared is None or case.collected.failure is not None:
         return
     with _failures_of(case), environments.in_use(case.prepared):
-        _launch(case.plan, _request(case, attempt), case.registry, case.collected, until)
+        _launch(case, case.plan, _request(case, attempt), until)
 
 
 def trace(case: Case) -> None:
@@ -319,29 +322,38 @@ def _request(case: Case, attempt: int | None) -> Request:
     return dataclasses.replace(request, first_attempt=attempt, protocol=once)
 
 
-def _parity(
-    planned: Plan, prepared: PreparedEnvironment, registry: Registry, say: Callable[[str], None]
-) -> Parity:
-    """From a short run of its own, or from what an earlier one left; that it fails does not stop the measurement."""
+def _follow_reference(case: Case, planned: Plan, prepared: PreparedEnvironment) -> None:
+    """Parity, from a short run of its own, or from what an earlier one left; that it fails stops no measurement.
+
+    Where launches have to wait for their turn it is a part of the first one.
+    """
+    say, registry = _stage(case.collected, "parity"), case.registry
     with environments.in_use(prepared):
-        return evidence(
-            planned, prepared, registry, lambda plan, request: launched(plan, request, registry), say
-        )
+        if not registry.topology(planned.spec.topology.engine).queues():
+            case.parity = evidence(
+                planned, prepared, registry, lambda plan, request: launched(plan, request, registry), say
+            )
+            return
+        found = asked(planned, prepared, registry, say)
+    case.parity, case.parity_run = (found, None) if isinstance(found, Parity) else (None, found)
 
 
-def _launch(
-    planned: Plan, request: Request, registry: Registry, collected: Collector, until: float | None
-) -> None:
+def _launch(case: Case, planned: Plan, request: Request, until: float | None) -> None:
     """Start the agents, and take what they tell until they have ended."""
-    say = partial(_stage, collected)
-    with closing(launched(planned, request, registry, until, say)) as stream:
+    say, parity = partial(_stage, case.collected), case.parity_run
+    case.parity_run = None
+    with closing(launched(planned, request, case.registry, until, say, parity or case.parity)) as stream:
         for event in stream:
-            collected.take(event)
+            if event["event"] == "parity-ended" and parity is not None:
+                case.parity = judged(parity, on_its_own(event))
+            else:
+                case.collected.take(event)
 
 
-def told(planned: Plan) -> dict[str, Any]:
+def told(planned: Plan, parity: Parity | None = None) -> dict[str, Any]:
     """What a bundle says of its case, for whoever has only the stream of its run."""
-    return {"spec": planned.spec.to_dict(), "plugin": planned.plugin}
+    settled = {} if parity is None else {"parity": to_plain(parity)}
+    return {"spec": planned.spec.to_dict(), "plugin": planned.plugin, **settled}
 
 
 def launched(
@@ -350,14 +362,18 @@ def launched(
     registry: Registry,
     until: float | None = None,
     say: Callable[[str], Callable[[str], None]] = lambda stage: lambda text: None,
+    parity: Asked | Parity | None = None,
 ) -> Generator[dict[str, Any], None, None]:
     """Pack the bundle, start the agents, and yield what they tell until they have ended; closing it ends them.
 
-    `say` gives, for the name of a stage, what is told how it goes.
+    `say` gives, for the name of a stage, what is told how it goes. `parity` is a run that comes first, on the same
+    agents, or what is known already.
     """
     shape = planned.spec.topology
+    first, known = (parity.request, None) if isinstance(parity, Asked) else (None, parity)
     with scratch_directory() as scratch:
-        packed = bundle.build(request, Path(scratch) / f"{request.id}.pyz", planned.packages, told(planned))
+        path = Path(scratch) / f"{request.id}.pyz"
+        packed = bundle.build(request, path, planned.packages, told(planned, known), first)
         say("bundle")(f"{len(packed.files)} files, SHA-256 {packed.digest}")
         job = Job(
             id=request.id,

@@ -11,14 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from dlperf_sdk import bundle, data, hookspecs
+from dlperf_sdk.environments.prepared import GIVEN, PreparedEnvironment
 from dlperf_sdk.errors import DocumentError, LostNode, RunFailed, UsageError
 from dlperf_sdk.execute import Case, begin, conclude, told
 from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.launch import event_on
-from dlperf_sdk.plan import make_plan
+from dlperf_sdk.parity.evidence import Asked, asked, judged, on_its_own, without
+from dlperf_sdk.plan import Plan, make_plan
 from dlperf_sdk.records import Failure
 from dlperf_sdk.registry import Registry
-from dlperf_sdk.results.result import Environment, Result
+from dlperf_sdk.results.convert import parity_from_dict
+from dlperf_sdk.results.result import Environment, Parity, Result
 from dlperf_sdk.results.store import ResultStore, new_run_id
 from dlperf_sdk.spec import RunSpec
 from dlperf_sdk.topologies import slurm_job
@@ -39,7 +42,9 @@ def replay(
         UsageError, PluginError: the case cannot be planned here, or the store cannot be written.
     """
     events = (event for event in map(event_on, lines) if event is not None)
-    first = next((event for event in events if event["event"] not in ("heartbeat", "waiting", "diagnostics")), None)
+    first = next(
+        (event for event in events if event["event"] not in ("heartbeat", "waiting", "diagnostics")), None
+    )
     if first is None or first["event"] == "ended":
         why = "" if first is None else f": {first['failure']['message']}"
         raise DocumentError(f"The run was over before it said anything{why}.")
@@ -51,11 +56,29 @@ def replay(
         spec, store, Observers(hookspecs.listeners(observers)), registry or Registry(), run_id=run_id
     )
     _announce(case, environment)
+    case.parity, run = _parity(case, environment, first.get("parity"))
     try:
-        _take(case, events)
+        _take(case, events, run)
     except RunFailed as error:
         case.collected.failure = Failure(error.kind, str(error))
     return conclude(case)
+
+
+def _parity(case: Case, environment: Environment, said: Any) -> tuple[Parity | None, Asked | None]:
+    """What is known of it: `said` by the bundle, or why nobody can tell; and the run that would change that.
+
+    Raises:
+        DocumentError: what the bundle says breaks the schema.
+    """
+    if case.plan is None:
+        return None, None
+    if said is not None:
+        return parity_from_dict(said), None
+    prepared = _prepared(case.plan, environment.python, environment.lock, environment.command)
+    found = asked(case.plan, prepared, case.registry, lambda text: None, kept=False)
+    if isinstance(found, Parity):
+        return found, None
+    return without("The stream that this is made from tells of no parity run."), found
 
 
 def _environment(first: Mapping[str, Any]) -> Environment:
@@ -68,6 +91,11 @@ def _environment(first: Mapping[str, Any]) -> Environment:
         variables={name: value for name, value in first["variables"].items() if value is not None},
         plugin=str(first["plugin"]),
     )
+
+
+def _prepared(plan: Plan, python: str, lock: str, command: tuple[str, ...]) -> PreparedEnvironment:
+    """The environment on the other machine, as far as it is known here."""
+    return PreparedEnvironment(GIVEN, plan.spec.framework, plan.device, python, lock, command, "", Path())
 
 
 def _announce(case: Case, environment: Environment) -> None:
@@ -83,12 +111,15 @@ def _announce(case: Case, environment: Environment) -> None:
         collected.observers.tell("dlperf_run_started", run_id=case.id, plan=case.plan, directory=place)
 
 
-def _take(case: Case, events: Iterable[dict[str, Any]]) -> None:
+def _take(case: Case, events: Iterable[dict[str, Any]], parity: Asked | None) -> None:
     finished = {repeat.attempt for repeat in case.collected.repeats}
     said = ""
     for event in events:
         if event["event"] == "diagnostics":
             said = str(event.get("text"))
+        elif event["event"] == "parity-ended":
+            if parity is not None:  # not kept: it took place on another machine
+                case.parity = judged(parity, on_its_own(event), keep=False)
         elif event.get("attempt") not in finished:
             case.collected.take(event)
         if event["event"] == "ended":
@@ -108,12 +139,16 @@ def pack(spec: RunSpec, path: Path, registry: Registry | None = None) -> bundle.
             f"The data {spec.data} lies in a folder of this machine, and the file is for another one. "
             "Use synthetic data."
         )
-    planned = make_plan(spec, registry or Registry())
+    plugins = registry or Registry()
+    planned = make_plan(spec, plugins)
     samples = data.prepare(
         spec.data, planned.model_options, planned.inputs, seed=spec.seed, on_progress=lambda *_: None
     )
-    request = planned.request(new_run_id(spec, datetime.now(UTC)), ("python3",), spec.env, samples)
-    return bundle.build(request, path, planned.packages, told(planned))
+    prepared = _prepared(planned, "", "", ("python3",))
+    parity = asked(planned, prepared, plugins, lambda text: None, kept=False)
+    first, known = (parity.request, None) if isinstance(parity, Asked) else (None, parity)
+    request = planned.request(new_run_id(spec, datetime.now(UTC)), prepared.command, spec.env, samples)
+    return bundle.build(request, path, planned.packages, told(planned, known), first)
 
 
 def attach(

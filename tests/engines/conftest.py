@@ -19,6 +19,7 @@ from dlperf_sdk.launch import events
 from dlperf_sdk.plan import make_plan
 from dlperf_sdk.registry import Registry
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
 sys.path.insert(0, str(Path(__file__).parent))
 
 import cluster as cluster_module

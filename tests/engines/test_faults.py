@@ -12,11 +12,13 @@ import time
 import zipfile
 from contextlib import closing
 
+import toy_reference
 from test_conformance import ended, failure, until_measuring
 
 from dlperf_sdk import run
 from dlperf_sdk.api import campaign
 from dlperf_sdk.campaigns.matrix import Matrix
+from dlperf_sdk.parity import reference
 from dlperf_sdk.replay import attach
 from dlperf_sdk.worker import rendezvous
 
@@ -112,7 +114,29 @@ def test_a_job_outlives_its_controller_and_can_be_attached_to(bench):
     assert result.failure is None
     assert len(result.repeats) == 2
     assert "\nnumpy==" in result.environment.lock
+    assert result.verdict("parity").outcome == "pass", result.verdict("parity")
     assert (bench.folder / "found" / run_id / "result.json").exists()
+
+
+def test_a_submitted_case_is_one_job_with_its_parity_run(bench, monkeypatch):
+    """Nobody waits twice for a place; what the run has left serves the next."""
+    monkeypatch.setenv("DLPERF_CACHE_DIR", str(bench.folder / "cache"))
+    toy_reference.write(bench.folder)
+    reference.load.cache_clear()
+    plugins, before = toy_reference.registry(bench.folder), _jobs()
+    case = {"topology": "2n1d@slurm", "store": bench.folder / "store", "registry": plugins, **TOY}
+    result = run("numpy", "mine", **case)
+    assert result.verdict("parity").outcome == "pass", result.verdict("parity")
+    assert len(result.repeats) == 1
+    assert len(_jobs() - before) == 1
+
+
+def _jobs():
+    """The jobs that Slurm knows of."""
+    told = subprocess.run(
+        ["scontrol", "-o", "show", "jobs"], capture_output=True, text=True, check=True
+    ).stdout
+    return {line.split()[0] for line in told.splitlines() if "JobName=dlperf-" in line}
 
 
 def test_a_job_that_is_cancelled_from_outside(bench):

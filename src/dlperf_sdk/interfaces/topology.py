@@ -45,6 +45,10 @@ class Topology(ABC):
         """Why this engine cannot place so many nodes and devices, in a sentence; None if it can, or cannot know yet."""
         return None
 
+    def queues(self) -> bool:
+        """Whether each launch is a job that may have to wait: then what belongs together is launched together."""
+        return False
+
     @abstractmethod
     def commands(self, job: Job) -> tuple[tuple[str, ...], ...]:
         """The commands that `launch` will run, for people to read; pure."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 import attrs
+from attrs import frozen
 
 from dlperf_sdk.collect import failure_from
 from dlperf_sdk.environments import PreparedEnvironment
@@ -37,6 +38,20 @@ TAIL = 4000
 """Characters of a log that are kept where there is no traceback."""
 
 
+@frozen
+class Asked:
+    """A parity run that has yet to take place, and what it will be held against."""
+
+    plan: Plan
+    """Of the case that it is evidence for."""
+    followed: Plan
+    """Its own."""
+    request: Request
+    reference: Reference
+    case: str
+    key: str
+
+
 def evidence(
     plan: Plan,
     prepared: PreparedEnvironment,
@@ -52,12 +67,28 @@ def evidence(
     Raises:
         RunFailed: the run ended for a reason that ends the case as well: out of memory, no device, interrupted, …
     """
+    found = asked(plan, prepared, registry, say, case=case, kept=kept)
+    if isinstance(found, Parity):
+        return found
+    with closing(launch(found.followed, found.request)) as events:
+        return judged(found, events)
+
+
+def asked(
+    plan: Plan,
+    prepared: PreparedEnvironment,
+    registry: Registry,
+    say: Callable[[str], None],
+    *,
+    case: str = CASE,
+    kept: bool = True,
+) -> Asked | Parity:
+    """What must be run for the evidence, for `judged`; or the evidence itself, where it is kept or cannot be had."""
     reference, why = _reference(plan, registry, case)
     if reference is None:
         return _without(INCONCLUSIVE, case, why)
-    of_case, tolerance = reference.cases[case], reference.tolerances[plan.spec.precision]
-    replicas, strategy = plan.spec.topology.devices, plan.spec.strategy
-    possible = expected(of_case, strategy, replicas)
+    of_case = reference.cases[case]
+    possible = expected(of_case, plan.spec.strategy, plan.spec.topology.devices)
     if isinstance(possible, Comparison):
         return _without(possible.outcome, case, possible.detail)
     try:
@@ -65,26 +96,53 @@ def evidence(
     except DlperfError as error:
         return _without(INCONCLUSIVE, case, f"The reference's case {case!r} cannot be run here: {error}")
     request = _request(followed, prepared)
-    key = key_of(followed, request, prepared, reference.digest)
-    found = cache.fetch(key) if kept else None
-    made_at = cache.now() if found is None else found.made_at
-    if found is not None:
-        say(f"case {case}: what a run of {found.made_at} left is evidence for this one")
-        records = found.records
-    else:
+    found = Asked(
+        plan, followed, request, reference, case, key_of(followed, request, prepared, reference.digest)
+    )
+    before = cache.fetch(found.key) if kept else None
+    if before is None:
         say(f"case {case}: {of_case.steps} steps on {plan.spec.topology}, held against float64")
-        try:
-            documents = _run(launch, followed, request)
-            records = records_from(documents)
-        except DocumentError as error:
-            return _without(FAIL, case, f"A worker's parity record breaks the protocol: {error}")
-        except _WorkerFailed as failed:
-            said = f"The parity run failed ({failed.failure.kind}): {failed.failure.message}"
-            return attrs.evolve(_without(FAIL, case, said), traceback=failed.said)
-    compared = compare(records, of_case, tolerance, strategy, replicas)
-    if found is None and compared.outcome != FAIL:
-        cache.keep(key, documents, made_at)
-    return _with(compared, records, case, reference, key, made_at, plan)
+        return found
+    say(f"case {case}: what a run of {before.made_at} left is evidence for this one")
+    return _with(_compared(found, before.records), before.records, found, before.made_at)
+
+
+def judged(found: Asked, events: Iterable[Mapping[str, Any]], *, keep: bool = True) -> Parity:
+    """The evidence in the events of its run; with `keep` it may serve other runs from here.
+
+    Raises:
+        RunFailed: as `evidence` does.
+    """
+    try:
+        documents = _run(events)
+        records = records_from(documents)
+    except DocumentError as error:
+        return _without(FAIL, found.case, f"A worker's parity record breaks the protocol: {error}")
+    except _WorkerFailed as failed:
+        said = f"The parity run failed ({failed.failure.kind}): {failed.failure.message}"
+        return attrs.evolve(_without(FAIL, found.case, said), traceback=failed.said)
+    compared, made_at = _compared(found, records), cache.now()
+    if keep and compared.outcome != FAIL:
+        cache.keep(found.key, documents, made_at)
+    return _with(compared, records, found, made_at)
+
+
+def on_its_own(event: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The event `parity-ended` of a run that came before others, as the events of one by itself."""
+    return [{**event, "event": "attempt-ended"}, {"event": "ended", "failure": event.get("failure")}]
+
+
+def without(detail: str, case: str = CASE) -> Parity:
+    """Nobody can tell, and why."""
+    return _without(INCONCLUSIVE, case, detail)
+
+
+def _compared(found: Asked, records: Sequence[ParityRecord]) -> Comparison:
+    spec = found.plan.spec
+    tolerance = found.reference.tolerances[spec.precision]
+    return compare(
+        records, found.reference.cases[found.case], tolerance, spec.strategy, spec.topology.devices
+    )
 
 
 def foreseen(plan: Plan, registry: Registry, case: str = CASE) -> str:
@@ -151,7 +209,7 @@ def _request(plan: Plan, prepared: PreparedEnvironment) -> Request:
     return replace(request, program="parity", samplers=[])
 
 
-def _run(launch: Launch, plan: Plan, request: Request) -> list[Any]:
+def _run(events: Iterable[Mapping[str, Any]]) -> list[Any]:
     """The documents that the trainers left.
 
     Raises:
@@ -162,15 +220,14 @@ def _run(launch: Launch, plan: Plan, request: Request) -> list[Any]:
     documents: list[Any] = []
     logs: list[Any] = []
     try:
-        with closing(launch(plan, request)) as events:
-            for event in events:
-                if event["event"] == "attempt-ended":
-                    logs = event.get("logs") or []
-                    documents = event.get("records", []) if event.get("failure") is None else []
-                    if not isinstance(documents, list):
-                        raise DocumentError("The first node's agent told of records that are no list.")
-                if event["event"] == "ended" and event.get("failure") is not None:
-                    raise _failure(event["failure"], logs)
+        for event in events:
+            if event["event"] == "attempt-ended":
+                logs = event.get("logs") or []
+                documents = event.get("records", []) if event.get("failure") is None else []
+                if not isinstance(documents, list):
+                    raise DocumentError("The first node's agent told of records that are no list.")
+            if event["event"] == "ended" and event.get("failure") is not None:
+                raise _failure(event["failure"], logs)
     except RunFailed as error:
         if error.kind in OURS:
             raise _WorkerFailed(Failure(error.kind, str(error)), None) from error
@@ -210,15 +267,8 @@ def _without(outcome: str, case: str, detail: str) -> Parity:
     return Parity(outcome=outcome, detail=detail, case=case)
 
 
-def _with(
-    compared: Comparison,
-    records: Sequence[ParityRecord],
-    case: str,
-    reference: Reference,
-    key: str,
-    made_at: str,
-    plan: Plan,
-) -> Parity:
+def _with(compared: Comparison, records: Sequence[ParityRecord], found: Asked, made_at: str) -> Parity:
+    plan, case = found.plan, found.case
     followers = sorted((one for record in records for one in record.replicas), key=lambda one: one.index)
     accumulated = (
         " Parity was run without accumulation, and does not vouch for it."
@@ -234,7 +284,7 @@ def _with(
         updates=compared.updates,
         differing=compared.differing,
         follows=compared.follows,
-        reference=reference.digest,
-        key=key,
+        reference=found.reference.digest,
+        key=found.key,
         made_at=made_at,
     )

@@ -69,6 +69,10 @@ class Slurm(Topology):
             return f"The case needs {nodes} nodes, and this allocation has {there}."
         return None
 
+    def queues(self) -> bool:
+        """Unless there is an allocation."""
+        return "SLURM_JOB_ID" not in os.environ
+
     def commands(self, job: Job) -> tuple[tuple[str, ...], ...]:
         if "SLURM_JOB_ID" in os.environ:
             return (delivery.shown(step(job)),)

@@ -15,12 +15,12 @@ import sys
 import threading
 import time
 from dataclasses import replace
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Optional, Tuple
 
 from dlperf_sdk.worker import devices, hardware, lifetime, link, network, preflight, rendezvous
 from dlperf_sdk.worker.attempt import Attempt
-from dlperf_sdk.worker.bundled import member, unpacked
-from dlperf_sdk.worker.coordinator import Coordinator
+from dlperf_sdk.worker.bundled import has, member, unpacked
+from dlperf_sdk.worker.coordinator import PARITY, Coordinator
 from dlperf_sdk.worker.failures import failure
 from dlperf_sdk.worker.main import cluster_from
 from dlperf_sdk.worker.orders import Place, orders_for
@@ -52,8 +52,9 @@ class Agent:
         bundle: str,
         scratch: str,
         interface: Optional[str] = None,
+        parity: Optional[Request] = None,
     ) -> None:
-        self.request, self.node, self._link = request, node, connection
+        self.request, self.parity, self.node, self._link = request, parity, node, connection
         self._bundle, self._scratch, self._interface = bundle, scratch, interface
         self._door: Optional[preflight.Doorbell] = None
         self._heard = time.monotonic()
@@ -187,7 +188,7 @@ class Agent:
     def _start(self, message: Dict[str, Any]) -> None:
         """Start this node's workers. What a plugin's functions raise here is the case's failure, not the agent's."""
         self._ready = False
-        self._attempt = Attempt(message["attempt"], self._scratch, self.request.deadlines)
+        self._attempt = Attempt(message["attempt"], self._scratch, self._program(message)[0].deadlines)
         try:
             self._start_workers(message)
         except Exception as error:
@@ -204,11 +205,18 @@ class Agent:
                 }
             )
 
+    def _program(self, message: Dict[str, Any]) -> Tuple[Request, str]:
+        """What an attempt is to do, and where the bundle says so."""
+        if message["attempt"] == PARITY and self.parity is not None:
+            return self.parity, "parity.json"
+        return self.request, "request.json"
+
     def _start_workers(self, message: Dict[str, Any]) -> None:
         cluster = cluster_from(message["cluster"])
         place = Place(self.node, message["host_index"], message["host_count"])
-        processes, orders = orders_for(self.request, cluster, place, self._bundle)
-        self._sampling = Sampling(self.request.samplers, cluster.nodes[self.node].devices, self.node)
+        request, file = self._program(message)
+        processes, orders = orders_for(request, cluster, place, self._bundle, file)
+        self._sampling = Sampling(request.samplers, cluster.nodes[self.node].devices, self.node)
         self._attempt.start(cluster, processes, orders)
 
     def _not_started(self, error: Exception) -> Dict[str, Any]:
@@ -306,6 +314,12 @@ def _stream() -> Callable[[Dict[str, Any]], None]:
     return emit
 
 
+def _asked(bundle: str, file: str, python: Optional[str]) -> Request:
+    """A request of the bundle, for this interpreter if one is named."""
+    request = Request.from_dict(json.loads(member(bundle, file)))
+    return request if python is None else replace(request, command=[python])
+
+
 def main(
     node: str,
     hosts: str,
@@ -320,9 +334,8 @@ def main(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # until it serves: leave no directory behind
     with scratch_directory(scratch) as directory:
         bundle = os.path.abspath(sys.argv[0])
-        request = Request.from_dict(json.loads(member(bundle, "request.json")))
-        if python is not None:
-            request = replace(request, command=[python])
+        request = _asked(bundle, "request.json", python)
+        parity = _asked(bundle, "parity.json", python) if has(bundle, "parity.json") else None
         secret = member(bundle, "secret")
         place = placed(node, hosts, os.environ)
         emit = _stream()
@@ -331,12 +344,12 @@ def main(
         if place.node == 0:
             here = network.address_towards(place.hosts[1] if len(place.hosts) > 1 else "127.0.0.1")
             listener = rendezvous.listen(here, candidates)
-            leader = Coordinator(request, listener, secret, emit)
+            leader = Coordinator(request, listener, secret, emit, parity)
             leader.start()
             emit({"event": "heartbeat"})
             candidates = [listener.getsockname()[1]]
         connection = rendezvous.meet(here, candidates, secret, request.deadlines["start"])
-        code = Agent(request, place.node, connection, bundle, directory, interface).serve(tether)
+        code = Agent(request, place.node, connection, bundle, directory, interface, parity).serve(tether)
         if leader is not None and code == 0:
             leader.join()  # it has said quit, and has only its last words to write
         connection.close()

@@ -108,6 +108,8 @@ def _end(agents: List["subprocess.Popen[bytes]"]) -> None:
 def _said(line: bytes) -> Optional[Dict[str, Any]]:
     """Tell people of the events that they wait for; the value is the last one."""
     event: Dict[str, Any] = json.loads(line.decode())
+    if event["event"] == "parity-ended":
+        print("Parity run: %s" % event["status"])
     if event["event"] == "attempt-ended":
         print("Repeat %d: %s" % (event["attempt"], event["status"]))
     if event["event"] != "ended":

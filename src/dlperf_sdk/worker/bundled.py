@@ -16,6 +16,14 @@ def member(bundle: str, name: str) -> str:
         return archive.read(name).decode()
 
 
+def has(bundle: str, name: str) -> bool:
+    """Whether the bundle holds this file."""
+    if os.path.isdir(bundle):
+        return os.path.exists(os.path.join(bundle, name))
+    with zipfile.ZipFile(bundle) as archive:
+        return name in archive.namelist()
+
+
 def unpacked(bundle: str, scratch: str) -> str:
     """The directory that workers import from: the bundle, unpacked."""
     if os.path.isdir(bundle):

@@ -1,7 +1,8 @@
 """Agent 0's other half: it drives all nodes through the repeats, and tells the controller what happens.
 
 What it emits is the stream that every engine brings back, one JSON object a line:
-`agents-ready`, then per attempt `attempt-started`, `worker-started`, `progress`, `attempt-ended`; at last `ended`.
+`agents-ready`; `parity-ended`, where the bundle holds a parity run; then per attempt `attempt-started`,
+`worker-started`, `progress`, `attempt-ended`; at last `ended`.
 """
 
 import socket
@@ -18,6 +19,10 @@ from dlperf_sdk.worker.stopping import decide
 
 SETTLE = 1.0
 """Seconds in which, after a first failure, others may tell theirs: the cause is not always the first to be heard."""
+PARITY = 0
+"""The number of the parity run among the attempts, which are counted from 1."""
+_ITS_OWN = ("crashed", "timeout", "invalid-record")
+"""Failures of a parity run that say something of it alone: what is measured may do better."""
 BEAT = 2.0
 """Seconds between two signs of life to the controller, which takes fifteen without one for a loss."""
 
@@ -26,10 +31,15 @@ class Coordinator(threading.Thread):
     """Barrier, heartbeat, repeats, records."""
 
     def __init__(
-        self, request: Request, listener: socket.socket, secret: str, emit: Callable[[Dict[str, Any]], None]
+        self,
+        request: Request,
+        listener: socket.socket,
+        secret: str,
+        emit: Callable[[Dict[str, Any]], None],
+        parity: Optional[Request] = None,
     ) -> None:
         super().__init__(daemon=True)
-        self.request, self._emit = request, emit
+        self.request, self.parity, self._emit = request, parity, emit
         self._emitted = 0.0
         self._roster = Roster(request.nodes, listener, secret, self._beat)
 
@@ -40,6 +50,8 @@ class Coordinator(threading.Thread):
             self._tell({"event": "agents-ready", "nodes": self._roster.facts()})
             for node, text in self._roster.notes():
                 self._tell({"event": "note", "node": node, "text": text})
+            if self.parity is not None:
+                self._follow_reference()
             self._repeat()
         except Failed as failed:
             self._fail(failed.failure)
@@ -61,6 +73,13 @@ class Coordinator(threading.Thread):
 
     def _fail(self, failed: Dict[str, Any]) -> None:
         self._tell({"event": "ended", "status": failed["kind"], "failure": failed, "stopping": None})
+
+    def _follow_reference(self) -> None:
+        """The parity run. Of what stops the case as well, it is the end."""
+        ended = self._attempt(PARITY)
+        self._tell(dict(ended, event="parity-ended"))
+        if ended["failure"] is not None and ended["failure"]["kind"] not in _ITS_OWN:
+            raise Failed(ended["failure"])
 
     def _repeat(self) -> None:
         throughputs: List[float] = []
@@ -159,10 +178,11 @@ class Coordinator(threading.Thread):
             dict({key: prepared[node][key] for key in ("ports", "devices", "interface")}, host=address)
             for node, address in self._roster.addresses()
         ]
+        request = self.parity if attempt == PARITY and self.parity is not None else self.request
         cluster = {
-            "device": self.request.device,
-            "strategy": self.request.strategy,
-            "options": self.request.framework_options,
+            "device": request.device,
+            "strategy": request.strategy,
+            "options": request.framework_options,
             "nodes": nodes,
         }
         self._roster.order_each(lambda place: dict(place, do="start", attempt=attempt, cluster=cluster))
@@ -176,7 +196,8 @@ class Coordinator(threading.Thread):
             message = self._roster.next(1.0 if settle is None else max(0.0, settle - time.monotonic()))
             event = message["event"] if message is not None else None
             if event in ("worker-started", "progress"):
-                self._tell(message)
+                if attempt != PARITY:
+                    self._tell(message)
             elif event == "ready":
                 ready.add(message["node"])
                 if len(ready) == self.request.nodes and not gone:

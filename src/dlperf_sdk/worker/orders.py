@@ -21,11 +21,12 @@ class Place(NamedTuple):
 
 
 def orders_for(
-    request: Request, cluster: Cluster, place: Place, bundle: str
+    request: Request, cluster: Cluster, place: Place, bundle: str, file: str = "request.json"
 ) -> Tuple[List[Process], List[Dict[str, Any]]]:
     """This node's processes, and for each its `name`, `command`, `environment`, `cpus` and `request`.
 
-    Trainers get equal shares of the machine's cores; services, which have no devices, run wherever there is room.
+    `file` is where the bundle has the request. Trainers get equal shares of the machine's cores; services, which have
+    no devices, run wherever there is room.
     """
     everyone = resolve(request.processes)(cluster)
     named = [
@@ -48,7 +49,7 @@ def orders_for(
                 "command": list(request.command) + ["-I", "-u", bundle],
                 "environment": worker_environment(os.environ, dict(threads, **request.variables), launch),
                 "cpus": list(cpus),
-                "request": os.path.join(bundle, "request.json"),
+                "request": os.path.join(bundle, file),
             }
         )
     return [process for _, process in named], orders
