@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import shutil
 from pathlib import Path
 
 import pytest
-from report_samples import many
+from report_samples import case, many
 from test_html import hostile_results
 
 from dlperf_sdk.published import published
@@ -45,6 +46,7 @@ def files(tmp_path_factory):
         "campaign": lambda: html.of_results([*(found := list(many(100)))[:30], *found[80:]]),
         "hostile": lambda: html.of_results(hostile_results()),
         "thousands": lambda: html.of_results(list(many(3000))),
+        "strong": lambda: html.of_results(strong_results(), beside=published("dlperf-v1.0")),
         **{name: lambda name=name: html.of_published(published(name)) for name in REPORTS[1:]},
     }
 
@@ -55,6 +57,17 @@ def files(tmp_path_factory):
         return path
 
     return file
+
+
+def strong_results():
+    chance = random.Random(3)
+    batches = {"1n1d": 512, "1n2d": 256, "1n4d": 128, "1n8d": 64, "2n8d": 32}
+    fields = [
+        {"framework": framework, "topology": topology, "batch_size": batch}
+        for framework in ("torch", "oneflow")
+        for topology, batch in batches.items()
+    ]
+    return [case(number, chance, each) for number, each in enumerate(fields)]
 
 
 @pytest.fixture
@@ -124,6 +137,18 @@ def test_sections_of_a_campaign(opened):
         "Environment and hardware",
         "Every result in full",
     ]
+
+
+def test_strong_scaling_and_published_figures_are_there(opened):
+    page = opened("strong", viewport=PHONE)
+    section = page.locator("section", has=page.locator("h2", has_text="Strong scaling"))
+    assert section.locator(".plot[data-drawn=yes]").count() == 2
+    _, rows = shown(page, "[0-9]+ results beside [0-9]+ figures")
+    assert {row[4] for row in rows()} >= {"yours"} and all(
+        row[0].startswith(("torch", "oneflow")) for row in rows()
+    )
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    assert page.said == []
 
 
 def test_sorting_by_a_click_and_by_the_keyboard(opened):

@@ -6,26 +6,36 @@ from collections.abc import Iterator, Sequence
 
 from dlperf_sdk.published.collection import Published
 from dlperf_sdk.report.beside import beside
-from dlperf_sdk.report.blocks import Cell, Heading, Paragraph, Table
+from dlperf_sdk.report.blocks import Cell, Notes, Paragraph, Table
 from dlperf_sdk.report.html.page import Folded, Item, Section, Sortable
 from dlperf_sdk.report.numbers import counted
 from dlperf_sdk.results.result import Result
 
+MOST = 500
+"""Results that figures stand beside: each brings half a dozen rows."""
 _MOST_WITHOUT = 100
+_FEW = 6
+"""Notes that are read at once."""
 
 
 def section(results: Sequence[Result], collection: Published) -> Section:
     """A row for each result and each figure that goes with it, and whose result has none."""
     items: list[Item] = []
     without: list[Item] = []
-    for block in beside(results, collection):
+    for block in beside(results[:MOST], collection):
         if isinstance(block, Table):
-            title = counted(len(block.rows), "figure")
+            own = sum(not row[3].text for row in block.rows)
+            title = f"{counted(own, 'result')} beside {counted(len(block.rows) - own, 'figure')}"
             items.append(Sortable(Table(block.columns, tuple(_named(block.rows)), title), ("case",)))
         elif isinstance(block, Paragraph):
             without.append(block)
-        elif not isinstance(block, Heading):
-            items.append(block)
+        elif isinstance(block, Notes):
+            count = len(block.texts)
+            items.append(
+                Folded(f"{counted(count, 'note')}: what differs", (block,)) if count > _FEW else block
+            )
+    if len(results) > MOST:
+        items.append(Paragraph(f"Of {len(results):,} results these are the first {MOST:,}.", "quiet"))
     if without:
         more = len(without) - _MOST_WITHOUT
         shown = without[:_MOST_WITHOUT]
