@@ -7,6 +7,7 @@ import json
 import math
 import random
 import statistics
+from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -25,11 +26,14 @@ from dlperf_sdk.published import published
 from dlperf_sdk.records import Failure
 from dlperf_sdk.results.store import ResultStore
 
-RUNS = json.loads((Path(__file__).parent / "data" / "step_times.json").read_text())["runs"]
+STEP_TIMES = json.loads((Path(__file__).parent / "data" / "step_times.json").read_text())
+RUNS = STEP_TIMES["runs"]
 REAL = [run["seconds"] for run in RUNS]
 """Seconds of each step of real runs: with autocorrelation, spikes and drift, one of them on an overloaded machine."""
 CALM = [run["seconds"] for run in RUNS if run["kind"] == "toy"]
 """Those of a machine on which 5 % can be seen at all."""
+BUSY = [run["seconds"] for run in RUNS if run["kind"] == "torch"]
+"""Those of a machine on which others take turns: what comes next is a matter of minutes, not of steps."""
 LEVELS = [
     math.log(value / statistics.median(figure.repeats))
     for figure in published("dlperf-v1.0")
@@ -121,6 +125,42 @@ def simulated(chance, count=7, steps=100, slowdown=1.0, runs=REAL):
     return tuple(found)
 
 
+def full_size():
+    """Windows of real repeats of ResNet-50 and BERT in torch, over their case's usual step time: with the level that
+    each repeat had, which is what makes full-size runs on a shared machine differ by 4 %."""
+    cases = {}
+    for run in STEP_TIMES["full_size"]:
+        cases.setdefault(run["case"], []).append(run["seconds"])
+    usual = {
+        case: math.exp(statistics.mean(math.log(statistics.median(run)) for run in runs))
+        for case, runs in cases.items()
+    }
+    return [[each / usual[case] for each in run] for case, runs in cases.items() for run in runs]
+
+
+FULL_SIZE = full_size()
+
+
+def repeated(chance, count=7, steps=100, slowdown=1.0):
+    """Throughputs of repeats of full-size runs: the level of a real one, and blocks of its steps."""
+    found = []
+    for _ in range(count):
+        run, times = chance.choice(FULL_SIZE), []
+        while len(times) < steps:
+            start = chance.randrange(len(run) - 10)
+            times += run[start : start + 10]
+        found.append(32 * steps / (sum(times[:steps]) * slowdown))
+    return tuple(found)
+
+
+NOISE = {
+    "calm": partial(simulated, runs=CALM),
+    "full-size torch": repeated,
+    "overloaded": partial(simulated, runs=BUSY),
+    "calm and overloaded": partial(simulated, runs=REAL),
+}
+
+
 def results_with(repeats, seed=0, **changes):
     metric = Metric("throughput", "img/s", statistics.median(repeats), None, None, tuple(repeats), "elapsed")
     return a_result(metrics=(metric,), fields={"seed": seed, **changes.pop("fields", {})}, **changes)
@@ -159,14 +199,33 @@ def test_a_false_alarm_is_as_rare_as_is_stated(repeats, cases):
         assert alarms[0.0] > 0  # the test can fail: it is no gate that never closes
 
 
-def test_five_percent_are_found():
-    """With DLPerf's seven repeats of a hundred steps, on a machine that is not overloaded."""
-    chance, total, found = random.Random(2), 300, 0
+@pytest.mark.parametrize("noise", NOISE)
+def test_false_alarms_are_as_rare_in_any_noise(noise):
+    """Two hundred A/A comparisons of each kind; the level alone has to hold, without a minimum effect."""
+    chance, total, alarms = random.Random(noise), 200, 0
     for _ in range(total):
-        before = results_with(simulated(chance, runs=CALM))
-        after = results_with(simulated(chance, slowdown=1.05, runs=CALM))
+        before, after = (results_with(NOISE[noise](chance)) for _ in range(2))
+        alarms += decide([before], [after], minimum_effect=0.0).exit_code == 1
+    assert alarms / total <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / total)
+
+
+@pytest.mark.parametrize(
+    ("noise", "repeats", "power"),
+    [
+        ("calm", 7, 0.99),
+        ("full-size torch", 7, 0.7),
+        ("full-size torch", 12, 0.9),
+        ("calm and overloaded", 12, 0.9),
+    ],
+)
+def test_five_percent_are_found(noise, repeats, power):
+    """Windows of a hundred steps. Where repeats differ by 4 %, seven are few; docs/campaigns.md has the table."""
+    chance, total, found = random.Random(2), 200, 0
+    for _ in range(total):
+        before = results_with(NOISE[noise](chance, repeats))
+        after = results_with(NOISE[noise](chance, repeats, slowdown=1.05))
         found += decide([before], [after]).exit_code == 1
-    assert found / total >= 0.9
+    assert found / total >= power
 
 
 def test_a_naive_test_on_steps_would_raise_false_alarms():

@@ -51,6 +51,9 @@ def slower(a: Sequence[float], b: Sequence[float]) -> float:
     Source: E. L. Lehmann, Nonparametrics: Statistical Methods Based on Ranks, sections 1.2 and 1.4.
     """
     pooled = sorted([*a, *b])
+    if len(set(pooled)) == len(pooled):
+        below = sum(x > y for x in a for y in b)
+        return sum(_distribution(len(a), len(b))[: below + 1]) / math.comb(len(pooled), len(a))
     first = {value: pooled.index(value) for value in pooled}
     ranks = [2 * first[value] + pooled.count(value) + 1 for value in [*a, *b]]
     sums: list[dict[int, int]] = [{0: 1}, *({} for _ in a)]
