@@ -18,7 +18,8 @@ def optimizer(parameters, request):
         groups = [
             {
                 "params": [parameters[e["name"]] for e in request.parameters if e["decay"] is wanted],
-                "weight_decay": numbers["weight_decay"] if wanted else 0.0,
+                # None, not zero: a decay of zero is computed as any other.
+                "weight_decay": (numbers["weight_decay"] or None) if wanted else None,
             }
             for wanted in (True, False)
         ]
