@@ -84,7 +84,15 @@ def test_other_devices_have_no_cpu_build():
 
 @pytest.mark.parametrize(
     "options",
-    [{"loader_workers": 0}, {"bucket_cap_mb": 1.5}, {"cudnn_benchmark": 1}, {"bucket_cap_mb": True}],
+    [
+        {"loader_workers": 0},
+        {"bucket_cap_mb": 1.5},
+        {"cudnn_benchmark": 1},
+        {"bucket_cap_mb": True},
+        {"attention": "flahs"},
+        {"vocabulary_multiple": 0},
+        {"packed_qkv": "yes"},
+    ],
 )
 def test_impossible_options(options):
     with pytest.raises(SpecError):

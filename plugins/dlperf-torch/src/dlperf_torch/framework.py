@@ -23,6 +23,14 @@ def _yes_or_no(_: Any, attribute: Any, value: Any) -> None:
         raise SpecError(f"{attribute.name} is {value!r}; it must be true or false.")
 
 
+ATTENTION = ("auto", "flash", "efficient", "cudnn", "math")
+
+
+def _known_attention(_: Any, attribute: Any, value: Any) -> None:
+    if value not in ATTENTION:
+        raise SpecError(f"{attribute.name} is {value!r}; it must be one of {', '.join(ATTENTION)}.")
+
+
 @frozen
 class TorchOptions:
     """The plugin's own options.
@@ -40,6 +48,32 @@ class TorchOptions:
         "MiB of gradients that are collected before they are averaged, while the backward pass goes on.",
         25,
         validator=whole(1, 65536),
+    )
+    fused_optimizer: bool = treatment(
+        "Update all parameters in one kernel, instead of one operation of the formula after another.",
+        True,
+        validator=_yes_or_no,
+    )
+    max_autotune: bool = treatment(
+        "Let inductor time several kernels for matrix products and convolutions, and keep the fastest.",
+        False,
+        validator=_yes_or_no,
+    )
+    batch_norm_fp32: bool = treatment(
+        "Batch norm's input in float32 also in mixed precision (resnet50).", False, validator=_yes_or_no
+    )
+    packed_qkv: bool = treatment(
+        "Query, key and value as one matrix product (bert-base).", False, validator=_yes_or_no
+    )
+    vocabulary_multiple: int = treatment(
+        "Word logits are computed for a multiple of so many words, and those too many cut off (bert-base).",
+        1,
+        validator=whole(1, 4096),
+    )
+    attention: str = treatment(
+        "Implementation of scaled dot product attention: auto, flash, efficient, cudnn or math (bert-base).",
+        "auto",
+        validator=_known_attention,
     )
     loader_workers: int = circumstance(
         "Parallel loaders per device, for images and text.", 2, validator=whole(1, 1024)

@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from dlperf_torch.worker.training import TorchTrainer
+from dlperf_torch.worker import levers
+from dlperf_torch.worker.training import AUTOCAST, TorchTrainer
 
 POSITIONS = 512
 """Rows of the position embeddings."""
@@ -37,9 +38,9 @@ class Embeddings(nn.Module):
 class Attention(nn.Module):
     """Every token looks at every token, in several heads; then the residual sum and its norm."""
 
-    def __init__(self, hidden, heads, dropout):
+    def __init__(self, hidden, heads, dropout, packed):
         super().__init__()
-        self.heads = heads
+        self.heads, self.packed = heads, packed
         self.query = nn.Linear(hidden, hidden)
         self.key = nn.Linear(hidden, hidden)
         self.value = nn.Linear(hidden, hidden)
@@ -49,10 +50,9 @@ class Attention(nn.Module):
 
     def forward(self, x, mask):
         """(B, S, H), and what is added to the scores, (B, 1, 1, S) → (B, S, H)."""
-        query, key, value = (
-            projection(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
-            for projection in (self.query, self.key, self.value)
-        )
+        layers = (self.query, self.key, self.value)
+        projected = levers.packed(x, layers) if self.packed else [layer(x) for layer in layers]
+        query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in projected)
         dropout = self.dropout.p if self.training else 0.0
         context = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
         context = context.transpose(1, 2).flatten(-2)
@@ -62,9 +62,9 @@ class Attention(nn.Module):
 class Layer(nn.Module):
     """Attention, then the feed-forward block."""
 
-    def __init__(self, hidden, heads, intermediate, dropout):
+    def __init__(self, hidden, heads, intermediate, dropout, packed):
         super().__init__()
-        self.attention = Attention(hidden, heads, dropout)
+        self.attention = Attention(hidden, heads, dropout, packed)
         self.intermediate = nn.Linear(hidden, intermediate)
         self.output = nn.Linear(intermediate, hidden)
         self.norm = nn.LayerNorm(hidden, eps=EPSILON)
@@ -79,27 +79,31 @@ class Layer(nn.Module):
 class MaskedLM(nn.Module):
     """What stood at the masked positions: the decoder's weight is the word embeddings'."""
 
-    def __init__(self, words, hidden):
+    def __init__(self, words, hidden, multiple):
         super().__init__()
+        self.multiple = multiple
         self.transform = nn.Linear(hidden, hidden)
         self.norm = nn.LayerNorm(hidden, eps=EPSILON)
         self.bias = nn.Parameter(torch.zeros(words))
 
     def forward(self, x, word_embeddings):
         """(B · P, H), (V, H) → (B · P, V)."""
-        return F.linear(self.norm(F.gelu(self.transform(x))), word_embeddings, self.bias)
+        x = self.norm(F.gelu(self.transform(x)))
+        return levers.padded_linear(x, word_embeddings, self.bias, self.multiple)
 
 
 class Bert(nn.Module):
     """Embeddings, the encoder, and the two heads of pre-training."""
 
-    def __init__(self, words, hidden, heads, intermediate, layers, dropout):
+    def __init__(self, words, hidden, heads, intermediate, layers, dropout, packed_qkv=False, multiple=1):
         super().__init__()
         self.embeddings = Embeddings(words, hidden, dropout)
-        self.encoder = nn.ModuleList(Layer(hidden, heads, intermediate, dropout) for _ in range(layers))
+        self.encoder = nn.ModuleList(
+            Layer(hidden, heads, intermediate, dropout, packed_qkv) for _ in range(layers)
+        )
         self.pooler = nn.Linear(hidden, hidden)
         self.next_sentence = nn.Linear(hidden, 2)
-        self.masked_lm = MaskedLM(words, hidden)
+        self.masked_lm = MaskedLM(words, hidden, multiple)
 
     def forward(self, input_ids, segment_ids, attention_mask, masked_positions):
         """(B, S) three times, (B, P) → logits of the words (B · P, V), of the next sentence (B, 2)."""
@@ -132,8 +136,19 @@ def gathered(x, positions):
 class BertBaseTrainer(TorchTrainer):
     """Sequences to the words that were masked, and whether their second part follows the first."""
 
+    own_levers = ("packed_qkv", "vocabulary_multiple", "attention")
+
     def build(self, options):
         """BERT with the request's sizes."""
+        chosen = self.request.framework_options
+        levers.probe_attention(
+            chosen["attention"],
+            self.device,
+            AUTOCAST.get(self.request.precision, torch.float32),
+            options["heads"],
+            options["sequence_length"],
+            options["hidden_size"] // options["heads"],
+        )
         return Bert(
             words=options["vocabulary_size"],
             hidden=options["hidden_size"],
@@ -141,6 +156,8 @@ class BertBaseTrainer(TorchTrainer):
             intermediate=options["intermediate_size"],
             layers=options["layers"],
             dropout=options["dropout"],
+            packed_qkv=chosen["packed_qkv"],
+            multiple=chosen["vocabulary_multiple"],
         )
 
     def outputs(self, network, batch):

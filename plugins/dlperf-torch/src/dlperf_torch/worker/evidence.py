@@ -5,6 +5,8 @@ import contextlib
 import torch
 from torch import nn
 
+from dlperf_torch.worker import levers
+
 
 class Seen:
     """The types and layouts of the values that were noted."""
@@ -64,15 +66,17 @@ def undisturbed(network):
 
 
 @contextlib.contextmanager
-def plain_fp32():
-    """float32 arithmetic in the full width of float32."""
+def plain_fp32(attention):
+    """float32 arithmetic in the full width of float32; `attention` is what is allowed again afterwards."""
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     before = matmul.allow_tf32, cudnn.allow_tf32
     matmul.allow_tf32 = cudnn.allow_tf32 = False
+    levers.allow_attention("auto")  # some implementations have no float32
     try:
         yield
     finally:
         matmul.allow_tf32, cudnn.allow_tf32 = before
+        levers.allow_attention(attention)
 
 
 def apart(values, references):

@@ -3,9 +3,12 @@
 What is computed is laid down in `dlperf_sdk.models.resnet50`; the names are the manifest's.
 """
 
+from functools import partial
+
 import torch.nn.functional as F
 from torch import nn
 
+from dlperf_torch.worker.levers import BatchNormFp32
 from dlperf_torch.worker.training import TorchTrainer
 
 STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
@@ -19,9 +22,9 @@ def convolution(inputs, outputs, kernel, stride=1):
     return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
 
 
-def batch_norm(channels):
+def batch_norm(channels, kind=nn.BatchNorm2d):
     """Batch norm over this replica's micro-batch."""
-    norm = nn.BatchNorm2d(channels, eps=1e-5, momentum=0.1)
+    norm = kind(channels, eps=1e-5, momentum=0.1)
     # torch counts batches for a cumulative average, which a fixed momentum does not use: one kernel less.
     norm.num_batches_tracked = None
     return norm
@@ -30,7 +33,7 @@ def batch_norm(channels):
 class Bottleneck(nn.Module):
     """1×1 down to the width, 3×3, 1×1 up to four times the width, and the shortcut around them."""
 
-    def __init__(self, inputs, width, stride):
+    def __init__(self, inputs, width, stride, batch_norm=batch_norm):
         super().__init__()
         outputs = EXPANSION * width
         self.conv1, self.bn1 = convolution(inputs, width, 1), batch_norm(width)
@@ -52,14 +55,15 @@ class Bottleneck(nn.Module):
 class ResNet50(nn.Module):
     """A 7×7 convolution, a max-pool, four stages of bottlenecks, the mean over positions, a linear layer."""
 
-    def __init__(self, classes):
+    def __init__(self, classes, batch_norm=batch_norm):
         super().__init__()
         self.conv1, self.bn1 = convolution(3, 64, 7, stride=2), batch_norm(64)
         channels = 64
         for stage, (width, blocks) in enumerate(STAGES, start=1):
             layer = nn.Sequential()
             for block in range(blocks):
-                layer.append(Bottleneck(channels, width, stride=2 if stage > 1 and block == 0 else 1))
+                stride = 2 if stage > 1 and block == 0 else 1
+                layer.append(Bottleneck(channels, width, stride, batch_norm))
                 channels = EXPANSION * width
             self.add_module("layer%d" % stage, layer)
         self.fc = nn.Linear(channels, classes)
@@ -75,8 +79,12 @@ class ResNet50(nn.Module):
 class ResNet50Trainer(TorchTrainer):
     """Images to classes, cross entropy with label smoothing."""
 
+    own_levers = ("batch_norm_fp32",)
+
     def build(self, options):
         """ResNet-50 with `num_classes`."""
+        if self.request.framework_options["batch_norm_fp32"]:
+            return ResNet50(options["num_classes"], partial(batch_norm, kind=BatchNormFp32))
         return ResNet50(options["num_classes"])
 
     def outputs(self, network, batch):

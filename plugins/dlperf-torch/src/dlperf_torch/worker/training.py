@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from dlperf_sdk.worker import canonical
 from dlperf_sdk.worker.interface import Step, Trainer
 from dlperf_sdk.worker.schedule import learning_rate
-from dlperf_torch.worker import evidence
+from dlperf_torch.worker import evidence, levers
 
 AUTOCAST = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}
 """Precision → the type that autocast computes convolutions and matrix products in; the others do not cast."""
@@ -27,8 +27,12 @@ _SYNC_BUFFERS = "forward_sync_buffers" if "forward_sync_buffers" in _KNOWN else 
 class TorchTrainer(Trainer):
     """One replica of a network, and how to train it. A model implements `build`, `outputs` and `loss`."""
 
+    own_levers = ()
+    """The options of `levers.OF_MODELS` that mean something to the model."""
+
     def __init__(self, runtime, request, process):
         super().__init__(runtime, request, process)
+        levers.check(request, self.own_levers)
         self.device = runtime.device
         self.channels_last = request.layout in ("auto", "nhwc")
         self.network = self._place_network(self.build(request.model_options))
@@ -44,8 +48,10 @@ class TorchTrainer(Trainer):
         self._seen = evidence.Seen()
         self.criterion = self.loss
         if request.compiler == "inductor":
-            self.trained = torch.compile(self.trained, dynamic=False)
-            self.criterion = torch.compile(self.loss, dynamic=False)
+            # The mode that also captures graphs would give out losses that the next step overwrites.
+            mode = "max-autotune-no-cudagraphs" if request.framework_options["max_autotune"] else None
+            self.trained = torch.compile(self.trained, dynamic=False, mode=mode)
+            self.criterion = torch.compile(self.loss, dynamic=False, mode=mode)
 
     # What a model implements. The bodies here are no gaps: a model that lacks one is told which.
 
@@ -235,7 +241,7 @@ class TorchTrainer(Trainer):
                 values = self.outputs(self.trained, batch)
             for value in values:
                 self._seen.note(value)
-            with torch.no_grad(), evidence.plain_fp32():
+            with torch.no_grad(), evidence.plain_fp32(self.request.framework_options["attention"]):
                 references = self.outputs(self.network, batch)
         return evidence.apart(values, references)
 
@@ -244,6 +250,7 @@ class TorchTrainer(Trainer):
         found = {
             "compiler": "inductor" if isinstance(self.trained, torch._dynamo.OptimizedModule) else "none",
             "accumulation": self.request.accumulation,
+            "fused_optimizer": bool(self.optimizer.defaults["fused"]),
         }
         if self._seen.dtypes:
             found["precision"] = self._seen.precision(self.device)
@@ -267,7 +274,7 @@ class TorchTrainer(Trainer):
 
 def _optimizer(network, request):
     """The torch optimizer with the request's numbers, and weight decay where the manifest says so."""
-    numbers = request.optimizer
+    numbers, fused = request.optimizer, request.framework_options["fused_optimizer"]
     parameters = dict(network.named_parameters())
     groups = [
         {
@@ -278,8 +285,8 @@ def _optimizer(network, request):
     ]
     rate = numbers["learning_rate"]
     if numbers["kind"] == "sgd":
-        return torch.optim.SGD(groups, lr=rate, momentum=numbers["momentum"], fused=True)
+        return torch.optim.SGD(groups, lr=rate, momentum=numbers["momentum"], fused=fused)
     if numbers["kind"] == "adamw":
         betas = (numbers["beta1"], numbers["beta2"])
-        return torch.optim.AdamW(groups, lr=rate, betas=betas, eps=numbers["epsilon"], fused=True)
+        return torch.optim.AdamW(groups, lr=rate, betas=betas, eps=numbers["epsilon"], fused=fused)
     raise ValueError("the torch plugin has no optimizer %r" % numbers["kind"])

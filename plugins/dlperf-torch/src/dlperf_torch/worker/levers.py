@@ -1,0 +1,101 @@
+"""The optimisations that have names: options of the plugin that change how a model is computed, never what.
+
+None of them has been measured on a GPU yet; the defaults leave the arithmetic as the models' files write it.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from dlperf_sdk.worker.interface import Unsupported
+
+OF_MODELS = {"batch_norm_fp32": False, "packed_qkv": False, "vocabulary_multiple": 1, "attention": "auto"}
+"""Options that only some models know → their value that changes nothing."""
+
+ATTENTION = {
+    "flash": torch.backends.cuda.enable_flash_sdp,
+    "efficient": torch.backends.cuda.enable_mem_efficient_sdp,
+    "cudnn": torch.backends.cuda.enable_cudnn_sdp,
+    "math": torch.backends.cuda.enable_math_sdp,
+}
+"""Implementation of scaled dot product attention → what allows it; on a CPU there are flash and math."""
+
+
+def check(request, known):
+    """See that every option that was set means something to this case.
+
+    `known` are those of `OF_MODELS` that the model knows.
+
+    Raises:
+        Unsupported: one does not.
+    """
+    options = request.framework_options
+    for name, neutral in OF_MODELS.items():
+        if name not in known and options[name] != neutral:
+            raise Unsupported(
+                "%s has nothing that %s could change; leave it at %s" % (request.model, name, neutral)
+            )
+    if options["max_autotune"] and request.compiler != "inductor":
+        raise Unsupported("max_autotune tunes what inductor compiles; add --compiler inductor, or leave it")
+    if not options["fused_optimizer"] and request.precision == "amp-fp16":
+        raise Unsupported(
+            "without the fused optimizer the loss scaler of amp-fp16 waits for the device in every step, "
+            "which a measured step must not; leave fused_optimizer at true, or choose amp-bf16"
+        )
+
+
+class BatchNormFp32(nn.BatchNorm2d):
+    """Batch norm in float32 whatever the convolutions give out, and its output in their type again."""
+
+    def forward(self, x):
+        """(B, C, H, W) → (B, C, H, W)."""
+        return super().forward(x.float()).to(x.dtype)
+
+
+def packed(x, layers):
+    """What linear layers of one input give out, computed as one matrix product; a tuple."""
+    weight = torch.cat([layer.weight for layer in layers])
+    bias = torch.cat([layer.bias for layer in layers])
+    return F.linear(x, weight, bias).split([len(layer.weight) for layer in layers], dim=-1)
+
+
+def padded_linear(x, weight, bias, multiple):
+    """`F.linear` with the outputs padded to a multiple by rows of zeros, which are cut off again.
+
+    Nothing sees the extra outputs, so no loss and no gradient knows of them; but the matrix product has the
+    size that the hardware likes.
+    """
+    outputs = len(weight)
+    extra = -outputs % multiple
+    if not extra:
+        return F.linear(x, weight, bias)
+    return F.linear(x, F.pad(weight, (0, 0, 0, extra)), F.pad(bias, (0, extra)))[..., :outputs]
+
+
+def allow_attention(name):
+    """Let scaled dot product attention use this implementation and no other; "auto" is torch's own choice."""
+    for each, allow in ATTENTION.items():
+        allow(name in ("auto", each))
+
+
+def probe_attention(name, device, dtype, heads, tokens, size):
+    """Allow an implementation, and see that it does what is asked of it: with a mask, and backwards.
+
+    Of torch's own choice ("auto") nothing needs to be seen.
+
+    Raises:
+        Unsupported: this device, type or size is not for it.
+    """
+    allow_attention(name)
+    if name == "auto":
+        return
+    query = torch.zeros(1, heads, tokens, size, device=device, dtype=dtype, requires_grad=True)
+    mask = torch.zeros(1, 1, 1, tokens, device=device, dtype=dtype)
+    try:
+        F.scaled_dot_product_attention(query, query, query, attn_mask=mask).sum().backward()
+    except RuntimeError as error:
+        allow_attention("auto")
+        raise Unsupported(
+            "attention %s cannot attend with a mask in %s over %d tokens on %s: %s; leave attention at auto"
+            % (name, str(dtype).replace("torch.", ""), tokens, device, str(error).partition("\n")[0])
+        ) from error

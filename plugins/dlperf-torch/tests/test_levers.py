@@ -1,0 +1,150 @@
+"""The named optimisations: each computes the same thing, and one that cannot is refused before anything is measured."""
+
+import pytest
+from conftest import MODELS
+
+from dlperf_sdk.worker.interface import Unsupported
+
+torch = pytest.importorskip("torch", reason="the worker half needs torch, which is not in this environment")
+
+CPU_ATTENTION = ("flash", "math")
+
+
+@pytest.fixture(autouse=True)
+def torchs_own_choice():
+    yield
+    from dlperf_torch.worker import levers
+
+    levers.allow_attention("auto")
+
+
+def losses(trainer, steps=4):
+    batch = trainer.canonical_batch()
+    taken = [trainer.step(batch) for _ in range(steps)]
+    return [trainer.read_loss(step.loss)[0] for step in taken]
+
+
+@pytest.mark.parametrize(
+    ("model", "lever"),
+    [
+        ("resnet50", {"fused_optimizer": False}),
+        ("resnet50", {"batch_norm_fp32": True}),
+        ("bert-base", {"fused_optimizer": False}),
+        ("bert-base", {"packed_qkv": True}),
+        ("bert-base", {"vocabulary_multiple": 64}),
+        *(("bert-base", {"attention": name}) for name in CPU_ATTENTION),
+    ],
+)
+def test_training_goes_the_same_way(make_trainer, model, lever):
+    options = {"learning_rate": 0.02} if model == "resnet50" else {"learning_rate": 1e-3}
+    expected = losses(make_trainer(model, options=options))
+    trainer = make_trainer(model, options=options, framework_options=lever)
+    assert losses(trainer) == pytest.approx(expected, rel=2e-5)
+    assert expected[-1] < expected[0]
+    names = [name for name, _ in trainer.parameters(0)]
+    assert names == [entry["name"] for entry in trainer.request.parameters]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_all_of_a_models_levers_together(make_trainer, model):
+    """In mixed precision, where they are meant to help: the evidence still names it."""
+    lever = (
+        {"batch_norm_fp32": True}
+        if model == "resnet50"
+        else {"packed_qkv": True, "vocabulary_multiple": 64, "attention": "math"}
+    )
+    trainer = make_trainer(model, precision="amp-bf16", framework_options=lever)
+    assert 1e-3 <= trainer.deviation() <= 1e-1
+    assert trainer.observed()["precision"] == "amp-bf16"
+    found = losses(trainer)
+    assert found[-1] < found[0]
+
+
+def test_wide_batch_norm_gives_out_what_it_was_given():
+    from dlperf_torch.worker.levers import BatchNormFp32
+
+    x = torch.randn(4, 3, 5, 5, generator=torch.Generator().manual_seed(1)).to(torch.bfloat16)
+    norm = BatchNormFp32(3)
+    y = norm(x)
+    assert y.dtype == torch.bfloat16
+    exact = torch.nn.BatchNorm2d(3)(x.float())
+    assert torch.equal(y, exact.to(torch.bfloat16))
+    torch.testing.assert_close(norm.running_mean, 0.1 * x.float().mean((0, 2, 3)))
+
+
+@pytest.mark.parametrize("multiple", [1, 2, 7, 64])
+def test_padded_outputs_leave_no_trace(multiple):
+    from dlperf_torch.worker.levers import padded_linear
+
+    def computed(apply):
+        generator = torch.Generator().manual_seed(2)
+        x, weight, bias = (
+            torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
+            for shape in ((5, 8), (30, 8), (30,))
+        )
+        y = apply(x, weight, bias)
+        loss = torch.nn.functional.cross_entropy(y, torch.arange(5))
+        return (y, loss, *torch.autograd.grad(loss, (x, weight, bias)))
+
+    expected = computed(torch.nn.functional.linear)
+    for found, right in zip(computed(lambda *of: padded_linear(*of, multiple)), expected, strict=True):
+        torch.testing.assert_close(found, right, rtol=1e-13, atol=1e-15)
+
+
+def test_packed_layers_are_the_layers():
+    from dlperf_torch.worker.levers import packed
+
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(8, size).double() for size in (8, 8, 5)]
+    x = torch.randn(3, 4, 8, dtype=torch.float64)
+    for found, layer in zip(packed(x, layers), layers, strict=True):
+        torch.testing.assert_close(found, layer(x), rtol=1e-13, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("model", "lever", "changes", "words"),
+    [
+        ("resnet50", {"packed_qkv": True}, {}, "resnet50 has nothing that packed_qkv"),
+        ("resnet50", {"attention": "math"}, {}, "attention"),
+        ("bert-base", {"batch_norm_fp32": True}, {}, "batch_norm_fp32"),
+        ("bert-base", {"max_autotune": True}, {}, "inductor"),
+        ("bert-base", {"fused_optimizer": False}, {"precision": "amp-fp16"}, "waits for the device"),
+        ("bert-base", {"attention": "cudnn"}, {}, "attention cudnn cannot"),
+        ("bert-base", {"attention": "efficient"}, {}, "attention efficient cannot"),
+    ],
+)
+def test_what_cannot_be_is_refused(make_trainer, model, lever, changes, words):
+    with pytest.raises(Unsupported, match=words):
+        make_trainer(model, framework_options=lever, **changes)
+
+
+def test_the_plain_network_may_attend_as_it_likes(make_trainer):
+    """The reference of the evidence is fp32, which some implementations do not have; afterwards the choice holds."""
+    trainer = make_trainer("bert-base", framework_options={"attention": "math"})
+    assert not torch.backends.cuda.flash_sdp_enabled()
+    trainer.deviation()
+    assert torch.backends.cuda.math_sdp_enabled()
+    assert not torch.backends.cuda.flash_sdp_enabled()
+
+
+def test_neutral_values_are_the_options_defaults():
+    from dlperf_torch.framework import ATTENTION, TorchOptions
+    from dlperf_torch.worker import levers
+
+    defaults = TorchOptions()
+    assert {name: getattr(defaults, name) for name in levers.OF_MODELS} == levers.OF_MODELS
+    assert ("auto", *levers.ATTENTION) == ATTENTION
+
+
+# Torch's own: on importing inductor, on the loss function's inputs, on a machine with few cores.
+@pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore:The .grad attribute:UserWarning", "ignore::UserWarning"
+)
+def test_max_autotune_compiles_the_same_network(make_trainer):
+    options = {"layers": 1}
+    eager = losses(make_trainer("bert-base", options=options), 2)
+    tuned = make_trainer(
+        "bert-base", options=options, compiler="inductor", framework_options={"max_autotune": True}
+    )
+    assert losses(tuned, 2) == pytest.approx(eager, rel=1e-5)
+    assert tuned.observed()["compiler"] == "inductor"
