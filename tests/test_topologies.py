@@ -223,14 +223,23 @@ def test_ssh_gets_words_that_a_shell_takes_apart_as_they_were(job):
     assert "--node 1 --hosts n1,n2" in " ".join(agent_of(tuple(shlex.split(commands[1][-1]))))
 
 
-def test_openmpi_and_hydra_differ_in_their_flags(job):
-    options = HostOptions(hosts="n1,n2", interface="ib0")
-    open_mpi, hydra = mpi.command(job(options), mpi.OPENMPI), mpi.command(job(options), mpi.HYDRA)
-    assert open_mpi[:3] == ("mpirun", "--host", "n1:1,n2:1")
-    assert open_mpi[open_mpi.index("--stdin") :][:4] == ("--stdin", "all", "-np", "2")
-    assert hydra[:9] == ("mpirun", "-hosts", "n1,n2", "-ppn", "1", "-stdin", "all", "-bind-to", "none")
-    assert "$OMPI_COMM_WORLD_RANK" in open_mpi
-    assert "$PMI_RANK" in hydra
+def test_openmpi_hands_its_standard_input_to_all_agents(job):
+    command = mpi.command(job(HostOptions(hosts="n1,n2", interface="ib0", launcher_flags="-x A")))
+    assert command[:3] == ("mpirun", "--host", "n1:1,n2:1")
+    assert command[command.index("--stdin") :][:6] == ("--stdin", "all", "-np", "2", "-x", "A")
+    assert "$OMPI_COMM_WORLD_RANK" in command
+
+
+def test_an_mpirun_that_cannot_carry_the_bundle_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "mpirun").write_text("#!/bin/sh\necho HYDRA build details:\n")
+    (tmp_path / "mpirun").chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    mpi.hydra.cache_clear()
+    assert "hydra" in mpi.Mpi().refuses(2, 1, "cpu")
+    (tmp_path / "mpirun").write_text("#!/bin/sh\necho 'mpirun (Open MPI) 4.1.4'\n")
+    mpi.hydra.cache_clear()
+    assert mpi.Mpi().refuses(2, 1, "cpu") is None
+    mpi.hydra.cache_clear()
 
 
 def test_a_hosts_file(job, tmp_path):

@@ -1,4 +1,8 @@
-"""`mpirun`: one process per node, which becomes the agent. MPI itself is not used; only its launcher is."""
+"""`mpirun`: one process per node, which becomes the agent. MPI itself is not used; only its launcher is.
+
+Its standard input carries the bundle to all ranks, which OpenMPI does. Hydra (MPICH) hands it to the first rank only,
+and its proxy ends a process that is slower to read than a pipe is long (4.0.2: "process reading stdin too slowly").
+"""
 
 from __future__ import annotations
 
@@ -15,37 +19,39 @@ from dlperf_sdk.interfaces.topology import Job, Topology
 from dlperf_sdk.topologies import delivery
 from dlperf_sdk.topologies.hosts import HostOptions
 
-OPENMPI, HYDRA = "openmpi", "hydra"
-_RANK = {OPENMPI: "$OMPI_COMM_WORLD_RANK", HYDRA: "$PMI_RANK"}
-
 
 class Mpi(Topology):
-    """`2n8d@mpi`: OpenMPI's mpirun, or hydra (MPICH, Intel MPI), whichever is here."""
+    """`2n8d@mpi`: OpenMPI's mpirun."""
 
     name = "mpi"
     Options = HostOptions
 
     def refuses(self, nodes: int, devices_per_node: int, device: str) -> str | None:
-        """Whether there is an mpirun here at all."""
-        if shutil.which("mpirun"):
-            return None
-        return "There is no mpirun here. Load or install OpenMPI or MPICH, or choose another engine."
+        """Whether there is an mpirun here at all, and one that can carry the bundle."""
+        if not shutil.which("mpirun"):
+            return "There is no mpirun here. Load or install OpenMPI, or choose another engine."
+        if hydra():
+            return (
+                "The mpirun here is hydra's (MPICH, Intel MPI), which cannot carry the bundle to the nodes on its "
+                "standard input. Load OpenMPI, or choose another engine: @ssh reaches the same hosts."
+            )
+        return None
 
     def commands(self, job: Job) -> tuple[tuple[str, ...], ...]:
-        return (delivery.shown(command(job, flavour())),)
+        return (delivery.shown(command(job)),)
 
     @contextmanager
     def launch(self, job: Job) -> Iterator[Iterator[bytes]]:
         with (
             tempfile.TemporaryFile() as diagnostics,
-            delivery.running([command(job, flavour())], job.bundle, diagnostics) as agents,
+            delivery.running([command(job)], job.bundle, diagnostics) as agents,
         ):
             yield delivery.lines_of(agents, diagnostics)
 
 
 @cache
-def flavour() -> str:
-    """Whose mpirun it is."""
+def hydra() -> bool:
+    """Whether the mpirun here is hydra's."""
     try:
         told = subprocess.run(
             [shutil.which("mpirun") or "mpirun", "--version"],
@@ -55,11 +61,11 @@ def flavour() -> str:
             check=False,
         ).stdout
     except (OSError, subprocess.SubprocessError):
-        return OPENMPI
-    return HYDRA if re.search("hydra|intel", told, re.IGNORECASE) else OPENMPI
+        return False
+    return bool(re.search("hydra|intel", told, re.IGNORECASE))
 
 
-def command(job: Job, flavour: str) -> tuple[str, ...]:
+def command(job: Job) -> tuple[str, ...]:
     """The one command; pure.
 
     Standard input goes to every rank: it carries the bundle, and then the signs of life. Ranks are not bound to a
@@ -67,22 +73,10 @@ def command(job: Job, flavour: str) -> tuple[str, ...]:
     """
     options: HostOptions = job.options
     hosts = options.chosen(job.nodes)
-    place = delivery.Rendezvous(_RANK[flavour], ",".join(hosts), options.interface or None)
-    agent = delivery.node_command(job, options.agent_python, place)
-    if flavour == HYDRA:
-        hydra = ("-hosts", ",".join(hosts), "-ppn", "1", "-stdin", "all", "-bind-to", "none")
-        return ("mpirun", *hydra, "-n", str(job.nodes), *shlex.split(options.launcher_flags), *agent)
-    flags = ("--host", ",".join(f"{host}:1" for host in hosts), "--map-by", "ppr:1:node", "--bind-to", "none")
+    place = delivery.Rendezvous("$OMPI_COMM_WORLD_RANK", ",".join(hosts), options.interface or None)
+    where = ("--host", ",".join(f"{host}:1" for host in hosts), "--map-by", "ppr:1:node", "--bind-to", "none")
     # What a lost agent means is for the coordinator to say, so mpirun lets the others go on.
     lenient = ("--mca", "orte_enable_recovery", "1", "--mca", "orte_abort_on_non_zero_status", "0")
-    return (
-        "mpirun",
-        *flags,
-        *lenient,
-        "--stdin",
-        "all",
-        "-np",
-        str(job.nodes),
-        *shlex.split(options.launcher_flags),
-        *agent,
-    )
+    more = shlex.split(options.launcher_flags)
+    agent = delivery.node_command(job, options.agent_python, place)
+    return ("mpirun", *where, *lenient, "--stdin", "all", "-np", str(job.nodes), *more, *agent)
