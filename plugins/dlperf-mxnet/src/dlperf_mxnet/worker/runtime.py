@@ -22,6 +22,7 @@ class MXNetRuntime(Runtime):
         """MXNet's devices, one per replica of this process."""
         self.kvstore = None
         """Where the gradients of all replicas meet; None where they do not."""
+        self._known_to_kvstore = False
 
     def start(self):
         """Take the devices, and join the other replicas.
@@ -58,6 +59,22 @@ class MXNetRuntime(Runtime):
         if strategy == "parameter_server":
             return "dist_device_sync" if gpus else "dist_sync"
         return "nccl" if gpus and mx.runtime.Features().is_enabled("NCCL") else "device"
+
+    def meet(self, parameters):
+        """Sum the gradients of these parameters over all replicas in the kvstore, the last layers' first.
+
+        Each is pushed and pulled by itself. The servers only sum: the optimizer's arithmetic is the model's.
+        """
+        if self.kvstore is None:
+            return
+        if not self._known_to_kvstore:
+            for key, parameter in enumerate(parameters):
+                self.kvstore.init(key, mx.nd.zeros(parameter.shape))
+            self._known_to_kvstore = True
+        for key, parameter in reversed(list(enumerate(parameters))):
+            gradients = parameter.list_grad()
+            self.kvstore.push(key, gradients, priority=-key)
+            self.kvstore.pull(key, gradients, priority=-key)
 
     def synchronize(self):
         """Wait for everything that was handed to MXNet's engine; also raises what failed there."""

@@ -1,4 +1,4 @@
-"""What every MXNet trainer shares: parameters, the step, how replicas meet, input, evidence for the precision.
+"""What every MXNet trainer shares: parameters, input, the step, what was in effect.
 
 A model's own file has its network, its loss, and nothing else. A process may own several replicas: a batch is
 a list with a dict of arrays for each, and so are losses.
@@ -50,7 +50,6 @@ class MXNetTrainer(Trainer):
         if self.compiled:
             self.network.hybridize(static_alloc=True, static_shape=True)
             self.criterion.hybridize(static_alloc=True, static_shape=True)
-        self._known_to_kvstore = False
         self._steps = 0
         self._skipped = 0
         self._loaders = None
@@ -163,7 +162,7 @@ class MXNetTrainer(Trainer):
                 loss.detach() / len(pieces[0]) + (0.0 if total is None else total)
                 for loss, total in zip(losses, totals)
             ]
-        self._meet()
+        self.runtime.meet(self.trained)
         self._update(self.runtime.cluster.world_size if self.runtime.kvstore is not None else 1)
         # The first parameter's update is the last that the engine does: its gradient comes last.
         traces = [weight.reshape((-1,))[:1] * 1.0 for weight in self.trained[0].list_data()]
@@ -190,23 +189,6 @@ class MXNetTrainer(Trainer):
         else:
             autograd.backward(losses)
 
-    def _meet(self):
-        """Sum the gradients of all replicas in the kvstore, the last layers' first.
-
-        Each is pushed and pulled by itself. The servers only sum: the optimizer's arithmetic is the model's.
-        """
-        store = self.runtime.kvstore
-        if store is None:
-            return
-        if not self._known_to_kvstore:
-            for key, parameter in enumerate(self.trained):
-                store.init(key, mx.nd.zeros(parameter.shape))
-            self._known_to_kvstore = True
-        for key, parameter in reversed(list(enumerate(self.trained))):
-            gradients = parameter.list_grad()
-            store.push(key, gradients, priority=-key)
-            store.pull(key, gradients, priority=-key)
-
     def _update(self, replicas):
         """Update all weights with the mean over replicas and micro-batches."""
         parts = replicas * self.request.accumulation
@@ -231,7 +213,7 @@ class MXNetTrainer(Trainer):
 
     def read_loss(self, loss):
         """The loss of each replica."""
-        return [total.asscalar() for total in loss[0]]
+        return [float(total.asscalar()) for total in loss[0]]
 
     def parameters(self, replica):
         """One replica's parameters under the manifest's names and in its layout."""
