@@ -156,3 +156,9 @@ else:
 
 def test_out_of_memory_is_known():
     subprocess.run([sys.executable, "-c", OUT_OF_MEMORY], check=True)
+
+
+def test_a_loss_is_a_number_that_json_knows(make_trainer):
+    trainer = make_trainer("bert-base")
+    loss = trainer.step(trainer.canonical_batch()).loss
+    assert [type(value) for value in trainer.read_loss(loss)] == [float]
