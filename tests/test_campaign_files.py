@@ -377,6 +377,13 @@ def test_each_mistake_is_told_with_its_line(tmp_path, mistake):
     assert str(caught.value).startswith(f"{path}:{line}: "), caught.value
 
 
+def test_the_worked_example_of_the_docs_can_be_planned(tmp_path):
+    docs = Path(__file__).parent.parent / "docs" / "campaigns.md"
+    text = docs.read_text().partition("```yaml\n")[2].partition("```")[0]
+    _, entries = planning.planned(file.load(written(tmp_path, text)), Registry())
+    assert [entry.refusal for entry in entries] == [None] * 4
+
+
 def test_files_that_extend_each_other_in_a_circle(tmp_path):
     written(tmp_path, "name: a\nextends: [b.yaml]\n", "a.yaml")
     written(tmp_path, "name: b\nextends: [sub/c.yaml]\n", "b.yaml")
