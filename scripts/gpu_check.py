@@ -25,13 +25,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from attrs import asdict
+from attrs import asdict, evolve
 from gpu_checks import CHECKS, Bench, Check, Outcome
 
 from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, PASS
 
 LONGEST = 590.0
 """Seconds for everything, unless said otherwise."""
+SLOWER = {"cuda": 1.0, "cpu": 6.0}
+"""Kind of device → how many times longer everything may take: a rehearsal often shares its processors."""
 
 
 class OutOfTime(Exception):
@@ -104,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--python", metavar="PATH", help="the workers' interpreter")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--only", action="append", default=[], metavar="WORD")
-    parser.add_argument("--within", type=float, default=LONGEST, metavar="SECONDS", help="for all of them")
+    parser.add_argument("--within", type=float, metavar="SECONDS", help=f"for all of them ({LONGEST:.0f})")
     parser.add_argument("--list", action="store_true", help="name the checks and the seconds they may take")
     chosen = parser.parse_args(arguments)
     checks = chosen_checks(chosen.only)
@@ -113,13 +115,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.list:
         print("\n".join(f"{check.name}  {check.seconds:.0f} s" for check in checks))
         return 0
-    end, outcomes = time.monotonic() + chosen.within, []
+    slower = SLOWER[chosen.device]
+    end, outcomes = time.monotonic() + (chosen.within or LONGEST * slower), []
     bench = Bench(chosen.device, chosen.python, chosen.output)
     folder = chosen.output / "checks"
     folder.mkdir(parents=True, exist_ok=True)
     for check in checks:
         began = time.monotonic()
-        outcome = carried_out(check, bench, end - began)
+        outcome = carried_out(evolve(check, seconds=check.seconds * slower), bench, end - began)
         outcomes.append(outcome.outcome)
         document = {
             "check": check.name,

@@ -241,7 +241,7 @@ class Killer:
 def killed_worker(bench: Bench) -> Outcome:
     """A worker that is killed is a typed failure, and leaves nothing on the device."""
     before, killer = bench.gpu_memory(), Killer()
-    result = bench.run("resnet50", steps=100_000, observers=(killer,))
+    result = bench.run("bert-base", steps=100_000, observers=(killer,))
     if not killer.killed or result.status != "crashed":
         return Outcome(FAIL, f"The run ended as {result.status!r}: {_why(result)}", results=(result.id,))
     until = time.monotonic() + RELEASE
