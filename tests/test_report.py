@@ -96,6 +96,16 @@ def test_a_cell_of_markdown_stays_one_cell(text):
     assert not re.search(r"(?<!\\)(?:\\\\)*[<`*]", row)
 
 
+@given(st.integers(10_000, 10**9), st.integers(12, 80))
+def test_a_number_that_does_not_fit_says_so(number, width):
+    table = Table(
+        (Column("framework"), Column("of"), Column("value", right=True)),
+        (("torch", "all of it", f"{number:,}"),),
+    )
+    text = shown([table], width)
+    assert f"{number:,}" in text or "…" in text
+
+
 # -- one result
 
 

@@ -90,6 +90,11 @@ def _parse_toml(data: bytes, source: str) -> Any:
     return plain(value, source)
 
 
+def _said(error: Exception) -> str:
+    """A parser's words on one line, without its name for text that came from no file, or a full stop of its own."""
+    return " ".join(str(error).replace('in "<unicode string>", ', "at ").split()).rstrip(".")
+
+
 def _parse_yaml(data: bytes, source: str) -> Any:
     import yaml
 
@@ -100,7 +105,7 @@ def _parse_yaml(data: bytes, source: str) -> Any:
     except RecursionError:
         raise DocumentError(f"{source} is nested too deeply.") from None
     except (ValueError, yaml.YAMLError) as error:
-        raise DocumentError(f"{source} is not valid YAML: {' '.join(str(error).split())}.") from None
+        raise DocumentError(f"{source} is not valid YAML: {_said(error)}.") from None
     return plain(value, source)
 
 

@@ -255,14 +255,15 @@ def _present(result: Result, store: ResultStore, shown: Shown, common: Common) -
         say(failure.traceback)
     # On a terminal that shows both streams, the table has just said it.
     if common.json or not (sys.stdout.isatty() and sys.stderr.isatty()):
-        if failure is not None and result.status != "interrupted":
-            say(f"Error: {' '.join(failure.message.split())}", "red")
         for verdict in given_out.verdicts:
             if verdict.kind == INTEGRITY and verdict.outcome == FAIL:
                 say(
                     f"Error: {verdict.name} failed, so the number is not to be trusted: {verdict.detail}",
                     "red",
                 )
+        # Last, for it is the cause.
+        if failure is not None and result.status != "interrupted":
+            say(f"Error: {' '.join(failure.message.split())}", "red")
     return result.exit_code
 
 

@@ -52,8 +52,8 @@ def named(python: str, variables: Mapping[str, str]) -> tuple[Path, probe.Interp
     interpreter = probe.version_of(path, variables)
     if interpreter is None:
         raise EnvironmentFailed(
-            f"--python {python}: {path} does not run as a Python interpreter. Name a program that "
-            f"`{path} --version` works for."
+            f"--python {python}: {path} does not run as a Python interpreter. Name one, such as "
+            "/usr/bin/python3, or the folder of a virtual environment."
         )
     return path, interpreter
 

@@ -67,11 +67,13 @@ def rendered(block: Block) -> RenderableType:
 def _table(block: Table) -> RenderableType:
     grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold underline")
     for column in block.columns:
+        # A number that is cut short reads as another number, so where it does not fit it says so.
+        whole = column.right or column.whole
         grid.add_column(
             Text(column.title),
             justify="right" if column.right else "left",
-            overflow="fold",
-            no_wrap=column.right or column.whole,
+            overflow="ellipsis" if whole else "fold",
+            no_wrap=whole,
         )
     for row in block.rows:
         grid.add_row(*map(_text, row))

@@ -251,7 +251,8 @@ class ResultStore:
         """
         path = Path(which)
         if isinstance(which, str) and _ID.fullmatch(which) and not path.is_file():
-            path = self._find(which)
+            in_store = self.directory / which
+            path = self._find(which) if in_store.is_dir() or not path.is_dir() else path
         if path.is_dir():
             path /= "result.json"
             if not path.exists():

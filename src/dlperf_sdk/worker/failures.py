@@ -60,20 +60,32 @@ def of_worker(
             "Use a smaller batch size, or a machine with more memory." % (name, phase),
         )
     elif exit["signal"]:
-        failed = failure("crashed", "%s was ended by %s in phase '%s'." % (name, exit["signal"], phase))
+        said = "%s was ended by %s in phase '%s'. Its log tells how far it came; %s."
+        failed = failure("crashed", said % (name, exit["signal"], phase, _advice(exit["signal"])))
     elif exit["code"]:
         failed = failure(
             "crashed",
-            "%s left with exit code %d in phase '%s' and without a record." % (name, exit["code"], phase),
+            "%s left with exit code %d in phase '%s' and without a record; its log may say why."
+            % (name, exit["code"], phase),
         )
     elif record is None or record.get("status") != "ok":
-        failed = failure("invalid-record", "%s ended well, but %s." % (name, why_no_record))
+        said = "%s left with exit code 0 in phase '%s', but %s. See its log, and what in the plugin ends the process."
+        failed = failure("invalid-record", said % (name, phase, why_no_record))
     else:
         return None
     if failed.get("kind") not in _CAUSES:
         said = "%s told of a failure of an unknown kind, %.40r: its record breaks the protocol."
         failed = failure("invalid-record", said % (name, failed.get("kind")))
     return dict(failed, phase=failed.get("phase") or phase, node=exit["node"], rank=exit["rank"])
+
+
+def _advice(signal: str) -> str:
+    """What to look at when a process has died by a signal that this run did not send."""
+    if signal == "SIGKILL":
+        return "somebody killed it, or something that watches over memory: a smaller batch size then helps"
+    if signal in ("SIGTERM", "SIGINT", "SIGHUP"):
+        return "somebody, or the scheduler of this machine, asked it to end"
+    return "look there, and in the framework's issues, for a fault in its libraries"
 
 
 def cause_of(failures: List[Dict[str, Any]]) -> Dict[str, Any]:
