@@ -294,10 +294,10 @@ def test_the_key_changes_with_everything_that_could_change_the_steps(place: Path
 def test_frameworks_side_by_side(place: Path) -> None:
     said: list[str] = []
     found = verify(
-        ["numpy", "nothing"], "mine", registry=registry(place), topology="1n2d", on_progress=said.append
+        ["numpy", "torch"], "mine", registry=registry(place), topology="1n2d", on_progress=said.append
     )
     assert [row.outcome for row in found[0].rows] == ["pass", "not-run"]
-    assert "There is no framework named 'nothing'" in found[0].rows[1].reason
+    assert "torch has no implementation of mine" in found[0].rows[1].reason
     assert exit_code(found) == 5
     assert len(found[0].losses) == 2
     assert json.loads(json.dumps(found[0].to_dict()))["rows"][0]["outcome"] == "pass"
@@ -305,14 +305,17 @@ def test_frameworks_side_by_side(place: Path) -> None:
 
 
 def test_nothing_that_could_be_judged(place: Path) -> None:
-    assert exit_code(verify(["nothing"], "mine", registry=registry(place))) == 3
-    assert exit_code(verify(["numpy"], "mine", registry=registry(place), case="full")) == 3
+    assert exit_code(verify(["torch"], "mine", registry=registry(place))) == 3
 
 
 def test_what_is_asked_wrongly_is_raised(place: Path) -> None:
     plugins = registry(place)
     with pytest.raises(UnknownName, match="Did you mean 'mine'"):
         verify(["numpy"], "min", registry=plugins)
+    with pytest.raises(UnknownName, match="no framework named 'nothing'"):
+        verify(["numpy", "nothing"], "mine", registry=plugins)
+    with pytest.raises(UnknownName, match="no case of mine's reference named 'full'"):
+        verify(["numpy"], "mine", registry=plugins, case="full")
     with pytest.raises(UsageError, match="Which frameworks"):
         verify([], "mine", registry=plugins)
     with pytest.raises(UsageError, match="options"):
