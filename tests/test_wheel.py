@@ -78,7 +78,7 @@ def test_the_wheel_has_what_plugin_authors_need(unpacked):
     shipped, source = unpacked / "dlperf_sdk", ROOT / "src" / "dlperf_sdk"
     templates = {path.name for path in (source / "skeleton" / "templates").iterdir()}
     assert {path.name for path in (shipped / "skeleton" / "templates").iterdir()} == templates
-    assert len(templates) == 10
+    assert len(templates) == 11
     assert (shipped / "testing" / "sample.jpg").read_bytes() == (
         source / "testing" / "sample.jpg"
     ).read_bytes()
