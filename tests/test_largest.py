@@ -54,7 +54,10 @@ def test_what_is_found_fits_and_what_is_next_to_it_does_not(limit, slope, base, 
         return Probe(size, size <= limit, peaks(size) if size <= limit else None)
 
     found = largest(probe, base + slope * limit, 4096)
-    assert len(tried) == len(set(tried)) <= MOST_PROBES
+    assert len(set(tried)) <= MOST_PROBES
+    if found.size is not None and found.size > 1:
+        assert tried.pop() == found.size  # it fitted, and fits again
+    assert len(tried) == len(set(tried))
     if limit == 0:
         assert found.size is None
     elif found.exact:
@@ -71,7 +74,20 @@ def test_what_is_found_fits_and_what_is_next_to_it_does_not(limit, slope, base, 
         assert found.exact
 
 
-def test_a_good_model_needs_four_probes():
+def test_what_fits_only_once_is_not_the_largest():
+    tried = []
+
+    def probe(size):
+        tried.append(size)
+        return Probe(size, size <= 60 and (size <= 57 or tried.count(size) == 1), 500 + 10 * size)
+
+    found = largest(probe, 500 + 600, 1000)
+    assert found.size <= 59
+    assert tried[-1] == found.size
+    assert not probe(60).fits
+
+
+def test_a_good_model_needs_four_probes_and_one_to_be_sure():
     tried = []
 
     def probe(size):
@@ -80,7 +96,8 @@ def test_a_good_model_needs_four_probes():
 
     assert largest(probe, 500 + 7770, 10**6).size == 777
     assert tried[:3] == [1, 8, 777]
-    assert len(tried) == 4
+    assert len(tried) == 5
+    assert tried[-1] == 777
 
 
 # -- the field

@@ -44,8 +44,9 @@ def largest(probe: Callable[[int], Probe], budget: int | None, most: int, second
 
     Peak memory is close to linear in the batch size: two sizes give a line, the line and the `budget` (bytes for one
     process) a guess, and a probe at the guess and one beside it usually settle it. Every probe that fits mends the
-    line; where there is no budget, or the line does not help, sizes are doubled and the interval halved. So what is
-    returned has fitted, whatever the model said.
+    line; where there is no budget, or the line does not help, sizes are doubled and the interval halved. At the edge
+    the same size may fit once and not again, so what is returned has fitted in the last probe of all, after it had
+    fitted before or a larger size had not.
     """
     probes: list[Probe] = []
 
@@ -73,7 +74,10 @@ def largest(probe: Callable[[int], Probe], budget: int | None, most: int, second
             guess, missed = high - quantum(low) * 4**missed, missed + 1
         else:
             guess = predicted
-    return Found(low, tuple(probes), high - low <= quantum(low) or low == most)
+    exact = high - low <= quantum(low) or low == most
+    while low > 1 and not fits(low):
+        low = max(low - quantum(low), 1)
+    return Found(low, tuple(probes), exact)
 
 
 def _predicted(probes: list[Probe], budget: int | None) -> int | None:
