@@ -316,7 +316,7 @@ def test_probe_leaves_nothing(store):
 def test_a_file_where_the_directory_should_be(tmp_path):
     (tmp_path / "file").touch()
     for directory in (tmp_path / "file", tmp_path / "file" / "results"):
-        with pytest.raises(StoreError, match=r"cannot be written.*choose another directory with --output"):
+        with pytest.raises(StoreError, match=r"cannot be written.*is no directory; choose one with --output"):
             ResultStore(directory).probe()
         with pytest.raises(StoreError, match=str(tmp_path / "file")):
             ResultStore(directory).open_run("run-1")

@@ -15,13 +15,13 @@ import sys
 import threading
 import time
 from dataclasses import replace
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from dlperf_sdk.worker import devices, hardware, lifetime, link, network, preflight, rendezvous
 from dlperf_sdk.worker.attempt import Attempt
 from dlperf_sdk.worker.bundled import has, member, unpacked
 from dlperf_sdk.worker.coordinator import PARITY, Coordinator
-from dlperf_sdk.worker.failures import failure
+from dlperf_sdk.worker.failures import SETTLE, failure
 from dlperf_sdk.worker.main import cluster_from
 from dlperf_sdk.worker.orders import Place, orders_for
 from dlperf_sdk.worker.placement import placed
@@ -63,6 +63,10 @@ class Agent:
         self._attempt: Optional[Attempt] = None
         self._sampling: Optional[Sampling] = None
         self._ready = False
+        self._failures: List[Dict[str, Any]] = []
+        """Of this attempt, those that have been told."""
+        self._settled = 0.0
+        """When no more is waited for, once one has failed: the cause may die after its consequence."""
         self._reported = ("", 0)
         self._reported_at = 0.0
         self._beat = 0.0
@@ -188,6 +192,7 @@ class Agent:
     def _start(self, message: Dict[str, Any]) -> None:
         """Start this node's workers. What a plugin's functions raise here is the case's failure, not the agent's."""
         self._ready = False
+        self._failures = []
         self._attempt = Attempt(message["attempt"], self._scratch, self._program(message)[0].deadlines)
         try:
             self._start_workers(message)
@@ -263,11 +268,13 @@ class Agent:
             self._ready = True
             self._say({"event": "ready"})
         failures = attempt.failures()
-        if failures:
-            for one in failures:
+        for one in failures:
+            if one not in self._failures:
                 self._say({"event": "failed", "failure": one})
-            self._end()
-        elif attempt.over():
+        if failures and not self._failures:
+            self._settled = now + SETTLE
+        self._failures = failures
+        if attempt.over() or (failures and now >= self._settled):
             self._end()
 
     def _end(self) -> None:

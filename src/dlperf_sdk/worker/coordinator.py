@@ -12,13 +12,11 @@ import traceback
 from typing import Any, Callable, Dict, List, Optional
 
 from dlperf_sdk.worker import estimate
-from dlperf_sdk.worker.failures import Failed, cause_of, failure
+from dlperf_sdk.worker.failures import SETTLE, Failed, cause_of, failure
 from dlperf_sdk.worker.request import Request
 from dlperf_sdk.worker.roster import SILENCE, Roster
 from dlperf_sdk.worker.stopping import decide
 
-SETTLE = 1.0
-"""Seconds in which, after a first failure, others may tell theirs: the cause is not always the first to be heard."""
 PARITY = 0
 """The number of the parity run among the attempts, which are counted from 1."""
 _ITS_OWN = ("crashed", "timeout", "invalid-record")

@@ -2,6 +2,9 @@
 
 from typing import Any, Dict, List, Optional
 
+SETTLE = 1.0
+"""Seconds in which, after a first failure, others may tell theirs: the cause is not always the first to be heard."""
+
 _CAUSES = (
     "out-of-memory",
     "unsupported",

@@ -4,6 +4,7 @@ import json
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -43,9 +44,21 @@ RECORDS = {
 
 
 def serve():
-    print("serving")
+    host, _, port = os.environ["FAULTY_SERVER"].rpartition(":")
+    with socket.create_server((host, int(port))) as listening:
+        print("serving")
+        while True:
+            listening.accept()[0].close()
+
+
+def meet_server():
+    """No training before the server is there, as with parameter servers."""
+    host, _, port = os.environ["FAULTY_SERVER"].rpartition(":")
     while True:
-        time.sleep(1)
+        try:
+            return socket.create_connection((host, int(port)), 10).close()
+        except ConnectionRefusedError:
+            time.sleep(0.01)
 
 
 class Runtime(worker.Runtime):
@@ -56,6 +69,7 @@ class Runtime(worker.Runtime):
             time.sleep(1000)
         if self.fault == "stubborn":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        meet_server()
         super().start()
 
     def stop(self):
