@@ -4,6 +4,7 @@ Each step takes the device some milliseconds whatever the machine does meanwhile
 must not, or does not where it must, can be seen.
 """
 
+import itertools
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -40,6 +41,19 @@ class Runtime(worker.Runtime):
 
     def stop(self):
         self.queue.shutdown()
+
+
+class EventRuntime(Runtime):
+    """The same device, which keeps time itself."""
+
+    clock = "event"
+
+    def mark(self):
+        return self.enqueue(time.monotonic)
+
+    def elapsed(self, marks):
+        times = [mark.result() for mark in marks]
+        return [after - before for before, after in itertools.pairwise(times)]
 
 
 class Linear(worker.Linear):

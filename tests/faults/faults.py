@@ -67,6 +67,12 @@ BY_CONFORMANCE = (
         where=COMPILED,
     ),
     Fault(
+        "waits-for-the-loss",
+        "synchronisation that waits for the last loss, and not for what the device does after it",
+        "test_synchronize_waits",
+        "by the device's own events",
+    ),
+    Fault(
         "never-waits-in-company",
         "no synchronisation at the window's end of two replicas",
         "test_synchronize_waits",

@@ -11,6 +11,7 @@ from toy_frameworks import FRAMEWORKS
 from dlperf_sdk import run
 from dlperf_sdk.registry import Registry
 from dlperf_sdk.testing import FrameworkConformance
+from dlperf_sdk.testing.asynchrony import Asynchrony
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.subject import verdict
 
@@ -21,6 +22,13 @@ class TestAsynchronous(FrameworkConformance):
     """The right one: the example itself is held to the suite where it lies."""
 
     framework = "asynchronous"
+    registry = REGISTRY
+
+
+class TestEvents(Asynchrony):
+    """With a clock of events, time alone is looked at: the rest is the same device's."""
+
+    framework = "events"
     registry = REGISTRY
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import tempfile
+import time
 from pathlib import Path
 
 import asynchronous_toy
@@ -60,6 +61,21 @@ class WaitsOnOneRank(asynchronous_toy.Runtime):
     def synchronize(self):
         if self.process.rank == 0:
             super().synchronize()
+
+
+class WaitsForTheLoss(asynchronous_toy.EventRuntime):
+    """It waits for what `step` hands out, and not for what the device does after it."""
+
+    def synchronize(self):
+        if self.last is not None:
+            self.loss.result()
+
+
+class WorksBehindTheLoss(asynchronous_toy.Linear):
+    def step(self, batch):
+        self.runtime.loss = super().step(batch).loss
+        self.runtime.enqueue(time.sleep, asynchronous_toy.BUSY)
+        return Step(self.runtime.loss, len(batch["x"]))
 
 
 class BeforeTheOptimizer(asynchronous_toy.Linear):

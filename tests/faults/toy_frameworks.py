@@ -19,6 +19,13 @@ class Asynchronous(NumPy):
     capabilities = attrs.evolve(CAN, devices={"toy"}, compilers={"none", "graph"})
 
 
+class Events(Asynchronous):
+    """The same, on a device with events."""
+
+    name = "events"
+    runtime = "asynchronous_toy:EventRuntime"
+
+
 def locked(self, device, strategy, model):
     return attrs.evolve(NumPy.environment(self, device, strategy, model), lock=LOCK)
 
@@ -46,6 +53,7 @@ WRONG = {
     "one-buffer-compiled": (Asynchronous, linear("OneBufferForAllLossesCompiled")),
     "half-the-rate-compiled": (Asynchronous, linear("HalfTheRateCompiled")),
     "alone-when-compiled": (Asynchronous, runtime("AloneWhenCompiled")),
+    "waits-for-the-loss": (Events, runtime("WaitsForTheLoss") | linear("WorksBehindTheLoss")),
     "before-the-optimizer": (Asynchronous, linear("BeforeTheOptimizer")),
     "one-buffer": (Asynchronous, linear("OneBufferForAllLosses")),
     "no-memory": (Asynchronous, runtime("NoMemory")),
@@ -79,7 +87,7 @@ WRONG = {
 }
 """Name → the right plugin, and the attributes in which the wrong one differs."""
 
-FRAMEWORKS = {"asynchronous": Asynchronous} | {
+FRAMEWORKS = {"asynchronous": Asynchronous, "events": Events} | {
     name: type(name, (right,), {"name": name, "packages": ("dlperf_numpy", "asynchronous_toy"), **differs})
     for name, (right, differs) in WRONG.items()
 }

@@ -32,10 +32,14 @@ def initial(request, trainer, canonical, answer):
 
 
 def asynchrony(runtime, trainer, batch, steps):
-    """How long enqueueing takes, then synchronising, then what should wait for nothing any more."""
+    """How long enqueueing takes, then synchronising, then what should wait for nothing any more; and, where it can say
+    so itself, how long the device was at it."""
+    events = runtime.clock == "event"
     runtime.synchronize()
     begin = time.monotonic()
+    marks = [runtime.mark()] if events else []
     handles = [trainer.step(batch).loss for _ in range(steps)]
+    marks += [runtime.mark()] if events else []
     enqueued = time.monotonic()
     runtime.synchronize()
     synchronised = time.monotonic()
@@ -46,6 +50,7 @@ def asynchrony(runtime, trainer, batch, steps):
         "enqueue": enqueued - begin,
         "synchronize": synchronised - enqueued,
         "read": read - synchronised,
+        "device": sum(runtime.elapsed(marks)) if events else None,
         "steps": steps,
     }
 
