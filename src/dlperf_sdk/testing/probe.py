@@ -83,10 +83,12 @@ def ask(request, cluster, process, resolve, answer):
     runtime.reset_peak_memory()
     batch = trainer.canonical_batch()
     answer["losses"], answer["samples"], answer["changed"] = [], [], []
+    handles = []
     for _ in range(request.protocol["canonical_steps"]):
         loss, samples = trainer.step(batch)
         runtime.synchronize()
         now = digest_of(request.parameters, trainer.parameters(0))
+        handles.append(loss)
         answer["losses"].append([float(value) for value in trainer.read_loss(loss)])
         answer["samples"].append(samples)
         answer["changed"].append(now != before)
@@ -97,6 +99,7 @@ def ask(request, cluster, process, resolve, answer):
     for _ in range(3):
         trainer.step(batch)
     runtime.synchronize()
+    answer["losses_again"] = [[float(value) for value in trainer.read_loss(handle)] for handle in handles]
     then = digest_of(request.parameters, trainer.parameters(0))
     time.sleep(PAUSE)
     answer["settled"] = digest_of(request.parameters, trainer.parameters(0)) == then

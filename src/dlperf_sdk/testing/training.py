@@ -16,7 +16,7 @@ from dlperf_sdk.testing.probing import Answer
 from dlperf_sdk.testing.subject import FrameworkSubject, described, verdict
 
 LATE = {"fp32": 1e-4, "tf32": 1e-3, "amp-fp16": 1e-3, "amp-bf16": 8e-3}
-"""Precision → relative difference of two readings of the same losses: the order of summation may differ, and nothing
+"""Precision → relative difference of one step's loss in two runs: the order of summation may differ, and nothing
 else. For the narrower formats about one unit in the last place: 2⁻¹⁰ and 2⁻⁷."""
 
 
@@ -92,18 +92,28 @@ class Training(FrameworkSubject):
         )
 
     def test_loss_handles_read_late_are_the_right_losses(self, cell: Cell) -> None:
-        """A handle that is read after many more steps gives what it gives when it is read at once."""
+        """A handle gives the same when it is read after more steps, and the first is the very loss of the first step.
+
+        Two runs of one case part in narrow formats, as training amplifies the last bit of a sum in another order: so
+        each handle is held against itself, and only the first against another run's.
+        """
         spec = self.spec_of(cell)
-        early = [losses[0] for losses in self._answers_of(spec)[0]["losses"]]
+        answer = self._answers_of(spec)[0]
+        early, again = ([losses[0] for losses in answer[key]] for key in ("losses", "losses_again"))
         result = self.measured(spec)
         self.excuse(result.failure)
         assert result.failure is None, f"`test_it_trains` says more: {result.failure}"
         late = list(result.repeats[0].records[0].replicas[0].canonical_losses)
         assert len(set(early)) > 1, f"the losses do not change from step to step: {early}"
         most = LATE.get(spec.precision, LATE["amp-bf16"])
-        assert all(math.isclose(a, b, rel_tol=most) for a, b in zip(early, late, strict=True)), advice(
-            f"{described(spec)}: read at once the losses of the first steps are {_listed(early)}, read after the "
-            f"window {_listed(late)}.",
+        first = math.isclose(early[0], late[0], rel_tol=most)
+        own = all(
+            math.isclose(loss, early[step], rel_tol=most) or _nearest(loss, early) == step
+            for step, loss in enumerate(late)
+        )
+        assert early == again and first and own, advice(
+            f"{described(spec)}: read at once the losses of the first steps are {_listed(early)}, the same handles read "
+            f"after more steps {_listed(again)}, and in another run after the window {_listed(late)}.",
             "losses are read when the clock has stopped: a handle must hold the loss of its own step until then",
             "return a handle with memory of its own: copy what the next step overwrites, without waiting for it",
         )
@@ -135,6 +145,11 @@ class Training(FrameworkSubject):
 
     def _manifest(self, model: str) -> tuple[dict[str, Any], ...]:
         return tuple(dict(entry) for entry in make_plan(self.spec(model), self.registry).parameters)
+
+
+def _nearest(loss: float, losses: list[float]) -> int:
+    """The step whose loss is the closest."""
+    return min(range(len(losses)), key=lambda step: abs(losses[step] - loss))
 
 
 def _listed(values: list[float]) -> str:

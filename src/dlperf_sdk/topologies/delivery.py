@@ -176,6 +176,17 @@ def lost(host: str | None, how: str, said: str = "") -> bytes:
     return ended("lost-node", message, 0)
 
 
+def is_lost(line: bytes) -> bool:
+    """Whether a line is the stream's last event, and says that a node was lost."""
+    if b'"lost-node"' not in line:
+        return False
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(event, dict) and (event.get("event"), event.get("status")) == ("ended", "lost-node")
+
+
 def last_words(diagnostics: IO[bytes]) -> bytes:
     """What the engine and the agents wrote to standard error, as an event."""
     return json.dumps({"event": "diagnostics", "text": said_in(diagnostics)}).encode()

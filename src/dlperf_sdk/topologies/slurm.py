@@ -111,10 +111,19 @@ def step(job: Job) -> tuple[str, ...]:
 
 
 def _with_reason(lines: Iterator[bytes], variables: Mapping[str, str]) -> Iterator[bytes]:
-    """The lines, and at their end what Slurm did to the allocation, if that is why they ended."""
+    """The lines, and at their end what Slurm did to the allocation, if that is why they ended.
+
+    It ends the agents one after another, so the coordinator may still have the time to miss another node.
+    """
     last = b""
     for line in lines:
         last = line or last
+        if (
+            delivery.is_lost(line)
+            and (done := slurm_job.why(_state(variables["SLURM_JOB_ID"]), "")) is not None
+        ):
+            yield delivery.ended(*done)
+            return
         yield line
     said = slurm_job.why(_state(variables["SLURM_JOB_ID"]), last.decode(errors="replace"))
     if said is not None:
