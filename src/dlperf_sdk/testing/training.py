@@ -112,8 +112,8 @@ class Training(FrameworkSubject):
             for step, loss in enumerate(late)
         )
         assert early == again and first and own, advice(
-            f"{described(spec)}: read at once the losses of the first steps are {_listed(early)}, the same handles read "
-            f"after more steps {_listed(again)}, and in another run after the window {_listed(late)}.",
+            f"{described(spec)}: read at once the losses of the first steps are {_listed(early)}, read again after "
+            f"more steps {_listed(again)}, and in another run read after the window {_listed(late)}.",
             "losses are read when the clock has stopped: a handle must hold the loss of its own step until then",
             "return a handle with memory of its own: copy what the next step overwrites, without waiting for it",
         )
