@@ -305,6 +305,14 @@ def test_a_huge_log_is_bounded(tmp_path):
     assert log.read_text().rstrip().endswith("the end of a long log")
 
 
+def test_a_framework_that_aborts_in_the_finalisation_has_trained_all_the_same(tmp_path):
+    """Its record is whole by then; what it asked to be done at the exit is done."""
+    result = run("faulty", "linear", options={"fault": "aborting-finalisation"}, store=tmp_path, **QUICK)
+    assert result.ok
+    log = (tmp_path / result.id / "attempts" / "1" / "rank-0.log").read_text()
+    assert log.rstrip().endswith("the exit functions have run")
+
+
 def test_services_are_part_of_a_run(tmp_path):
     result = run("faulty", "linear", topology="1n2d", store=tmp_path, **QUICK)
     assert result.ok

@@ -1,5 +1,6 @@
 """The bundle's front door: `python BUNDLE agent …` on a node, `python BUNDLE worker …` for each process there."""
 
+import atexit
 import json
 import os
 import sys
@@ -52,14 +53,18 @@ def worker(directory: str) -> int:
 
 
 def _work(directory: str) -> int:
-    """`worker`, and a process that ends with it."""
+    """`worker`, and a process that ends with it: the exit functions run after a success, the finalisation never does.
+
+    By then the record is on disk. A framework's threads may still hold Python objects, and one that lets go of them
+    while the interpreter is taken down aborts the process (seen with gloo); after a failure even an exit function
+    may hang, since the peers are gone.
+    """
     code = worker(directory)
-    if code:
-        # The framework's own teardown may hang once its peers are gone; the record is on disk.
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-    return code
+    if not code:
+        atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def main(arguments: List[str]) -> int:

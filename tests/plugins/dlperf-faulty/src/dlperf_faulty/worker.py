@@ -1,5 +1,6 @@
 """Worker half: each fault is a few lines over what is right."""
 
+import atexit
 import json
 import os
 import resource
@@ -41,6 +42,13 @@ RECORDS = {
     "odd-failure": lambda record: json.dumps(dict(record, status="failed", failure={"kind": "nonsense"})),
 }
 """What a worker's own record becomes after it has been written."""
+
+
+class AbortsWhenForgotten:
+    """What a framework's thread does that lets go of an object of Python's while the interpreter is taken down."""
+
+    def __del__(self, abort=os.abort):  # by then a module's names may be gone
+        abort()
 
 
 def serve():
@@ -145,6 +153,9 @@ class Linear(worker.Linear):
             # A daemon that left its session and its parent: only whoever adopts orphans can end it.
             code = "import os, time; os.fork() and os._exit(0); os.setsid(); time.sleep(1000)"
             subprocess.Popen([sys.executable, "-c", code, "dlperf-orphan"], start_new_session=True).wait()
+        elif self.fault == "aborting-finalisation":
+            sys.held_to_the_end = AbortsWhenForgotten()
+            atexit.register(print, "the exit functions have run")
         elif self.fault == "fewer-samples":
             return result._replace(samples=result.samples - 1)
         return result
