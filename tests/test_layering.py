@@ -35,6 +35,8 @@ ORDER = (
     # A result converts itself: `to_dict` and `from_dict` are a short way to `convert`.
     ("results.result", "results.convert"),
     ("results.files",),
+    ("results.run_directory",),
+    ("results.recover",),
     ("results.store",),
     ("results.redact",),
     # What others measured, in the words of a spec.

@@ -21,7 +21,8 @@ from dlperf_sdk.errors import DlperfError, DocumentError, StoreError, UnknownNam
 from dlperf_sdk.results import files
 from dlperf_sdk.results import result as res
 from dlperf_sdk.results.convert import attempt_from_dict, record_to_dict
-from dlperf_sdk.results.store import ResultStore, Unreadable, new_run_id
+from dlperf_sdk.results.recover import Unreadable
+from dlperf_sdk.results.store import ResultStore, new_run_id
 from dlperf_sdk.spec import RunSpec
 
 SPEC = RunSpec(framework="torch", model="resnet50", topology="1n2d", env={"TOKEN": "secret"})
@@ -266,7 +267,7 @@ def test_a_crash_at_any_moment_leaves_whole_files(store, monkeypatch, call):
             return real(*args, **kwargs)
 
         if call == "write":
-            monkeypatch.setattr("dlperf_sdk.results.store.write_whole", crashing)
+            monkeypatch.setattr("dlperf_sdk.results.run_directory.write_whole", crashing)
         else:
             monkeypatch.setattr(os, call, crashing)
         try:

@@ -14,7 +14,7 @@ from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.records import Failure, Repeat
 from dlperf_sdk.results.convert import Attempt, attempt_from_dict
 from dlperf_sdk.results.result import Environment, Stopping
-from dlperf_sdk.results.store import RunDirectory
+from dlperf_sdk.results.run_directory import RunDirectory
 
 
 @define

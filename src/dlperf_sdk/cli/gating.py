@@ -89,7 +89,8 @@ def results_in(path: Path) -> Iterator[Result]:
     Raises:
         StoreError: there is nothing of the kind.
     """
-    from dlperf_sdk.results.store import ResultStore, Unreadable
+    from dlperf_sdk.results.recover import Unreadable
+    from dlperf_sdk.results.store import ResultStore
 
     if path.is_file() or (path / "result.json").is_file():
         yield ResultStore(path.parent).load(path.resolve())

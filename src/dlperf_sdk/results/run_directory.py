@@ -1,0 +1,130 @@
+"""One run's directory: each document that is written into it, and where it lies.
+
+::
+
+    RUN-ID/
+        spec.json  plan.json  environment.json  lock.txt     before anything is measured
+        attempts/1/rank-0.json  rank-0.log  service-0.log    at the end of each attempt,
+        attempts/1/attempt.json                              this one last: with it, the attempt is complete
+        traces/rank-0.json.gz                                where --trace asks for it
+        result.json  report.md                               at the end of the run
+
+`result.json` is what a result says: its metrics, verdicts, environment, hardware. Its repeats are numbers of attempts,
+where their records lie.
+
+Every file appears whole or not at all. A run's directory is its owner's alone (0700, files 0600), because
+logs and variables may hold secrets; what others shall see is handed out on purpose, `redacted` where that
+matters. Below the store's own directory nothing is written through a symbolic link.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dlperf_sdk.documents import shown
+from dlperf_sdk.errors import DocumentError
+from dlperf_sdk.results.convert import result_to_dict, result_to_dict_beside, to_plain
+from dlperf_sdk.results.files import directory_of, explained, write_whole
+from dlperf_sdk.results.repeats import attempts_of
+from dlperf_sdk.results.result import Environment, Result
+from dlperf_sdk.spec import RunSpec
+
+_LOG = re.compile(r"(rank|service)-[0-9]{1,12}(-[0-9]{1,12})?")
+
+
+class RunDirectory:
+    """One run's directory. Each method writes one document, and returns when it is on the disk.
+
+    Raises (all methods):
+        StoreError: it cannot be written.
+    """
+
+    def __init__(self, store: Path, run_id: str) -> None:
+        self.id = run_id
+        self.path = store / run_id
+
+    def write_spec(self, spec: RunSpec) -> None:
+        """`spec.json`: what was asked for."""
+        self._write_json((), "spec.json", spec.to_dict())
+
+    def write_plan(self, plan: Mapping[str, Any]) -> None:
+        """`plan.json`: what follows from it."""
+        self._write_json((), "plan.json", plan)
+
+    def write_environment(self, environment: Environment) -> None:
+        """`environment.json`, and its lock once more as `lock.txt`, which installers read."""
+        self._write_json((), "environment.json", to_plain(environment))
+        self._write((), "lock.txt", environment.lock)
+
+    def write_attempt(self, event: Mapping[str, Any]) -> None:
+        """`attempts/K/`: an attempt's records and logs, then itself, from the event `attempt-ended`.
+
+        What the workers wrote is kept as it is, right or wrong: `attempt_from_dict` judges it.
+
+        Raises:
+            DocumentError: the attempt has no number, or a log a name of its own making.
+        """
+        number = event.get("attempt")
+        if not isinstance(number, int) or not 0 <= number <= 10**12:
+            raise DocumentError(f"An attempt's number is {shown(number)}.")
+        folder = ("attempts", str(number))
+        files: dict[str, list[str]] = {"records": [], "logs": []}
+        for i, record in enumerate(event.get("records", ())):
+            rank = record.get("rank") if isinstance(record, Mapping) else None
+            name = f"rank-{rank}.json" if isinstance(rank, int) and 0 <= rank < 10**12 else f"record-{i}.json"
+            self._write_json(folder, _free(name, files["records"]), record)
+        for log in event.get("logs", ()):
+            if not _LOG.fullmatch(str(log["name"])):
+                raise DocumentError(f"A log of attempt {number} is named {shown(log['name'])}.")
+            self._write(folder, _free(f"{log['name']}.log", files["logs"]), str(log["text"]))
+        rest = {key: value for key, value in event.items() if key not in files}
+        self._write_json(folder, "attempt.json", {**rest, **files})
+
+    def write_result(self, result: Result) -> None:
+        """`result.json`, and before it the attempts of its repeats where they are not there yet.
+
+        Repeats that share a number, which no run has, are written into it.
+        """
+        numbers = attempts_of(result.repeats)
+        if len(set(numbers)) < len(numbers):
+            self._write_json((), "result.json", result_to_dict(result))
+            return
+        document = result_to_dict_beside(result)
+        for i, number in enumerate(numbers):
+            if not (self.path / "attempts" / str(number) / "attempt.json").exists():
+                self.write_attempt({"status": "ok", "failure": None, **to_plain(result.repeats[i])})
+        self._write_json((), "result.json", document)
+
+    def write_trace(self, rank: int, packed: bytes) -> Path:
+        """`traces/rank-K.json.gz`: what the framework's profiler saw of one rank; the value is its path."""
+        folder, name = ("traces",), f"rank-{rank}.json.gz"
+        path = self.path.joinpath(*folder, name)
+        with explained(path), directory_of(self.path.parent, (self.id, *folder)) as directory:
+            write_whole(directory, name, packed)
+        return path
+
+    def write_report(self, text: str) -> None:
+        """`report.md`."""
+        self._write((), "report.md", text)
+
+    def _write_json(self, folder: tuple[str, ...], name: str, document: Any) -> None:
+        self._write(folder, name, json.dumps(document, indent=1, allow_nan=False) + "\n")
+
+    def _write(self, folder: tuple[str, ...], name: str, text: str) -> None:
+        path = self.path.joinpath(*folder, name)
+        with explained(path), directory_of(self.path.parent, (self.id, *folder)) as directory:
+            write_whole(directory, name, text.encode("utf-8", "backslashreplace"))
+
+
+def _free(name: str, taken: list[str]) -> str:
+    """The name, with a number where another of the same attempt has it; it is noted in `taken`."""
+    stem, dot, suffix = name.rpartition(".")
+    count = 2
+    while name in taken:
+        name, count = f"{stem}-{count}{dot}{suffix}", count + 1
+    taken.append(name)
+    return name
