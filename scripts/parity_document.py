@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dlperf_sdk.models.bert_base import BertBase
 from dlperf_sdk.models.resnet50 import ResNet50
-from dlperf_sdk.parity.compare import separation
+from dlperf_sdk.parity.mistakes import separation
 from dlperf_sdk.parity.reference import Reference, load
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "parity.md"

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from parity_samples import case, fingerprint, record, tolerance, trajectory
 
 from dlperf_sdk.errors import DocumentError
-from dlperf_sdk.parity.compare import compare, distance
+from dlperf_sdk.parity.compare import compare
+from dlperf_sdk.parity.distance import distance
 from dlperf_sdk.parity.record import records_from
 from dlperf_sdk.parity.reference import ReferenceCase, Tolerance
 from dlperf_sdk.worker import canonical

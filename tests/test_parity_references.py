@@ -11,7 +11,8 @@ import pytest
 
 from dlperf_sdk.models.bert_base import BertBase
 from dlperf_sdk.models.resnet50 import ResNet50
-from dlperf_sdk.parity.compare import FOLLOWS, compare, separation
+from dlperf_sdk.parity.compare import compare
+from dlperf_sdk.parity.mistakes import FOLLOWS, separation
 from dlperf_sdk.parity.record import records_from
 from dlperf_sdk.parity.reference import Mistake, Trajectory, load
 

@@ -11,7 +11,7 @@ from conftest import MODELS
 from test_networks import theirs_bert, theirs_resnet
 
 from dlperf_sdk.interfaces.model import plain
-from dlperf_sdk.parity.compare import distance
+from dlperf_sdk.parity.distance import distance
 from dlperf_sdk.worker import canonical
 
 torch = pytest.importorskip("torch", reason="the second implementation is made of torch")

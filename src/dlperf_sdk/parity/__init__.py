@@ -1,5 +1,6 @@
 """Whether a framework trains the very model: its first steps, held against float64 trajectories.
 
 `reference` loads what a model's author laid down, `record` what the parity program left, `compare` holds the one
-against the other, `evidence` runs the program or finds in the cache what it left before.
+against the other by their `distance` and by known `mistakes`, `evidence` runs the program or finds in the cache what it
+left before.
 """

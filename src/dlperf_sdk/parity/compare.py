@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from attrs import frozen
 
+from dlperf_sdk.parity.distance import allowed, as_one, deviation, largest
+from dlperf_sdk.parity.mistakes import followed
 from dlperf_sdk.parity.record import Follower, ParityRecord
-from dlperf_sdk.parity.reference import Fingerprint, Mistake, ReferenceCase, Tolerance, Trajectory
+from dlperf_sdk.parity.reference import ReferenceCase, Tolerance, Trajectory
 from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, NOT_APPLICABLE, PASS
 
-NOISE = 10.0
-"""A parameter may deviate by so many times what float32 did in one implementation: others round in other places, and a
-fingerprint's estimate of a norm is good to a factor of two."""
-FOLLOWS = 3.0
-"""A run follows a mistake's trajectory within so many tolerances; what is right is further from all of them."""
 NAMED = 5
 """Parameters that a sentence names."""
 
@@ -66,23 +62,20 @@ def compare(
     wrong = _misfit(followers, right, case)
     if wrong is not None:
         return Comparison(FAIL, wrong)
-    losses = tuple(
-        max(_apart(one.losses[i], other.losses[i]) for one, other in zip(followers, right, strict=True))
-        for i in range(case.steps)
-    )
     pairs = list(zip(followers, right, strict=True))
+    losses = tuple(
+        max(deviation(one.losses[i], other.losses[i]) for one, other in pairs) for i in range(case.steps)
+    )
     of_updates = [(one.updates, other.updates) for one, other in pairs]
-    of_means = [(one.running_means, other.running_means) for one, other in pairs]
-    skipped = any(record.skipped_steps for record in records)
     # Steps that a loss scaler skips move the running means, and nothing else.
-    if skipped:
-        of_means = []
-    found = _Found(losses, _distances(of_updates), _whole(of_updates), _distances(of_means), _whole(of_means))
+    skipped = any(record.skipped_steps for record in records)
+    of_means = [] if skipped else [(one.running_means, other.running_means) for one, other in pairs]
+    found = _Found(losses, largest(of_updates), as_one(of_updates), largest(of_means), as_one(of_means))
     problems = [*_apart_from_each_other(followers, case, strategy), *_problems(found, case, tolerance)]
     differing = tuple(_beyond({**found.updates, **found.means}, case, tolerance))
     if not problems:
         return Comparison(PASS, _summary(found, tolerance, case), losses, found.update)
-    follows = _follows(followers, case, tolerance, meet=right[0] is not case.alone[0], skipped=skipped)
+    follows = followed(followers, case, tolerance, meet=right[0] is not case.alone[0], skipped=skipped)
     said = " ".join(_said(problems, differing, follows))
     return Comparison(FAIL, said, losses, found.update, differing, follows)
 
@@ -116,14 +109,6 @@ def _misfit(followers: Sequence[Follower], right: Sequence[Trajectory], case: Re
     return None
 
 
-def _apart_from_each_other(
-    followers: Sequence[Follower], case: ReferenceCase, strategy: str
-) -> Iterator[str]:
-    """What is wrong with the replicas by themselves, whatever the reference says."""
-    if strategy != "independent" and len({one.digest for one in followers}) > 1:
-        yield f"After {case.steps} steps the replicas' parameters differ from each other."
-
-
 def _mismatch(what: str, ours: list[str], theirs: list[str]) -> str:
     """The first name that is not where the reference has it."""
     for name in theirs:
@@ -136,66 +121,17 @@ def _mismatch(what: str, ours: list[str], theirs: list[str]) -> str:
     return f"where the reference has the {what} {theirs[place]}, the trainer gives {ours[place]}."
 
 
-def _apart(ours: float, theirs: float) -> float:
-    """The relative deviation; infinite where ours is no finite number."""
-    distance = abs(ours - theirs) / abs(theirs) if theirs else abs(ours)
-    return distance if math.isfinite(distance) else math.inf
-
-
-def distance(ours: Fingerprint, theirs: Fingerprint, usual: float = 0.0) -> float:
-    """An estimate of ‖a - b‖ / ‖b‖ of the arrays that the fingerprints are of; infinite where ours is not finite.
-
-    Exact to the extent that eight products can tell: the root mean square of their differences has the expectation
-    ‖a - b‖, and is within a factor of two of it in 99 of 100 cases. Two norms differ by ‖a - b‖ at most, so
-    their difference is a lower bound. `usual` is a norm that stands in place of a smaller ‖b‖.
-    """
-    squares = sum((a - b) ** 2 for a, b in zip(ours[1:], theirs[1:], strict=True)) / (len(theirs) - 1)
-    apart = max(math.sqrt(squares) if squares >= 0 else math.inf, abs(ours[0] - theirs[0]))
-    norm = max(theirs[0], usual)
-    relative = apart / norm if norm else apart
-    return relative if math.isfinite(relative) else math.inf
-
-
-def _distances(
-    pairs: Iterable[tuple[Mapping[str, Fingerprint], Mapping[str, Fingerprint]]],
-) -> dict[str, float]:
-    """Name → the largest distance over the replicas that have it, in the model's order."""
-    found: dict[str, float] = {}
-    for ours, theirs in pairs:
-        for name in theirs:
-            if name in ours:
-                found[name] = max(found.get(name, 0.0), distance(ours[name], theirs[name]))
-    return found
-
-
-def _whole(
-    pairs: Iterable[tuple[Mapping[str, Fingerprint], Mapping[str, Fingerprint]]],
-) -> float | None:
-    """The distance of all of a replica's arrays, taken as one; the largest over the replicas; None without any.
-
-    What hardly moves hardly counts, so that noise does not hide in numbers.
-    """
-    found: list[float] = []
-    for ours, theirs in pairs:
-        norm = math.sqrt(math.fsum(theirs[name][0] ** 2 for name in theirs if name in ours))
-        if norm:
-            apart = [
-                distance(ours[name], theirs[name]) * (theirs[name][0] or 1.0)
-                for name in theirs
-                if name in ours
-            ]
-            found.append(math.sqrt(math.fsum(one**2 for one in apart)) / norm)
-    return max(found, default=None)
-
-
-def _allowed(name: str, case: ReferenceCase, bound: float) -> float:
-    return max(bound, NOISE * case.noise.get(name, 0.0))
+def _apart_from_each_other(
+    followers: Sequence[Follower], case: ReferenceCase, strategy: str
+) -> Iterator[str]:
+    """What is wrong with the replicas by themselves, whatever the reference says."""
+    if strategy != "independent" and len({one.digest for one in followers}) > 1:
+        yield f"After {case.steps} steps the replicas' parameters differ from each other."
 
 
 def _beyond(distances: Mapping[str, float], case: ReferenceCase, tolerance: Tolerance) -> Iterator[str]:
-    """What is further away than it may be; where single ones are not held, than the median may be."""
-    bound = tolerance.updates if tolerance.parameter is None else tolerance.parameter
-    return (name for name, apart in distances.items() if apart > _allowed(name, case, bound))
+    """What is further away than it may be."""
+    return (name for name, apart in distances.items() if apart > allowed(name, case, tolerance))
 
 
 def _problems(found: _Found, case: ReferenceCase, tolerance: Tolerance) -> Iterator[str]:
@@ -228,7 +164,7 @@ def _worst(
 ) -> str:
     """The one furthest beyond its own bound. Where that is made of rounding alone (its update is zero but for it),
     a relative deviation says nothing, and it is told by how many times what rounding does."""
-    worst = max(far, key=lambda name: distances[name] / _allowed(name, case, tolerance.parameter or 0.0))
+    worst = max(far, key=lambda name: distances[name] / allowed(name, case, tolerance))
     noise = case.noise.get(worst, 0.0)
     if noise >= 1.0:
         return (
@@ -257,79 +193,3 @@ def _said(problems: Sequence[str], differing: Sequence[str], follows: Sequence[s
     if differing:
         more = f" and {len(differing) - NAMED} more" if len(differing) > NAMED else ""
         yield f"First to differ, in the order of the model: {', '.join(differing[:NAMED])}{more}."
-
-
-# -- what it looks like
-
-
-def _follows(
-    followers: Sequence[Follower], case: ReferenceCase, tolerance: Tolerance, *, meet: bool, skipped: bool
-) -> tuple[str, ...]:
-    """The mistakes whose trajectories the run is on, the nearest first."""
-    known: list[tuple[str, tuple[Trajectory, ...]]] = [
-        (mistake.name, mistake.replicas)
-        for mistake in case.mistakes
-        if mistake.topology == ("pair" if meet else "alone")
-    ]
-    if meet and len(case.alone) > 1:
-        known.append(("gradients that do not meet: each replica trains alone", case.alone))
-    right = case.pair if meet else case.alone
-    near = [(_excess(followers, replicas, right, case, tolerance, skipped), name) for name, replicas in known]
-    return tuple(name for excess, name in sorted(near) if excess <= FOLLOWS)[:3]
-
-
-def separation(mistake: Mistake, case: ReferenceCase, tolerance: Tolerance) -> float:
-    """How far a mistake is from what is right, in tolerances: below 1 it could not be seen."""
-    right = case.alone if mistake.topology == "alone" else case.pair
-    return max(
-        max(
-            max(_apart(a, b) for a, b in zip(wrong.losses, other.losses, strict=True)) / tolerance.losses,
-            _most(_distances([(wrong.updates, other.updates)]), case, tolerance),
-            _most(_distances([(wrong.running_means, other.running_means)]), case, tolerance),
-        )
-        for wrong, other in zip(mistake.replicas, right, strict=False)
-    )
-
-
-def _excess(
-    followers: Sequence[Follower],
-    replicas: Sequence[Trajectory],
-    right: Sequence[Trajectory],
-    case: ReferenceCase,
-    tolerance: Tolerance,
-    skipped: bool,
-) -> float:
-    """How far the run is from a mistake's trajectory, in tolerances.
-
-    A mistake may leave next to nothing of an update, and rounding stays what it is: so it is the right update that a
-    deviation is held against, where that is larger.
-    """
-    worst = 0.0
-    for one in followers:
-        if one.index >= len(replicas) and len(replicas) < 2:
-            continue  # the mistake is known for the first shard only
-        other = replicas[one.index % 2]
-        losses = (_apart(a, b) for a, b in zip(one.losses, other.losses, strict=True))
-        worst = max(worst, *(apart / tolerance.losses for apart in losses))
-        usual = right[one.index % len(right)]
-        worst = max(worst, _most(_beside(one.updates, other.updates, usual.updates), case, tolerance))
-        if not skipped:
-            means = _beside(one.running_means, other.running_means, usual.running_means)
-            worst = max(worst, _most(means, case, tolerance))
-    return worst
-
-
-def _beside(
-    ours: Mapping[str, Fingerprint], theirs: Mapping[str, Fingerprint], usual: Mapping[str, Fingerprint]
-) -> dict[str, float]:
-    """Name → the distance, for all that both have."""
-    return {
-        name: distance(ours[name], theirs[name], usual[name][0] if name in usual else 0.0)
-        for name in theirs
-        if name in ours
-    }
-
-
-def _most(distances: Mapping[str, float], case: ReferenceCase, tolerance: Tolerance) -> float:
-    bound = tolerance.updates if tolerance.parameter is None else tolerance.parameter
-    return max((apart / _allowed(name, case, bound) for name, apart in distances.items()), default=0.0)

@@ -1,0 +1,70 @@
+"""What a run that is not right looks like: the known mistakes whose trajectories it is on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlperf_sdk.parity.distance import between, deviation, in_tolerances
+from dlperf_sdk.parity.record import Follower
+from dlperf_sdk.parity.reference import Mistake, ReferenceCase, Tolerance, Trajectory
+
+FOLLOWS = 3.0
+"""A run follows a mistake's trajectory within so many tolerances; what is right is further from all of them."""
+
+
+def followed(
+    followers: Sequence[Follower], case: ReferenceCase, tolerance: Tolerance, *, meet: bool, skipped: bool
+) -> tuple[str, ...]:
+    """The mistakes whose trajectories the run is on, the nearest first."""
+    known: list[tuple[str, tuple[Trajectory, ...]]] = [
+        (mistake.name, mistake.replicas)
+        for mistake in case.mistakes
+        if mistake.topology == ("pair" if meet else "alone")
+    ]
+    if meet and len(case.alone) > 1:
+        known.append(("gradients that do not meet: each replica trains alone", case.alone))
+    right = case.pair if meet else case.alone
+    near = [(_excess(followers, replicas, right, case, tolerance, skipped), name) for name, replicas in known]
+    return tuple(name for excess, name in sorted(near) if excess <= FOLLOWS)[:3]
+
+
+def separation(mistake: Mistake, case: ReferenceCase, tolerance: Tolerance) -> float:
+    """How far a mistake is from what is right, in tolerances: below 1 it could not be seen."""
+    right = case.alone if mistake.topology == "alone" else case.pair
+    return max(
+        max(
+            max(deviation(a, b) for a, b in zip(wrong.losses, other.losses, strict=True)) / tolerance.losses,
+            in_tolerances(between(wrong.updates, other.updates), case, tolerance),
+            in_tolerances(between(wrong.running_means, other.running_means), case, tolerance),
+        )
+        for wrong, other in zip(mistake.replicas, right, strict=False)
+    )
+
+
+def _excess(
+    followers: Sequence[Follower],
+    replicas: Sequence[Trajectory],
+    right: Sequence[Trajectory],
+    case: ReferenceCase,
+    tolerance: Tolerance,
+    skipped: bool,
+) -> float:
+    """How far the run is from a mistake's trajectory, in tolerances.
+
+    A mistake may leave next to nothing of an update, and rounding stays what it is: so it is the right update that a
+    deviation is held against, where that is larger.
+    """
+    worst = 0.0
+    for one in followers:
+        if one.index >= len(replicas) and len(replicas) < 2:
+            continue  # the mistake is known for the first shard only
+        other = replicas[one.index % 2]
+        losses = (deviation(a, b) for a, b in zip(one.losses, other.losses, strict=True))
+        worst = max(worst, *(apart / tolerance.losses for apart in losses))
+        usual = right[one.index % len(right)]
+        updates = between(one.updates, other.updates, usual.updates)
+        worst = max(worst, in_tolerances(updates, case, tolerance))
+        if not skipped:
+            means = between(one.running_means, other.running_means, usual.running_means)
+            worst = max(worst, in_tolerances(means, case, tolerance))
+    return worst
