@@ -1,0 +1,183 @@
+"""`describe`: what a plugin offers, gathered as plain values."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import attrs
+from cyclopts import Parameter
+
+from dlperf_sdk.cli import model_page, plugin_page
+from dlperf_sdk.cli.flags import entries
+from dlperf_sdk.cli.listing import group_named
+from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show
+from dlperf_sdk.errors import PluginError, SpecError, UnknownName, UsageError
+from dlperf_sdk.registry import GROUPS, Registry
+
+
+@command
+def describe(
+    *names: Annotated[
+        str, Parameter(help="A plugin's name, with its group before it where two groups have the name.")
+    ],
+    options: Annotated[
+        list[str] | None,
+        Parameter(
+            name="--set",
+            metavar="NAME=VALUE",
+            negative=(),
+            help="Describe a model with this option. May be repeated.",
+        ),
+    ] = None,
+    common: Common = AS_USUAL,
+) -> int:
+    """Describe a plugin: what it offers, its options, what it needs; of a model its arithmetic, what is computed to the
+    epsilon, and its parameters.
+
+    `dlperf describe resnet50`, `dlperf describe model resnet50 --set image_size=64`
+    """
+    registry = Registry()
+    group, name = _named(registry, names)
+    plugin = registry.load(group, name)
+    chosen = entries("options", options or ())
+    if chosen and group != "models":
+        raise UsageError(f"--set describes a model with other options; {name} is one of the {group}.")
+    document = {
+        "group": group,
+        "name": name,
+        "distribution": registry.distribution(group, name),
+        "description": inspect.cleandoc(type(plugin).__doc__ or ""),
+        **_ABOUT[group](registry, plugin, chosen),
+    }
+    if common.json:
+        emit(document)
+    else:
+        show(plugin_page.blocks(document))
+    return 0
+
+
+def _named(registry: Registry, names: tuple[str, ...]) -> tuple[str, str]:
+    """Group and name of what `describe` was asked for."""
+    if not 1 <= len(names) <= 2:
+        raise UsageError(
+            "Name one plugin to describe: `dlperf describe resnet50`, or `dlperf describe model resnet50`."
+        )
+    if len(names) == 2:
+        return group_named(names[0]), names[1]
+    name = names[0]
+    holders = [group for group in GROUPS if name in registry.names(group)]
+    if not holders:
+        raise UnknownName("plugin", name, {known for group in GROUPS for known in registry.names(group)})
+    if len(holders) > 1:
+        raise UsageError(
+            f"{name!r} is in {' and in '.join(holders)}; say which: `dlperf describe {holders[0]} {name}`."
+        )
+    return holders[0], name
+
+
+def _about_framework(registry: Registry, plugin: Any, _: Any) -> dict[str, Any]:
+    can = plugin.capabilities
+    environments = {}
+    for device in sorted(can.devices):
+        spec = plugin.environment(device, "all_reduce", next(iter(sorted(plugin.trainers)), ""))
+        environments[device] = {
+            "python": spec.python,
+            "requirements": list(spec.requirements),
+            "lock": spec.lock is not None,
+        }
+    return {
+        "models": _partners(registry, "models", lambda model: registry.trainer(plugin, model)),
+        "capabilities": {
+            field.name: sorted(value) if isinstance(value, frozenset) else value
+            for field, value in ((field, getattr(can, field.name)) for field in attrs.fields(type(can)))
+        },
+        "options": _options(plugin.Options),
+        "environments": environments,
+    }
+
+
+def _about_model(registry: Registry, plugin: Any, chosen: dict[str, Any]) -> dict[str, Any]:
+    known = {field.name for field in attrs.fields(plugin.Options)}
+    for name in chosen:
+        if name not in known:
+            raise UnknownName(f"option of {plugin.name}", name, known)
+    try:
+        options = plugin.Options(**chosen)
+    except (TypeError, ValueError) as error:
+        raise SpecError(f"The options {chosen} do not fit {plugin.name}: {error}") from error
+    optimizer = plugin.optimizer(options, 32)
+    parameters = plugin.parameters(options)
+    return {
+        "frameworks": _partners(
+            registry, "frameworks", lambda framework: registry.trainer(framework, plugin)
+        ),
+        "unit": plugin.unit,
+        "data": sorted(plugin.data),
+        "options": _options(plugin.Options, options),
+        "inputs": [
+            {"name": entry.name, "shape": list(entry.shape), "dtype": entry.dtype}
+            for entry in plugin.inputs(options)
+        ],
+        "page": model_page.page_of(plugin),
+        "manifest": model_page.manifest_of(parameters),
+        "tensors": len(parameters),
+        "parameters": plugin.parameter_count(options),
+        "flops_per_sample": plugin.flops_per_sample(options),
+        "flops": [
+            {"name": term.name, "macs": term.macs, "passes": term.passes, "flops": term.flops}
+            for term in plugin.flops(options)
+        ],
+        "optimizer": {"kind": optimizer.kind, **optimizer.numbers, "source": optimizer.source},
+    }
+
+
+def _about_topology(_: Registry, plugin: Any, __: Any) -> dict[str, Any]:
+    written = "NODESnDEVICESd" + ("" if plugin.name == "local" else f"@{plugin.name}")
+    return {"written": written, "options": _options(plugin.Options)}
+
+
+def _about_measurer(_: Registry, plugin: Any, __: Any) -> dict[str, Any]:
+    return {"samplers": list(plugin.samplers)}
+
+
+_ABOUT = {
+    "frameworks": _about_framework,
+    "models": _about_model,
+    "topologies": _about_topology,
+    "measurers": _about_measurer,
+}
+
+
+def _partners(registry: Registry, group: str, trainer: Callable[[Any], str | None]) -> dict[str, str]:
+    """Name → trainer, of all in a group that go together with a plugin. A broken one is said and left out."""
+    found = {}
+    for name in registry.names(group):
+        try:
+            target = trainer(registry.load(group, name))
+        except PluginError as error:
+            say(f"Warning: {error}", "yellow")
+            continue
+        if target is not None:
+            found[name] = target
+    return found
+
+
+def _options(declared: type[Any], chosen: Any = None) -> list[dict[str, Any]]:
+    described = []
+    for field in attrs.fields(declared):
+        default = field.default.factory() if isinstance(field.default, attrs.Factory) else field.default  # type: ignore[arg-type]
+        described.append(
+            {
+                "name": field.name,
+                "type": field.type
+                if isinstance(field.type, str)
+                else getattr(field.type, "__name__", str(field.type)),
+                "default": None if default is attrs.NOTHING else default,
+                "value": None if chosen is None else getattr(chosen, field.name),
+                "role": field.metadata.get("role"),
+                "help": field.metadata.get("help", ""),
+            }
+        )
+    return described

@@ -1,0 +1,95 @@
+"""What there is to say of a plugin, for people: its facts, options, environments and arithmetic as blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dlperf_sdk.cli import model_page
+from dlperf_sdk.report.blocks import Block, Cell, Column, Heading, Labels, Paragraph, Table
+from dlperf_sdk.report.numbers import counted, quantity
+
+_LISTS = (("models", "Models"), ("frameworks", "Frameworks"), ("data", "Data"), ("samplers", "Samplers"))
+
+
+def blocks(about: Mapping[str, Any]) -> list[Block]:
+    """The page of a plugin, from what `describe` gathered of it."""
+    found: list[Block] = [Heading(about["name"], Cell(f"{about['group']}, {about['distribution']}", "quiet"))]
+    if about["description"]:
+        found.append(Paragraph(about["description"].split("\n\n")[0].replace("\n", " ")))
+    pairs = _facts(about)
+    if pairs:
+        found.append(Labels(tuple(pairs)))
+    if about.get("options"):
+        rows = [
+            (option["name"], option["type"], _shown(option["default"]), option["help"])
+            for option in about["options"]
+        ]
+        columns = (Column("option"), Column("type"), Column("default", right=True), Column("meaning"))
+        found.append(Table(columns, tuple(rows), "Options, set with --set NAME=VALUE"))
+    if "environments" in about:
+        rows_of = [
+            (
+                device,
+                each["python"],
+                ", ".join(each["requirements"]) or "none",
+                "yes" if each["lock"] else "no",
+            )
+            for device, each in about["environments"].items()
+        ]
+        columns = (Column("device"), Column("python"), Column("requirements"), Column("lock"))
+        found.append(Table(columns, tuple(rows_of), "Environments"))
+    if "flops" in about:
+        found += _arithmetic(about)
+    if "manifest" in about:
+        found += model_page.blocks(about["page"], about["manifest"])
+    return found
+
+
+def _facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
+    pairs = [(label, ", ".join(about[key]) or "none") for key, label in _LISTS if key in about]
+    pairs += [
+        (name.capitalize(), ", ".join(value) if isinstance(value, list) else "yes" if value else "no")
+        for name, value in about.get("capabilities", {}).items()
+    ]
+    if "written" in about:
+        pairs.append(("Topology", about["written"]))
+    if "parameters" in about:
+        inputs = (f"{entry['name']} {tuple(entry['shape'])} {entry['dtype']}" for entry in about["inputs"])
+        numbers = ", ".join(
+            f"{name} {_shown(value)}"
+            for name, value in about["optimizer"].items()
+            if name not in ("kind", "source")
+        )
+        pairs += [
+            ("Throughput in", about["unit"]),
+            ("Inputs", "; ".join(inputs)),
+            ("Parameters", f"{about['parameters']:,}, in {counted(about['tensors'], 'tensor')}"),
+            ("FLOPs", f"{about['flops_per_sample']:,} per sample and training step"),
+            ("Optimizer", f"{about['optimizer']['kind']}: {numbers}"),
+            ("", f"at a global batch size of 32; {about['optimizer']['source']}"),
+        ]
+    return pairs
+
+
+def _arithmetic(about: Mapping[str, Any]) -> list[Block]:
+    rows = [
+        (term["name"], f"{term['macs']:,}", str(term["passes"]), quantity(term["flops"], "FLOP"))
+        for term in about["flops"]
+    ]
+    rows.append(("sum", "", "", quantity(about["flops_per_sample"], "FLOP")))
+    columns = (
+        Column("layer"),
+        Column("multiply-accumulates", right=True),
+        Column("passes", right=True),
+        Column("2 × both", right=True),
+    )
+    said = "3 passes: forward, gradient of the input and of the weight; 2 where the input needs no gradient."
+    return [
+        Table(columns, tuple(rows), "Arithmetic of one training step per sample"),
+        Paragraph(said, "quiet"),
+    ]
+
+
+def _shown(value: Any) -> str:
+    return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
