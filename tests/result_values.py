@@ -9,7 +9,8 @@ from dlperf_sdk.errors import FAILURES
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.protocol import PROTOCOLS
 from dlperf_sdk.results import result as res
-from dlperf_sdk.spec import PHASES, DataSpec, RunSpec, TopologySpec
+from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.spec_values import PHASES, DataSpec, TopologySpec
 
 TEXT = st.text(max_size=12)
 NAMES = st.from_regex(r"[a-z0-9][a-z0-9._-]{0,12}", fullmatch=True)

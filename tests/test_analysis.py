@@ -16,7 +16,7 @@ from dlperf_sdk.errors import AnalysisError, NotComparable, UnknownName
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.published import published
 from dlperf_sdk.results.result import Verdict
-from dlperf_sdk.spec import TopologySpec
+from dlperf_sdk.spec_values import TopologySpec
 
 ROLES = {
     "framework": "treatment",

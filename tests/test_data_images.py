@@ -17,7 +17,7 @@ from dlperf_sdk.errors import DocumentError, SpecError, Unavailable, UnknownName
 from dlperf_sdk.interfaces.model import plain
 from dlperf_sdk.models.bert_base import BertBase
 from dlperf_sdk.models.resnet50 import ResNet50
-from dlperf_sdk.spec import DataSpec
+from dlperf_sdk.spec_values import DataSpec
 from dlperf_sdk.worker import data as worker
 
 RESNET = ResNet50()

@@ -23,6 +23,8 @@ ORDER = (
     ("fields",),
     ("protocol",),
     ("spec_file",),
+    ("spec_values",),
+    ("spec_checks",),
     ("spec",),
     ("interfaces",),
     ("records",),

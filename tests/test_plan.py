@@ -14,7 +14,7 @@ from dlperf_sdk.capable import VOCABULARY, device_of
 from dlperf_sdk.errors import PluginError, SpecError, Unavailable, UnknownName, Unsupported
 from dlperf_sdk.plan import DEADLINES, make_plan
 from dlperf_sdk.registry import Registry
-from dlperf_sdk.spec import PHASES
+from dlperf_sdk.spec_values import PHASES
 from dlperf_sdk.worker import gpus
 from dlperf_sdk.worker.processes import SERVICE, TRAINER, Cluster, Process, one_per_device
 

@@ -40,7 +40,8 @@ from dlperf_sdk.results.convert import (
     result_to_dict_beside,
     to_plain,
 )
-from dlperf_sdk.spec import PHASES, SPEC_VERSION, RunSpec
+from dlperf_sdk.spec import SPEC_VERSION, RunSpec
+from dlperf_sdk.spec_values import PHASES
 from dlperf_sdk.worker import trainer
 from dlperf_sdk.worker.request import REQUEST_VERSION, Request
 

@@ -11,7 +11,8 @@ from result_values import NAMES, specs
 
 from dlperf_sdk.errors import DocumentError, SpecError, UnknownName
 from dlperf_sdk.protocol import PROTOCOLS, Protocol
-from dlperf_sdk.spec import DataSpec, RunSpec, TopologySpec
+from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.spec_values import DataSpec, TopologySpec
 
 NODES = st.integers(1, 999_999)
 

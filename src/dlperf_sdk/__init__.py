@@ -7,7 +7,7 @@ loads no plugin. This file also travels to the nodes, where only `dlperf_sdk.wor
 _PUBLIC = {
     "campaign": "dlperf_sdk.api",
     "Capabilities": "dlperf_sdk.interfaces.framework",
-    "DataSpec": "dlperf_sdk.spec",
+    "DataSpec": "dlperf_sdk.spec_values",
     "DlperfError": "dlperf_sdk.errors",
     "dry_run": "dlperf_sdk.api",
     "EnvironmentSpec": "dlperf_sdk.interfaces.framework",
@@ -34,7 +34,7 @@ _PUBLIC = {
     "RunSpec": "dlperf_sdk.spec",
     "Term": "dlperf_sdk.interfaces.model",
     "Topology": "dlperf_sdk.interfaces.topology",
-    "TopologySpec": "dlperf_sdk.spec",
+    "TopologySpec": "dlperf_sdk.spec_values",
     "Verdict": "dlperf_sdk.results.result",
     "verify": "dlperf_sdk.verification",
 }

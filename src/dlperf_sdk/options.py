@@ -8,7 +8,8 @@ from typing import Any
 import attrs
 
 from dlperf_sdk.errors import SpecError, UnknownName
-from dlperf_sdk.spec import RunSpec, Scalar
+from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.spec_values import Scalar
 
 
 def split_options(spec: RunSpec, *owners: Any) -> tuple[Any, ...]:

@@ -16,7 +16,8 @@ from dlperf_sdk.options import split_options
 from dlperf_sdk.protocol import Protocol
 from dlperf_sdk.registry import Registry
 from dlperf_sdk.results.result import Workload
-from dlperf_sdk.spec import PHASES, RunSpec, Scalar
+from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.spec_values import PHASES, Scalar
 from dlperf_sdk.worker.processes import Cluster, Node, Process
 from dlperf_sdk.worker.request import Request, resolve
 

@@ -12,8 +12,6 @@ Every field carries a *role*, which decides how two results may be compared: **w
 
 from __future__ import annotations
 
-import re
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,13 +19,11 @@ from typing import Any
 import attrs
 from attrs import frozen
 
-from dlperf_sdk.documents import shown
+from dlperf_sdk import spec_checks
 from dlperf_sdk.errors import SpecError, UnknownName
 from dlperf_sdk.fields import (
-    NAME,
     circumstance,
     fraction,
-    is_positive,
     named,
     one_of,
     optional,
@@ -38,151 +34,10 @@ from dlperf_sdk.fields import (
 )
 from dlperf_sdk.protocol import MOST_REPEATS, MOST_STEPS, PROTOCOLS, Protocol
 from dlperf_sdk.spec_file import load_spec
+from dlperf_sdk.spec_values import LARGEST, DataSpec, Scalar, TopologySpec
 
-Scalar = str | int | float | bool | None
-
-LARGEST: Any = "max"
-"""The batch size that stands for the largest that fits."""
-
-PHASES = ("start", "compile", "warmup", "step", "teardown")
-"""The phases with a deadline. `step` is the longest silence between two steps of the measured window."""
-
-_TOPOLOGY = re.compile(rf"([1-9][0-9]{{0,5}})n([1-9][0-9]{{0,5}})d(?:@({NAME.pattern}))?")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_OPTION = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-
-# Bounds that no case comes near: they keep a mistyped or hostile number from becoming an overflow or a full
-# disk further on. The schemas state the same.
-_MOST_NODES = 999_999
-_MOST_SAMPLES = 2**31 - 1
-_MOST_SEED = 2**32 - 1  # what NumPy's RandomState takes
-_MOST_SECONDS = 1e9
-_MOST_BYTES = 2**60
-
-
-@frozen(order=True)
-class TopologySpec:
-    """Nodes × devices per node, and the engine that places them, written `2n8d` or `2n8d@slurm`."""
-
-    nodes: int = attrs.field(validator=whole(1, _MOST_NODES))
-    devices_per_node: int = attrs.field(validator=whole(1, _MOST_NODES))
-    engine: str = attrs.field(default="local", validator=named)
-
-    @property
-    def devices(self) -> int:
-        """All devices, that is the number of replicas."""
-        return self.nodes * self.devices_per_node
-
-    @classmethod
-    def parse(cls, text: str | TopologySpec) -> TopologySpec:
-        """Read `2n8d` or `2n8d@engine`.
-
-        Raises:
-            SpecError: the text is no topology, or names zero nodes or devices.
-        """
-        if isinstance(text, cls):
-            return text
-        match = isinstance(text, str) and _TOPOLOGY.fullmatch(text)
-        if not match:
-            raise SpecError(
-                f"topology is {shown(text)}; write NODESnDEVICESd, both 1 or more, with the engine behind "
-                "an '@' if it is not the local machine: 1n1d, 1n8d, 4n8d@slurm."
-            )
-        return cls(int(match[1]), int(match[2]), match[3] or "local")
-
-    def __str__(self) -> str:
-        engine = "" if self.engine == "local" else f"@{self.engine}"
-        return f"{self.nodes}n{self.devices_per_node}d{engine}"
-
-
-@frozen
-class DataSpec:
-    """Where the samples come from: `synthetic`, `synthetic-host`, `images:FOLDER` or `text:FOLDER`."""
-
-    source: str = attrs.field(validator=named)
-    path: str | None = attrs.field(default=None, validator=optional(text))
-
-    @classmethod
-    def parse(cls, text: str | DataSpec) -> DataSpec:
-        """Read `SOURCE` or `SOURCE:FOLDER`.
-
-        Raises:
-            SpecError: the text is empty, or the source is no name.
-        """
-        if isinstance(text, cls):
-            return text
-        source, colon, path = text.partition(":") if isinstance(text, str) else ("", "", "")
-        if not NAME.fullmatch(source) or (colon and not path) or "\0" in path:
-            raise SpecError(
-                f"data is {shown(text)}; write 'synthetic' (on the device), 'synthetic-host', "
-                "'images:FOLDER' or 'text:FOLDER'."
-            )
-        return cls(source, path or None)
-
-    def __str__(self) -> str:
-        return self.source if self.path is None else f"{self.source}:{self.path}"
-
-
-_CONTAINER = re.compile(r"(podman|docker|apptainer|enroot):[A-Za-z0-9./][^\0\s]{0,500}")
-
-
-def _copied(value: Any) -> Any:
-    """A mapping of the spec's own, so that a later change of the caller's does not change the spec."""
-    return dict(value) if isinstance(value, Mapping) else value
-
-
-def _items(attribute: Any, value: Any, names: re.Pattern[str], what: str) -> list[tuple[str, Any]]:
-    if not isinstance(value, Mapping):
-        raise SpecError(f"{attribute.name} is {shown(value)}; it must be a mapping from names to values.")
-    for name in value:
-        if not isinstance(name, str) or not names.fullmatch(name):
-            raise SpecError(f"{shown(name)} is no name for {what}.")
-    return list(value.items())
-
-
-def _deadlines(_: Any, attribute: Any, value: Any) -> None:
-    for phase, seconds in _items(attribute, value, NAME, "a phase"):
-        if phase not in PHASES:
-            raise UnknownName("deadline", phase, PHASES)
-        if not is_positive(seconds, _MOST_SECONDS):
-            raise SpecError(
-                f"The deadline of phase {phase!r} is {shown(seconds)}; it must be seconds, above 0 and at "
-                f"most {_MOST_SECONDS:.0e}."
-            )
-
-
-def _container(_: Any, attribute: Any, value: Any) -> None:
-    if not isinstance(value, str) or not _CONTAINER.fullmatch(value):
-        raise SpecError(
-            f"container is {shown(value)}; write RUNNER:IMAGE, or RUNNER:/FOLDER for a root file system, with one of "
-            "podman, docker, apptainer and enroot."
-        )
-
-
-def _variables(_: Any, attribute: Any, value: Any) -> None:
-    for name, content in _items(attribute, value, _VARIABLE, "an environment variable"):
-        if content is not None and (not isinstance(content, str) or "\0" in content):
-            raise SpecError(f"The environment variable {name} is {shown(content)}; it must be text.")
-
-
-def _options(_: Any, attribute: Any, value: Any) -> None:
-    for name, content in _items(attribute, value, _OPTION, "an option"):
-        if content is None or isinstance(content, str):
-            continue
-        # Not a number also where NaN or an infinity is: JSON has neither.
-        if not isinstance(content, int | float) or not -sys.float_info.max <= content <= sys.float_info.max:
-            raise SpecError(
-                f"The option {name!r} is {shown(content)}; it must be a finite number, a text, true or false."
-            )
-
-
-def _batch_size(instance: Any, attribute: Any, value: Any) -> None:
-    if value == LARGEST:
-        return
-    try:
-        whole(1, _MOST_SAMPLES)(instance, attribute, value)
-    except SpecError as error:
-        raise SpecError(f"{str(error).removesuffix('.')}, or {LARGEST}.") from None
+SPEC_VERSION = "1.0"
+"""Version of the schema `run-spec`: a change that old readers cannot follow raises the first number."""
 
 
 @frozen(kw_only=True)
@@ -204,13 +59,13 @@ class RunSpec:
     batch_size: int = workload(
         "Samples per device and optimisation step; max: the largest that fits into the memory.",
         32,
-        validator=_batch_size,
+        validator=spec_checks.batch_size,
     )
     """Until it has been found, the largest is the text `max`; no plan and no result holds it."""
     accumulation: int = workload(
         "Micro-batches that one optimisation step accumulates gradients over; divides the batch size.",
         1,
-        validator=whole(1, _MOST_SAMPLES),
+        validator=whole(1, spec_checks.MOST_SAMPLES),
     )
     precision: str = treatment("fp32, tf32, amp-fp16 or amp-bf16.", "fp32", validator=named)
     compiler: str = treatment(
@@ -237,7 +92,9 @@ class RunSpec:
         "constant",
         validator=one_of("constant", "warmup"),
     )
-    seed: int = workload("Seed of the canonical weights and batches.", 0, validator=whole(0, _MOST_SEED))
+    seed: int = workload(
+        "Seed of the canonical weights and batches.", 0, validator=whole(0, spec_checks.MOST_SEED)
+    )
     protocol: str = circumstance(
         "dlperf-v1 (20 / 100 / 7), quick (5 / 20 / 3) or adaptive.",
         "dlperf-v1",
@@ -271,7 +128,7 @@ class RunSpec:
     container: str | None = circumstance(
         "What agents and workers run in: podman:IMAGE, podman:/ROOTFS, docker:…, apptainer:…, enroot:….",
         None,
-        validator=optional(_container),
+        validator=optional(spec_checks.container),
     )
     container_mounts: str | None = circumstance(
         "Folders of the nodes that are in the container, read-only: SOURCE or SOURCE:TARGET, with commas.",
@@ -281,11 +138,14 @@ class RunSpec:
     env: dict[str, str | None] = circumstance(
         "Variables for the workers, NAME=VALUE, or NAME to hand on this shell's.",
         {},
-        validator=_variables,
-        converter=_copied,
+        validator=spec_checks.variables,
+        converter=spec_checks.copied,
     )
     options: dict[str, Scalar] = workload(
-        "Options of the model and of the framework's plugin.", {}, validator=_options, converter=_copied
+        "Options of the model and of the framework's plugin.",
+        {},
+        validator=spec_checks.options,
+        converter=spec_checks.copied,
     )
     on_busy: str = circumstance(
         "When another process holds the device: wait, note (go on, and say so) or refuse.",
@@ -295,13 +155,13 @@ class RunSpec:
     deadlines: dict[str, float] = circumstance(
         "Seconds that a phase may take: start, compile, warmup, step, teardown.",
         {},
-        validator=_deadlines,
-        converter=_copied,
+        validator=spec_checks.deadlines,
+        converter=spec_checks.copied,
     )
     memory_limit: int | None = circumstance(
         "Bytes of host memory that each worker process may allocate; beyond them it has run out of memory.",
         None,
-        validator=optional(whole(1, _MOST_BYTES)),
+        validator=optional(whole(1, spec_checks.MOST_BYTES)),
     )
 
     def __attrs_post_init__(self) -> None:
@@ -384,7 +244,3 @@ class RunSpec:
             SpecError: it names a program, or a folder outside its own directory; see `dlperf_sdk.spec_file`.
         """
         return attrs.evolve(cls.from_dict(load_spec(Path(path), fields)), **fields)
-
-
-SPEC_VERSION = "1.0"
-"""Version of the schema `run-spec`: a change that old readers cannot follow raises the first number."""

@@ -11,7 +11,7 @@ from conftest import MODELS, SMALL, make_request
 from dlperf_torch.worker import text
 
 from dlperf_sdk.data import prepare
-from dlperf_sdk.spec import DataSpec
+from dlperf_sdk.spec_values import DataSpec
 from dlperf_sdk.worker import data as worker
 from dlperf_sdk.worker.processes import Process
 

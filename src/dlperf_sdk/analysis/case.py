@@ -13,7 +13,7 @@ from dlperf_sdk.errors import AnalysisError, UnknownName
 from dlperf_sdk.fields import Role
 from dlperf_sdk.published.figure import PublishedFigure
 from dlperf_sdk.results.result import Result
-from dlperf_sdk.spec import TopologySpec
+from dlperf_sdk.spec_values import TopologySpec
 
 SETTLING = (
     "data",

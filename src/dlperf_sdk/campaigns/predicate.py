@@ -21,7 +21,8 @@ from attrs import frozen
 
 from dlperf_sdk.documents import shown
 from dlperf_sdk.errors import SpecError, UnknownName
-from dlperf_sdk.spec import RunSpec, TopologySpec
+from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.spec_values import TopologySpec
 
 OPERATORS = ("in", "not", "min", "max")
 _TOPOLOGY = {

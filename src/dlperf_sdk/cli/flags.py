@@ -16,7 +16,8 @@ import attrs
 from cyclopts import Group, Parameter
 
 from dlperf_sdk.errors import SpecError
-from dlperf_sdk.spec import RunSpec, Scalar
+from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.spec_values import Scalar
 
 _POSITIONAL = ("framework", "model")
 

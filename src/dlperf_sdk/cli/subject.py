@@ -11,7 +11,8 @@ from dlperf_sdk.capable import VOCABULARY
 from dlperf_sdk.errors import RunFailed, SpecError, UnknownName, UsageError
 from dlperf_sdk.plan import make_plan
 from dlperf_sdk.registry import Registry
-from dlperf_sdk.spec import RunSpec, Scalar
+from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.spec_values import Scalar
 
 _TAKES = {
     "frameworks": ("models", "batch_size", "device", "python", "options"),

@@ -23,7 +23,7 @@ from dlperf_sdk.plan import Plan, make_plan
 from dlperf_sdk.records import Failure
 from dlperf_sdk.registry import Registry
 from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, Parity
-from dlperf_sdk.spec import DataSpec
+from dlperf_sdk.spec_values import DataSpec
 from dlperf_sdk.worker.request import Request
 
 CASE = "small"

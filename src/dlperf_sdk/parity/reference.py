@@ -16,7 +16,7 @@ from attrs import field, frozen
 from dlperf_sdk import schema
 from dlperf_sdk.documents import load_document
 from dlperf_sdk.errors import DocumentError
-from dlperf_sdk.spec import Scalar
+from dlperf_sdk.spec_values import Scalar
 
 REFERENCE_VERSION = "1.0"
 LARGEST = 32 * 1024 * 1024

@@ -12,7 +12,7 @@ from attrs import frozen
 
 from dlperf_sdk.errors import UnknownName
 from dlperf_sdk.fields import Role, circumstance, treatment, workload
-from dlperf_sdk.spec import Scalar, TopologySpec
+from dlperf_sdk.spec_values import Scalar, TopologySpec
 
 FIGURE_VERSION = "1.0"
 

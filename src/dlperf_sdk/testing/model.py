@@ -10,7 +10,7 @@ import numpy
 
 from dlperf_sdk.interfaces.model import Model, plain
 from dlperf_sdk.registry import Registry
-from dlperf_sdk.spec import Scalar
+from dlperf_sdk.spec_values import Scalar
 from dlperf_sdk.testing.conformance import Conformance, advice
 from dlperf_sdk.worker import canonical
 

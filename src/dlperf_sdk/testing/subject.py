@@ -16,7 +16,8 @@ from dlperf_sdk.interfaces.framework import Framework
 from dlperf_sdk.records import Failure
 from dlperf_sdk.registry import Registry
 from dlperf_sdk.results.result import FAIL, INTEGRITY, Parity, Result, Verdict
-from dlperf_sdk.spec import RunSpec, Scalar
+from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.spec_values import Scalar
 from dlperf_sdk.testing import cells
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import Conformance, advice

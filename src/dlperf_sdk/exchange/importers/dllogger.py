@@ -15,7 +15,7 @@ from dlperf_sdk.documents import parse_json
 from dlperf_sdk.errors import DocumentError, UsageError
 from dlperf_sdk.exchange.importers.reading import Log, Reading
 from dlperf_sdk.exchange.importers.window import HOW, STEPS, WARMUP, LogWindow, Tick
-from dlperf_sdk.spec import TopologySpec
+from dlperf_sdk.spec_values import TopologySpec
 
 _PREFIX = "DLLL "
 _PARAMETERS: tuple[tuple[str, str], ...] = (

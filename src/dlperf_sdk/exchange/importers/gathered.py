@@ -28,7 +28,8 @@ from dlperf_sdk.results.result import (
     Verdict,
 )
 from dlperf_sdk.results.store import new_run_id
-from dlperf_sdk.spec import RunSpec, TopologySpec
+from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.spec_values import TopologySpec
 
 VERSION = "1"
 """Of the importers: raised when one reads a log differently than before."""
