@@ -93,7 +93,7 @@ def test_the_documented_default_of_output_is_the_apis():
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["rnu"], 2, 'Did you mean "run"'),
+        (["rnu"], 2, "Did you mean 'run'?"),
         (["run"], 2, "WHAT"),
         (["run", "numpy"], 2, "Which model?"),
         (
@@ -127,7 +127,7 @@ def test_the_documented_default_of_output_is_the_apis():
         (["describe", "model", "numpy"], 2, "no model named 'numpy'"),
         (["describe", "numpy", "--set", "a=1"], 2, "--set describes a model"),
         (["describe", "resnet50", "--set", "image_size=0"], 2, "image_size"),
-        (["env", "crete"], 2, 'Did you mean "create"'),
+        (["env", "crete"], 2, "Did you mean 'create'?"),
         (["env", "create", "numpi"], 2, "Did you mean 'numpy'?"),
         (["env", "create", "numpy", "--device", "cuda"], 2, "cuda"),
         (["env", "remove", "nothing"], 2, "no managed environment named 'nothing'"),
@@ -153,7 +153,7 @@ def test_bad_input_is_one_paragraph_and_its_exit_code(dlperf, words, code, said)
     [
         (["run", "numpy", "linear", "--topology", "2x8"], "SpecError", 2),
         (["run", "numpy", "linear", "--batch-siz", "4"], "UsageError", 2),
-        (["rnu"], "UsageError", 2),
+        (["rnu"], "UnknownName", 2),
         (["list", "frameork"], "UnknownName", 2),
         (["report", "nothing"], "StoreError", 2),
         (["validate", "nothing.json"], "DocumentError", 2),

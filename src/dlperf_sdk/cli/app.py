@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-from cyclopts import App, CycloptsError, UnusedCliTokensError
+from cyclopts import App, CycloptsError
 
 import dlperf_sdk
 from dlperf_sdk.cli import (
@@ -34,7 +34,7 @@ from dlperf_sdk.errors import UsageError
 
 EXIT_CODES = (
     "Exit codes: 0 ok; 1 a verdict or gate failed; 2 usage; 3 plugin or environment; 4 the run failed; "
-    "5 partial (some repeats finished); 130 interrupted."
+    "5 partial (some repeats finished, or not all of what was named is shown); 130 interrupted."
 )
 
 app = App(
@@ -101,8 +101,9 @@ def main(words: Sequence[str] | None = None) -> int:
                 result_action="return_value",
             )
     except CycloptsError as error:
-        usage = UsageError(f"{_explained(error)} See `{_command_of(error)} --help`.")
-        code = screen.complain(usage, common, UsageError.exit_code)
+        from dlperf_sdk.cli import misuse
+
+        code = screen.complain(misuse.explained(error), common, UsageError.exit_code)
     except OSError as error:  # cyclopts prints help and version itself
         written = UsageError(f"Standard output cannot be written: {error.strerror}.")
         code = screen.complain(written, common, UsageError.exit_code)
@@ -117,16 +118,6 @@ def _common(tokens: Sequence[str]) -> screen.Common:
     """What all commands take, found before the words are understood: an error in them is told accordingly."""
     options = tokens[: tokens.index("--")] if "--" in tokens else tokens
     return screen.Common(json="--json" in options, debug="--debug" in options)
-
-
-def _explained(error: CycloptsError) -> str:
-    if isinstance(error, UnusedCliTokensError):
-        return f"There is no place for {' '.join(map(repr, error.unused_tokens or ()))}."
-    return str(error)
-
-
-def _command_of(error: CycloptsError) -> str:
-    return " ".join(("dlperf", *(error.command_chain or ())))
 
 
 @contextmanager

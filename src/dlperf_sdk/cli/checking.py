@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import attrs
 from cyclopts import Parameter
 
-from dlperf_sdk.cli.flags import entries
+from dlperf_sdk.cli.flags import entries, whole
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show, write
 from dlperf_sdk.cli.subject import members
 from dlperf_sdk.errors import PluginError, UnknownName, UsageError
@@ -53,7 +53,7 @@ def check(
         str | None, Parameter(help="A topology or measurer: the model of its cases; linear, unless given.")
     ] = None,
     batch_size: Annotated[
-        int | None, Parameter(help="A framework: samples per device; 4, unless given.")
+        int | None, Parameter(help="A framework: samples per device; 4, unless given.", converter=whole)
     ] = None,
     device: Annotated[str | None, Parameter(help="A framework: kind of device: auto, cpu, cuda, …")] = None,
     python: Annotated[

@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import attrs
-from cyclopts import Group, Parameter
+from cyclopts import Group, Parameter, Token
 
 from dlperf_sdk.errors import SpecError
 from dlperf_sdk.spec import RunSpec
-from dlperf_sdk.spec_values import Scalar
+from dlperf_sdk.spec_values import LARGEST, Scalar
 
 _POSITIONAL = ("framework", "model")
 
@@ -39,6 +39,21 @@ def scalar(text: str) -> Scalar:
     if _WHOLE.fullmatch(text):
         return int(text)
     return float(text) if _NUMBER.fullmatch(text) else text
+
+
+def whole(_: Any, tokens: Sequence[Token]) -> int:
+    """What cyclopts reads a whole number with: digits and a sign. Its own would round 2.5 to 2.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not _WHOLE.fullmatch(tokens[0].value):
+        raise ValueError(f"{tokens[0].value!r} is no whole number")
+    return int(tokens[0].value)
+
+
+def _size(_: Any, tokens: Sequence[Token]) -> Any:
+    return LARGEST if tokens[0].value == LARGEST else whole(_, tokens)
 
 
 def _option(text: str) -> tuple[str, Scalar]:
@@ -136,7 +151,11 @@ def _annotation(field: attrs.Attribute[Any], hint: Any) -> Any:
         return Annotated[list[str] | None, Parameter(name=flag, metavar=metavar, **about)]
     if field.default is not None:
         about["show_default"] = lambda _: str(field.default)
-    read_as = int | Literal["max"] if field.name == "batch_size" else _read_as(hint)
+    read_as = _read_as(hint)
+    if read_as is int:
+        about["converter"] = whole
+    if field.name == "batch_size":
+        read_as, about["converter"] = int | Literal["max"], _size
     return Annotated[read_as | None, Parameter(metavar=_metavar(field.name, hint), **about)]
 
 

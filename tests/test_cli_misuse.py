@@ -1,0 +1,115 @@
+"""Command lines that cannot be understood: one paragraph of ours that says what, and what to write instead."""
+
+import re
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from test_cli_commands import CASE, dlperf, elsewhere  # noqa: F401
+
+from dlperf_sdk.cli import app
+
+THEIRS = re.compile(
+    r"Unknown (option|command)|Invalid value|unable to convert|requires an argument|Unused Tokens"
+)
+"""The words of cyclopts."""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["run"],
+            "`dlperf run` needs WHAT: a framework's name; or a spec file (.toml, .json, .yaml) with the whole case. "
+            "Write `dlperf run WHAT [MODEL]`. See `dlperf run --help`.",
+        ),
+        (["plan"], "`dlperf plan` needs WHAT: "),
+        (["bundle", "numpy", "linear"], "Write `dlperf bundle WHAT [MODEL] --file FILE`."),
+        (["export"], "`dlperf export` needs --to: csv or parquet"),
+        (["validate"], "`dlperf validate` needs PATH: "),
+        (["verify"], "`dlperf verify` needs FRAMEWORKS: frameworks' names."),
+        (["gate", "here"], "Write `dlperf gate BASELINE CANDIDATE`."),
+        (["env", "remove"], "`dlperf env remove` needs NAME: a name that `dlperf env list` shows."),
+        (["campaign", "run"], "`dlperf campaign run` needs FILE: "),
+        (["check"], "`dlperf check` needs NAME: a plugin's name."),
+        (
+            ["run", *CASE, "--seed"],
+            "--seed is given without a value: it takes seed of the canonical weights and batches.",
+        ),
+        (["report", "-o"], "-o is given without a value: it takes where to write it"),
+        (
+            ["run", *CASE, "--seed", "1", "--seed", "2"],
+            "--seed is given more than once; leave one of them in.",
+        ),
+        (["run", *CASE, "--topologie", "1n1d"], "There is no option --topologie. Did you mean --topology?"),
+        (["run", *CASE, "--topologie=1n1d"], "There is no option --topologie. Did you mean --topology?"),
+        (["run", *CASE, "-z"], "There is no option -z. See"),
+        (
+            ["reprot"],
+            "There is no command named 'reprot'. Did you mean 'report'? Known: attach, bundle, campaign, ",
+        ),
+        (["env", "crate"], "There is no command named 'crate'. Did you mean 'create'?"),
+        (["--nonsense"], "--nonsense"),
+    ],
+)
+def test_it_says_what_is_wrong_and_what_to_write(dlperf, words, said):  # noqa: F811
+    code, out, err = dlperf(*words)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert len(err.splitlines()) == 1
+    assert err.startswith("Error: ")
+    assert not THEIRS.search(err), err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--batch-size", "four"], "--batch-size is 'four'; it takes a whole number or max."),
+        (["--batch-size", "2.5"], "--batch-size is '2.5'; it takes a whole number or max."),
+        (["--batch-size", "mx"], "Did you mean max?"),
+        (["--steps", "1.7"], "--steps is '1.7'; it takes a whole number."),
+        (["--steps", "1e3"], "--steps is '1e3'; it takes a whole number."),
+        (["--steps", "0x10"], "--steps is '0x10'; it takes a whole number."),
+        (["--steps", "٣"], "it takes a whole number."),
+        (["--steps", "9" * 5000], "it takes a whole number."),
+        (["--target", "half"], "--target is 'half'; it takes a number."),
+        (["--json=perhaps"], "--json is 'perhaps'; it takes true or false."),
+    ],
+)
+def test_a_value_of_another_kind_is_refused_and_never_rounded(dlperf, words, said):  # noqa: F811
+    code, out, err = dlperf("plan", "numpy", "linear", *words)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert len(err.splitlines()) == 1
+    assert not THEIRS.search(err), err
+
+
+def test_choices_are_named(dlperf):  # noqa: F811
+    err = dlperf("export", "--to", "cvs")[2]
+    assert "--to is 'cvs'; it takes csv, parquet, markdown or mllog. Did you mean csv?" in err
+
+
+COMMANDS = [name for name in app if not name.startswith("-")]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.one_of(
+            st.sampled_from(
+                [*COMMANDS, *CASE, "create", "list", "--set", "a=1", "--to", "csv", "-o", "-q", "x"]
+            ),
+            st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12).filter(
+                lambda word: not word.startswith("-")
+            ),
+        ),
+        max_size=8,
+    )
+)
+@example(["run", "", "linear"])
+def test_whatever_is_written_it_is_one_paragraph(dlperf, words):  # noqa: F811
+    code, out, err = dlperf(*words, "--no-such-option-at-all")
+    assert (code, out) == (2, "")
+    assert err.startswith("Error: ")
+    assert len(err.splitlines()) == 1
+    assert not THEIRS.search(err), err
