@@ -17,6 +17,8 @@ ORDER = (
     ("errors",),
     # YAML's loader is loaded with the first file of its kind, and speaks of values as `documents` does.
     ("documents", "plain_yaml"),
+    # Where things are kept on this machine.
+    ("folders",),
     ("schema_predicate",),
     ("schema",),
     # What is asked, what plugins implement, what comes back.
@@ -69,6 +71,8 @@ ORDER = (
     ("report",),
     # For other programs, and from them.
     ("exchange",),
+    ("preparation",),
+    ("dispatch",),
     ("execute",),
     ("replay",),
     ("verification",),

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from dlperf_sdk import folders
 from dlperf_sdk.errors import Unavailable
 
 Progress = Callable[[str, int, int], None]
@@ -23,14 +24,9 @@ def directory() -> Path:
     """The directory of prepared data, made if need be: `data` in DLPERF_CACHE_DIR or the user's cache.
 
     Raises:
-        Unavailable: it cannot be made.
+        Unavailable: it cannot be made, or there is no place for it.
     """
-    chosen = os.environ.get("DLPERF_CACHE_DIR")
-    if not chosen:
-        from platformdirs import user_cache_dir
-
-        chosen = user_cache_dir("dlperf")
-    root = Path(chosen).absolute() / "data"
+    root = folders.cache() / "data"
     try:
         # `parents` alone would make the directory above with the mode that everybody can read.
         root.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

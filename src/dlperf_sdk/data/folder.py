@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from dlperf_sdk import folders
 from dlperf_sdk.errors import DocumentError, Unavailable
 
 
@@ -25,7 +26,7 @@ def resolve(folder: str, source: str) -> Path:
     Raises:
         Unavailable: it is not there, or no folder.
     """
-    path = Path(folder).expanduser()
+    path = folders.expanded(folder)
     if not path.is_dir():
         what = "is not a folder" if path.exists() else "does not exist"
         raise Unavailable(f"The folder of data={source}:{folder} {what}. Name the one that holds the data.")

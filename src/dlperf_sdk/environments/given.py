@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from dlperf_sdk import folders
 from dlperf_sdk.environments import probe
 from dlperf_sdk.environments.prepared import GIVEN, RUNNING, PreparedEnvironment, key_of
 from dlperf_sdk.errors import EnvironmentFailed
@@ -98,7 +99,7 @@ def _prepared(kind: str, framework: str, device: str, path: Path, facts: probe.F
 def _locate(python: str) -> Path:
     # The path is not resolved: a virtual environment's python is a link, and what it is called says where it
     # belongs.
-    path = Path(python).expanduser()
+    path = folders.expanded(python)
     if path.is_dir():
         inside = path / "bin" / "python"
         if inside.is_file():

@@ -13,6 +13,7 @@ from pathlib import Path
 from attrs import define, field
 from packaging.specifiers import SpecifierSet
 
+from dlperf_sdk import folders
 from dlperf_sdk.environments import probe
 from dlperf_sdk.environments.installer import uv_binary
 from dlperf_sdk.environments.probe import Interpreter
@@ -107,8 +108,11 @@ def _on_path(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _of_pyenv(environ: Mapping[str, str]) -> Iterator[Path]:
-    home = Path(environ.get("HOME") or Path.home())
-    root = Path(environ.get("PYENV_ROOT") or home / ".pyenv")
+    home = folders.home(environ)
+    named = environ.get("PYENV_ROOT") or (home and home / ".pyenv")
+    if not named:
+        return
+    root = Path(named)
     try:
         versions = sorted((root / "versions").iterdir())
     except OSError:

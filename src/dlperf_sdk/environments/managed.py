@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import platformdirs
 from attrs import frozen
 
+from dlperf_sdk import folders
 from dlperf_sdk.environments import marker, pip_settings, probe, resolution
 from dlperf_sdk.environments.installer import Installer, Progress, UvFailed
 from dlperf_sdk.environments.locking import locked, named
@@ -27,7 +27,7 @@ from dlperf_sdk.environments.prepared import MANAGED, PreparedEnvironment, key_o
 from dlperf_sdk.environments.probe import Interpreter
 from dlperf_sdk.environments.redact import redact
 from dlperf_sdk.environments.variables import worker_variables
-from dlperf_sdk.errors import EnvironmentFailed
+from dlperf_sdk.errors import EnvironmentFailed, Unavailable
 
 
 @frozen
@@ -66,8 +66,10 @@ def home() -> Path:
     Raises:
         EnvironmentFailed: it cannot be made or written, or belongs to somebody else.
     """
-    named = os.environ.get("DLPERF_CACHE_DIR") or platformdirs.user_cache_dir("dlperf")
-    root = Path(named).expanduser().absolute()
+    try:
+        root = folders.cache()
+    except Unavailable as error:
+        raise EnvironmentFailed(str(error)) from error
     folder = root / "environments"
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 from attrs import frozen
 
+from dlperf_sdk import folders
 from dlperf_sdk.environments.redact import redact, secrets_of
 from dlperf_sdk.errors import EnvironmentFailed
 
@@ -52,13 +53,14 @@ def config_files(environ: Mapping[str, str], prefix: Path, etc: Path = Path("/et
     named = environ.get("PIP_CONFIG_FILE")
     if named == os.devnull:
         return []
-    home = Path(environ.get("HOME") or Path.home())
+    home = folders.home(environ)
     shared = environ.get("XDG_CONFIG_DIRS") or str(etc / "xdg")
     files = [Path(folder) / "pip" / "pip.conf" for folder in shared.split(os.pathsep) if folder]
     files.append(etc / "pip.conf")
     if not (named and Path(named).exists()):
-        files.append(home / ".pip" / "pip.conf")
-        files.append(Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "pip" / "pip.conf")
+        files += [] if home is None else [home / ".pip" / "pip.conf"]
+        config = environ.get("XDG_CONFIG_HOME") or (home and home / ".config")
+        files += [Path(config) / "pip" / "pip.conf"] if config else []
     files.append(prefix / "pip.conf")
     if named:
         files.append(Path(named))
@@ -177,7 +179,7 @@ def _arguments(pip: Mapping[str, str], given: Mapping[str, str]) -> Iterator[str
 
 
 def _path(text: str, folder: Path) -> Path:
-    return (folder / Path(text.strip()).expanduser()).absolute()
+    return (folder / folders.expanded(text.strip())).absolute()
 
 
 def _address(text: str, folder: Path) -> str:

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from dlperf_sdk import folders
 from dlperf_sdk.data import cache as files
 from dlperf_sdk.documents import load_document
-from dlperf_sdk.errors import DlperfError
+from dlperf_sdk.errors import DlperfError, Unavailable
 
 
 def directory() -> Path:
-    """`largest` in DLPERF_CACHE_DIR, else in the user's cache."""
-    import platformdirs
+    """`largest` in DLPERF_CACHE_DIR, else in the user's cache.
 
-    return (
-        Path(os.environ.get("DLPERF_CACHE_DIR") or platformdirs.user_cache_dir("dlperf")).absolute()
-        / "largest"
-    )
+    Raises:
+        Unavailable: there is no place for it.
+    """
+    return folders.cache() / "largest"
 
 
 def read(key: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -40,7 +39,7 @@ def read(key: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def write(key: Mapping[str, Any], size: int, probes: int) -> None:
     """Keep it. A cache that cannot be written is no failure."""
-    with suppress(OSError):
+    with suppress(OSError, Unavailable):
         directory().mkdir(mode=0o700, parents=True, exist_ok=True)
         document = {"key": _plain(key), "size": size, "probes": probes}
         files.write(_path(key), (json.dumps(document, indent=1) + "\n").encode())

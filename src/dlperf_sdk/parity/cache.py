@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import platformdirs
 from attrs import frozen
 
+from dlperf_sdk import folders
 from dlperf_sdk.data.cache import write
 from dlperf_sdk.documents import load_document
-from dlperf_sdk.errors import DocumentError
+from dlperf_sdk.errors import DocumentError, Unavailable
 from dlperf_sdk.parity.record import ParityRecord, records_from
 
 VERSION = 1
@@ -35,13 +35,12 @@ def directory() -> Path | None:
 
     It must belong to the user alone: whoever could write there could vouch for anything.
     """
-    named = os.environ.get("DLPERF_CACHE_DIR") or platformdirs.user_cache_dir("dlperf")
-    folder = Path(named).expanduser().absolute() / "parity"
     try:
+        folder = folders.cache() / "parity"
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
         return folder if _own(folder.lstat(), stat.S_ISDIR) else None
-    except OSError:
+    except (OSError, Unavailable):
         return None
 
 

@@ -1,0 +1,41 @@
+"""The user's folders, also where somebody has none: containers run under numbers that the system knows no user for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import platformdirs
+
+from dlperf_sdk.errors import Unavailable
+
+
+def expanded(text: str | Path) -> Path:
+    """A path with `~` or `~USER` at its beginning replaced; left as it is where the system knows no such user."""
+    return Path(os.path.expanduser(text))  # noqa: PTH111 - pathlib's raises where nobody is known
+
+
+def home(environ: Mapping[str, str]) -> Path | None:
+    """The home directory: HOME, else what the system knows; None where there is none."""
+    found = Path(environ.get("HOME") or expanded("~"))
+    return found if found.is_absolute() else None
+
+
+def cache() -> Path:
+    """The folder of what is kept between runs: DLPERF_CACHE_DIR, else `dlperf` in the user's cache. It may not exist.
+
+    Raises:
+        Unavailable: nobody has named it, and the user has no home directory.
+    """
+    named = os.environ.get("DLPERF_CACHE_DIR")
+    try:
+        found = expanded(named or platformdirs.user_cache_dir("dlperf"))
+    except RuntimeError:  # newer versions; older ones give a path that begins with "~"
+        found = Path("~/.cache/dlperf")
+    if str(found).startswith("~"):
+        raise Unavailable(
+            f"There is no place for what is kept between runs: {found} is in a home directory, and the system knows "
+            "none. Set DLPERF_CACHE_DIR to a folder that you can write to."
+        )
+    return found.absolute()

@@ -1,0 +1,94 @@
+"""The user's folders, also for a number that the system knows no user for, as containers have it."""
+
+import os
+import pwd
+from pathlib import Path
+
+import pytest
+
+from dlperf_sdk import EnvironmentSpec, environments, folders, run
+from dlperf_sdk.data import cache as prepared
+from dlperf_sdk.data import folder
+from dlperf_sdk.environments import interpreters, pip_settings
+from dlperf_sdk.errors import EnvironmentFailed, Unavailable
+from dlperf_sdk.largest import cache as sizes
+from dlperf_sdk.parity import cache as evidence
+
+NAMES = ("HOME", "DLPERF_CACHE_DIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "PYENV_ROOT")
+PEOPLE = ("USER", "LOGNAME", "LNAME", "USERNAME")
+
+
+@pytest.fixture
+def nobody(monkeypatch, tmp_path):
+    """A user without a name and a home, in a directory of its own."""
+
+    def unknown(_):
+        raise KeyError("getpwuid(): uid not found")
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    for name in (*NAMES, *PEOPLE):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_named_folder_is_the_cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("DLPERF_CACHE_DIR", str(tmp_path))
+    assert folders.cache() == tmp_path
+
+
+def test_every_cache_lies_in_the_same_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("DLPERF_CACHE_DIR", "~/kept")
+    monkeypatch.chdir(tmp_path)
+    assert folders.cache() == tmp_path / "kept"
+    assert prepared.directory() == tmp_path / "kept" / "data"
+    assert evidence.directory() == tmp_path / "kept" / "parity"
+    assert sizes.directory() == tmp_path / "kept" / "largest"
+    assert environments.list_environments() == []
+    assert not (tmp_path / "~").exists()
+
+
+def test_without_a_name_it_is_in_the_users_cache(monkeypatch, tmp_path):
+    for name in NAMES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert folders.cache() == tmp_path / ".cache" / "dlperf"
+    assert folders.home(os.environ) == tmp_path
+
+
+def test_nobody_has_no_home_and_no_cache(nobody, tmp_path):
+    assert folders.home(os.environ) is None
+    assert folders.expanded("~/x") == Path("~/x")
+    with pytest.raises(Unavailable, match="Set DLPERF_CACHE_DIR"):
+        folders.cache()
+    with pytest.raises(Unavailable, match="Set DLPERF_CACHE_DIR"):
+        prepared.directory()
+    with pytest.raises(EnvironmentFailed, match="Set DLPERF_CACHE_DIR"):
+        environments.list_environments()
+    assert evidence.directory() is None
+    evidence.keep("key", [], evidence.now())
+    assert evidence.fetch("key") is None
+    sizes.write({"case": 1}, 64, 3)
+    assert sizes.read({"case": 1}) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nobody_finds_interpreters_and_pips_settings_all_the_same(nobody, tmp_path, monkeypatch):
+    assert interpreters.find(">=3.11", os.environ).version.major == 3
+    (tmp_path / "pip.conf").write_text("[global]\nindex-url = https://index.test/simple\n")
+    assert pip_settings.read({}, tmp_path, tmp_path)["index-url"] == "https://index.test/simple"
+    places = pip_settings.config_files({}, tmp_path, tmp_path)
+    assert all(place.is_absolute() for place in places)
+
+
+def test_nobody_can_measure(nobody, tmp_path):
+    result = run("numpy", "linear", batch_size=4, warmup=1, steps=5, repeats=1, store=tmp_path / "kept")
+    assert result.status == "ok", result.failure
+
+
+def test_a_user_that_is_not_there_is_a_folder_that_is_not_there():
+    with pytest.raises(Unavailable, match="does not exist"):
+        folder.resolve("~nobody-of-that-name/images", "images")
+    anything = EnvironmentSpec(python=">=3.7", requirements=())
+    with pytest.raises(EnvironmentFailed, match="no such file"):
+        environments.prepare("toy", anything, "cpu", python="~nobody-of-that-name/bin/python")
