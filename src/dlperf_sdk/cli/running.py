@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -275,4 +276,7 @@ def _handed_out(result: Result, shown: Shown) -> Result:
 
     from dlperf_sdk.results.redact import redacted
 
-    return redacted(result, hosts=(platform.node(),), users=(getpass.getuser(),))
+    users = []
+    with suppress(KeyError, OSError):  # a number without a name has nothing to leave out
+        users.append(getpass.getuser())
+    return redacted(result, hosts=(platform.node(),), users=users)

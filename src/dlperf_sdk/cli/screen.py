@@ -86,6 +86,18 @@ def write(text: str) -> None:
         raise UsageError(f"Standard output cannot be written: {error.strerror}.") from error
 
 
+def write_bytes(data: bytes) -> None:
+    """What is no text, on standard output; raises as `emit` does."""
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        _mute(sys.stdout)
+    except OSError as error:
+        _mute(sys.stdout)
+        raise UsageError(f"Standard output cannot be written: {error.strerror}.") from error
+
+
 def show(blocks: Iterable[Block]) -> None:
     """Blocks on standard output; raises as `emit` does."""
     from dlperf_sdk.report import terminal
@@ -128,6 +140,9 @@ def command(function: Callable[..., int]) -> Callable[..., int]:
         except KeyboardInterrupt:
             return complain(KeyboardInterrupt("Interrupted."), common, INTERRUPTED)
         except Exception as error:
+            refused = _refused_by_the_system(error)
+            if refused is not None:
+                return complain(refused.with_traceback(error.__traceback__), common, refused.exit_code)
             advice = "" if common.debug else " --debug shows the traceback."
             said = RuntimeError(
                 f"{type(error).__name__}: {error}. This is a fault of dlperf-sdk or of a plugin.{advice}"
@@ -135,6 +150,19 @@ def command(function: Callable[..., int]) -> Callable[..., int]:
             return complain(said.with_traceback(error.__traceback__), common, DlperfError.exit_code)
 
     return guarded
+
+
+def _refused_by_the_system(error: Exception) -> UsageError | None:
+    """What somebody named and the system does not give, such as a path that is too long, or that others own."""
+    if not isinstance(error, OSError):
+        return None
+    try:
+        os.getcwd()  # noqa: PTH109 - whether it is there, not what it is
+    except OSError:
+        return UsageError("The folder that this was started in is not there any more: change to another one.")
+    if error.filename is None:
+        return None
+    return UsageError(f"{os.fsdecode(error.filename)} cannot be used: {error.strerror}.")
 
 
 def open_missing_streams() -> None:
