@@ -149,6 +149,36 @@ def test_services_are_started_ended_and_never_recorded(stream):
     assert any(log["name"] == "service-0" and "serving" in log["text"] for log in ended(events)[0]["logs"])
 
 
+def test_a_node_may_have_services_only(stream):
+    """It serves until the others have handed in their parts, and is then ended."""
+    events = stream("faulty", topology="2n1d", strategy="independent", options={"fault": "node-of-services"})
+    assert failure(events) is None
+    for event in ended(events):
+        assert [record["node"] for record in event["records"]] == [0]
+        assert {exit["node"]: (exit["role"], exit["signal"]) for exit in event["exits"]} == {
+            0: ("trainer", None),
+            1: ("service", "SIGTERM"),
+        }
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"), [("server-killed", "was ended by SIGKILL"), ("server-exits", "left with exit code 3")]
+)
+def test_a_service_that_dies_at_work_is_named(stream, fault, said):
+    events = stream("faulty", steps=100_000, options={"fault": fault})
+    told = failure(events)
+    assert (told["kind"], told["node"], told["rank"]) == ("crashed", 0, None)
+    assert told["message"].startswith("service-0, which the trainers need, " + said)
+    assert [exit["signal"] for exit in ended(events)[0]["exits"]][1:] == ["SIGTERM"]
+
+
+def test_a_service_may_leave(stream):
+    """With exit code 0, as MXNet's scheduler does at the end."""
+    events = stream("faulty", options={"fault": "server-leaves"})
+    assert failure(events) is None
+    assert [exit["code"] for event in ended(events) for exit in event["exits"]] == [0] * 4
+
+
 def test_an_interpreter_that_is_not_there(stream):
     told = failure(stream(python="/nowhere/python"))
     assert told["kind"] == "environment"

@@ -260,7 +260,7 @@ def ready(*nodes):
         node.prepare()
     orders = [node.ordered("start") for node in nodes]
     for node in nodes:
-        node.say(event="ready")
+        node.say(event="ready", trainers=1)
     for node in nodes:
         node.ordered("go")
     return orders

@@ -243,6 +243,8 @@ def test_host_energy_is_packages_and_memory_of_every_node() -> None:
     assert whole["host-power"].value == pytest.approx(400.0)
     assert "device-energy" not in whole
     assert summary(Power(), measured(sampled(2, *node(0), nodes=2))) == {}
+    # A node that only serves has no window; without it, the whole is not known.
+    assert summary(Power(), measured(sampled(1, *node(0), *node(1)))) == {}
 
 
 def test_host_utilisation_is_the_busy_share_of_all_processors() -> None:

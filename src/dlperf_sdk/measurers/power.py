@@ -141,12 +141,15 @@ def _devices(repeat: Repeat) -> list[tuple[int, str, Window]]:
 
 
 def _nodes(repeat: Repeat) -> dict[int, Window]:
-    """Each node's window: from its first process's start to its last one's end."""
+    """Each node's window: from its first trainer's start to its last one's end.
+
+    Nothing where one of the nodes has no trainer, and so no window on its own clock: a part is not the whole.
+    """
     found: dict[int, Window] = {}
     for record in repeat.records:
         known = found.get(record.node, record.window)
         found[record.node] = Window(min(known.start, record.window.start), max(known.end, record.window.end))
-    return found
+    return found if {each.node for each in repeat.series} <= set(found) else {}
 
 
 def _series(repeat: Repeat, node: int, device: str, name: str) -> Series | None:

@@ -266,7 +266,7 @@ class Agent:
             )
         if not self._ready and attempt.ready():
             self._ready = True
-            self._say({"event": "ready"})
+            self._say({"event": "ready", "trainers": len(attempt.trainers)})
         failures = attempt.failures()
         for one in failures:
             if one not in self._failures:

@@ -65,6 +65,8 @@ class Attempt:
                 worker.look()
                 worker.ended = True
                 worker.signal(signal.SIGKILL)  # what it may have left behind in its group
+                if worker.process.role == SERVICE and self._at_work():
+                    worker.found = failures.of_service(worker.name, worker.exit(), self._kernel_killed())
                 continue
             overdue = worker.overdue()
             if overdue is not None and worker.found is None:
@@ -78,10 +80,20 @@ class Attempt:
         for worker in self.trainers:
             worker.go()
 
+    def _at_work(self) -> bool:
+        """Whether trainers still need the services. Where this node has none, others' do until it is told to end."""
+        over = ("teardown", "done")
+        return not self.trainers or any(not one.ended and one.seen[0] not in over for one in self.trainers)
+
+    def _kernel_killed(self) -> bool:
+        """Whether the kernel has killed some process for memory since the attempt began."""
+        return _oom_kills() > self._oom_before
+
     def failures(self) -> List[Dict[str, Any]]:
-        """Of the trainers that have ended."""
-        killed = _oom_kills() > self._oom_before
-        found = [
+        """Of the trainers that have ended, and of the services that died while they were needed."""
+        killed = self._kernel_killed()
+        found = [worker.found for worker in self.workers if worker.process.role == SERVICE]
+        found += [
             failures.of_worker(
                 worker.name, worker.exit(), worker.record(), worker.why_no_record, worker.found, killed
             )
@@ -91,7 +103,8 @@ class Attempt:
         return [failure for failure in found if failure is not None]
 
     def over(self) -> bool:
-        return all(worker.ended for worker in self.trainers)
+        """Whether all trainers have ended. A node that has none serves others, until it is told to end."""
+        return bool(self.trainers) and all(worker.ended for worker in self.trainers)
 
     def end(self) -> None:
         """End whoever is left: ask, wait a little, kill; and then their orphans."""

@@ -186,8 +186,12 @@ class Coordinator(threading.Thread):
         self._roster.order_each(lambda place: dict(place, do="start", attempt=attempt, cluster=cluster))
 
     def _follow(self, attempt: int, failures: List[Dict[str, Any]], parts: List[Dict[str, Any]]) -> None:
-        """Until every node has handed in its part. All ready: go. One failed: end the others."""
+        """Until every node has handed in its part. All ready: go. One failed: end the others.
+
+        A node without trainers serves the others, and is ended when they have handed in theirs.
+        """
         ready = set()
+        serving = 0
         gone = False
         settle: Optional[float] = None
         while len(parts) < self.request.nodes:
@@ -198,6 +202,7 @@ class Coordinator(threading.Thread):
                     self._tell(message)
             elif event == "ready":
                 ready.add(message["node"])
+                serving += not message["trainers"]
                 if len(ready) == self.request.nodes and not gone:
                     gone = True
                     self._roster.order({"do": "go"})
@@ -206,7 +211,8 @@ class Coordinator(threading.Thread):
                 settle = settle or time.monotonic() + SETTLE
             elif event == "ended":
                 parts.append(message)
-            if settle is not None and time.monotonic() >= settle:
+            served = bool(serving) and len(parts) == self.request.nodes - serving
+            if served or (settle is not None and time.monotonic() >= settle):
                 self._roster.order({"do": "end"})
                 self._collect(parts, failures)
                 return

@@ -82,6 +82,28 @@ def of_worker(
     return dict(failed, phase=failed.get("phase") or phase, node=exit["node"], rank=exit["rank"])
 
 
+def of_service(name: str, exit: Dict[str, Any], kernel_killed: bool) -> Optional[Dict[str, Any]]:
+    """How a service failed that has ended while trainers were at work; None if it left with exit code 0.
+
+    `kernel_killed`: the kernel has killed some process for memory meanwhile.
+    """
+    if not exit["signal"] and not exit["code"]:
+        return None
+    if exit["signal"] == "SIGKILL" and kernel_killed:
+        said = (
+            "%s, which the trainers need, was killed by the kernel because the machine, or its control group, had no "
+            "memory left. Use a smaller batch size, or a machine with more memory."
+        )
+        return failure("out-of-memory", said % name, None, exit["node"])
+    if exit["signal"]:
+        how = "was ended by %s" % exit["signal"]
+        advice = _advice(exit["signal"])
+    else:
+        how, advice = "left with exit code %d" % exit["code"], "the end of the log may say why"
+    said = "%s, which the trainers need, %s on node %d. Its log tells how far it came; %s."
+    return failure("crashed", said % (name, how, exit["node"], advice), None, exit["node"])
+
+
 def _advice(signal: str) -> str:
     """What to look at when a process has died by a signal that this run did not send."""
     if signal == "SIGKILL":

@@ -1,5 +1,6 @@
 """What a framework plugin's worker half implements: a runtime for the framework, and a trainer for each model."""
 
+import resource
 from typing import Any, ContextManager, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 from dlperf_sdk.worker.processes import Cluster, Process
@@ -61,6 +62,11 @@ class Runtime:
     def peak_memory(self) -> Optional[int]:
         """Bytes of device memory at the peak since the reset, summed over this process's devices; None on a CPU."""
         return None
+
+    def peak_host_memory(self) -> int:
+        """Bytes of host memory that this process held at its peak, since its start. A runtime whose steps are computed
+        by services gives the most that one of these processes held."""
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
     def facts(self) -> Dict[str, Any]:
         """What was observed: at least `framework_version`; devices, libraries, threads, transport, as JSON values."""

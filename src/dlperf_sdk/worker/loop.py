@@ -1,6 +1,5 @@
 """The measuring loop: canonical steps, warm-up, the window, and what is read when the clock has stopped."""
 
-import resource
 from time import monotonic
 from typing import Any, Callable, Dict, List
 
@@ -81,7 +80,7 @@ def measure(
         "deviation": deviation,
         "skipped_steps": trainer.skipped_steps() - skipped,
         "prefetched_batches": trainer.prefetched_batches(),
-        "peak_host_memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "peak_host_memory": runtime.peak_host_memory(),
         "peak_device_memory": runtime.peak_memory(),
         "phases": {"compile": compiled - began, "warmup": warmed - compiled, "measure": end - start},
     }

@@ -39,14 +39,15 @@ def worker(directory: str) -> int:
     if order["cpus"]:
         os.sched_setaffinity(0, order["cpus"])
     process = process_from(order["process"])
+    request = Request.load(order["request"])
+    # Schedulers and parameter servers, which have no devices, hold no batches.
+    if request.memory_limit is not None and (process.role != SERVICE or process.devices):
+        memory.limit(request.memory_limit)
     if process.role == SERVICE:
         resolve(process.target or "")()
         return 0
     from dlperf_sdk.worker import trainer
 
-    request = Request.load(order["request"])
-    if request.memory_limit is not None:
-        memory.limit(request.memory_limit)
     return trainer.run(
         request, cluster_from(order["cluster"]), process, order["attempt"], directory, _wait_for_go
     )

@@ -25,21 +25,21 @@ def orders_for(
 ) -> Tuple[List[Process], List[Dict[str, Any]]]:
     """This node's processes, and for each its `name`, `command`, `environment`, `cpus` and `request`.
 
-    `file` is where the bundle has the request. Trainers get equal shares of the machine's cores; services, which have
-    no devices, run wherever there is room.
+    `file` is where the bundle has the request. Processes with devices get equal shares of the machine's cores; those
+    without (schedulers, parameter servers) run wherever there is room.
     """
     everyone = resolve(request.processes)(cluster)
     named = [
         (name, process) for name, process in zip(names_of(everyone), everyone) if process.node == place.node
     ]
-    trainers = [process for _, process in named if process.devices]
+    computing = [process for _, process in named if process.devices]
     cores = cpus_by_numa()
     orders = []
     for name, process in named:
         cpus: Tuple[int, ...] = ()
         if process.devices:
-            index = place.host_index * len(trainers) + trainers.index(process)
-            cpus = share(cores, index, len(trainers) * place.host_count)
+            index = place.host_index * len(computing) + computing.index(process)
+            cpus = share(cores, index, len(computing) * place.host_count)
         mine = [cluster.nodes[place.node].devices[device] for device in process.devices]
         threads = thread_variables(core_count(cpus)) if cpus else {}
         launch = dict(devices.visible(cluster.device, mine), **process.variables)

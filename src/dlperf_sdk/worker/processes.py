@@ -42,18 +42,23 @@ class Cluster(NamedTuple):
         """The global index of a node's first replica."""
         return sum(len(other.devices) for other in self.nodes[:node])
 
+    def device_of(self, replica: int) -> str:
+        """The identifier of the device of a replica, by its global index."""
+        return [device for node in self.nodes for device in node.devices][replica]
+
 
 class Process(NamedTuple):
     """One worker process."""
 
     role: str
-    """`trainer` steps and records; `service` (a scheduler, a parameter server) is started, watched and ended."""
+    """`trainer` steps and records; `service` (a scheduler, a parameter server) is started, watched and ended. A service
+    may leave with exit code 0 at any time; one that dies while trainers are at work is the case's failure."""
     node: int
     variables: Dict[str, str]
     devices: Tuple[int, ...] = ()
-    """Which of its node's devices it owns, by index."""
+    """Which of its node's devices it owns, by index. A service may own some, where it computes."""
     replicas: Tuple[int, ...] = ()
-    """The global indices of the replicas it owns, one per device."""
+    """Trainers only: the global indices of the replicas it records, one per device, be it its own or a service's."""
     rank: Optional[int] = None
     """Trainers are counted through from 0; services have no rank."""
     target: Optional[str] = None

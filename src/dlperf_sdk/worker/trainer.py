@@ -46,12 +46,11 @@ def _measured(
     """The program `measure`: what the measuring loop leaves, and the replicas as they are then."""
     measured = loop.measure(runtime, trainer, request.protocol, progress, wait_for_go)
     taken = {name: measured.pop(name) for name in ("losses", "warmup_losses", "canonical_losses")}
-    devices = cluster.nodes[process.node].devices
     measured["replicas"] = [
         dict(
             {name: [portable(step[i]) for step in steps] for name, steps in taken.items()},
             index=replica,
-            device=devices[process.devices[i]],
+            device=cluster.device_of(replica),
             digest=digest_of(request.parameters, trainer.parameters(i)),
         )
         for i, replica in enumerate(process.replicas)

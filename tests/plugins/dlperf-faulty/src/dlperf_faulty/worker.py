@@ -57,6 +57,12 @@ def serve():
         print("serving")
         while True:
             listening.accept()[0].close()
+            if os.environ["FAULTY_ROLE"] == "server-killed":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if os.environ["FAULTY_ROLE"] == "server-exits":
+                sys.exit(3)
+            if os.environ["FAULTY_ROLE"] == "server-leaves":
+                return
 
 
 def meet_server():
