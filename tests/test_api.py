@@ -33,6 +33,7 @@ from dlperf_sdk.errors import (
     UsageError,
 )
 from dlperf_sdk.registry import Registry
+from dlperf_sdk.results.check import check_directory
 from dlperf_sdk.topologies.local import Local
 
 QUICK = {"batch_size": 4, "warmup": 1, "steps": 5, "repeats": 1}
@@ -211,6 +212,7 @@ def test_a_case_that_is_refused_is_a_result(tmp_path):
     assert "numpy has no implementation of resnet50" in result.failure.message
     assert result.workload is None
     assert ResultStore(tmp_path).load(result.id).to_dict() == result.to_dict()
+    assert check_directory(tmp_path / result.id, Registry().measurers()) == ()
     with pytest.raises(Unsupported) as caught:
         run("numpy", "resnet50", store=None, raise_on_failure=True)
     assert caught.value.result.status == "unsupported"

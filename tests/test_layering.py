@@ -73,6 +73,8 @@ ORDER = (
     ("exchange",),
     ("preparation",),
     ("dispatch",),
+    ("preparation",),
+    ("dispatch",),
     ("execute",),
     ("replay",),
     ("verification",),

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from throwaway import distribution
 
-from dlperf_sdk import verification
+from dlperf_sdk import environments, verification
 from dlperf_sdk.cli.app import main
+from dlperf_sdk.errors import EnvironmentFailed
 
 
 def test_a_framework_that_follows_the_reference(capsys: pytest.CaptureFixture[str]) -> None:
@@ -19,6 +20,19 @@ def test_a_framework_that_follows_the_reference(capsys: pytest.CaptureFixture[st
     assert "float64, shard 1" in said.out
     assert said.out.split()[-1] == "pass"
     assert "held against float64" in said.err
+
+
+def test_the_environment_is_looked_for_where_the_case_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def prepare(*_: Any, inside: tuple[str, ...], python: str, **__: Any) -> None:
+        asked.append((*inside[:2], python))
+        raise EnvironmentFailed("Enough is known.")
+
+    monkeypatch.setattr(environments, "prepare", prepare)
+    found = verification.verify(["numpy"], "linear", container="podman:numpy", python="/only/in/there")
+    assert asked == [("podman", "run", "/only/in/there")]
+    assert found[0].rows[0].reason == "Enough is known."
 
 
 CRASHING = """

@@ -16,8 +16,8 @@ from conftest import processes_with
 from toy_reference import RATE, registry
 
 from dlperf_sdk import RunSpec, bundle, environments, hookimpl, replay, run, verify
+from dlperf_sdk.dispatch import launched
 from dlperf_sdk.errors import DocumentError, OutOfMemory, Unavailable, UnknownName, UsageError
-from dlperf_sdk.execute import launched
 from dlperf_sdk.parity import cache, reference
 from dlperf_sdk.parity.evidence import evidence
 from dlperf_sdk.plan import make_plan

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from attrs import define, field
 
 from dlperf_sdk import metrics
 from dlperf_sdk.documents import shown
-from dlperf_sdk.errors import FAILURES, DocumentError, InvalidRecord
+from dlperf_sdk.errors import FAILURES, DocumentError, InvalidRecord, RunFailed
 from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.records import Failure, Repeat
 from dlperf_sdk.results.convert import Attempt, attempt_from_dict
@@ -32,6 +33,36 @@ class Collector:
     notes: list[str] = field(factory=list)
     _noted: int = 0
     """How many of the notes belong to attempts that are over."""
+
+    def stage(self, name: str) -> Callable[[str], None]:
+        """What tells the observers how a stage goes, in a line of text."""
+        return lambda text: self.observers.tell("dlperf_stage", run_id=self.run_id, stage=name, detail=text)
+
+    @contextmanager
+    def failures(self) -> Iterator[None]:
+        """What fails inside is collected as the case's failure.
+
+        Raises:
+            KeyboardInterrupt: as it was, once that is collected.
+        """
+        try:
+            yield
+        except RunFailed as error:
+            self.failure = Failure(error.kind, str(error))
+        except KeyboardInterrupt:
+            said = "The run was interrupted; the repeats that had finished are kept."
+            self.failure = Failure("interrupted", said)
+            raise
+
+    def runs_in(self, environment: Environment) -> None:
+        """What the workers run in; with a directory it is written.
+
+        Raises:
+            StoreError: it cannot be.
+        """
+        self.environment = environment
+        if self.directory is not None:
+            self.directory.write_environment(environment)
 
     def restore(self, attempt: Attempt) -> None:
         """An attempt that an earlier controller has put on disk. What failed then is no failure of what follows."""
@@ -71,7 +102,7 @@ class Collector:
                 tell("dlperf_step_progress", run_id=run_id, **told)
             case "note":
                 self.notes.append(event["text"])
-                tell("dlperf_stage", run_id=run_id, stage="note", detail=event["text"])
+                self.stage("note")(event["text"])
             case "attempt-ended":
                 self._attempt_ended(event)
             case "ended":

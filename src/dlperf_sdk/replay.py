@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from dlperf_sdk import bundle, data, hookspecs
+from dlperf_sdk.dispatch import told
 from dlperf_sdk.environments.prepared import GIVEN, PreparedEnvironment
 from dlperf_sdk.errors import DocumentError, LostNode, RunFailed, UsageError
-from dlperf_sdk.execute import Case, begin, conclude, told
+from dlperf_sdk.execute import Case, begin, conclude
 from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.launch import event_on
 from dlperf_sdk.parity.evidence import Asked, asked, judged, on_its_own, without
 from dlperf_sdk.plan import Plan, make_plan
+from dlperf_sdk.preparation import announce
 from dlperf_sdk.records import Failure
 from dlperf_sdk.registry import Registry
 from dlperf_sdk.results.convert import parity_from_dict
@@ -55,7 +57,9 @@ def replay(
     case = begin(
         spec, store, Observers(hookspecs.listeners(observers)), registry or Registry(), run_id=run_id
     )
-    _announce(case, environment)
+    if case.plan is not None:
+        announce(case.plan, case.collected)
+    case.collected.runs_in(environment)
     case.parity, run = _parity(case, environment, first.get("parity"))
     try:
         _take(case, events, run)
@@ -96,19 +100,6 @@ def _environment(first: Mapping[str, Any]) -> Environment:
 def _prepared(plan: Plan, python: str, lock: str, command: tuple[str, ...]) -> PreparedEnvironment:
     """The environment on the other machine, as far as it is known here."""
     return PreparedEnvironment(GIVEN, plan.spec.framework, plan.device, python, lock, command, "", Path())
-
-
-def _announce(case: Case, environment: Environment) -> None:
-    collected = case.collected
-    collected.environment = environment
-    if collected.directory is not None:
-        collected.directory.write_spec(case.spec)
-        if case.plan is not None:
-            collected.directory.write_plan(case.plan.to_dict())
-        collected.directory.write_environment(environment)
-    place = None if collected.directory is None else str(collected.directory.path)
-    if case.plan is not None:
-        collected.observers.tell("dlperf_run_started", run_id=case.id, plan=case.plan, directory=place)
 
 
 def _take(case: Case, events: Iterable[dict[str, Any]], parity: Asked | None) -> None:

@@ -8,12 +8,13 @@ from typing import Any
 from attrs import frozen
 
 from dlperf_sdk import environments
+from dlperf_sdk.dispatch import launched
 from dlperf_sdk.errors import DlperfError, UnknownName, UsageError
-from dlperf_sdk.execute import launched
 from dlperf_sdk.parity.compare import Comparison, expected
 from dlperf_sdk.parity.evidence import CASE, evidence
 from dlperf_sdk.parity.reference import load
 from dlperf_sdk.plan import Plan, make_plan
+from dlperf_sdk.preparation import own_environment
 from dlperf_sdk.registry import Registry
 from dlperf_sdk.results.convert import to_plain
 from dlperf_sdk.results.result import FAIL, NOT_APPLICABLE, PASS, Parity
@@ -109,7 +110,7 @@ def verify(
     for name in frameworks:
         if name not in registry.names("frameworks"):
             registry.load("frameworks", name)  # says so, and what is installed
-    if fields.get("python") is not None:
+    if fields.get("python") is not None and fields.get("container") is None:
         environments.must_be_there(fields["python"])
     works = [
         work
@@ -243,9 +244,7 @@ def _row(plan: Plan, case: str, registry: Registry, say: Say) -> Row:
         say(f"{name}, {spec.model}: {text}")
 
     try:
-        prepared = environments.prepare(
-            name, plan.environment, plan.device, python=spec.python, env=spec.env, on_progress=tell
-        )
+        prepared = own_environment(plan, tell)
         with environments.in_use(prepared):
             found = evidence(
                 plan,

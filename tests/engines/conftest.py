@@ -13,7 +13,7 @@ import pytest
 
 from dlperf_sdk import RunSpec
 from dlperf_sdk.bundle import build
-from dlperf_sdk.execute import told
+from dlperf_sdk.dispatch import told
 from dlperf_sdk.interfaces.topology import Job
 from dlperf_sdk.launch import events
 from dlperf_sdk.plan import make_plan

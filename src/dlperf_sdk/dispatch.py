@@ -1,0 +1,62 @@
+"""A request on its way: packed with everything that the nodes need, delivered by the engine, and what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from dlperf_sdk import bundle
+from dlperf_sdk.environments.container import prefix
+from dlperf_sdk.interfaces.topology import Job
+from dlperf_sdk.launch import events
+from dlperf_sdk.parity.evidence import Asked
+from dlperf_sdk.plan import Plan
+from dlperf_sdk.registry import Registry
+from dlperf_sdk.results.convert import to_plain
+from dlperf_sdk.results.result import Parity
+from dlperf_sdk.worker.request import Request
+from dlperf_sdk.worker.scratch import scratch as scratch_directory
+
+
+def told(planned: Plan, parity: Parity | None = None) -> dict[str, Any]:
+    """What a bundle says of its case, for whoever has only the stream of its run."""
+    settled = {} if parity is None else {"parity": to_plain(parity)}
+    return {"spec": planned.spec.to_dict(), "plugin": planned.plugin, **settled}
+
+
+def launched(
+    planned: Plan,
+    request: Request,
+    registry: Registry,
+    until: float | None = None,
+    say: Callable[[str], Callable[[str], None]] = lambda stage: lambda text: None,
+    parity: Asked | Parity | None = None,
+) -> Generator[dict[str, Any], None, None]:
+    """Pack the bundle, start the agents, and yield what they tell until they have ended; closing it ends them.
+
+    `say` gives, for the name of a stage, what is told how it goes. `parity` is a run that comes first, on the same
+    agents, or what is known already.
+    """
+    spec, shape = planned.spec, planned.spec.topology
+    first, known = (parity.request, None) if isinstance(parity, Asked) else (None, parity)
+    with scratch_directory() as scratch:
+        path = Path(scratch) / f"{request.id}.pyz"
+        packed = bundle.build(request, path, planned.packages, told(planned, known), first)
+        say("bundle")(f"{len(packed.files)} files, SHA-256 {packed.digest}")
+        job = Job(
+            id=request.id,
+            bundle=packed.path,
+            nodes=shape.nodes,
+            devices_per_node=shape.devices_per_node,
+            device=planned.device,
+            variables={},
+            options=planned.topology_options,
+            prefix=prefix(spec.container, spec.container_mounts, planned.device) if spec.container else (),
+            patience=planned.deadlines["start"],
+        )
+        agents = "1 agent" if shape.nodes == 1 else f"{shape.nodes} agents"
+        say("launch")(f"{agents}, placed by {shape.engine}")
+        with closing(events(registry.topology(shape.engine), job, until)) as stream:
+            yield from stream
