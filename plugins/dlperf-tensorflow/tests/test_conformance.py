@@ -1,9 +1,89 @@
-"""TensorFlow is held to what every framework's plugin is held to, in the environment that users run in."""
+"""TensorFlow is held to what every framework's plugin is held to, in the environment that users run in.
 
+And to what only its parameter servers do: they are processes of their own, on nodes where nobody else may be.
+"""
+
+import os
+import signal
+import uuid
+
+import pytest
+
+from dlperf_sdk.hookspecs import hookimpl
 from dlperf_sdk.testing import FrameworkConformance
+from dlperf_sdk.testing.ending import MARK, _alive
 
 
 class TestTensorFlow(FrameworkConformance):
     framework = "tensorflow"
     # Compilers and strategies are tried with the first that does not refuse them: XLA takes BERT in seconds.
     models = ("bert-base", "resnet50")
+
+    @pytest.mark.parametrize("topology", ["1n2d", "2n1d"])
+    def test_parameter_servers(self, topology):
+        """One trainer records for all replicas, whose losses differ and fall; nobody's memory is taken for all."""
+        spec = self.spec("bert-base", topology=topology, strategy="parameter_server_async", steps=5)
+        result = self.trained(spec)
+        (record,) = result.repeats[0].records
+        assert (record.clock, record.samples) == ("lagged", 5 * 2 * self.batch_size)
+        assert [(one.index, one.device) for one in record.replicas] == [(0, "cpu:0"), (1, "cpu:1")]
+        first, second = (one.canonical_losses for one in record.replicas)
+        assert first[0] != second[0]
+        assert record.observed["strategy"] == "parameter_server_async"
+        nodes = int(topology[0])
+        assert record.facts["parameter_servers"] == [_cpu("ps", node) for node in range(nodes)]
+        assert record.facts["devices"] == [_cpu("worker", 0), _cpu("worker", 1)]
+        verdicts = {one.name: one.outcome for one in result.verdicts}
+        assert verdicts["replicas-equal"] == "not-applicable"
+        exits = [(one.node, one.role, one.signal) for one in result.repeats[0].exits]
+        assert sorted(exits) == sorted(
+            [
+                *((node, "service", "SIGTERM") for node in range(nodes)),
+                (0, "service", "SIGTERM"),
+                (nodes - 1, "service", "SIGTERM"),
+                (0, "trainer", None),
+            ]
+        )
+
+    def test_micro_batches_on_servers(self):
+        """Of one function: the samples are those of the whole batch, and it trains."""
+        spec = self.spec("bert-base", topology="1n2d", strategy="parameter_server_async", accumulation=2)
+        (record,) = self.trained(spec).repeats[0].records
+        assert record.samples == 3 * 2 * self.batch_size
+
+    @pytest.mark.parametrize("server", ["service-0", "service-2"])
+    def test_a_killed_server_is_named(self, server):
+        """Without word from the agent TensorFlow would wait for it, or go on with the others and be slower: the first
+        is a parameter server, the last a worker."""
+        mark = uuid.uuid4().hex
+        spec = self.spec(
+            "bert-base",
+            topology="1n2d",
+            strategy="parameter_server_async",
+            env={MARK: mark},
+            steps=100_000,
+        )
+        failure = self.carried_out(spec, [_Killer(server)]).failure
+        assert (failure.kind, failure.node, failure.rank) == ("crashed", 0, None)
+        assert failure.message.startswith(f"{server}, which the trainers need, was ended by SIGKILL")
+        assert not _alive(mark)
+
+
+class _Killer:
+    """Kills a process as soon as the trainer is in the window."""
+
+    def __init__(self, name):
+        self.name, self.pids = name, {}
+
+    @hookimpl
+    def dlperf_worker_started(self, name, pid):
+        self.pids[name] = pid
+
+    @hookimpl
+    def dlperf_step_progress(self, phase):
+        if phase == "measure" and self.name in self.pids:
+            os.kill(self.pids.pop(self.name), signal.SIGKILL)
+
+
+def _cpu(job, task):
+    return f"/job:{job}/replica:0/task:{task}/device:CPU:0"

@@ -14,7 +14,7 @@ from dlperf_tensorflow.framework import TensorFlow
 from dlperf_tensorflow.processes import processes
 
 from dlperf_sdk.errors import SpecError
-from dlperf_sdk.worker.processes import TRAINER, Cluster, Node
+from dlperf_sdk.worker.processes import SERVICE, TRAINER, Cluster, Node
 
 CASE = {
     "device": "cpu",
@@ -59,6 +59,27 @@ def test_refuses(change, word):
     assert reason is None if word is None else word in reason
 
 
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"device": "cuda"}, "--device cpu"),
+        ({"compiler": "xla"}, "one device"),
+        ({"precision": "amp-fp16"}, "loss scale"),
+        ({"data": "images"}, "images"),
+        ({"data": "synthetic-host"}, "synthetic-host"),
+        ({"precision": "amp-bf16"}, None),
+        ({}, None),
+    ],
+)
+def test_what_servers_cannot_do_is_refused(change, word):
+    case = {**CASE, "strategy": "parameter_server_async", **change}
+    for devices in ({"devices_per_node": "2"}, {"nodes": "2"}):
+        reason = TensorFlow().refuses({**case, **devices})
+        assert reason is None if word is None else word in reason
+    # One replica has nobody to meet: no servers are started for it.
+    assert TensorFlow().refuses(case) is None
+
+
 def test_the_cpu_lock_pins_everything_and_nothing_of_cuda():
     lock = TensorFlow().environment("cpu", "all_reduce", "resnet50").lock
     lines = [line for line in lock.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
@@ -88,15 +109,10 @@ def test_every_option_has_help_and_a_role():
 
 def cluster(nodes, devices, strategy="all_reduce", device="cpu", **options):
     chosen = attrs.asdict(TensorFlow.Options(**options))
-    return Cluster(
-        tuple(
-            Node(f"10.0.0.{n}", ("4000", "4001"), tuple(f"cpu:{d}" for d in range(devices)), f"eth{n}")
-            for n in range(nodes)
-        ),
-        device,
-        strategy,
-        chosen,
-    )
+    ports = tuple(str(4000 + port) for port in range(2 * devices + 4))
+    names = tuple(f"cpu:{index}" for index in range(devices))
+    places = tuple(Node(f"10.0.0.{node}", ports, names, f"eth{node}") for node in range(nodes))
+    return Cluster(places, device, strategy, chosen)
 
 
 def test_every_worker_knows_all_and_itself():
@@ -127,3 +143,34 @@ def test_one_process_may_own_a_node():
 )
 def test_processes_that_do_not_meet_need_no_variables(alone):
     assert all(p.variables == {} for p in processes(alone))
+
+
+def test_servers_and_the_trainer_know_each_other():
+    found = processes(cluster(2, 2, strategy="parameter_server_async"))
+    assert [(p.role, p.node, p.devices, p.replicas, p.rank) for p in found] == [
+        (SERVICE, 0, (), (), None),
+        (SERVICE, 1, (), (), None),
+        (SERVICE, 0, (0,), (), None),
+        (SERVICE, 0, (1,), (), None),
+        (SERVICE, 1, (0,), (), None),
+        (SERVICE, 1, (1,), (), None),
+        (TRAINER, 0, (), (0, 1, 2, 3), 0),
+    ]
+    assert {p.target for p in found[:-1]} == {"dlperf_tensorflow.worker.service:serve"}
+    told = [json.loads(p.variables["TF_CONFIG"]) for p in found]
+    jobs = {
+        "chief": ["10.0.0.0:4003"],
+        "ps": ["10.0.0.0:4002", "10.0.0.1:4002"],
+        "worker": ["10.0.0.0:4000", "10.0.0.0:4001", "10.0.0.1:4000", "10.0.0.1:4001"],
+    }
+    assert all(each["cluster"] == jobs for each in told)
+    assert [(each["task"]["type"], each["task"]["index"]) for each in told] == [
+        *(("ps", i) for i in range(2)),
+        *(("worker", i) for i in range(4)),
+        ("chief", 0),
+    ]
+
+
+def test_one_replica_needs_no_server():
+    found = processes(cluster(1, 1, strategy="parameter_server_async"))
+    assert [(p.role, p.devices, p.variables) for p in found] == [(TRAINER, (0,), {})]

@@ -47,7 +47,8 @@ class TensorFlowOptions:
 
 
 class TensorFlow(Framework):
-    """TensorFlow 2.21: `tf.function` with or without XLA, mirrored strategies over NCCL or gRPC rings."""
+    """TensorFlow 2.21: `tf.function` with or without XLA, mirrored strategies over NCCL or gRPC rings, parameter
+    servers."""
 
     name = "tensorflow"
     runtime = "dlperf_tensorflow.worker.runtime:TensorFlowRuntime"
@@ -60,7 +61,7 @@ class TensorFlow(Framework):
         devices={"cpu", "cuda"},
         precisions={"fp32", "tf32", "amp-fp16", "amp-bf16"},
         compilers={"none", "xla"},
-        strategies={"all_reduce", "independent"},
+        strategies={"all_reduce", "parameter_server_async", "independent"},
         layouts={"auto", "nchw", "nhwc"},
         data={"synthetic", "synthetic-host", "images", "text"},
         accumulation=True,
@@ -83,4 +84,32 @@ class TensorFlow(Framework):
             )
         if case["layout"] == "nchw" and case["device"] == "cpu":
             return "TensorFlow's max-pool on a CPU takes nhwc only; leave the layout at auto."
+        alone = case["nodes"] == case["devices_per_node"] == "1"
+        if case["strategy"] == "parameter_server_async" and not alone:
+            return _not_with_servers(case)
         return None
+
+
+def _not_with_servers(case: Mapping[str, str]) -> str | None:
+    """What ParameterServerStrategy cannot do, or not so that its number would be true."""
+    if case["device"] != "cpu":
+        return (
+            "With parameter_server_async TensorFlow's servers compute, and on GPUs nobody would tell them the "
+            "arithmetic that is asked for, or ask them for their memory; run with --device cpu, or with all_reduce."
+        )
+    if case["compiler"] == "xla":
+        return (
+            "XLA compiles what lies on one device, and with parameter_server_async the variables lie on the servers; "
+            "choose the compiler none."
+        )
+    if case["precision"] == "amp-fp16":
+        return (
+            "With parameter_server_async one worker could change the loss scale between another's backward pass and "
+            "its update, whose gradients would then be wrong by a factor; choose fp32 or amp-bf16."
+        )
+    if case["data"] != "synthetic":
+        return (
+            "With parameter_server_async the batches are made by TensorFlow's servers, which call no Python, and the "
+            f"pipeline for {case['data']} does; choose synthetic data, or all_reduce."
+        )
+    return None

@@ -1,9 +1,37 @@
-"""Which processes a TensorFlow case consists of: one per device or per node, told of each other in TF_CONFIG."""
+"""Which processes a TensorFlow case consists of, told of each other in TF_CONFIG: trainers, or one and its servers."""
 
 import json
 from typing import Dict, List
 
-from dlperf_sdk.worker.processes import TRAINER, Cluster, Process, one_per_device
+from dlperf_sdk.worker.processes import SERVICE, TRAINER, Cluster, Process, one_per_device
+
+SERVE = "dlperf_tensorflow.worker.service:serve"
+"""What TensorFlow's servers call; TF_CONFIG tells them which they are."""
+
+
+def processes(cluster: Cluster) -> List[Process]:
+    """Trainers; where several of them average gradients, with the variables that TensorFlow reads.
+
+    TF_CONFIG names an address and a port for every worker. NCCL is told which interface reaches the others.
+    """
+    if cluster.strategy == "parameter_server_async" and cluster.world_size > 1:
+        return with_servers(cluster)
+    if cluster.strategy != "all_reduce":
+        return one_per_device(cluster)
+    whole_nodes = cluster.options["one_process_per_node"]
+    trainers = one_per_node(cluster) if whole_nodes else one_per_device(cluster)
+    if len(trainers) == 1:
+        return trainers
+    workers = [_address(cluster, trainer.node, trainer.devices[0]) for trainer in trainers]
+
+    def variables(trainer: Process) -> Dict[str, str]:
+        found = _told({"worker": workers}, "worker", trainer.rank or 0)
+        interface = cluster.nodes[trainer.node].interface
+        if interface and cluster.device == "cuda":
+            found["NCCL_SOCKET_IFNAME"] = "=" + interface
+        return found
+
+    return [trainer._replace(variables=variables(trainer)) for trainer in trainers]
 
 
 def one_per_node(cluster: Cluster) -> List[Process]:
@@ -16,28 +44,37 @@ def one_per_node(cluster: Cluster) -> List[Process]:
     return found
 
 
-def processes(cluster: Cluster) -> List[Process]:
-    """Trainers; where several of them average gradients, with the variables that TensorFlow reads.
+def with_servers(cluster: Cluster) -> List[Process]:
+    """A server on every device, which computes; one on every node, which holds variables; on node 0 the trainer, whose
+    functions they run, and who records for all replicas.
 
-    TF_CONFIG names an address and a port for every worker. NCCL is told which interface reaches the others.
+    A node's ports are, in this order: a worker's for each device, the parameter server's, the trainer's.
     """
-    if cluster.strategy != "all_reduce":
-        return one_per_device(cluster)
-    whole_nodes = cluster.options["one_process_per_node"]
-    trainers = one_per_node(cluster) if whole_nodes else one_per_device(cluster)
-    if len(trainers) == 1:
-        return trainers
-    workers = [
-        "%s:%s" % (cluster.nodes[trainer.node].host, cluster.nodes[trainer.node].ports[trainer.devices[0]])
-        for trainer in trainers
+    places = [(replica.node, replica.devices[0]) for replica in one_per_device(cluster)]
+    counts = [len(facts.devices) for facts in cluster.nodes]
+    jobs = {
+        "chief": [_address(cluster, 0, counts[0] + 1)],
+        "ps": [_address(cluster, node, count) for node, count in enumerate(counts)],
+        "worker": [_address(cluster, node, device) for node, device in places],
+    }
+    return [
+        *(
+            Process(SERVICE, node, _told(jobs, "ps", node), target=SERVE)
+            for node in range(len(cluster.nodes))
+        ),
+        *(
+            Process(SERVICE, node, _told(jobs, "worker", index), (device,), target=SERVE)
+            for index, (node, device) in enumerate(places)
+        ),
+        Process(TRAINER, 0, _told(jobs, "chief", 0), (), tuple(range(cluster.world_size)), 0),
     ]
 
-    def variables(trainer: Process) -> Dict[str, str]:
-        task = {"type": "worker", "index": trainer.rank}
-        found = {"TF_CONFIG": json.dumps({"cluster": {"worker": workers}, "task": task})}
-        interface = cluster.nodes[trainer.node].interface
-        if interface and cluster.device == "cuda":
-            found["NCCL_SOCKET_IFNAME"] = "=" + interface
-        return found
 
-    return [trainer._replace(variables=variables(trainer)) for trainer in trainers]
+def _address(cluster: Cluster, node: int, port: int) -> str:
+    """A node's address with one of its ports, by index."""
+    return "%s:%s" % (cluster.nodes[node].host, cluster.nodes[node].ports[port])
+
+
+def _told(jobs: Dict[str, List[str]], kind: str, index: int) -> Dict[str, str]:
+    """The variables of one process: everybody's addresses, and which of them it is."""
+    return {"TF_CONFIG": json.dumps({"cluster": jobs, "task": {"type": kind, "index": index}})}

@@ -9,10 +9,10 @@ _PRODUCTS = frozenset({"Conv2D", "MatMul", "BatchMatMulV2", "BatchMatMulV3"})
 
 
 class Seen:
-    """The graph of a traced function and of all functions that it calls."""
+    """The graph of a traced function, and those of all functions that it calls."""
 
-    def __init__(self, concrete):
-        graph = concrete.graph.as_graph_def()
+    def __init__(self, graph):
+        graph = graph.as_graph_def()
         self._nodes = [
             *graph.node,
             *(node for function in graph.library.function for node in function.node_def),
@@ -71,11 +71,10 @@ def plain_fp32():
         tf.config.experimental.enable_tensor_float_32_execution(before)
 
 
-def apart(strategy, values, references):
+def apart(values, references):
     """‖y - y32‖ / ‖y32‖ over all outputs of all replicas of this process."""
     difference = whole = 0.0
-    for value, reference in zip(values, references):
-        for y, y32 in zip(*map(strategy.experimental_local_results, (value, reference))):
-            wide, wide32 = y.numpy().astype(np.float64), y32.numpy().astype(np.float64)
-            difference, whole = difference + np.square(wide - wide32).sum(), whole + np.square(wide32).sum()
+    for y, y32 in zip(values, references):
+        wide, wide32 = y.numpy().astype(np.float64), y32.numpy().astype(np.float64)
+        difference, whole = difference + np.square(wide - wide32).sum(), whole + np.square(wide32).sum()
     return float((difference / whole) ** 0.5)

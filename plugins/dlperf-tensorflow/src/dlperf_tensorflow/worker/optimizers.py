@@ -3,6 +3,8 @@
 Everything here runs in a replica's context, on that replica's copy of each variable.
 """
 
+import contextlib
+
 import numpy as np
 import tensorflow as tf
 
@@ -11,24 +13,29 @@ GROWTH_STEPS = 2000
 """Where Keras' `LossScaleOptimizer` starts by default, and after how many good steps it doubles the scale."""
 
 
-def optimizer_for(numbers, variables, decays):
-    """The optimizer of a request. `decays` says of each variable whether weight decay is for it."""
-    if numbers["kind"] == "sgd":
-        return Momentum(numbers, variables, decays)
-    if numbers["kind"] == "adamw":
-        return AdamW(numbers, variables, decays)
+def optimizer_for(numbers, variables, decays, near=None):
+    """The optimizer of a request. `decays` says of each variable whether weight decay is for it. `near(variable)` is a
+    scope in which the variable is updated: nothing, unless given."""
+    kinds = {"sgd": Momentum, "adamw": AdamW}
+    if numbers["kind"] in kinds:
+        return kinds[numbers["kind"]](numbers, variables, decays, near or contextlib.nullcontext)
     raise ValueError("the tensorflow plugin has no optimizer %r" % numbers["kind"])
 
 
 def _zeros_like(variables):
-    return [tf.Variable(tf.zeros(variable.shape), trainable=False) for variable in variables]
+    """For each variable one of its shape, where it is."""
+    found = []
+    for variable in variables:
+        with tf.distribute.get_strategy().extended.colocate_vars_with(variable):
+            found.append(tf.Variable(tf.zeros(variable.shape), trainable=False))
+    return found
 
 
 class Momentum:
     """g ← g + w·θ;  v ← momentum·v + g;  θ ← θ - rate·v."""
 
-    def __init__(self, numbers, variables, decays):
-        self.momentum, self.variables = numbers["momentum"], variables
+    def __init__(self, numbers, variables, decays, near=contextlib.nullcontext):
+        self.momentum, self.variables, self._near = numbers["momentum"], variables, near
         self.decays = [numbers["weight_decay"] * decay for decay in decays]
         self.velocities = _zeros_like(variables)
 
@@ -37,13 +44,14 @@ class Momentum:
         for variable, velocity, decay, gradient in zip(
             self.variables, self.velocities, self.decays, gradients
         ):
-            tf.raw_ops.ResourceApplyMomentum(
-                var=variable.handle,
-                accum=velocity.handle,
-                lr=rate,
-                grad=gradient + decay * variable if decay else gradient,
-                momentum=self.momentum,
-            )
+            with self._near(variable):
+                tf.raw_ops.ResourceApplyMomentum(
+                    var=variable.handle,
+                    accum=velocity.handle,
+                    lr=rate,
+                    grad=gradient + decay * variable if decay else gradient,
+                    momentum=self.momentum,
+                )
 
 
 class AdamW:
@@ -53,7 +61,8 @@ class AdamW:
     above. It rounds β₁ and β₂ to float32 first, and so the corrections are those of the rounded ones.
     """
 
-    def __init__(self, numbers, variables, decays):
+    def __init__(self, numbers, variables, decays, near=contextlib.nullcontext):
+        self._near = near
         self.beta1, self.beta2 = np.float32(numbers["beta1"]), np.float32(numbers["beta2"])
         self.epsilon, self.variables = numbers["epsilon"], variables
         self.decays = [numbers["weight_decay"] * decay for decay in decays]
@@ -70,20 +79,21 @@ class AdamW:
         for variable, m, v, decay, gradient in zip(
             self.variables, self.first, self.second, self.decays, gradients
         ):
-            if decay:
-                variable.assign_sub(rate * decay * variable)
-            tf.raw_ops.ResourceApplyAdam(
-                var=variable.handle,
-                m=m.handle,
-                v=v.handle,
-                beta1_power=0.0,
-                beta2_power=0.0,
-                lr=corrected,
-                beta1=self.beta1,
-                beta2=self.beta2,
-                epsilon=epsilon,
-                grad=gradient,
-            )
+            with self._near(variable):
+                if decay:
+                    variable.assign_sub(rate * decay * variable)
+                tf.raw_ops.ResourceApplyAdam(
+                    var=variable.handle,
+                    m=m.handle,
+                    v=v.handle,
+                    beta1_power=0.0,
+                    beta2_power=0.0,
+                    lr=corrected,
+                    beta1=self.beta1,
+                    beta2=self.beta2,
+                    epsilon=epsilon,
+                    grad=gradient,
+                )
 
 
 class LossScale:

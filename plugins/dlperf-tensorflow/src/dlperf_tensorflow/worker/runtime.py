@@ -5,19 +5,27 @@ import os
 import tensorflow as tf
 
 from dlperf_sdk.worker.interface import Runtime, Unsupported
+from dlperf_tensorflow.worker import asynchronous
 
 
 class TensorFlowRuntime(Runtime):
-    """One process with one device or a node's worth of them: `cpu`, or the GPUs that it is let see."""
+    """One process with one device or a node's worth of them: `cpu`, or the GPUs that it is let see.
+
+    Or, with `parameter_server_async`, one that has no device itself: servers compute the functions that it schedules.
+    """
 
     def __init__(self, request, cluster, process):
         super().__init__(request, cluster, process)
-        self.clock = "lagged" if request.device == "cuda" else "blocking"
+        self.served = request.strategy == "parameter_server_async" and cluster.world_size > 1
+        """Whether servers compute what this process schedules."""
+        self.clock = "lagged" if request.device == "cuda" or self.served else "blocking"
         self.replica = process.replicas[0]
         self.meets = request.strategy == "all_reduce" and cluster.world_size > 1
         """Whether gradients are averaged with other replicas'."""
         self.strategy = None
         """The `tf.distribute.Strategy` that all of this process's replicas live in."""
+        self.coordinator = None
+        """TensorFlow's `ClusterCoordinator`, where servers compute."""
 
     def start(self):
         """Take the devices, set threads and arithmetic, and join the other processes.
@@ -25,7 +33,7 @@ class TensorFlowRuntime(Runtime):
         Raises:
             Unsupported: a device is not there, or cannot do the requested precision.
         """
-        request, count = self.request, len(self.process.devices)
+        request, count = self.request, max(1, len(self.process.devices))
         threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         # At least two: replicas of one process run side by side, and one that waits must not stop the other.
@@ -36,8 +44,19 @@ class TensorFlowRuntime(Runtime):
             # Left alone, the graph optimizer chooses a layout of its own for GPUs.
             tf.config.optimizer.set_experimental_options({"layout_optimizer": False})
         # Before anything is computed: the workers' server must be there when the context is initialised.
-        self.strategy = self._strategy(devices)
+        if self.served:
+            self._meet_servers()
+        else:
+            self.strategy = self._strategy(devices)
         tf.random.set_seed(request.seed + self.replica)
+
+    def _meet_servers(self):
+        if self.request.framework_options["one_process_per_node"]:
+            raise Unsupported(
+                "With parameter_server_async every device has a server of its own; leave the option "
+                "one_process_per_node at false"
+            )
+        self.strategy, self.coordinator = asynchronous.join()
 
     def _strategy(self, devices):
         if not self.meets:
@@ -96,13 +115,22 @@ class TensorFlowRuntime(Runtime):
         return ["GPU:%d" % i for i in range(count)]
 
     def synchronize(self):
-        """On a CPU every call has finished when it returns, the collectives in `step` included."""
-        if self.request.device == "cuda":
+        """On a CPU every call has finished when it returns, the collectives in `step` included; what servers compute
+        has when the coordinator says so, the updates on the parameter servers included."""
+        if self.served:
+            self.coordinator.join()
+        elif self.request.device == "cuda":
             tf.test.experimental.sync_devices()
 
+    def losses(self, handle):
+        """The tensors behind the handle of a step's loss, one per replica of this process."""
+        if self.served:
+            return [value.get() for value in handle]
+        return self.strategy.experimental_local_results(handle)
+
     def wait(self, loss):
-        """Until the loss of every replica of this process has been computed."""
-        for value in self.strategy.experimental_local_results(loss):
+        """Until the loss of every replica of this process has been computed; with servers, and its update is done."""
+        for value in self.losses(loss):
             value.numpy()
 
     def _gpus(self):
@@ -120,8 +148,22 @@ class TensorFlowRuntime(Runtime):
         gpus = self._gpus()
         return sum(tf.config.experimental.get_memory_info(gpu)["peak"] for gpu in gpus) if gpus else None
 
+    def peak_host_memory(self):
+        """Of this process; with servers, of whoever of them all took the most."""
+        return asynchronous.most("VmHWM") if self.served else super().peak_host_memory()
+
     def facts(self):
-        """Versions, devices, libraries, threads and transport."""
+        """Versions, devices, libraries, threads and transport. What servers have of it, this process does not know."""
+        if self.served:
+            limited = self.request.memory_limit is not None
+            return {
+                "framework_version": tf.__version__,
+                "devices": asynchronous.servers("worker"),
+                "parameter_servers": asynchronous.servers("ps"),
+                "distribution": type(self.strategy).__name__,
+                "transport": "grpc",
+                **({"allocated_memory": asynchronous.most("VmData")} if limited else {}),
+            }
         found = {
             "framework_version": tf.__version__,
             "devices": ["cpu"] * len(self.process.devices),

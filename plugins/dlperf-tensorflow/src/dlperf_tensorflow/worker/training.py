@@ -2,7 +2,8 @@
 
 A model's own file has its network, its loss, and nothing else. Several replicas of one process live in the
 strategy's scope: each variable has a copy per replica, and what runs in a replica's context (`strategy.run`)
-reads and writes its own copy. Gradients meet in one place, `_replica_step`.
+reads and writes its own copy. Gradients meet in one place, `_replica_step`. With parameter servers there is one copy
+for all, and servers run `_replica_step` (`asynchronous`).
 """
 
 import itertools
@@ -13,7 +14,7 @@ import tensorflow as tf
 from dlperf_sdk.worker import canonical
 from dlperf_sdk.worker.interface import Step, Trainer
 from dlperf_sdk.worker.schedule import learning_rate
-from dlperf_tensorflow.worker import evidence
+from dlperf_tensorflow.worker import asynchronous, evidence
 from dlperf_tensorflow.worker.optimizers import LossScale, optimizer_for
 
 COMPUTE = {"amp-fp16": tf.float16, "amp-bf16": tf.bfloat16}
@@ -53,9 +54,14 @@ class Weights:
         if self._entries:
             raise ValueError("the network of %s lacks %s" % (model, ", ".join(sorted(self._entries))))
 
+    def copy_of(self, variable, replica):
+        """The copy that a replica of this process reads: its own, or the parameter servers' only one."""
+        copies = self._strategy.experimental_local_results(variable)
+        return copies[replica] if len(copies) > 1 else copies[0]
+
     def in_manifests_layout(self, name, replica):
         """A replica's values of a parameter as the manifest lays them out: float32, C order."""
-        values = self._strategy.experimental_local_results(self.variables[name])[replica].numpy()
+        values = self.copy_of(self.variables[name], replica).numpy()
         axes = self._axes[name]
         return values if axes is None else np.ascontiguousarray(values.transpose(np.argsort(axes)))
 
@@ -73,7 +79,8 @@ class TensorFlowTrainer(Trainer):
             self.weights.complete(request.model)
             self.variables = [self.weights.variables[entry["name"]] for entry in request.parameters]
             decays = [entry["decay"] for entry in request.parameters]
-            self.optimizer = optimizer_for(request.optimizer, self.variables, decays)
+            near = asynchronous.beside if runtime.served else None
+            self.optimizer = optimizer_for(request.optimizer, self.variables, decays, near)
             # Only fp16's narrow exponent needs one.
             self.loss_scale = LossScale() if request.precision == "amp-fp16" else None
         # XLA takes what one replica computes by itself; the collectives stay outside.
@@ -82,6 +89,13 @@ class TensorFlowTrainer(Trainer):
         self._train = tf.function(self._all_replicas_step, autograph=False)
         self._steps = 0
         self._loaders = []
+        self._scheduled = None
+        if runtime.served:
+            replicas = process.replicas
+            shards = [self._host_batch(replica) for replica in range(2)]
+            self._scheduled = asynchronous.Scheduled(
+                runtime.coordinator, self._replica_step, shards, replicas
+            )
 
     def _compiled(self, function):
         if self.request.compiler != "xla":
@@ -127,7 +141,9 @@ class TensorFlowTrainer(Trainer):
         )
 
     def canonical_batch(self):
-        """The canonical shards of this process's replicas, on their devices."""
+        """The canonical shards of this process's replicas, on their devices; None where servers hold them."""
+        if self._scheduled is not None:
+            return None
         return self._placed([self._host_batch(replica) for replica in range(len(self.process.replicas))])
 
     def batches(self):
@@ -160,7 +176,10 @@ class TensorFlowTrainer(Trainer):
         optimizer = self.request.optimizer
         rate = learning_rate(optimizer, optimizer["policy"], self._steps)
         self._steps += 1
-        loss = self._train(batch, tf.constant(rate, tf.float32))
+        if self._scheduled is None:
+            loss = self._train(batch, tf.constant(rate, tf.float32))
+        else:
+            loss = self._scheduled.step(rate)
         return Step(loss, self.request.batch_size * len(self.process.replicas))
 
     def _all_replicas_step(self, batch, rate):
@@ -238,7 +257,7 @@ class TensorFlowTrainer(Trainer):
 
     def read_loss(self, loss):
         """The losses of this process's replicas."""
-        return [float(value.numpy()) for value in self.strategy.experimental_local_results(loss)]
+        return [float(value.numpy()) for value in self.runtime.losses(loss)]
 
     def parameters(self, replica):
         """A replica's own copies, their axes in the manifest's order again."""
@@ -249,7 +268,7 @@ class TensorFlowTrainer(Trainer):
         """Of every batch norm."""
         for name, variable in self.weights.statistics.items():
             if name.endswith("running_mean"):
-                yield name, self.strategy.experimental_local_results(variable)[replica].numpy()
+                yield name, self.weights.copy_of(variable, replica).numpy()
 
     # Evidence for what was in effect.
 
@@ -257,26 +276,39 @@ class TensorFlowTrainer(Trainer):
         """‖y - y32‖ / ‖y32‖ over the logits of the canonical batch's first micro-batch, over all replicas here.
 
         y comes from the network as `step` traces and compiles it, in the precision's type; y32 from the same
-        network run eagerly, in float32 without TF32. In both dropout is off, batch norm uses the batch's
-        statistics, and no trace stays.
+        network run eagerly, in float32 without TF32. Servers run no eager code, and compute a graph of it. In both
+        dropout is off, batch norm uses the batch's statistics, and no trace stays.
         """
 
         def forward(batch, dtype):
             first = {name: value[0] for name, value in self._pieces(batch).items()}
             return self.outputs(self.network, first, dtype, dropout=False)
 
+        def plain(batch):
+            return forward(batch, tf.float32)
+
         in_effect = self._compiled(lambda batch: forward(batch, self.dtype))
-        traced = tf.function(lambda batch: self.strategy.run(in_effect, (batch,)), autograph=False)
-        batch = self.canonical_batch()
         with evidence.undisturbed(self.strategy, self.weights.statistics.values()):
-            values = traced(batch)
-            with evidence.plain_fp32():
-                references = self.strategy.run(lambda batch: forward(batch, tf.float32), (batch,))
-        return evidence.apart(self.strategy, values, references)
+            if self._scheduled is not None:
+                values, references = map(self._scheduled.outputs, (in_effect, plain))
+            else:
+                traced = tf.function(lambda batch: self.strategy.run(in_effect, (batch,)), autograph=False)
+                batch = self.canonical_batch()
+                values = self._of_all_replicas(traced(batch))
+                with evidence.plain_fp32():
+                    references = self._of_all_replicas(self.strategy.run(plain, (batch,)))
+        return evidence.apart(values, references)
+
+    def _of_all_replicas(self, outputs):
+        return [value for output in outputs for value in self.strategy.experimental_local_results(output)]
 
     def observed(self):
         """What was in effect, read from the graph that `step` runs."""
-        seen = evidence.Seen(self._train.get_concrete_function(self.canonical_batch(), tf.constant(0.0)))
+        if self._scheduled is not None:
+            graph = self._scheduled.graph
+        else:
+            graph = self._train.get_concrete_function(self.canonical_batch(), tf.constant(0.0)).graph
+        seen = evidence.Seen(graph)
         found = {
             "precision": seen.precision(self.request.device),
             "compiler": seen.compiler(),
@@ -284,7 +316,9 @@ class TensorFlowTrainer(Trainer):
         }
         if seen.layout():
             found["layout"] = seen.layout()
-        if self.strategy.num_replicas_in_sync > 1:
+        if self._scheduled is not None:
+            found["strategy"] = "parameter_server_async"
+        elif self.strategy.num_replicas_in_sync > 1:
             found["strategy"] = "all_reduce"
         if self._loaders:
             found["data"] = self._loaders[0].facts

@@ -1,0 +1,90 @@
+"""Asynchronous training: TensorFlow's ParameterServerStrategy, and the ClusterCoordinator that hands out its functions.
+
+The variables are on the parameter servers, once. A step is one function for each replica: read the variables, compute
+the gradients of that replica's canonical shard, update. The functions are handed to whichever worker is free, and none
+waits for another: so a replica is a place in every step, with its shard, and not a worker. Every worker holds both
+shards.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from dlperf_sdk.worker import canonical
+
+_STATUS = "/proc/self/status"
+
+
+def join():
+    """The strategy of this process, which TF_CONFIG calls the chief, and its coordinator; both need all servers."""
+    told = tf.distribute.cluster_resolver.TFConfigClusterResolver(rpc_layer="grpc")
+    strategy = tf.distribute.ParameterServerStrategy(told)
+    return strategy, tf.distribute.coordinator.ClusterCoordinator(strategy)
+
+
+def servers(job):
+    """The names of the CPUs of all servers of a job (`worker`, `ps`), in order."""
+    found = [device.name for device in tf.config.list_logical_devices("CPU")]
+    return [name for name in found if name.startswith("/job:%s/" % job)]
+
+
+def most(name):
+    """The most bytes that any process of the cluster, this one too, reads for a name in its own kernel status: `VmHWM`
+    is what it held at its peak, `VmData` what it has allocated."""
+    return max(_status(device.name)[name] for device in tf.config.list_logical_devices("CPU"))
+
+
+def _status(device):
+    """Sizes in bytes, by name, as the process that has this device finds them in its own status."""
+    with tf.device(device):
+        lines = [line.numpy().decode("ascii", "replace") for line in tf.data.TextLineDataset(_STATUS)]
+    fields = (line.partition(":")[::2] for line in lines)
+    return {name: int(value.split()[0]) * 1024 for name, value in fields if value.endswith(" kB")}
+
+
+def beside(variable):
+    """The device scope in which a variable is updated: its own server's."""
+    return tf.device(variable.device)
+
+
+class Scheduled:
+    """A trainer's step, as functions for the workers.
+
+    `replica_step(batch, rate)` is what one replica does in a step; it gives the loss. `shards` are the canonical
+    shards, each a dict of arrays. `replicas` are the global indices of the replicas.
+    """
+
+    def __init__(self, coordinator, replica_step, shards, replicas):
+        self._coordinator, self._replica_step = coordinator, replica_step
+        held = {name: tf.constant(np.stack([shard[name] for shard in shards])) for name in shards[0]}
+        datasets = coordinator.create_per_worker_dataset(lambda: tf.data.Dataset.from_tensors(held).repeat())
+        self._iterator = iter(datasets)
+        self._shards = [tf.constant(canonical.shard(replica)) for replica in replicas]
+        self._train = tf.function(self._one_step, autograph=False)
+        self._rate = None, None
+        self.graph = None
+        """The graph that the workers run, from the first step on."""
+
+    def step(self, rate):
+        """One function for each replica; the handle is a list of TensorFlow's RemoteValues, the losses."""
+        if rate != self._rate[0]:
+            self._rate = rate, tf.constant(rate, tf.float32)
+        return [
+            self._coordinator.schedule(self._train, (self._iterator, shard, self._rate[1]))
+            for shard in self._shards
+        ]
+
+    def _one_step(self, iterator, shard, rate):
+        self.graph = tf.compat.v1.get_default_graph()
+        return self._replica_step(_of_shard(iterator, shard), rate)
+
+    def outputs(self, forward):
+        """What `forward(batch)`, a tuple of tensors, is for every replica's shard, computed by the workers."""
+        traced = tf.function(lambda iterator, shard: forward(_of_shard(iterator, shard)), autograph=False)
+        scheduled = [self._coordinator.schedule(traced, (self._iterator, shard)) for shard in self._shards]
+        self._coordinator.join()
+        return [output for remote in scheduled for output in remote.get()]
+
+
+def _of_shard(iterator, shard):
+    """The batch of one shard, which lies in the worker's memory."""
+    return {name: value[shard] for name, value in iterator.get_next().items()}
