@@ -118,6 +118,33 @@ def test_the_estimate_follows_what_comes_in():
     assert estimate.left([Standing(cases[0], status="timeout")]) == 0
 
 
+def test_a_plan_s_time_follows_what_another_campaign_took():
+    cases = list(asked(campaign_of(small(batch_size=[4, 8])), "s"))
+    assert estimate.whole(cases, []) == pytest.approx(4 * estimate.guessed(cases[0].spec))
+    before = list(asked(campaign_of(small(batch_size=[4, 16])), "earlier"))
+    known = told(before, [])
+    for each, seconds in zip(before, (3.0, 5.0), strict=True):
+        about = {"attempt": 1, "status": "ok", "throughput": 1.0, "seconds": seconds, "time": ""}
+        known[each.id].hear({"event": "attempt-ended", **about})
+    # Batch 4 as it took itself; batch 8 as the cases of its kind: the median of 3, 3 (in the plan) and 5.
+    assert estimate.whole(cases, known.values()) == pytest.approx(2 * 3.0 + 2 * 3.0)
+    assert estimate.whole(cases, known.values(), cooldown=1.0) == pytest.approx(2 * 4.0 + 2 * 4.0)
+
+
+def test_the_plan_command_estimates_from_a_campaign(tmp_path, done, capfd):
+    _, directory, _ = done
+    path = tmp_path / "more.yaml"
+    path.write_text(f"name: more\nfields: {json.dumps(SMALL)}\naxes: {{framework: [numpy], seed: [1, 5]}}\n")
+    assert main(["campaign", "plan", str(path), "--json"]) == 0
+    guess = json.loads(capfd.readouterr().out)["seconds_guessed"]
+    assert main(["campaign", "plan", str(path), "--measured", str(directory), "--json"]) == 0
+    assert 0 < json.loads(capfd.readouterr().out)["seconds_guessed"] < guess
+    assert main(["campaign", "plan", str(path), "--measured", str(directory)]) == 0
+    assert f"by the 4 repeats in {directory}" in " ".join(capfd.readouterr().out.split()).replace("- ", "-")
+    assert main(["campaign", "plan", str(path), "--measured", str(tmp_path)]) == 2
+    assert "There is no campaign in" in capfd.readouterr().err
+
+
 # -- a whole campaign
 
 KINDS = ["out-of-memory", "timeout", "unsupported", "ok", "crashed"]
@@ -552,7 +579,7 @@ def essence(directory):
             verdict.name: verdict.outcome for verdict in result.verdicts if verdict.kind == "integrity"
         }
         numbers = [repeat.attempt for repeat in result.repeats]
-        found[each.id.partition("-")[2]] = (result.status, numbers, attempts, losses, verdicts)
+        found[each.id.removeprefix(kept.stamp)] = (result.status, numbers, attempts, losses, verdicts)
     return found
 
 

@@ -15,6 +15,7 @@ from dlperf_sdk.campaigns import file, lines, planning
 from dlperf_sdk.campaigns.campaign import RETRIES, Settings, asked, campaign_of
 from dlperf_sdk.campaigns.matrix import FIELDS
 from dlperf_sdk.campaigns.predicate import KINDS, predicate, value_of
+from dlperf_sdk.cli import main
 from dlperf_sdk.errors import CampaignError, DocumentError, SpecError, UnknownName
 from dlperf_sdk.published import published
 from dlperf_sdk.registry import Registry
@@ -138,6 +139,53 @@ retry: {timeout: 1}
     assert all(each.repeats == 2 for each in found)
     assert campaign.settings.seed == 5
     assert (campaign.settings.retry["crashed"], campaign.settings.retry["timeout"]) == (3, 1)
+
+
+def test_overrides_in_python_say_the_same_as_in_a_file(tmp_path):
+    fields = {"framework": "numpy", "model": "linear"}
+    matrix = Matrix(
+        fields=fields,
+        axes={"seed": [1, 2, 3]},
+        overrides=[{"set": {"steps": 6}}, {"when": {"seed": {"min": 2}}, "set": {"options.features": 8}}],
+        exclude=[{"options.features": 8, "seed": 3}],
+    )
+    plain = {"fields": fields, "axes": {"seed": [1, 2, 3]}}
+    plain["overrides"] = [
+        {"set": {"steps": 6}},
+        {"when": {"seed": {"min": 2}}, "set": {"options": {"features": 8}}},
+    ]
+    plain["exclude"] = [{"options.features": 8, "seed": 3}]
+    path = written(tmp_path, json.dumps({"name": "a", **plain}), "case.json")
+    assert specs(campaign_of(matrix)) == specs(file.load(path))
+    assert [(each.seed, each.steps, dict(each.options)) for each in specs(campaign_of(matrix))] == [
+        (1, 6, {}),
+        (2, 6, {"features": 8}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("override", "error", "said"),
+    [
+        ({"sett": {"steps": 6}}, SpecError, "must have the fields to set"),
+        ({"set": {"steps": 6}, "wen": {}}, SpecError, "must have the fields to set"),
+        ({"set": {"stesp": 6}}, UnknownName, "Did you mean 'steps'"),
+        ({"set": {"steps": 6}, "when": {"sed": 1}}, UnknownName, "Did you mean 'seed'"),
+        (7, SpecError, "An override is 7"),
+    ],
+)
+def test_an_override_in_python_that_is_none(override, error, said):
+    with pytest.raises(error, match=said):
+        Matrix(axes={"seed": [1]}, overrides=[override])
+
+
+def test_a_name_that_an_override_in_python_asks_for_in_vain(tmp_path):
+    matrix = Matrix(
+        fields={"framework": "numpy", "model": "linear"},
+        axes={"seed": [1]},
+        overrides=[{"when": {"framework": "numpi"}, "set": {"steps": 6}}],
+    )
+    with pytest.raises(CampaignError, match="Did you mean 'numpy'"):
+        planning.planned(campaign_of(matrix), REGISTRY)
 
 
 def test_equal_cases_are_one():
@@ -306,6 +354,12 @@ MISTAKES = {
         4,
         "has 6 cases before anything is excluded .its largest matrix: seed 3 × batch_size 2., and takes 5",
     ),
+    "an explosion beyond all bounds": (
+        "name: a\nfields: {model: linear, framework: numpy}\naxes:\n"
+        + "".join(f"  options.o{i}: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]\n" for i in range(25)),
+        3,
+        r"has more than 10\^25 cases before anything is excluded",
+    ),
     "no model": ("name: a\naxes: {framework: [numpy]}\n", 2, "needs a framework and a model"),
     "a framework that is not there": (
         "name: a\nfields: {model: linear}\naxes:\n  batch_size: [4]\n  framework: [numpi]\n",
@@ -340,7 +394,7 @@ MISTAKES = {
     ),
     "none can be run": (
         "name: a\nfields: {model: linear, framework: numpy}\naxes:\n  precision: [amp-bf16, tf32]\n",
-        3,
+        4,
         "None of the 2 cases of a can be run here",
     ),
     "an interpreter": (
@@ -396,6 +450,68 @@ def test_files_that_extend_each_other_in_a_circle(tmp_path):
         file.load(tmp_path / "a.yaml")
 
 
+def test_what_two_files_extend_is_there_once(tmp_path):
+    written(tmp_path, BASE + "order: {seed: 5}\n", "base.yaml")
+    written(tmp_path, "name: b\nextends: [base.yaml]\noverrides: [{set: {steps: 7}}]\n", "b.yaml")
+    written(tmp_path, "name: c\nextends: [base.yaml]\nexclude: [{seed: 2}]\n", "c.yaml")
+    campaign = file.load(written(tmp_path, "name: a\nextends: [b.yaml, c.yaml]\n", "a.yaml"))
+    assert [block.matrix.size for block in campaign.blocks if block.matrix.size] == [9]
+    assert (len(campaign.exclude), len(campaign.overrides)) == (2, 2)
+    assert campaign.settings.seed == 5
+    assert {(each.seed, each.steps) for each in specs(campaign)} == {(0, 7), (1, 7)}
+
+
+def test_files_that_double_again_and_again_cost_nothing(tmp_path):
+    """Twenty files, each of which extends the next one twice: a million of times the last one, read once."""
+    for i in range(file.DEEPEST):
+        written(tmp_path, f"name: a\nextends: [{i + 1}.yaml, {i + 1}.yaml]\n", f"{i}.yaml")
+    written(tmp_path, BASE, f"{file.DEEPEST}.yaml")
+    assert len(file.load(tmp_path / "0.yaml").blocks) == 1
+
+
+def test_files_that_extend_each_other_without_end(tmp_path):
+    for i in range(file.DEEPEST + 5):
+        written(tmp_path, f"name: a\nextends: [{i + 1}.yaml]\n", f"{i}.yaml")
+    with pytest.raises(CampaignError, match=rf"{file.DEEPEST}.yaml:2: .*more than {file.DEEPEST} deep"):
+        file.load(tmp_path / "0.yaml")
+
+
+WHERE = """name: a
+fields: {model: linear, framework: numpy}
+axes:
+  precision:
+    - fp32
+    - amp-bf16
+  batch_size: [4]
+include:
+  - {batch_size: 8}
+  - {batch_size: 16,
+     precision: tf32}
+  - {batch_size: 32, accumulation: 3}
+exclude: [{accumulation: 3}]
+"""
+
+
+def test_each_case_says_where_it_comes_from_and_what_is_refused_by_which_line(tmp_path, capfd):
+    path = written(tmp_path, WHERE)
+    _, entries = planning.planned(file.load(path), REGISTRY)
+    assert [(each.where.rpartition(":")[2], each.refusal is None) for each in entries] == [
+        ("3", True),
+        ("6", False),
+        ("9", True),
+        ("11", False),
+    ]
+    assert main(["campaign", "plan", str(path), "--json"]) == 0
+    cases = json.loads(capfd.readouterr().out)["cases"]
+    assert [each["from"] for each in cases if each["skipped"]] == [f"{path}:6", f"{path}:11"]
+
+
+def test_an_impossible_included_case_is_told_with_its_line(tmp_path):
+    path = written(tmp_path, WHERE.replace("exclude: [{accumulation: 3}]\n", ""))
+    with pytest.raises(CampaignError, match=r"case.yaml:12: .*cannot be split"):
+        planning.planned(file.load(path), REGISTRY)
+
+
 def test_what_is_not_installed_can_be_skipped(tmp_path):
     text = "name: a\nmissing: skip\nfields: {model: linear}\naxes: {framework: [numpy, caffe]}\n"
     _, entries = planning.planned(file.load(written(tmp_path, text)), REGISTRY)
@@ -423,6 +539,38 @@ def test_the_schema_knows_every_field_and_every_setting():
     assert set(document["properties"]["retry"]["properties"]) == set(RETRIES)
     for name, count in RETRIES.items():
         assert document["properties"]["retry"]["properties"][name]["default"] == count
+
+
+def test_a_file_may_name_its_schema_for_editors(tmp_path):
+    for name, text in (
+        ("a.json", json.dumps({"$schema": "./campaign.schema.json", "name": "a", "axes": {"seed": [1]}})),
+        ("a.yaml", "# yaml-language-server: $schema=campaign.schema.json\nname: a\naxes: {seed: [1]}\n"),
+        ("a.toml", '#:schema campaign.schema.json\nname = "a"\n[axes]\nseed = [1]\n'),
+    ):
+        assert file.load(written(tmp_path, text, name)).size == 1
+
+
+def test_the_schema_for_editors_needs_no_other_and_says_the_same(capsys):
+    import yaml
+    from jsonschema import Draft202012Validator
+
+    assert main(["campaign", "schema"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert "urn:" not in json.dumps(document)
+    Draft202012Validator.check_schema(document)
+    validator = Draft202012Validator(document)  # which is given no other document
+    for name in file.presets():
+        text = Path(file.__file__).with_name("presets").joinpath(f"{name}.yaml").read_text()
+        assert validator.is_valid(yaml.safe_load(text)), name
+    fine = yaml.safe_load(BASE)
+    assert validator.is_valid(fine)
+    for wrong in (
+        {**fine, "feilds": {}},
+        {**fine, "fields": {"topology": "8 GPUs"}},
+        {**fine, "axes": {"batch_size": [0]}},
+        {**fine, "overrides": [{"set": {"deadlines": {"step": "soon"}}}]},
+    ):
+        assert not validator.is_valid(wrong), wrong
 
 
 # -- where things stand

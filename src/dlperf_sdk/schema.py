@@ -22,7 +22,7 @@ from dlperf_sdk.schema_predicate import Predicate, compile_schema
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator, ValidationError
 
-__all__ = ["NAMES", "check", "load", "load_document", "parse_json", "shown", "version"]
+__all__ = ["NAMES", "check", "load", "load_document", "parse_json", "self_contained", "shown", "version"]
 
 NAMES = (
     "run-spec",
@@ -60,6 +60,37 @@ def check(name: str, document: Any, part: str = "") -> None:
 def load(name: str) -> dict[str, Any]:
     """The schema `name` itself."""
     document: dict[str, Any] = json.loads((_directory() / f"{name}.schema.json").read_text(encoding="utf-8"))
+    return document
+
+
+def self_contained(name: str) -> dict[str, Any]:
+    """The schema `name` with what it refers to in others under its own `$defs`: for editors, which know one file."""
+    ids = {schema["$id"]: other for other, schema in _schemas().items()}
+    taken: set[str] = set()
+
+    def moved(part: Any, within: str) -> Any:
+        """The same, with its references leading to where things stand now; `within` is the other schema it is from."""
+        if isinstance(part, list):
+            return [moved(each, within) for each in part]
+        if not isinstance(part, dict):
+            return part
+        found = {key: moved(value, within) for key, value in part.items()}
+        if isinstance(part.get("$ref"), str):
+            home, _, pointer = part["$ref"].partition("#")
+            other = ids[home] if home else within
+            if other != name:
+                taken.add(other)
+            found["$ref"] = f"#{pointer}" if other == name else f"#/$defs/{other}{pointer}"
+        return found
+
+    document: dict[str, Any] = moved({k: v for k, v in _schemas()[name].items() if k != "$id"}, name)
+    held: dict[str, Any] = {}
+    while taken - set(held):
+        other = min(taken - set(held))
+        inner = {k: v for k, v in _schemas()[other].items() if k not in ("$id", "$schema")}
+        held[other] = moved(inner, other)
+    if held:
+        document["$defs"] = {**document.get("$defs", {}), **held}
     return document
 
 

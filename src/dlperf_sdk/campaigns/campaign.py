@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import attrs
 from attrs import frozen
 
-from dlperf_sdk.campaigns.matrix import MOST_CASES, Matrix, Override, merged
+from dlperf_sdk.campaigns.matrix import MOST_CASES, Matrix, Override, overridden
 from dlperf_sdk.campaigns.predicate import Predicate
 from dlperf_sdk.errors import CampaignError, SpecError, UnknownName, UsageError
 from dlperf_sdk.spec import RunSpec
@@ -72,6 +73,8 @@ class Block:
     """Field → the `FILE:LINE` where its values stand."""
     spots: Mapping[tuple[str, str], str] = attrs.field(factory=dict)
     """Field and value, as a text → the `FILE:LINE` where that value stands first."""
+    includes: tuple[str, ...] = ()
+    """The `FILE:LINE` of each entry of `include`."""
 
     def at(self, name: str, value: Any) -> str:
         """Where a field's value stands, or the field, or the matrix, as near as that can be told."""
@@ -102,20 +105,20 @@ class Campaign:
     given: tuple[str, ...] = ()
     """The settings that were given instead of the file's."""
 
-    def __len__(self) -> int:
+    @property
+    def size(self) -> int:
         """Cases before anything is left out."""
-        return sum(len(block.matrix) for block in self.blocks)
+        return sum(block.matrix.size for block in self.blocks)
 
-    def __iter__(self) -> Iterator[tuple[dict[str, Any], Block]]:
-        """The fields of each case, and the block that it comes from; one by one."""
+    def __iter__(self) -> Iterator[tuple[dict[str, Any], Block, str]]:
+        """The fields of each case, the block that it comes from, and where in its file it stands; one by one."""
+        overrides = [override for override, _ in self.overrides]
         for block in self.blocks:
-            for fields in block.matrix:
-                changed = fields
-                for override, _ in self.overrides:
-                    if override.when is None or override.when.holds(changed):
-                        changed = merged(changed, override.set)
+            for fields, number in block.matrix.numbered():
+                changed = overridden(fields, overrides)
                 if not any(each.when.holds(changed) for each in self.exclude):
-                    yield changed, block
+                    included = number is not None and number < len(block.includes)
+                    yield changed, block, block.includes[number or 0] if included else block.where
 
 
 @frozen
@@ -126,7 +129,7 @@ class Asked:
     """The same for equal specs: what its directory is named after."""
     spec: RunSpec
     where: str
-    """`FILE:LINE` of what it comes from."""
+    """`FILE:LINE` of what it comes from: its entry of `include`, or its matrix."""
 
 
 def asked(campaign: Campaign, stamp: str) -> Iterator[Asked]:
@@ -136,9 +139,9 @@ def asked(campaign: Campaign, stamp: str) -> Iterator[Asked]:
         CampaignError: a case has an impossible value, there are too many cases, or none.
     """
     settings, seen = campaign.settings, set[str]()
-    if len(campaign) > settings.max_cases:
+    if campaign.size > settings.max_cases:
         _refuse_explosion(campaign)
-    for fields, block in campaign:
+    for fields, block, where in campaign:
         try:
             spec = RunSpec(**fields)
         except (UsageError, TypeError) as error:
@@ -146,14 +149,14 @@ def asked(campaign: Campaign, stamp: str) -> Iterator[Asked]:
         key = digest(spec)
         if key not in seen:
             seen.add(key)
-            yield Asked(run_id(spec, stamp, key), spec, block.where)
+            yield Asked(run_id(spec, stamp, key), spec, where)
     if not seen:
         where = f"{campaign.blocks[0].where}: " if campaign.blocks and campaign.blocks[0].where else ""
         raise CampaignError(
             f"{where}The campaign {campaign.name} has no case: "
             + (
-                f"all {len(campaign)} are excluded."
-                if len(campaign)
+                f"all {campaign.size:,} are excluded."
+                if campaign.size
                 else "it has no axes, no zip and no include. Give at least one."
             )
         )
@@ -165,7 +168,7 @@ def digest(spec: RunSpec) -> str:
 
 
 def run_id(spec: RunSpec, stamp: str, key: str) -> str:
-    """The name of a case's run: `20250131T101502Z-torch-resnet50-1n2d-3f9ac1d2e4b5`."""
+    """The name of a case's run: `20250131T101502Z-0b61e2-torch-resnet50-1n2d-3f9ac1d2e4b5`."""
     what = f"{spec.framework[:24]}-{spec.model[:24]}-{spec.topology.nodes}n{spec.topology.devices_per_node}d"
     return f"{stamp}-{what}-{key}"
 
@@ -194,13 +197,18 @@ def _sentence(error: Exception) -> str:
 
 
 def _refuse_explosion(campaign: Campaign) -> None:
-    largest = max(campaign.blocks, key=lambda block: len(block.matrix))
+    largest = max(campaign.blocks, key=lambda block: block.matrix.size)
     sizes = " × ".join(f"{name} {len(values)}" for name, values in largest.matrix.axes.items())
     raise CampaignError(
-        f"{_prefix(largest.where)}The campaign {campaign.name} has {len(campaign):,} cases before anything is excluded"
-        f"{f' (its largest matrix: {sizes})' if sizes else ''}, and takes {campaign.settings.max_cases:,} at most. "
-        "Leave values out, or allow so many with `max_cases`."
+        f"{_prefix(largest.where)}The campaign {campaign.name} has {_counted(campaign.size)} cases before anything is "
+        f"excluded{f' (its largest matrix: {sizes})' if sizes else ''}, and takes {campaign.settings.max_cases:,} at "
+        "most. Leave values out, or allow so many with `max_cases`."
     )
+
+
+def _counted(count: int) -> str:
+    """In digits, as far as anybody reads them."""
+    return f"{count:,}" if count < 10**15 else f"more than 10^{int(math.log10(count))}"
 
 
 def campaign_of(what: Matrix | Campaign, **settings: Any) -> Campaign:

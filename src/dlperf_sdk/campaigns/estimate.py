@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import attrs
+
+from dlperf_sdk.campaigns.campaign import Asked, digest
 from dlperf_sdk.campaigns.standing import Standing
 from dlperf_sdk.spec import RunSpec
 from dlperf_sdk.worker.estimate import median
@@ -31,6 +34,19 @@ def left(standings: Iterable[Standing], cooldown: float = 0.0) -> float:
     return sum(
         (remaining(each) * (per_repeat(each, known) + cooldown)) for each in many if each.status is None
     )
+
+
+def whole(cases: Iterable[Asked], known: Iterable[Standing], cooldown: float = 0.0) -> float:
+    """Seconds that a campaign of these cases takes from its start.
+
+    A case takes as long as the repeats of its equal among the `known` ones, wherever those were measured; else as
+    `left` says.
+    """
+    before = list(known)
+    times = {digest(each.asked.spec): each.times for each in before if each.times}
+    planned = [Standing(each, times=list(times.get(digest(each.spec), ()))) for each in cases]
+    others = [attrs.evolve(each, status="ok") for each in before]
+    return left([*planned, *others], cooldown)
 
 
 def remaining(standing: Standing) -> int:

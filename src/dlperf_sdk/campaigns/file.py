@@ -6,7 +6,7 @@ cases reach no further than a spec file's may (`dlperf_sdk.spec_file`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,8 @@ from dlperf_sdk.spec_file import confined
 PRESET = "preset:"
 _MATRIX = ("fields", "axes", "zip", "include", "exclude")
 CAMPAIGN_VERSION = "1.0"
+DEEPEST = 20
+"""Files that extend one another in a row."""
 
 
 def presets() -> tuple[str, ...]:
@@ -42,7 +44,7 @@ def load(what: str | Path) -> Campaign:
         UnknownName: there is no such preset.
     """
     path = _preset(str(what)) if str(what).startswith(PRESET) else Path(what)
-    return _load(path, ())
+    return _load(path, (), {})
 
 
 @frozen
@@ -60,25 +62,28 @@ class _Text:
         return CampaignError(f"{self.at(*place)}: {error}")
 
 
-def _load(path: Path, above: tuple[Path, ...]) -> Campaign:
+def _load(path: Path, above: tuple[Path, ...], known: dict[Path, Campaign]) -> Campaign:
+    """`above` are the files that lead here, `known` those that have been read: each is read once."""
+    if path.resolve() in known:
+        return known[path.resolve()]
     text = _read(path)
     document = text.document
-    bases = [_load(base, (*above, path)) for base in _extended(text, (*above, path))]
-    blocks = [block for base in bases for block in base.blocks]
+    bases = [_load(base, (*above, path), known) for base in _extended(text, (*above, path))]
+    blocks = _each_once(base.blocks for base in bases)
     if any(key in document for key in _MATRIX):
         blocks.append(_block(text, document, ()))
     for i, matrix in enumerate(document.get("matrices", ())):
         blocks.append(_block(text, matrix, ("matrices", i)))
     own = document.get("exclude", ())
-    exclude = [each for base in bases for each in base.exclude]
+    exclude = _each_once(base.exclude for base in bases)
     exclude += [
         Excluded(when=_predicate(text, each, "exclude", i), where=text.at("exclude", i))
         for i, each in enumerate(own)
     ]
-    overrides = [each for base in bases for each in base.overrides]
+    overrides = _each_once(base.overrides for base in bases)
     overrides += [_override(text, each, i) for i, each in enumerate(document.get("overrides", ()))]
     settings = bases[-1].settings if bases else Settings()
-    return Campaign(
+    known[path.resolve()] = Campaign(
         name=document["name"],
         description=document.get("description", ""),
         blocks=tuple(blocks),
@@ -87,6 +92,12 @@ def _load(path: Path, above: tuple[Path, ...]) -> Campaign:
         settings=_settings(document, settings),
         source=str(path),
     )
+    return known[path.resolve()]
+
+
+def _each_once(parts: Iterable[Iterable[Any]]) -> list[Any]:
+    """What several files bring, in order; what two of them have from a third one, once."""
+    return list({id(each): each for part in parts for each in part}.values())
 
 
 def _read(path: Path) -> _Text:
@@ -106,6 +117,11 @@ def _extended(text: _Text, above: tuple[Path, ...]) -> list[Path]:
     folder = text.path.resolve().parent
     for i, name in enumerate(text.document.get("extends", ())):
         place = ("extends", i)
+        if len(above) > DEEPEST:
+            said = (
+                f"The files extend each other more than {DEEPEST} deep; put together what belongs together."
+            )
+            raise text.refusal(UsageError(said), *place)
         if name.startswith(PRESET):
             try:
                 found.append(_preset(name))
@@ -171,7 +187,10 @@ def _block(text: _Text, matrix: Mapping[str, Any], place: lines.Place) -> Block:
     places |= {name: text.at(*place, "axes", name) for name in matrix.get("axes", {})}
     for i, group in enumerate(matrix.get("zip", ())):
         places |= {name: text.at(*place, "zip", i, name) for name in group}
-    return Block(matrix=made, where=where, places=places, spots=_spots(text, matrix, place))
+    includes = tuple(text.at(*place, "include", i) for i in range(len(made.include)))
+    return Block(
+        matrix=made, where=where, places=places, spots=_spots(text, matrix, place), includes=includes
+    )
 
 
 def _spots(text: _Text, matrix: Mapping[str, Any], place: lines.Place) -> dict[tuple[str, str], str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -65,6 +65,25 @@ def _predicates(many: Sequence[Any]) -> tuple[Predicate, ...]:
     return tuple(each if isinstance(each, Predicate) else predicate(each) for each in many)
 
 
+def _overrides(many: Sequence[Any]) -> tuple[Override, ...]:
+    return tuple(each if isinstance(each, Override) else _override(each) for each in many)
+
+
+def _override(plain: Any) -> Override:
+    if (
+        not isinstance(plain, Mapping)
+        or not isinstance(plain.get("set"), Mapping)
+        or set(plain) - {"set", "when"}
+    ):
+        raise SpecError(
+            f"An override is {shown(plain)}; it must have the fields to set, and may say when: "
+            "{set: {repeats: 5}, when: {nodes: {min: 2}}}."
+        )
+    for name in plain["set"]:
+        check_field(name)
+    return Override(dict(plain["set"]), predicate(plain["when"]) if "when" in plain else None)
+
+
 def _copy(value: Mapping[str, Any]) -> dict[str, Any]:
     return dict(value)
 
@@ -92,26 +111,38 @@ class Matrix:
     include: Sequence[Mapping[str, Any]] = attrs.field(factory=tuple, converter=_tuple)
     exclude: Sequence[Any] = attrs.field(factory=tuple, converter=_predicates)
     """Predicates, or what they are read from."""
+    overrides: Sequence[Any] = attrs.field(factory=tuple, converter=_overrides)
+    """Overrides, or mappings with `set` and perhaps `when`; the later over the earlier, before anything is excluded."""
 
     @include.validator
     def _check_include(self, attribute: Any, value: Any) -> None:
         for entry in value:
             _fields(self, attribute, entry)
 
-    def __len__(self) -> int:
-        """Cases before anything is left out; nothing is made to count them."""
+    @property
+    def size(self) -> int:
+        """Cases before anything is left out; nothing is made to count them. It may exceed what `len` can say."""
         sizes = [len(values) for values in self.axes.values()]
         sizes += [len(next(iter(group.values()))) for group in self.zip]
         crossed = math.prod(sizes) if sizes else 0
         return crossed + len(self.include)
 
+    def __len__(self) -> int:
+        return self.size
+
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """The cases in order, the last axis fastest; zips after axes, then what is included."""
-        for fields in self._all():
-            if not any(each.holds(fields) for each in self.exclude):
-                yield fields
+        for fields, _ in self.numbered():
+            yield fields
 
-    def _all(self) -> Iterator[dict[str, Any]]:
+    def numbered(self) -> Iterator[tuple[dict[str, Any], int | None]]:
+        """The cases in order, each with the number of the entry of `include` that it is; None for a combination."""
+        for fields, number in self._all():
+            changed = overridden(fields, self.overrides)
+            if not any(each.holds(changed) for each in self.exclude):
+                yield changed, number
+
+    def _all(self) -> Iterator[tuple[dict[str, Any], int | None]]:
         lines: list[Sequence[Mapping[str, Any]]] = [
             [{name: value} for value in values] for name, values in self.axes.items()
         ]
@@ -120,9 +151,17 @@ class Matrix:
             lines.append([{name: values[i] for name, values in group.items()} for i in range(length)])
         if lines:
             for combination in itertools.product(*lines):
-                yield merged(self.fields, *combination)
-        for entry in self.include:
-            yield merged(self.fields, entry)
+                yield merged(self.fields, *combination), None
+        for i, entry in enumerate(self.include):
+            yield merged(self.fields, entry), i
+
+
+def overridden(fields: dict[str, Any], overrides: Iterable[Override]) -> dict[str, Any]:
+    """The fields of a case with those set that the overrides set in it, one after the other."""
+    for override in overrides:
+        if override.when is None or override.when.holds(fields):
+            fields = merged(fields, override.set)
+    return fields
 
 
 def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:

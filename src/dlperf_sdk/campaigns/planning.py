@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import secrets
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import attrs
 from attrs import field, frozen
 
-from dlperf_sdk.campaigns.campaign import Asked, Campaign, asked
+from dlperf_sdk.campaigns.campaign import Asked, Block, Campaign, asked
 from dlperf_sdk.capable import VOCABULARY
 from dlperf_sdk.errors import CampaignError, PluginError, RunFailed, UnknownName, UsageError
 from dlperf_sdk.plan import make_plan
@@ -30,11 +32,13 @@ class Entry:
     asked: Asked
     refusal: tuple[str, str] | None
     """The kind of failure and the sentence that goes with it; None where it can be run."""
+    where: str
+    """`FILE:LINE` of what it comes from; where it cannot be run, of the field that is to blame, if that can be told."""
 
 
 def stamp() -> str:
-    """The time that the names of a campaign's runs begin with."""
-    return datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    """What the names of a campaign's runs begin with: the time, and what tells campaigns of one second apart."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
 
 
 def entries(campaign: Campaign, registry: Registry, stamp: str) -> Iterator[Entry]:
@@ -50,6 +54,7 @@ def entries(campaign: Campaign, registry: Registry, stamp: str) -> Iterator[Entr
     check_predicates(campaign, registry)
     once = _Once(registry.extra)
     judged: dict[Any, tuple[str, str] | UsageError | None] = {}
+    places: dict[Any, str] = {}
     for each in asked(campaign, stamp):
         key = _key(each.spec)
         if key not in judged:
@@ -57,7 +62,12 @@ def entries(campaign: Campaign, registry: Registry, stamp: str) -> Iterator[Entr
         verdict = judged[key]
         if isinstance(verdict, UsageError):
             raise CampaignError(f"{_where(campaign, each, verdict)}{verdict}") from verdict
-        yield Entry(each, verdict)
+        where = each.where
+        if verdict is not None:
+            if (where, key) not in places:
+                places[where, key] = _refused_at(campaign, each, verdict[1])
+            where = places[where, key]
+        yield Entry(each, verdict, where)
 
 
 def planned(campaign: Campaign, registry: Registry) -> tuple[str, list[Entry]]:
@@ -67,7 +77,7 @@ def planned(campaign: Campaign, registry: Registry) -> tuple[str, list[Entry]]:
     if all(each.refusal is not None for each in found):
         first = found[0]
         assert first.refusal is not None
-        where = f"{first.asked.where}: " if first.asked.where else ""
+        where = f"{first.where}: " if first.where else ""
         raise CampaignError(
             f"{where}None of the {len(found)} cases of {campaign.name} can be run here. The first: {first.refusal[1]}"
         )
@@ -83,6 +93,12 @@ def check_predicates(campaign: Campaign, registry: Registry) -> None:
     predicates = [(each.when, each.where) for each in campaign.exclude]
     predicates += [(override.when, where) for override, where in campaign.overrides if override.when]
     predicates += [(each, block.where) for block in campaign.blocks for each in block.matrix.exclude]
+    predicates += [
+        (override.when, block.where)
+        for block in campaign.blocks
+        for override in block.matrix.overrides
+        if override.when
+    ]
     values: dict[str, set[str]] = {}
     for name in {name for each, _ in predicates for name, _ in each.values}:
         values[name] = _known(campaign, name, registry)
@@ -100,7 +116,7 @@ def _known(campaign: Campaign, field: str, registry: Registry) -> set[str]:
         found |= set(registry.names(_PLUGINS.get(field, "topologies")))
     layers: list[Any] = [override.set for override, _ in campaign.overrides]
     for block in campaign.blocks:
-        layers += [block.matrix.fields, *block.matrix.include]
+        layers += [block.matrix.fields, *block.matrix.include, *(each.set for each in block.matrix.overrides)]
         layers += [{field: value} for value in block.matrix.axes.get(field, ())]
         layers += [{field: value} for group in block.matrix.zip for value in group.get(field, ())]
     found |= {str(layer[field]) for layer in layers if field in layer}
@@ -168,8 +184,25 @@ def _where(campaign: Campaign, each: Asked, error: UsageError) -> str:
     """`FILE:LINE: ` of what a plugin refused."""
     kind, name = getattr(error, "kind", "").split(" ")[0], getattr(error, "name", "")
     field = f"options.{name}" if kind == "option" else kind
-    for block in campaign.blocks:
-        if block.where == each.where:
-            place = block.at("options" if kind == "option" and field not in block.places else field, name)
-            return f"{place}: " if place else ""
-    return f"{each.where}: " if each.where else ""
+    block = _block(campaign, each)
+    if block is None:
+        return f"{each.where}: " if each.where else ""
+    place = block.at("options" if kind == "option" and field not in block.places else field, name)
+    return f"{place}: " if place else ""
+
+
+def _refused_at(campaign: Campaign, each: Asked, message: str) -> str:
+    """Where the field stands whose value a plugin refused, as its message tells; else where the case does."""
+    block = _block(campaign, each)
+    plain = {name: str(value) for name, value in each.spec.to_dict().items()}
+    named = (name for name in plain if re.search(rf"\b{name}\b.*{re.escape(repr(plain[name]))}", message))
+    name = next(named, None)
+    if block is None or name is None:
+        return each.where
+    place = block.spots.get((name, plain[name]))
+    return place or each.where
+
+
+def _block(campaign: Campaign, each: Asked) -> Block | None:
+    """The matrix that a case comes from."""
+    return next((b for b in campaign.blocks if each.where in (b.where, *b.includes)), None)

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
+from dlperf_sdk.cli import campaign_tables
 from dlperf_sdk.cli.screen import AS_USUAL, INTERRUPTED, Common, command, complain, emit, err, say, show
-from dlperf_sdk.report.blocks import Block, Cell, Column, Heading, Labels, Paragraph, Table
-from dlperf_sdk.report.numbers import counted, duration, quantity
+from dlperf_sdk.report.blocks import Column, Table
+from dlperf_sdk.report.numbers import counted
 
 if TYPE_CHECKING:
     from dlperf_sdk.campaigns.campaign import Campaign
     from dlperf_sdk.campaigns.kept import Kept
     from dlperf_sdk.campaigns.planning import Entry
     from dlperf_sdk.campaigns.runner import Outcome
-    from dlperf_sdk.campaigns.status import Status
 
 campaign = App(
     name="campaign", help="Carry out a matrix of cases, unattended, and go on where it was left.", sort_key=50
@@ -31,8 +31,6 @@ QUIET = Annotated[
     bool,
     Parameter(name=["--quiet", "-q"], negative=(), show_default=False, help="No progress: only the table."),
 ]
-SHOWN = 40
-"""Rows of a table of cases, unless all are asked for."""
 
 
 @campaign.command
@@ -115,7 +113,7 @@ def status(
     if common.json:
         emit(found.to_dict())
     else:
-        show(_blocks(found, all))
+        show(campaign_tables.standing_of(found, all))
     return 0
 
 
@@ -131,10 +129,17 @@ def plan(
     max_cases: Annotated[
         int | None, Parameter(metavar="N", help="The most cases to take on, instead of the file's.")
     ] = None,
+    measured: Annotated[
+        Path | None,
+        Parameter(
+            metavar="DIR",
+            help="A campaign's directory, finished or under way: the time is estimated from what its repeats took.",
+        ),
+    ] = None,
     common: Common = AS_USUAL,
 ) -> int:
     """List a campaign's cases, what is skipped and why, and guess how long it takes. Nothing is started."""
-    return show_plan(file, all, common, max_cases=max_cases)
+    return show_plan(file, all, common, measured, max_cases=max_cases)
 
 
 @campaign.command
@@ -149,6 +154,16 @@ def presets(*, common: Common = AS_USUAL) -> int:
     else:
         rows = [(f"{file.PRESET}{name}", f"{len(each):,}", each.description) for name, each in found.items()]
         show([Table((Column("preset", whole=True), Column("cases", right=True), Column("")), tuple(rows))])
+    return 0
+
+
+@campaign.command(name="schema")
+@command
+def print_schema(*, common: Common = AS_USUAL) -> int:
+    """Print the JSON Schema of campaign files, complete in itself: by it editors complete what is typed."""
+    from dlperf_sdk import schema
+
+    emit(schema.self_contained("campaign"))
     return 0
 
 
@@ -168,19 +183,27 @@ def is_campaign(what: str) -> bool:
     return bool({"axes", "matrices", "extends", "include", "zip"} & set(document))
 
 
-def show_plan(file: str, all: bool, common: Common, **settings: Any) -> int:
+def show_plan(file: str, all: bool, common: Common, measured: Path | None = None, **settings: Any) -> int:
     """What `campaign plan` prints."""
     asked, _, entries = _planned(file, **settings)
     from dlperf_sdk.campaigns import estimate
-    from dlperf_sdk.campaigns.standing import Standing
+    from dlperf_sdk.campaigns.kept import open_kept
+    from dlperf_sdk.campaigns.standing import told
 
-    runnable = [each for each in entries if each.refusal is None]
-    seconds = estimate.left([Standing(each.asked) for each in runnable], asked.settings.cooldown)
+    kept = None if measured is None else open_kept(measured)
+    known = [] if kept is None else list(told(kept.cases, kept.journal.read()).values())
+    runnable = [each.asked for each in entries if each.refusal is None]
+    seconds = estimate.whole(runnable, known, asked.settings.cooldown)
+    basis = (
+        f"by the {counted(sum(len(each.times) for each in known), 'repeat')} in {measured}"
+        if any(each.times for each in known)
+        else "a guess until repeats have been measured"
+    )
     if common.json:
         cases = [
             {
                 "case": each.asked.id,
-                "from": each.asked.where,
+                "from": each.where,
                 "spec": each.asked.spec.to_dict(),
                 "skipped": None
                 if each.refusal is None
@@ -190,7 +213,7 @@ def show_plan(file: str, all: bool, common: Common, **settings: Any) -> int:
         ]
         emit({"name": asked.name, "cases": cases, "seconds_guessed": seconds})
     else:
-        show(_plan_blocks(asked, entries, seconds, all))
+        show(campaign_tables.plan_of(asked, entries, seconds, basis, all))
     return 0
 
 
@@ -233,96 +256,7 @@ def _present(outcome: Outcome, common: Common) -> int:
     if common.json:
         emit({**found.to_dict(), "ended": outcome.ended, "directory": str(outcome.kept.path)})
     else:
-        show([*several.pages(list(outcome.results())), *_blocks(found, False)[:2]])
+        show([*several.pages(list(outcome.results())), *campaign_tables.standing_of(found, False)[:2]])
     if outcome.ended != "complete":
         say(f"The time is up. Go on with `dlperf campaign resume {outcome.kept.path}`.", "yellow")
     return outcome.exit_code
-
-
-def _blocks(found: Status, all: bool) -> list[Block]:
-    counts = ", ".join(f"{count:,} {status}" for status, count in sorted(found.counts.items()))
-    pairs: list[tuple[str, Cell | str]] = [("cases", counts)]
-    if found.controller:
-        pairs.append(("controller", found.controller))
-    if found.current is not None:
-        from dlperf_sdk.campaigns.status import named
-
-        case, attempt = found.current
-        pairs.append(("now", f"{named(found.standings[case].asked.spec)}, repeat {attempt}"))
-    if found.state != "complete":
-        pairs.append(("time left", f"about {duration(found.left)}"))
-    pairs += [("changed", Cell(each, "doubt")) for each in found.changes]
-    tone = {"complete": "good", "running": "plain"}.get(found.state, "doubt")
-    blocks: list[Block] = [Heading(found.name, Cell(found.state, tone)), Labels(tuple(pairs))]  # type: ignore[arg-type]
-    return [*blocks, *_standing_table(found, all)]
-
-
-def _standing_table(found: Status, all: bool) -> list[Block]:
-    from dlperf_sdk.campaigns.status import named
-    from dlperf_sdk.worker.estimate import median
-
-    rows: list[tuple[Cell | str, ...]] = []
-    for each in found.standings.values():
-        state = each.status or ("pending" if not each.finished else "under way")
-        tone: Any = {"ok": "good", "pending": "quiet", "under way": "plain"}.get(state, "bad")
-        rate = quantity(median(list(each.throughputs.values())), "samples/s") if each.throughputs else ""
-        repeats = f"{each.finished}/{each.asked.spec.resolved_protocol().repeats}"
-        rows.append((named(each.asked.spec), Cell(state, tone), repeats, rate))
-    shown = rows if all else rows[:SHOWN]
-    columns = (
-        Column("case"),
-        Column("status", whole=True),
-        Column("repeats", right=True),
-        Column("so far", right=True),
-    )
-    blocks: list[Block] = [Table(columns, tuple(shown))]
-    if len(shown) < len(rows):
-        blocks.append(Paragraph(f"{len(rows) - len(shown):,} more; --all shows them.", "quiet"))
-    return blocks
-
-
-def _plan_blocks(asked: Campaign, entries: list[Entry], seconds: float, all: bool) -> list[Block]:
-    from dlperf_sdk.campaigns.status import named
-
-    skipped = [each for each in entries if each.refusal is not None]
-    runnable = [each for each in entries if each.refusal is None]
-    repeats = sum(each.asked.spec.resolved_protocol().repeats for each in runnable)
-    blocks: list[Block] = [Heading(asked.name)]
-    if asked.description:
-        blocks.append(Paragraph(asked.description, "quiet"))
-    blocks.append(
-        Labels(
-            (
-                ("cases", f"{len(runnable):,} to run, {len(skipped):,} skipped"),
-                ("repeats", f"{repeats:,}, each in new processes"),
-                ("time", f"about {duration(seconds)}, a guess until repeats have been measured"),
-                (
-                    "order",
-                    f"{'interleaved' if asked.settings.interleave else 'case after case'}, seed {asked.settings.seed}",
-                ),
-            )
-        )
-    )
-    blocks += _limited("case", [(named(each.asked.spec), each.asked.where) for each in runnable], "from", all)
-    reasons: dict[tuple[str, str], list[Entry]] = {}
-    for each in skipped:
-        assert each.refusal is not None
-        reasons.setdefault(each.refusal, []).append(each)
-    if reasons:
-        rows = [
-            (
-                named(many[0].asked.spec) + (f" and {len(many) - 1} more" if len(many) > 1 else ""),
-                f"{kind}: {why}",
-            )
-            for (kind, why), many in reasons.items()
-        ]
-        blocks += [Heading("Skipped"), *_limited("case", rows, "why", all)]
-    return blocks
-
-
-def _limited(title: str, rows: list[tuple[str, str]], second: str, all: bool) -> list[Block]:
-    shown = rows if all else rows[:SHOWN]
-    blocks: list[Block] = [Table((Column(title), Column(second)), tuple(shown))] if shown else []
-    if len(shown) < len(rows):
-        blocks.append(Paragraph(f"{len(rows) - len(shown):,} more; --all shows them.", "quiet"))
-    return blocks

@@ -1,0 +1,109 @@
+"""A campaign on paper: what it would do, and how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from dlperf_sdk.report.blocks import Block, Cell, Column, Heading, Labels, Paragraph, Table
+from dlperf_sdk.report.numbers import duration, quantity
+
+if TYPE_CHECKING:
+    from dlperf_sdk.campaigns.campaign import Campaign
+    from dlperf_sdk.campaigns.planning import Entry
+    from dlperf_sdk.campaigns.status import Status
+
+SHOWN = 40
+"""Rows of a table of cases, unless all are asked for."""
+
+
+def standing_of(found: Status, all: bool) -> list[Block]:
+    """How far a campaign is: the whole, then a row per case."""
+    counts = ", ".join(f"{count:,} {status}" for status, count in sorted(found.counts.items()))
+    pairs: list[tuple[str, Cell | str]] = [("cases", counts)]
+    if found.controller:
+        pairs.append(("controller", found.controller))
+    if found.current is not None:
+        from dlperf_sdk.campaigns.status import named
+
+        case, attempt = found.current
+        pairs.append(("now", f"{named(found.standings[case].asked.spec)}, repeat {attempt}"))
+    if found.state != "complete":
+        pairs.append(("time left", f"about {duration(found.left)}"))
+    pairs += [("changed", Cell(each, "doubt")) for each in found.changes]
+    tone = {"complete": "good", "running": "plain"}.get(found.state, "doubt")
+    blocks: list[Block] = [Heading(found.name, Cell(found.state, tone)), Labels(tuple(pairs))]  # type: ignore[arg-type]
+    return [*blocks, *_standing_table(found, all)]
+
+
+def _standing_table(found: Status, all: bool) -> list[Block]:
+    from dlperf_sdk.campaigns.status import named
+    from dlperf_sdk.worker.estimate import median
+
+    rows: list[tuple[Cell | str, ...]] = []
+    for each in found.standings.values():
+        state = each.status or ("pending" if not each.finished else "under way")
+        tone: Any = {"ok": "good", "pending": "quiet", "under way": "plain"}.get(state, "bad")
+        rate = quantity(median(list(each.throughputs.values())), "samples/s") if each.throughputs else ""
+        repeats = f"{each.finished}/{each.asked.spec.resolved_protocol().repeats}"
+        rows.append((named(each.asked.spec), Cell(state, tone), repeats, rate))
+    shown = rows if all else rows[:SHOWN]
+    columns = (
+        Column("case"),
+        Column("status", whole=True),
+        Column("repeats", right=True),
+        Column("so far", right=True),
+    )
+    blocks: list[Block] = [Table(columns, tuple(shown))]
+    if len(shown) < len(rows):
+        blocks.append(Paragraph(f"{len(rows) - len(shown):,} more; --all shows them.", "quiet"))
+    return blocks
+
+
+def plan_of(asked: Campaign, entries: Sequence[Entry], seconds: float, basis: str, all: bool) -> list[Block]:
+    """What a campaign would do: `seconds` in all, as `basis` says why; what is skipped, and why."""
+    from dlperf_sdk.campaigns.status import named
+
+    skipped = [each for each in entries if each.refusal is not None]
+    runnable = [each for each in entries if each.refusal is None]
+    repeats = sum(each.asked.spec.resolved_protocol().repeats for each in runnable)
+    blocks: list[Block] = [Heading(asked.name)]
+    if asked.description:
+        blocks.append(Paragraph(asked.description, "quiet"))
+    blocks.append(
+        Labels(
+            (
+                ("cases", f"{len(runnable):,} to run, {len(skipped):,} skipped"),
+                ("repeats", f"{repeats:,}, each in new processes"),
+                ("time", f"about {duration(seconds)}, {basis}"),
+                (
+                    "order",
+                    f"{'interleaved' if asked.settings.interleave else 'case after case'}, seed {asked.settings.seed}",
+                ),
+            )
+        )
+    )
+    blocks += _limited(("case", "from"), [(named(each.asked.spec), each.where) for each in runnable], all)
+    reasons: dict[tuple[str, tuple[str, str]], list[Entry]] = {}
+    for each in skipped:
+        assert each.refusal is not None
+        reasons.setdefault((each.where, each.refusal), []).append(each)
+    if reasons:
+        rows = [
+            (
+                named(many[0].asked.spec) + (f" and {len(many) - 1} more" if len(many) > 1 else ""),
+                where,
+                f"{kind}: {why}",
+            )
+            for (where, (kind, why)), many in reasons.items()
+        ]
+        blocks += [Heading("Skipped"), *_limited(("case", "from", "why"), rows, all)]
+    return blocks
+
+
+def _limited(titles: Sequence[str], rows: Sequence[tuple[str, ...]], all: bool) -> list[Block]:
+    shown = rows if all else rows[:SHOWN]
+    blocks: list[Block] = [Table(tuple(map(Column, titles)), tuple(shown))] if shown else []
+    if len(shown) < len(rows):
+        blocks.append(Paragraph(f"{len(rows) - len(shown):,} more; --all shows them.", "quiet"))
+    return blocks
