@@ -30,6 +30,7 @@ def test_every_quantity_of_a_gpu_in_its_unit(nvml: FakeNvml) -> None:  # noqa: F
         ("temperature", SECOND, "C", "gauge", 67.0),
         ("throttled", SECOND, "1", "gauge", 0.0),
         ("power-capped", SECOND, "1", "gauge", 0.0),
+        ("processes", SECOND, "1", "gauge", 1.0),
     ]
     sampler.close()
     assert sampler.sample() == []

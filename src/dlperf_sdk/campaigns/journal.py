@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -18,6 +19,9 @@ from typing import Any
 
 from dlperf_sdk.errors import StoreError
 from dlperf_sdk.results.files import explained
+
+MOMENT = 1.0
+"""Seconds for which a lock is asked for before it is taken for held: whoever looks whether it is held has it then."""
 
 
 class Journal:
@@ -99,18 +103,29 @@ def held(path: Path) -> Iterator[None]:
     with explained(path):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _locked(descriptor):
             raise StoreError(
                 f"{path.parent} is being carried out by another controller ({holder(path) or 'unknown'}). Wait for it, "
                 f"or look at it with `dlperf campaign status {path.parent}`."
-            ) from None
+            )
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
         yield
     finally:
         os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool:
+    """Whether the lock could be had within a moment."""
+    end = time.monotonic() + MOMENT
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.02)
 
 
 def is_held(path: Path) -> bool:

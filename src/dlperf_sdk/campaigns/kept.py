@@ -7,7 +7,7 @@
         journal.jsonl     what has happened, a line each
         lock              held by the controller
         runs/RUN-ID/      an ordinary run directory per case
-        set-aside/        runs that were found to be of another spec
+        set-aside/        runs that were found to be of another spec, and attempts that are not what they were
 """
 
 from __future__ import annotations
@@ -62,17 +62,22 @@ class Kept:
         with journal.held(self.path / "lock"):
             yield
 
-    def set_aside(self, id: str) -> Path:
-        """Move a run out of the way, so that nothing of it is lost or counted; the value is where it lies now.
+    def set_aside(self, id: str, attempt: int | None = None) -> Path:
+        """Move a run, or one attempt of it, out of the way, so that nothing of it is lost or counted.
+
+        The value is where it lies now.
 
         Raises:
             StoreError: it cannot be moved.
         """
-        folder = self.path / "set-aside"
+        folder, run = self.path / "set-aside", self.store.directory / id
+        what, name = (
+            (run, id) if attempt is None else (run / "attempts" / str(attempt), f"{id}-attempt-{attempt}")
+        )
         with explained(folder):
             folder.mkdir(mode=0o700, exist_ok=True)
-            place = next(p for n in count(1) if not (p := folder / f"{id}-{n}").exists())
-            (self.store.directory / id).rename(place)
+            place = next(p for n in count(1) if not (p := folder / f"{name}-{n}").exists())
+            what.rename(place)
         return place
 
     def is_held(self) -> bool:
@@ -86,11 +91,7 @@ def keep(path: Path, campaign: Campaign, entries: list[Entry], stamp: str) -> Ke
     Raises:
         StoreError: there is one already, or it cannot be made.
     """
-    if (path / "campaign.json").exists():
-        raise StoreError(
-            f"There is a campaign in {path} already. Go on with it: `dlperf campaign resume {path}`; or choose "
-            "another directory with --output."
-        )
+    _check_free(path)
     missing = {e.asked.id: e.refusal[1] for e in entries if e.refusal is not None and e.refusal[0] == MISSING}
     cases = tuple(each.asked for each in entries if each.asked.id not in missing)
     skipped = tuple(each.asked for each in entries if each.asked.id in missing)
@@ -115,10 +116,20 @@ def keep(path: Path, campaign: Campaign, entries: list[Entry], stamp: str) -> Ke
     }
     with explained(path):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    kept.store.probe()
-    with explained(path), directory_of(path, ()) as directory:
-        write_whole(directory, "campaign.json", (json.dumps(document, indent=1) + "\n").encode())
+    with kept.held():
+        _check_free(path)  # of two that begin at once, one has it
+        kept.store.probe()
+        with explained(path), directory_of(path, ()) as directory:
+            write_whole(directory, "campaign.json", (json.dumps(document, indent=1) + "\n").encode())
     return kept
+
+
+def _check_free(path: Path) -> None:
+    if (path / "campaign.json").exists():
+        raise StoreError(
+            f"There is a campaign in {path} already. Go on with it: `dlperf campaign resume {path}`; or choose "
+            "another directory with --output."
+        )
 
 
 def open_kept(path: Path) -> Kept:
@@ -148,7 +159,7 @@ def open_kept(path: Path) -> Kept:
             tuple(_asked(entry).spec for entry in document["skipped"]),
             tuple(document["given"]),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DocumentError(f"{file} does not say what a campaign consists of: {error!r}.") from error
 
 

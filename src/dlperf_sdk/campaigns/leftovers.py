@@ -11,6 +11,8 @@ from dlperf_sdk.errors import StoreError
 
 PATIENCE = 30.0
 """Seconds that agents are given to notice that their controller has gone; they need about three."""
+WORDS = ("parity-", "largest-")
+"""What the names of the processes begin with that a run has beside its attempts."""
 
 
 def wait(ids: Iterable[str], patience: float = PATIENCE) -> bool:
@@ -29,15 +31,19 @@ def wait(ids: Iterable[str], patience: float = PATIENCE) -> bool:
         if time.monotonic() > end:
             said = ", ".join(map(str, alive[:8]))
             raise StoreError(
-                f"Processes of an earlier controller of this campaign are still running: {said}. End them, then resume."
+                f"Processes of an earlier controller of this campaign, or of a copy of it, are still running: {said}. "
+                "Wait for them, or end them; then resume."
             )
         waited = True
         time.sleep(0.1)
 
 
 def processes_of(names: tuple[str, ...]) -> list[int]:
-    """The pids of living processes that are agents of one of these runs, by the names in their commands."""
-    marks = {*names, *(f"{name}.pyz" for name in names)}
+    """The pids of living processes that are agents of one of these runs, by the names in their commands.
+
+    What a run does beside its attempts (its parity, its probes for the largest batch) has a word before its name.
+    """
+    marks = {f"{word}{name}{suffix}" for name in names for word in ("", *WORDS) for suffix in ("", ".pyz")}
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal() or int(entry.name) == os.getpid():

@@ -109,6 +109,32 @@ def node_note(node: int, share: float, when: str) -> str:
     return f"{when}, other processes used {100 * share:.0f} % of the cores of node {node}."
 
 
+def company(repeat: Repeat) -> dict[tuple[int, str], int]:
+    """Node and device → how many processes beside the case's own computed on it inside the window, at most.
+
+    A case has one process on each of its devices. Only devices that were shared are there.
+    """
+    found = {}
+    for series in repeat.series:
+        if series.name != "processes":
+            continue
+        windows = [record.window for record in repeat.records if record.node == series.node]
+        looks = [
+            value
+            for at, value in zip(series.times, series.values, strict=True)
+            if any(window.start <= at <= window.end for window in windows)
+        ]
+        if max(looks, default=0) > 1:
+            found[series.node, series.device] = int(max(looks)) - 1
+    return found
+
+
+def company_note(node: int, device: str, others: int, when: str) -> str:
+    """A sentence about it."""
+    who = "another process" if others == 1 else f"{others} other processes"
+    return f"{when}, {who} computed on {device} of node {node}."
+
+
 def wait_for_quiet(
     share: float, patience: float, sleep: Callable[[float], None] = time.sleep
 ) -> Foreign | None:

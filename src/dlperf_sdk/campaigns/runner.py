@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -18,6 +20,7 @@ from dlperf_sdk.campaigns.kept import Kept
 from dlperf_sdk.campaigns.standing import Standing, check_kinds, ended_in, verified
 from dlperf_sdk.campaigns.surroundings import changes, surroundings
 from dlperf_sdk.documents import load_document
+from dlperf_sdk.errors import DocumentError
 from dlperf_sdk.execute import Case
 from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.records import Failure
@@ -140,17 +143,23 @@ def _until_done(session: _Session) -> str:
             return "time-limit"
         standing = session.standings[order.next_case(ids, pending, settings.seed, settings.interleave)]
         case = session.cases.get(standing.asked.id) or _begun(session, standing)
+        if case is None:
+            continue
         if case.collected.failure is None and not (standing.finished and execute.enough(case)):
             _attempt(session, standing, case)
         _judge(session, standing, case)
 
 
-def _begun(session: _Session, standing: Standing) -> Case:
-    """A case that an attempt can be made of; one that cannot has a failure."""
+def _begun(session: _Session, standing: Standing) -> Case | None:
+    """A case that an attempt can be made of; one that cannot has a failure. None where the time was up before."""
     kept, id = session.kept, standing.asked.id
     spec, refusal = standing.asked.spec, None
     if spec.wants_largest and standing.batch_size is None:
-        spec, refusal, note = largest.resolved(spec, session.observers, session.registry)
+        spec, refusal, note = largest.resolved(
+            spec, session.observers, session.registry, run_id=id, until=session.until
+        )
+        if _time_is_up(session, refusal):
+            return None
         found = None if refusal is not None else spec.batch_size
         session.write("case-started", case=id, batch_size=found, notes=[note])
     elif standing.batch_size is not None:
@@ -161,12 +170,11 @@ def _begun(session: _Session, standing: Standing) -> Case:
         spec, kept.store, session.observers, session.registry, run_id=id, started_at=standing.started_at
     )
     case.collected.failure = case.collected.failure or refusal or _final(session, standing)
-    path = kept.store.directory / id / "environment.json"
-    before = load_document(path) if standing.highest and path.exists() else None
+    before = _lock_of(kept.store.directory / id / "environment.json") if standing.highest else None
     execute.prepare(case)
     news = [f"Between two of its attempts: {each}" for each in session.news] if standing.highest else []
     environment = case.collected.environment
-    if before is not None and environment is not None and before.get("lock") != environment.lock:
+    if before is not None and environment is not None and before != environment.lock:
         news.append("Between two of its attempts the versions in its environment changed.")
     if news:
         session.write("changed", case=id, notes=news)
@@ -175,6 +183,13 @@ def _begun(session: _Session, standing: Standing) -> Case:
         session.write("not-begun", case=id, status=failure.kind, message=failure.message)
     session.cases[id] = case
     return case
+
+
+def _lock_of(path: Path) -> str | None:
+    """The versions that an earlier session noted; None where it noted none, or that cannot be read."""
+    with suppress(DocumentError):
+        return str(load_document(path).get("lock"))
+    return None
 
 
 def _exhausted(session: _Session, standing: Standing) -> bool:
@@ -215,9 +230,12 @@ def _attempt(session: _Session, standing: Standing, case: Case) -> None:
             for node, share in elsewhere.items()
             if share > settings.quiet_share
         ]
+        notes += [
+            load.company_note(node, device, others, f"During attempt {number}")
+            for (node, device), others in load.company(case.collected.repeats[-1]).items()
+        ]
     failure = case.collected.failure
-    if failure is not None and failure.kind == "timeout" and time.monotonic() >= session.until:
-        # The session's time was up, which is nothing that the case did.
+    if _time_is_up(session, failure):
         case.collected.failure = None
         session.write("attempt-given-up", case=case.id, attempt=number, seconds=seconds)
         return
@@ -233,6 +251,11 @@ def _attempt(session: _Session, standing: Standing, case: Case) -> None:
     )
 
 
+def _time_is_up(session: _Session, failure: Failure | None) -> bool:
+    """Whether a case failed since the session's time was up, which is nothing that the case did."""
+    return failure is not None and failure.kind == "timeout" and time.monotonic() >= session.until
+
+
 def _rest(session: _Session) -> list[str]:
     """What comes between attempts, and what there is to say about it."""
     settings = session.kept.settings
@@ -241,8 +264,9 @@ def _rest(session: _Session) -> list[str]:
     if not settings.quiet_wait:
         return []
     session.write("waiting", share=settings.quiet_share)
-    loud = load.wait_for_quiet(settings.quiet_share, settings.quiet_wait)
-    return [] if loud is None else [load.note(loud, f"After a wait of {settings.quiet_wait:.0f} s")]
+    patience = min(settings.quiet_wait, max(0.0, session.until - time.monotonic()))
+    loud = load.wait_for_quiet(settings.quiet_share, patience)
+    return [] if loud is None else [load.note(loud, f"After a wait of {patience:.0f} s")]
 
 
 def _judge(session: _Session, standing: Standing, case: Case) -> None:

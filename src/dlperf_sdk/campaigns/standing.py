@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -13,6 +14,8 @@ from dlperf_sdk import metrics
 from dlperf_sdk.campaigns.campaign import Asked
 from dlperf_sdk.campaigns.kept import Kept
 from dlperf_sdk.errors import FAILURES, DlperfError, UnknownName
+from dlperf_sdk.results.check import contradictions
+from dlperf_sdk.results.convert import Attempt
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.spec import RunSpec
 
@@ -78,6 +81,8 @@ class Standing:
                 else:
                     self.broken.append(entry["attempt"])
                     self._failed(entry, f"Attempt {entry['attempt']} failed")
+            case "attempt-lost":
+                self.throughputs.pop(entry["attempt"], None)
             case "attempt-given-up":
                 self.seconds += entry["seconds"]
             case "concluded":
@@ -115,8 +120,8 @@ def told(cases: Iterable[Asked], entries: Iterable[Mapping[str, Any]]) -> dict[s
 def verified(kept: Kept) -> dict[str, Standing]:
     """How far each case is, by what its directory holds; where the journal knows less or more, that is mended in it.
 
-    A result that cannot be read, or is another spec's, is no result: the case goes on from its attempts. An attempt
-    that cannot be read is taken again.
+    A result that cannot be read, is another spec's or contradicts its records, is no result: the case goes on from its
+    attempts. An attempt that cannot be read, or is not what it was when it had ended, is set aside and taken again.
     """
     standings = told(kept.cases, kept.journal.read())
     for standing in standings.values():
@@ -185,7 +190,13 @@ def _attempts(kept: Kept, standing: Standing) -> None:
     recovered = kept.store.recover(standing.asked.id)
     on_disk = {attempt.attempt: attempt for attempt in recovered.attempts}
     heard = {*standing.throughputs, *standing.broken}
+    for unreadable in recovered.unreadable:
+        # One without its attempt.json had not ended; its number is used again.
+        if unreadable.path.name != "spec.json" and (unreadable.path / "attempt.json").exists():
+            _lose(kept, standing, int(unreadable.path.name), f"cannot be read: {unreadable.error}")
     for number, attempt in on_disk.items():
+        if number in standing.throughputs and not _as_told(attempt, standing.throughputs[number]):
+            _lose(kept, standing, number, "is not what it was when it had ended.")
         if number in heard:
             continue
         failure = attempt.failure
@@ -200,11 +211,22 @@ def _attempts(kept: Kept, standing: Standing) -> None:
         )
         standing.hear(entry)
     for number in [each for each in standing.throughputs if each not in on_disk]:
-        del standing.throughputs[number]
-        standing.problems.append(f"repeat {number} cannot be read, and is taken again")
-    for unreadable in recovered.unreadable:
-        if unreadable.path.name != "spec.json" and (unreadable.path / "attempt.json").exists():
-            standing.problems.append(str(unreadable.error))
+        standing.problems.append(f"repeat {number} is gone, and is taken again")
+        standing.hear(kept.journal.append("attempt-lost", case=standing.asked.id, attempt=number))
+
+
+def _as_told(attempt: Attempt, throughput: float) -> bool:
+    """Whether an attempt still gives the throughput that the journal tells of it."""
+    if attempt.failure is not None or not isinstance(throughput, float):
+        return False
+    return math.isclose(metrics.throughput(attempt.repeat), throughput, rel_tol=1e-9)
+
+
+def _lose(kept: Kept, standing: Standing, number: int, why: str) -> None:
+    """Put an attempt aside that does not count."""
+    place = kept.set_aside(standing.asked.id, number)
+    standing.problems.append(f"Attempt {number} {why} It lies in {place} now, and does not count.")
+    standing.hear(kept.journal.append("attempt-lost", case=standing.asked.id, attempt=number))
 
 
 def _result(kept: Kept, standing: Standing) -> Result | None:
@@ -221,5 +243,9 @@ def _result(kept: Kept, standing: Standing) -> Result | None:
         return None
     if result.status == "ok" and len(result.repeats) != standing.finished:
         standing.problems.append("its result has other repeats than its directory, and is made again")
+        return None
+    said = contradictions(result)
+    if said:
+        standing.problems.append(f"its result is not what its records give, and is made again: {said[0]}")
         return None
     return result

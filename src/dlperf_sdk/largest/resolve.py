@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from typing import Any
 
 import attrs
@@ -29,10 +31,19 @@ class _Stopped(Exception):
         self.failure = failure
 
 
-def resolved(spec: RunSpec, observers: Observers, registry: Registry) -> tuple[RunSpec, Failure | None, str]:
+def resolved(
+    spec: RunSpec,
+    observers: Observers,
+    registry: Registry,
+    *,
+    run_id: str | None = None,
+    until: float = math.inf,
+) -> tuple[RunSpec, Failure | None, str]:
     """A spec that asks for the largest batch size, with that number in it; and a note on how it was found.
 
-    Where it cannot be found, the spec has the smallest batch size, and the failure says why.
+    Where it cannot be found, the spec has the smallest batch size, and the failure says why. `run_id` is the run that
+    it is looked for, after which the probes' processes are named; `until` a time on the monotonic clock after which the
+    search has failed with a timeout.
 
     Raises:
         UsageError, PluginError: the case cannot be understood, or a plugin that it needs does not work.
@@ -56,7 +67,9 @@ def resolved(spec: RunSpec, observers: Observers, registry: Registry) -> tuple[R
         return attrs.evolve(spec, batch_size=found), None, note
     limited = smallest if planned.device != "cpu" else attrs.evolve(smallest, memory_limit=limit)
     try:
-        search = largest(lambda size: _probe(limited, size * step, observers, registry), limit, MOST // step)
+        search = largest(
+            lambda size: _probe(limited, size * step, observers, registry, run_id, until), limit, MOST // step
+        )
     except _Stopped as stopped:
         return (
             smallest,
@@ -70,13 +83,19 @@ def resolved(spec: RunSpec, observers: Observers, registry: Registry) -> tuple[R
     return attrs.evolve(spec, batch_size=search.size * step), None, _note(search, step)
 
 
-def _probe(spec: RunSpec, size: int, observers: Observers, registry: Registry) -> Probe:
+def _probe(
+    spec: RunSpec, size: int, observers: Observers, registry: Registry, run_id: str | None, until: float
+) -> Probe:
     """One size, in fresh processes; nothing of it is kept. What fails for another reason ends the search."""
+    if time.monotonic() >= until:
+        raise _Stopped(Failure("timeout", "The time was up before the largest batch size was found."))
     short: dict[str, Any] = {**SHORT, "target": None, "max_repeats": None}
-    case = execute.begin(attrs.evolve(spec, batch_size=size, **short), None, Observers({}), registry)
+    short_spec = attrs.evolve(spec, batch_size=size, **short)
+    name = None if run_id is None else f"largest-{run_id}"
+    case = execute.begin(short_spec, None, Observers({}), registry, run_id=name)
     observers.tell("dlperf_stage", run_id=case.id, stage="batch-size", detail=f"trying {size:,} per device")
     execute.make_ready(case)
-    execute.measure(case)
+    execute.measure(case, until=None if math.isinf(until) else until)
     failure = case.collected.failure
     if failure is not None and failure.kind != "out-of-memory":
         raise _Stopped(failure)

@@ -6,8 +6,9 @@ from dlperf_sdk.worker.nvml import LIBRARY, POWER_CAP, SLOWDOWNS, Nvml
 
 
 class Sampler:
-    """Energy, power, utilisation, memory, clock, temperature and throttling of each of the node's GPUs.
+    """Energy, power, utilisation, memory, clock, temperature, throttling and company of each of the node's GPUs.
 
+    `processes` is how many compute on it: a worker alone is 1, where the driver lets this node see it.
     `throttled` and `power-capped` are 1 while the driver names such a reason, else 0. `throttled` stands for
     heat, hardware slowdowns and power brakes; a power cap is what full load usually runs into.
     """
@@ -41,6 +42,7 @@ class Sampler:
             ("temperature", "C", "gauge", nvml.temperature),
             ("throttled", "1", "gauge", lambda device: _bits(nvml, device, SLOWDOWNS)),
             ("power-capped", "1", "gauge", lambda device: _bits(nvml, device, POWER_CAP)),
+            ("processes", "1", "gauge", lambda device: _computing(nvml, device)),
         ]
         sampled = []
         for uuid, handle in self._handles:
@@ -59,6 +61,11 @@ class Sampler:
 def _used(nvml: Nvml, device: Any) -> Optional[float]:
     memory = nvml.memory(device)
     return None if memory is None else float(memory.used)
+
+
+def _computing(nvml: Nvml, device: Any) -> Optional[float]:
+    processes = nvml.processes(device)
+    return None if processes is None else float(len(processes))
 
 
 def _bits(nvml: Nvml, device: Any, mask: int) -> Optional[float]:

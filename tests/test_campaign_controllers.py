@@ -1,0 +1,198 @@
+"""Controllers of campaigns: one at a time, none beside what another left running, none beyond its time."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from conftest import processes_with
+from record_samples import gauge, repeat
+from test_campaign import CONTROLLER, SMALL, entries_of, kept_with, small
+
+from dlperf_sdk import Matrix, campaign, resume
+from dlperf_sdk.campaigns import journal, leftovers, load, planning
+from dlperf_sdk.campaigns.campaign import campaign_of
+from dlperf_sdk.campaigns.kept import keep, open_kept
+from dlperf_sdk.errors import DocumentError, StoreError
+from dlperf_sdk.registry import Registry
+
+MEBI = 2**20
+LARGEST = Matrix(
+    fields={**SMALL, "model": "linear", "batch_size": "max", "memory_limit": 600 * MEBI},
+    include=[{"framework": "faulty", "options": {"sample_bytes": 2 * MEBI}}],
+)
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("DLPERF_CACHE_DIR", str(tmp_path / "cache"))
+
+
+# -- beginning
+
+
+def test_campaigns_of_one_second_share_no_name(tmp_path):
+    kept = [kept_with(tmp_path / str(i), small()) for i in range(5)]
+    assert len({each.stamp for each in kept}) == 5
+    assert len({case.id for each in kept for case in each.cases}) == 5
+
+
+def test_of_several_that_begin_at_once_in_one_directory_one_has_it(tmp_path):
+    what, registry = campaign_of(small()), Registry()
+    planned = [planning.planned(what, registry) for _ in range(4)]
+    ready, outcomes = threading.Barrier(len(planned)), []
+
+    def begin(stamp, entries):
+        ready.wait()
+        try:
+            outcomes.append(keep(tmp_path / "it", what, entries, stamp).stamp)
+        except StoreError as error:
+            outcomes.append(str(error))
+
+    threads = [threading.Thread(target=begin, args=each) for each in planned]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    winners = [each for each in outcomes if each in [stamp for stamp, _ in planned]]
+    assert winners == [open_kept(tmp_path / "it").stamp]
+    assert sum("There is a campaign" in each for each in outcomes) == len(planned) - 1
+
+
+def test_a_directory_in_which_another_is_about_to_begin_is_left_alone(tmp_path):
+    what = campaign_of(small())
+    stamp, entries = planning.planned(what, Registry())
+    (tmp_path / "it").mkdir()
+    with journal.held(tmp_path / "it" / "lock"), pytest.raises(StoreError, match="another controller"):
+        keep(tmp_path / "it", what, entries, stamp)
+    assert not (tmp_path / "it" / "campaign.json").exists()
+    keep(tmp_path / "it", what, entries, stamp)
+
+
+def test_whoever_looks_at_a_campaign_keeps_nobody_from_it(tmp_path):
+    """A look holds the lock for a moment, shared."""
+    path = tmp_path / "lock"
+    looked = threading.Event()
+
+    def look():
+        with path.open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_SH)
+            looked.set()
+            time.sleep(0.2)
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    assert looked.wait(10)
+    with journal.held(path):
+        assert journal.is_held(path)
+    looking.join()
+    assert not journal.is_held(path)
+
+
+@pytest.mark.parametrize("cases", ['{"a": 1}', '[{"id": "x", "from": "", "spec": []}]', "7"])
+def test_a_directory_that_says_nonsense_is_refused(tmp_path, cases):
+    kept_with(tmp_path / "it", small())
+    document = json.loads((tmp_path / "it" / "campaign.json").read_text())
+    document["cases"] = json.loads(cases)
+    (tmp_path / "it" / "campaign.json").write_text(json.dumps(document))
+    with pytest.raises(DocumentError, match=r"campaign\.json does not say"):
+        open_kept(tmp_path / "it")
+
+
+# -- what another left running
+
+
+@pytest.mark.parametrize("name", ["{}", "{}.pyz", "parity-{}", "largest-{}.pyz"])
+def test_all_that_a_run_starts_is_known_by_its_name(name):
+    run = "20250131T101502Z-0b61e2-numpy-linear-1n1d-3f9ac1d2e4b5"
+    words = [sys.executable, "-c", "import time; time.sleep(60)", f"/somewhere/{name.format(run)}"]
+    with subprocess.Popen(words) as process:
+        try:
+            end = time.monotonic() + 30
+            while not processes_with(run) and time.monotonic() < end:
+                time.sleep(0.01)  # the kernel sets a new program's words a moment after it has closed its files
+            assert leftovers.processes_of((run,)) == [process.pid]
+            assert leftovers.processes_of((run[:-1], f"x-{run}")) == []
+            with pytest.raises(StoreError, match=f"still running: {process.pid}"):
+                leftovers.wait([run], patience=0.2)
+        finally:
+            process.kill()
+    assert leftovers.wait([run], patience=0.2) is False
+
+
+def test_a_controller_killed_in_its_search_leaves_probes_that_the_next_one_waits_for(tmp_path):
+    """A probe beside another's would find less memory than there is."""
+    kept = kept_with(tmp_path / "it", LARGEST)
+    ids = tuple(each.id for each in kept.cases)
+    with subprocess.Popen([sys.executable, "-c", CONTROLLER, str(kept.path)]) as controller:
+        end = time.monotonic() + 60
+        while not leftovers.processes_of(ids):
+            assert time.monotonic() < end and controller.poll() is None
+            time.sleep(0.01)
+        assert "case-started" not in [entry["event"] for entry in entries_of(kept.path)]
+        controller.kill()
+    outcome = resume(kept.path)
+    assert outcome.exit_code == 0
+    (result,) = outcome.results()
+    assert 100 < result.spec.batch_size < 300
+    assert not processes_with(kept.stamp)
+
+
+# -- the time
+
+
+def lifted(directory):
+    """The same campaign without the limit of its session."""
+    document = json.loads((directory / "campaign.json").read_text())
+    document["settings"]["campaign_limit"] = None
+    (directory / "campaign.json").write_text(json.dumps(document))
+
+
+def test_the_search_for_the_largest_batch_ends_with_the_session_and_is_begun_again(tmp_path):
+    outcome = campaign(LARGEST, tmp_path / "it", campaign_limit=0.3)
+    assert (outcome.ended, outcome.exit_code) == ("time-limit", 5)
+    assert [entry["event"] for entry in entries_of(tmp_path / "it")] == ["session", "ended"]
+    assert not processes_with(outcome.kept.stamp)
+    lifted(tmp_path / "it")
+    (result,) = resume(tmp_path / "it").results()
+    assert result.ok
+    assert result.spec.batch_size > 100
+
+
+def test_a_wait_for_a_quiet_machine_ends_with_the_session(tmp_path, monkeypatch):
+    monkeypatch.setattr(load, "foreign", lambda before, after: load.Foreign(0.9, ""))
+    began = time.monotonic()
+    outcome = campaign(small(), tmp_path / "it", campaign_limit=2.0, quiet_wait=600.0)
+    assert time.monotonic() - began < 60
+    assert outcome.ended == "time-limit"
+    assert [each.status for each in outcome.standings.values()] == [None]
+
+
+# -- company on a device
+
+
+def test_who_else_computed_on_a_device_is_told_by_what_its_agent_saw():
+    alone = gauge("processes", "GPU-0", (1.0,) * 5, 99.0, 1.0)
+    before = gauge("processes", "GPU-1", (3.0, 1.0, 1.0, 1.0, 1.0), 99.0, 1.0)  # the window is 100 to 102
+    meanwhile = gauge("processes", "GPU-2", (1.0, 1.0, 3.0, 1.0, 1.0), 99.0, 1.0)
+    elsewhere = gauge("processes", "GPU-3", (2.0,) * 5, 99.0, 1.0, node=1)
+    unseen = gauge("memory", "GPU-4", (9.0,) * 5, 99.0, 1.0)
+    measured = repeat(series=(alone, before, meanwhile, elsewhere, unseen))
+    assert load.company(measured) == {(0, "GPU-2"): 2}
+    assert load.company_note(0, "GPU-2", 2, "During attempt 1") == (
+        "During attempt 1, 2 other processes computed on GPU-2 of node 0."
+    )
+    assert "another process computed" in load.company_note(1, "GPU-3", 1, "During attempt 1")
+
+
+def test_company_on_a_device_is_noted(tmp_path, monkeypatch):
+    monkeypatch.setattr(load, "company", lambda repeat: {(0, "GPU-7"): 1})
+    (result,) = campaign(small(), tmp_path / "it").results()
+    assert [note for note in result.notes if "GPU-7" in note] == [
+        f"During attempt {number}, another process computed on GPU-7 of node 0." for number in (1, 2)
+    ]
