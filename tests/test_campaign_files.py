@@ -611,6 +611,16 @@ def test_every_preset_can_be_read():
         file.load("preset:smoek")
 
 
+def test_the_presets_are_listed_with_their_sizes(capsys):
+    assert main(["campaign", "presets", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert {name: each["cases"] for name, each in listed.items()} == {
+        name: file.load(f"preset:{name}").size for name in file.presets()
+    }
+    assert main(["campaign", "presets"]) == 0
+    assert "preset:dlperf-v1" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("preset", "collection"), [("dlperf-v1", "dlperf-v1.0"), ("tf-cnn-2017", "tf-cnn-2017")]
 )

@@ -150,9 +150,9 @@ def presets(*, common: Common = AS_USUAL) -> int:
 
     found = {name: file.load(f"{file.PRESET}{name}") for name in file.presets()}
     if common.json:
-        emit({name: {"description": each.description, "cases": len(each)} for name, each in found.items()})
+        emit({name: {"description": each.description, "cases": each.size} for name, each in found.items()})
     else:
-        rows = [(f"{file.PRESET}{name}", f"{len(each):,}", each.description) for name, each in found.items()]
+        rows = [(f"{file.PRESET}{name}", f"{each.size:,}", each.description) for name, each in found.items()]
         show([Table((Column("preset", whole=True), Column("cases", right=True), Column("")), tuple(rows))])
     return 0
 
