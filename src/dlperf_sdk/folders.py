@@ -6,8 +6,6 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-import platformdirs
-
 from dlperf_sdk.errors import Unavailable
 
 
@@ -30,7 +28,7 @@ def cache() -> Path:
     """
     named = os.environ.get("DLPERF_CACHE_DIR")
     try:
-        found = expanded(named or platformdirs.user_cache_dir("dlperf"))
+        found = expanded(named or _usual())
     except RuntimeError:  # newer versions; older ones give a path that begins with "~"
         found = Path("~/.cache/dlperf")
     if str(found).startswith("~"):
@@ -39,3 +37,10 @@ def cache() -> Path:
             "none. Set DLPERF_CACHE_DIR to a folder that you can write to."
         )
     return found.absolute()
+
+
+def _usual() -> str:
+    """Where this system keeps such things. Tests of worker halves, which name a folder, run without platformdirs."""
+    import platformdirs
+
+    return platformdirs.user_cache_dir("dlperf")
