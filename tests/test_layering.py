@@ -35,6 +35,7 @@ ORDER = (
     ("models",),
     # A plugin's worker half without the rest of the flow.
     ("in_process",),
+    ("side_by_side",),
     ("results.repeats",),
     # A result converts itself: `to_dict` and `from_dict` are a short way to `convert`.
     ("results.result", "results.convert"),

@@ -7,7 +7,6 @@ from dlperf_torch.framework import Torch
 
 from dlperf_sdk import in_process
 
-MODELS, SMALL = in_process.MODELS, in_process.SMALL
 make_request = functools.partial(in_process.small_request, Torch)
 
 

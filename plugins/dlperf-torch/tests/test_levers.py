@@ -1,8 +1,8 @@
 """The named optimisations: each computes the same thing, and one that cannot is refused before anything is measured."""
 
 import pytest
-from conftest import MODELS
 
+from dlperf_sdk.in_process import MODELS
 from dlperf_sdk.worker.interface import Unsupported
 
 torch = pytest.importorskip("torch", reason="the worker half needs torch, which is not in this environment")

@@ -1,7 +1,8 @@
 """The networks against their manifests, and against another implementation with the same weights."""
 
 import pytest
-from conftest import MODELS
+
+from dlperf_sdk.in_process import MODELS
 
 torch = pytest.importorskip("torch", reason="the worker half needs torch, which is not in this environment")
 

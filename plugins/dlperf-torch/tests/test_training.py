@@ -3,8 +3,8 @@
 import itertools
 
 import pytest
-from conftest import MODELS
 
+from dlperf_sdk.in_process import MODELS
 from dlperf_sdk.worker.digest import digest_of
 
 torch = pytest.importorskip("torch", reason="the worker half needs torch, which is not in this environment")
