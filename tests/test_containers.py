@@ -3,48 +3,65 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+import root_file_system
 
 from dlperf_sdk import RunSpec, run
-from dlperf_sdk.environments.container import prefix
+from dlperf_sdk.environments.container import inside
 from dlperf_sdk.errors import SpecError
 from dlperf_sdk.spec_file import load_spec
 
 COMMANDS = {
     "podman:example.org/torch:2": (
-        "podman run --rm --interactive --network=host --uts=host --ipc=host --volume=/data:/data:ro "
-        "--volume=/a:/b:ro --device=nvidia.com/gpu=all example.org/torch:2"
+        "podman run --rm --interactive --network=host --uts=host --ipc=host --env=NODE --env=CUDA_VISIBLE_DEVICES "
+        "--volume=/data:/data:ro --volume=/a:/b:ro --device=/dev/infiniband --device=nvidia.com/gpu=all "
+        "example.org/torch:2"
     ),
     "podman:/images/fs": (
-        "podman run --rm --interactive --network=host --uts=host --ipc=host --volume=/data:/data:ro "
-        "--volume=/a:/b:ro --device=nvidia.com/gpu=all --rootfs /images/fs"
+        "podman run --rm --interactive --network=host --uts=host --ipc=host --env=NODE --env=CUDA_VISIBLE_DEVICES "
+        "--volume=/data:/data:ro --volume=/a:/b:ro --device=/dev/infiniband --device=nvidia.com/gpu=all "
+        "--rootfs /images/fs"
     ),
     "docker:torch:2": (
-        "docker run --rm --interactive --network=host --uts=host --ipc=host --volume=/data:/data:ro "
-        "--volume=/a:/b:ro --gpus=all torch:2"
+        "docker run --rm --interactive --network=host --uts=host --ipc=host --env=NODE --env=CUDA_VISIBLE_DEVICES "
+        "--volume=/data:/data:ro --volume=/a:/b:ro --device=/dev/infiniband --gpus=all torch:2"
     ),
     "apptainer:/images/torch.sif": (
-        "apptainer exec --containall --writable-tmpfs --bind=/data:/data:ro --bind=/a:/b:ro --nv /images/torch.sif"
+        "apptainer exec --contain --writable-tmpfs --bind=/data:/data:ro --bind=/a:/b:ro --bind=/dev/infiniband --nv "
+        "/images/torch.sif"
     ),
     "enroot:torch": (
-        "enroot start --rw --mount=/data:/data:ro,rbind --mount=/a:/b:ro,rbind --env=NVIDIA_VISIBLE_DEVICES=all torch"
+        "enroot start --rw --env=NODE --mount=/data:/data:ro,rbind,x-create=auto --mount=/a:/b:ro,rbind,x-create=auto "
+        "--mount=/dev/infiniband:/dev/infiniband:rbind,x-create=auto --env=NVIDIA_VISIBLE_DEVICES=all torch"
     ),
 }
 
 
 @pytest.mark.parametrize(("container", "line"), COMMANDS.items())
 def test_each_runner_has_its_command_line(container, line):
-    assert " ".join(prefix(container, "/data,/a:/b", "cuda")) == line
+    spec = RunSpec(
+        framework="numpy",
+        model="linear",
+        container=container,
+        container_mounts="/data,/a:/b",
+        container_devices="/dev/infiniband",
+    )
+    assert " ".join(inside(spec, "cuda", ("NODE",))) == line
 
 
-def test_without_mounts_and_gpus_there_are_none():
-    assert prefix("docker:torch", None, "cpu")[-2:] == ("--ipc=host", "torch")
+def test_what_is_not_asked_for_is_not_in_it():
+    spec = RunSpec(framework="numpy", model="linear", container="docker:torch")
+    assert inside(spec, "cpu")[-2:] == ("--ipc=host", "torch")
+    assert inside(RunSpec(framework="numpy", model="linear"), "cuda", ("NODE",)) == ()
+
+
+@pytest.mark.parametrize("text", ["", "infiniband", "/etc/passwd", "/dev/a,", "/dev/a b", "/dev/a:/b:rw", 3])
+def test_what_is_no_device_file(text):
+    with pytest.raises(SpecError, match="container_devices is"):
+        RunSpec(framework="numpy", model="linear", container_devices=text)
 
 
 @pytest.mark.parametrize(
@@ -55,9 +72,10 @@ def test_what_is_no_container(text):
         RunSpec(framework="numpy", model="linear", container=text)
 
 
-@pytest.mark.parametrize("name", ["container", "container_mounts"])
+@pytest.mark.parametrize("name", ["container", "container_mounts", "container_devices"])
 def test_a_spec_file_names_no_container(name, tmp_path):
-    document = {"framework": "numpy", "model": "linear", name: "podman:/"}
+    value = "/dev/null" if name == "container_devices" else "podman:/"
+    document = {"framework": "numpy", "model": "linear", name: value}
     (tmp_path / "case.json").write_text(json.dumps(document))
     with pytest.raises(SpecError, match=f"names the {name}"):
         load_spec(tmp_path / "case.json")
@@ -66,28 +84,10 @@ def test_a_spec_file_names_no_container(name, tmp_path):
 @pytest.fixture
 def rootfs(tmp_path, monkeypatch):
     """A root file system without anything in it, and what podman needs to run it here."""
-    if not shutil.which("podman") or os.geteuid() != 0:
-        pytest.skip("podman is not installed, or this is not root")
-    settings = tmp_path / "containers.conf"
-    runtime = 'runtime = "runc"\n' if shutil.which("runc") else ""
-    settings.write_text(
-        f'[engine]\n{runtime}[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]\n'
-    )
-    monkeypatch.setenv("CONTAINERS_CONF", str(settings))
-    folder = tmp_path / "rootfs"
-    for name in ("usr", "tmp", "etc", "proc", "sys", "dev", "run", "root"):
-        (folder / name).mkdir(parents=True)
-    for name in ("bin", "lib", "lib64", "sbin"):
-        (folder / name).symlink_to(f"usr/{name}")
-    probe = ["podman", "run", "--rm", "--volume=/usr:/usr:ro", "--rootfs", str(folder), "true"]
-    done = subprocess.run(probe, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"podman does not run here: {done.stderr.strip()[-200:]}")
-    return folder
+    return root_file_system.make(tmp_path, monkeypatch)
 
 
 def test_a_case_in_a_container(rootfs, tmp_path):
-    prefixes = {str(Path(sys.prefix)), str(Path(sys.base_prefix))}
     result = run(
         *("numpy", "linear"),
         topology="2n1d",
@@ -96,7 +96,8 @@ def test_a_case_in_a_container(rootfs, tmp_path):
         steps=20,
         repeats=1,
         container=f"podman:{rootfs}",
-        container_mounts=",".join(["/usr", *sorted(prefixes - {"/usr"})]),
+        container_mounts=root_file_system.mounts(),
+        container_devices="/dev/null",
         python=sys.executable,
         store=tmp_path / "store",
     )

@@ -21,8 +21,9 @@ from hypothesis import strategies as st
 
 from dlperf_sdk.errors import SpecError, Unavailable
 from dlperf_sdk.interfaces.topology import Job
+from dlperf_sdk.replay import attach
 from dlperf_sdk.spec_file import load_spec
-from dlperf_sdk.topologies import delivery, mpi, slurm, slurm_job, ssh
+from dlperf_sdk.topologies import delivery, mpi, slurm, slurm_facts, slurm_job, slurm_stream, ssh
 from dlperf_sdk.topologies.hosts import HostOptions
 from dlperf_sdk.worker import preflight, rendezvous, scratch
 from dlperf_sdk.worker.placement import expand, placed
@@ -202,12 +203,12 @@ def agent_of(command):
 
 
 def test_the_node_command_holds_the_size_and_no_secret(job):
-    place = delivery.Rendezvous("$SLURM_NODEID", "$SLURM_STEP_NODELIST", "ib0")
+    place = delivery.Rendezvous("$SLURM_NODEID", "$SLURM_STEP_NODELIST", "ib0", "40000-40100")
     command = delivery.node_command(job(None, prefix=("podman", "run", "-i")), "python3", place)
     assert command[:3] == ("podman", "run", "-i")
     assert agent_of(command) == (
         *("python3", "-I", "12", "agent", "--case", "case", "--node", "$SLURM_NODEID"),
-        *("--hosts", "$SLURM_STEP_NODELIST", "--interface", "ib0", "--tether"),
+        *("--hosts", "$SLURM_STEP_NODELIST", "--interface", "ib0", "--ports", "40000-40100", "--tether"),
     )
 
 
@@ -296,6 +297,26 @@ def test_the_batch_script_is_python_and_carries_the_bundle(job):
     assert text.startswith("#!/usr/bin/env python3\n")
 
 
+def test_whom_to_log_in_as_is_for_ssh_alone(job):
+    """The agents know each other by their hosts' names."""
+    command, _ = ssh._commands(job(HostOptions(hosts="me@n1,me@n2")))[1]
+    assert command[-2] == "me@n2"
+    assert "--hosts n1,n2 " in command[-1]
+
+
+def test_a_machine_that_is_named_twice_is_not_two_nodes(job):
+    with pytest.raises(Unavailable, match="host n1 is named twice"):
+        ssh._commands(job(HostOptions(hosts="n1,n2,n1"), 3))
+    assert len(ssh._commands(job(HostOptions(hosts="n1,n2,n1"), 2))) == 2
+
+
+@pytest.mark.parametrize("options", [HostOptions, slurm.SlurmOptions])
+def test_what_is_no_range_of_ports_is_no_option(options):
+    with pytest.raises(ValueError, match="no range of ports"):
+        options(ports="80")
+    assert options(ports="40000-40100").ports == "40000-40100"
+
+
 @pytest.mark.parametrize("host", ["-oProxyCommand=x", "a b", "a;b", "$(x)"])
 def test_what_is_no_host_is_never_handed_to_ssh(job, host):
     with pytest.raises(Unavailable, match="no name or address of a host"):
@@ -319,23 +340,74 @@ def test_a_spec_file_names_no_program_through_an_engines_options(name, tmp_path)
         ("", "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026 ***", "interrupted"),
         ("NODE_FAIL", "srun: error: Node failure on n3", "lost-node"),
         ("OUT_OF_MEMORY", "", "out-of-memory"),
+        ("PREEMPTED", "", "interrupted"),
         ("RUNNING", "srun: error: n1: task 0: Killed", None),
         ("COMPLETED", "", None),
     ],
 )
 def test_what_slurm_did_is_told_apart(state, said, kind):
-    told = slurm_job.why(state, said)
+    told = slurm_facts.why(state, said)
     assert (told and told[0]) == kind
+
+
+@pytest.fixture
+def fake(tmp_path, monkeypatch):
+    """Slurm's commands as shell scripts; what they are called with stands in `called`."""
+    called = tmp_path / "called"
+
+    def command(name, script):
+        (tmp_path / name).write_text(f'#!/bin/sh\necho "$0 $*" >> {called}\n{script}\n')
+        (tmp_path / name).chmod(0o700)
+
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    command.called = called
+    return command
+
+
+def test_slurms_controller_may_be_restarted_while_a_job_waits(fake, monkeypatch):
+    """It answers, does not, and answers again that the job has been cancelled."""
+    monkeypatch.setattr(slurm_stream, "_LOOK", 0.0)
+    fake(
+        "scontrol",
+        f"case $(wc -l < {fake.called}) in 1) echo JobId=7 JobState=PENDING;; [23]) echo down >&2; exit 1;; "
+        "*) echo JobId=7 JobState=CANCELLED;; esac",
+    )
+    *waiting, last = slurm_stream.stream("7")
+    assert waiting == [b'{"event": "waiting"}'] * 3
+    assert json.loads(last)["status"] == "interrupted"
+
+
+def test_an_interruption_while_a_job_is_being_submitted_cancels_it(fake, job, monkeypatch):
+    """By its name: its number is not known."""
+    fake("scancel", "")
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(slurm_job, "answer", interrupted)
+    options = slurm.SlurmOptions()
+    with pytest.raises(KeyboardInterrupt), slurm_job.submitted(job(options), ("srun",), options):
+        pass
+    assert fake.called.read_text().endswith("scancel --me --name=dlperf-case\n")
+
+
+def test_only_our_own_jobs_are_attached_to(fake, tmp_path):
+    fake("scontrol", "echo JobId=7 JobName=train JobState=RUNNING")
+    with pytest.raises(Unavailable, match="job 7 is none that dlperf has submitted"):
+        attach("7", tmp_path / "store")
+    assert not (tmp_path / "store").exists()
 
 
 def test_what_is_no_jobs_number_is_never_handed_on():
     with pytest.raises(Unavailable, match="no number of a Slurm job"):
-        slurm_job.facts("7; rm -rf /")
+        slurm_facts.facts("7; rm -rf /")
 
 
 def test_a_node_needs_nothing_but_a_python():
     """What agents, batch jobs and bundles import holds no NumPy: a node's own Python has none."""
-    code = "import sys; sys.modules['numpy'] = None\nfrom dlperf_sdk.worker import agent, alone, batch, main"
+    code = (
+        "import sys; sys.modules['numpy'] = None\nfrom dlperf_sdk.worker import alone, batch, joining, main"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

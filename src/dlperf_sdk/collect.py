@@ -149,9 +149,11 @@ def repeat_from(event: Mapping[str, Any]) -> Repeat:
     """The repeat that an event `attempt-ended` without a failure tells of.
 
     Raises:
-        DocumentError: a record breaks its schema, or belongs to another attempt.
+        DocumentError: there is no record, or one breaks its schema or belongs to another attempt.
     """
     repeat = attempt_from_dict(event).repeat
+    if not repeat.records:
+        raise DocumentError(f"Attempt {repeat.attempt} ended well, and nobody wrote a record.")
     for record in repeat.records:
         if record.attempt != repeat.attempt:
             raise DocumentError(

@@ -12,8 +12,8 @@ from typing import Any
 
 from dlperf_sdk import bundle, data, hookspecs
 from dlperf_sdk.dispatch import told
-from dlperf_sdk.environments.prepared import GIVEN, PreparedEnvironment
-from dlperf_sdk.errors import DocumentError, LostNode, RunFailed, UsageError
+from dlperf_sdk.environments.prepared import CONTAINER, GIVEN, PreparedEnvironment
+from dlperf_sdk.errors import DocumentError, LostNode, RunFailed, Unavailable, UsageError
 from dlperf_sdk.execute import Case, begin, conclude
 from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.launch import event_on
@@ -26,7 +26,7 @@ from dlperf_sdk.results.convert import parity_from_dict
 from dlperf_sdk.results.result import Environment, Parity, Result
 from dlperf_sdk.results.store import ResultStore, new_run_id
 from dlperf_sdk.spec import RunSpec
-from dlperf_sdk.topologies import slurm_job
+from dlperf_sdk.topologies import slurm_facts, slurm_stream
 
 
 def replay(
@@ -48,10 +48,13 @@ def replay(
         (event for event in events if event["event"] not in ("heartbeat", "waiting", "diagnostics")), None
     )
     if first is None or first["event"] == "ended":
-        why = "" if first is None else f": {first['failure']['message']}"
+        failed = None if first is None else first.get("failure")
+        why = f": {failed.get('message')}" if isinstance(failed, Mapping) else ""
         raise DocumentError(f"The run was over before it said anything{why}.")
     try:
-        spec, run_id, environment = RunSpec.from_dict(first["spec"]), str(first["id"]), _environment(first)
+        spec, run_id, environment = RunSpec.from_dict(first["spec"]), first["id"], _environment(first)
+        if not isinstance(run_id, str) or not run_id:
+            raise TypeError
     except (KeyError, TypeError, AttributeError) as error:
         raise DocumentError("This is no stream that says which case it belongs to.") from error
     case = begin(
@@ -88,7 +91,7 @@ def _parity(case: Case, environment: Environment, said: Any) -> tuple[Parity | N
 def _environment(first: Mapping[str, Any]) -> Environment:
     packages = first["versions"].get("packages", {})
     return Environment(
-        kind="given",
+        kind=CONTAINER if first["spec"].get("container") else GIVEN,
         python=str(first["versions"].get("python", "")),
         lock="".join(f"{name}=={version}\n" for name, version in sorted(packages.items())),
         command=tuple(map(str, first["command"])),
@@ -122,13 +125,18 @@ def pack(spec: RunSpec, path: Path, registry: Registry | None = None) -> bundle.
     """Write a case as one file, which a machine without dlperf can run: `python FILE run -o OUT`.
 
     Raises:
-        UsageError: its data lies in a folder here, which will not be there.
+        UsageError: its data lies in a folder here, or it names a container, which will not be there.
         RunFailed: the case cannot be run.
     """
     if spec.data.path is not None:
         raise UsageError(
             f"The data {spec.data} lies in a folder of this machine, and the file is for another one. "
             "Use synthetic data."
+        )
+    if spec.container is not None:
+        raise UsageError(
+            f"The case names the container {spec.container}, and the file is run by a Python that is there already. "
+            "Leave --container out, and run the file inside it."
         )
     plugins = registry or Registry()
     planned = make_plan(spec, plugins)
@@ -148,7 +156,9 @@ def attach(
     """The result of a Slurm job that `run` submitted and then lost, followed from its beginning to its end.
 
     Raises:
-        Unavailable: there is no such job, or Slurm does not answer here.
+        Unavailable: there is no such job, it is not ours, or Slurm does not answer here.
         DocumentError, UsageError, PluginError: as `replay` does.
     """
-    return replay(slurm_job.stream(job), store, observers, registry or Registry())
+    if not slurm_facts.is_ours(job):
+        raise Unavailable(f"Slurm's job {job} is none that dlperf has submitted; `squeue` shows their names.")
+    return replay(slurm_stream.stream(job), store, observers, registry or Registry())

@@ -135,6 +135,12 @@ class RunSpec:
         None,
         validator=optional(text),
     )
+    container_devices: str | None = circumstance(
+        "Device files of the nodes that are in the container beside the GPUs that the case uses: /dev/infiniband, "
+        "with commas.",
+        None,
+        validator=optional(spec_checks.device_files),
+    )
     env: dict[str, str | None] = circumstance(
         "Variables for the workers, NAME=VALUE, or NAME to hand on this shell's.",
         {},

@@ -22,6 +22,7 @@ MOST_BYTES = 2**60
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OPTION = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _CONTAINER = re.compile(r"(podman|docker|apptainer|enroot):[A-Za-z0-9./][^\0\s]{0,500}")
+_DEVICE_FILES = re.compile(r"/dev/[A-Za-z0-9._/-]{1,200}(,/dev/[A-Za-z0-9._/-]{1,200}){0,99}")
 
 
 def copied(value: Any) -> Any:
@@ -56,6 +57,14 @@ def container(_: Any, attribute: Any, value: Any) -> None:
         raise SpecError(
             f"container is {shown(value)}; write RUNNER:IMAGE, or RUNNER:/FOLDER for a root file system, with one of "
             "podman, docker, apptainer and enroot."
+        )
+
+
+def device_files(_: Any, attribute: Any, value: Any) -> None:
+    """A validator: paths below /dev, with commas."""
+    if not isinstance(value, str) or not _DEVICE_FILES.fullmatch(value):
+        raise SpecError(
+            f"container_devices is {shown(value)}; write paths below /dev, with commas: /dev/infiniband,/dev/kfd."
         )
 
 

@@ -45,7 +45,7 @@ def confined(document: Mapping[str, Any], path: Path) -> dict[str, Any]:
             f"{path} names the interpreter {shown(found['python'])}; a file may not say which program is run. "
             "Take `python` out of it, and give --python PATH (in Python: python=PATH) where it is wanted."
         )
-    for name in ("container", "container_mounts"):
+    for name in ("container", "container_mounts", "container_devices"):
         if found.get(name) is not None:
             raise SpecError(
                 f"{path} names the {name} {shown(found[name])}; a file may not say which program is run, or in what. "

@@ -244,6 +244,14 @@ class Cluster:
             "OMPI_MCA_oob_tcp_if_include": f"{NETWORK}.0/24",
         }
 
+    def options(self, engine: str) -> dict[str, str]:
+        """What an engine needs to be told here."""
+        nodes = ",".join(node.name for node in self.nodes)
+        return {
+            "ssh": {"hosts": nodes, "launcher_flags": f"-F {self.ssh_config}"},
+            "mpi": {"hosts": nodes},
+        }.get(engine, {})
+
     def close(self) -> None:
         for daemon in reversed(self._daemons):
             daemon.send_signal(signal.SIGTERM)

@@ -14,6 +14,7 @@ import pytest
 from dlperf_sdk import RunSpec
 from dlperf_sdk.bundle import build
 from dlperf_sdk.dispatch import told
+from dlperf_sdk.environments.container import inside
 from dlperf_sdk.interfaces.topology import Job
 from dlperf_sdk.launch import events
 from dlperf_sdk.plan import make_plan
@@ -59,28 +60,20 @@ class Bench:
         self.cluster, self.folder, self._monkeypatch = cluster, folder, monkeypatch
         self.id = folder.name
 
-    def options(self, engine):
-        """What an engine needs to be told here."""
-        nodes = ",".join(node.name for node in self.cluster.nodes)
-        return {
-            "ssh": {"hosts": nodes, "launcher_flags": f"-F {self.cluster.ssh_config}"},
-            "mpi": {"hosts": nodes},
-        }.get(engine, {})
-
     def events(self, engine, shape="2n1d", framework="numpy", python=sys.executable, name="", **fields):
         """The events of a case, one by one; closing the iterator ends it. `name` tells cases of one test apart."""
         engine, _, how = engine.partition("-")
         if how == "step":
             self._allocate()
         fields = {"batch_size": 8, "warmup": 2, "steps": 20, "repeats": 1, **fields}
-        options = {**self.options(engine), **fields.pop("options", {})}
+        options = {**self.cluster.options(engine), **fields.pop("options", {})}
         spec = RunSpec(
             framework=framework, model="linear", topology=f"{shape}@{engine}", options=options, **fields
         )
         plan = make_plan(spec, Registry())
         request = plan.request(f"{self.id}{name}", (python,), spec.env, {"source": "synthetic"})
         bundle = build(request, self.folder / f"case{name}.pyz", plan.packages, told(plan))
-        topology = spec.topology
+        topology, placing = spec.topology, Registry().topology(engine)
         job = Job(
             request.id,
             bundle.path,
@@ -89,8 +82,9 @@ class Bench:
             "cpu",
             {},
             plan.topology_options,
+            inside(spec, "cpu", placing.place_variables),
         )
-        return events(Registry().topology(engine), job)
+        return events(placing, job)
 
     def _allocate(self):
         """An allocation of all nodes, as a shell under salloc has it."""

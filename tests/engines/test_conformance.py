@@ -68,6 +68,7 @@ def test_a_rank_that_hangs_in_a_collective(bench, engine):
     options, deadlines = {"fault": "hang-step", "rank": 1}, {"step": 2.0}
     told = failure(list(bench.events(engine, framework="faulty", options=options, deadlines=deadlines)))
     assert (told["kind"], told["phase"]) == ("timeout", "measure")
+    assert told["node"] == told["rank"] in (0, 1)  # the others hang with it: who is late first is named
 
 
 def test_leaving_ends_everything(bench, engine):
@@ -162,6 +163,18 @@ def test_a_full_disk_on_one_node(bench, engine):
     assert (told["kind"], told["node"]) == ("unavailable", 1)
     assert "n2" in told["message"]
     assert "No space left" in told["message"]
+
+
+def test_agents_and_workers_listen_on_the_chosen_address_and_ports_alone(bench, engine):
+    options = {"fault": "slow", "ports": "40000-40063"}
+    with closing(bench.events(engine, framework="faulty", options=options, steps=200)) as stream:
+        until_measuring(stream)
+        for node in bench.cluster.nodes[:2]:
+            sockets = [line.split() for line in node.run("ss", "-ltnpH").splitlines() if "python" in line]
+            found = [words[3].rpartition(":") for words in sockets]
+            assert found, node.name
+            assert {address for address, _, _ in found} == {node.address}, sockets
+            assert all(40000 <= int(port) <= 40063 for _, _, port in found), sockets
 
 
 def test_the_secret_is_in_no_command_line_and_no_readable_file(bench, engine):

@@ -12,6 +12,8 @@ import time
 import zipfile
 from contextlib import closing
 
+import pytest
+import root_file_system
 import toy_reference
 from test_conformance import ended, failure, until_measuring
 
@@ -65,7 +67,9 @@ def test_a_stranger_who_calls_replays_and_babbles_disturbs_nobody(bench):
 
 def _controller(bench, engine, **fields):
     """A controller in a process of its own; gives it when its workers are in their window."""
-    options = {**bench.options(engine.partition("-")[0]), **fields.pop("options", {})}
+    if engine == "slurm-step":
+        bench._allocate()
+    options = {**bench.cluster.options(engine.partition("-")[0]), **fields.pop("options", {})}
     fields = {**TOY, "topology": f"2n1d@{engine.partition('-')[0]}", "options": options, **fields}
     script = bench.folder / "controller.py"
     script.write_text(
@@ -96,8 +100,9 @@ def _controller(bench, engine, **fields):
     raise AssertionError("it never came so far")
 
 
-def test_a_killed_controller_takes_its_workers_along(bench):
-    controller, _ = _controller(bench, "mpi", options={"fault": "stubborn"})
+@pytest.mark.parametrize("engine", ["ssh", "mpi", "slurm-step"])
+def test_a_killed_controller_takes_its_workers_along(bench, engine):
+    controller, _ = _controller(bench, engine, options={"fault": "stubborn"})
     with controller:
         controller.kill()
 
@@ -189,6 +194,59 @@ def test_a_campaign_in_one_allocation_goes_on_after_a_lost_node(bench):
     results = {result.spec.options["fault"]: result for result in outcome.results()}
     assert results["none"].status == "ok", results["none"].failure
     assert results["stubborn"].status != "ok"
+
+
+def test_a_node_that_another_one_cannot_reach(bench):
+    """Both reach the coordinator; their workers would wait for each other in vain."""
+    node = bench.cluster.nodes[1]
+    node.run("ip", "route", "add", "prohibit", bench.cluster.nodes[2].address)
+    try:
+        told = failure(list(bench.events("ssh", "3n1d")))
+    finally:
+        node.run("ip", "route", "del", "prohibit", bench.cluster.nodes[2].address)
+    assert (told["kind"], told["node"]) == ("unavailable", 1)
+    assert "From node 1 (n2) nobody can connect to node 2 (n3)" in told["message"]
+
+
+def test_a_node_with_another_environment(bench):
+    """The same path, another Python behind it."""
+    folder, node = bench.cluster.home / "differs", bench.cluster.nodes[1]
+    folder.mkdir()
+    node.run("mount", "-t", "tmpfs", "tmpfs", str(folder))
+    (folder / "python").symlink_to(sys.executable)
+    node.run("ln", "-s", "/usr/bin/python3", str(folder / "python"))
+    try:
+        told = failure(list(bench.events("ssh", "3n1d", python=str(folder / "python"))))
+    finally:
+        node.run("umount", str(folder))
+    assert (told["kind"], told["node"]) == ("environment", 1)
+    assert told["message"].startswith("Node 1 (n2) has ")
+    assert "All nodes of a case must have the same environment." in told["message"]
+
+
+def test_a_hosts_file_and_whom_to_log_in_as(bench):
+    file = bench.folder / "hosts"
+    file.write_text("# mine\nroot@n3 slots=8\n\nroot@n1\n")
+    options = {"hosts": "", "hostfile": str(file)}
+    events = list(bench.events("ssh", options=options))
+    assert failure(events) is None
+    nodes = next(event for event in events if event["event"] == "agents-ready")["nodes"]
+    assert [node["host"] for node in nodes] == ["n3", "n1"]
+
+
+@pytest.mark.parametrize("engine", ["mpi", "slurm-step", "slurm-job"])
+def test_a_container_on_every_node(bench, engine, monkeypatch):
+    """What tells an agent its place is in there as well; the bundle comes on standard input as ever."""
+    folder = bench.cluster.home / engine  # not below /tmp, which is each node's own
+    folder.mkdir()
+    root = root_file_system.make(folder, monkeypatch)
+    events = list(
+        bench.events(engine, container=f"podman:{root}", container_mounts=root_file_system.mounts())
+    )
+    assert failure(events) is None
+    nodes = next(event for event in events if event["event"] == "agents-ready")["nodes"]
+    assert [node["host"] for node in nodes] == ["n1", "n2"]
+    assert {node["virtualisation"]["container"] for node in nodes} == {"podman"}
 
 
 def test_run_gives_a_result_through_every_engine(bench, tmp_path):

@@ -22,7 +22,7 @@ def test_resnet50_over_nodes_follows_the_same_course_as_on_one_machine(bench, tm
     bench._allocate()
     here = run("torch", "resnet50", topology=shape, store=tmp_path / "here", **CASE)
     assert here.failure is None, here.failure
-    case = {**CASE, "options": {**CASE["options"], **bench.options(engine)}}
+    case = {**CASE, "options": {**CASE["options"], **bench.cluster.options(engine)}}
     there = run("torch", "resnet50", topology=f"{shape}@{engine}", store=tmp_path / "there", **case)
     assert there.failure is None, there.failure
     assert not [v for v in there.verdicts if v.kind == "integrity" and v.outcome == "fail"], there.verdicts

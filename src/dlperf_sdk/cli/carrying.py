@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from dlperf_sdk.cli.flags import takes_a_case
 from dlperf_sdk.cli.running import _AS_USUAL, Shown, _measure, _spec
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say
-from dlperf_sdk.errors import UsageError
+from dlperf_sdk.errors import DocumentError, UsageError
 
 
 @command
@@ -55,10 +55,17 @@ def ingest(
 
 
 def _lines(source: Path) -> Iterator[bytes]:
+    from dlperf_sdk.worker.link import LONGEST_LINE
+
     path = source / "events.jsonl" if source.is_dir() else source
     try:
         with path.open("rb") as file:
-            yield from file
+            while line := file.readline(LONGEST_LINE):
+                if len(line) == LONGEST_LINE:
+                    raise DocumentError(
+                        f"{path} has a line of more than {LONGEST_LINE:,} bytes; no run writes such."
+                    )
+                yield line
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
 

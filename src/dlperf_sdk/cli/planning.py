@@ -8,7 +8,7 @@ from typing import Any
 from attrs import frozen
 
 from dlperf_sdk import bundle
-from dlperf_sdk.environments.container import prefix
+from dlperf_sdk.environments.container import inside
 from dlperf_sdk.interfaces.topology import Job
 from dlperf_sdk.parity.evidence import foreseen
 from dlperf_sdk.plan import Plan
@@ -167,6 +167,8 @@ def outline(plan: Plan) -> Outline:
     spec = plan.spec
     data = {"source": spec.data.source} | ({} if spec.data.path is None else {"path": spec.data.path})
     contents = bundle.contents(plan.request(_RUN, (_PYTHON,), spec.env, data), plan.packages)
+    registry = Registry()
+    engine = registry.topology(spec.topology.engine)
     job = Job(
         id=_RUN,
         bundle=_BUNDLE,
@@ -175,12 +177,11 @@ def outline(plan: Plan) -> Outline:
         device=plan.device,
         variables={},
         options=plan.topology_options,
-        prefix=prefix(spec.container, spec.container_mounts, plan.device) if spec.container else (),
+        prefix=inside(spec, plan.device, engine.place_variables),
     )
-    registry = Registry()
     return Outline(
         plan=plan,
-        commands=registry.topology(spec.topology.engine).commands(job),
+        commands=engine.commands(job),
         files=(*((name, len(content)) for name, content in contents.items()), ("secret", 64)),
         parity=foreseen(plan, registry),
     )

@@ -8,62 +8,98 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from attrs import frozen
 
 from dlperf_sdk.environments import probe
 from dlperf_sdk.environments.prepared import CONTAINER, PreparedEnvironment, key_of
 from dlperf_sdk.errors import EnvironmentFailed
 from dlperf_sdk.interfaces.framework import EnvironmentSpec
+from dlperf_sdk.spec import RunSpec
 
 PYTHON = "python3"
 """The Python inside, unless the spec's `python` names another one there."""
 
 
-def prefix(container: str, mounts: str | None, device: str) -> tuple[str, ...]:
-    """What runs a command in a container, `RUNNER:IMAGE`, with these folders of the node in it; pure.
+@frozen
+class _Given:
+    """What of a node is in a container."""
 
-    `mounts` is a list with commas of `SOURCE` or `SOURCE:TARGET`; they are read-only. The container shares the node's
-    network, host name and shared memory, so that nothing is measured through a bridge; an image that begins with "/"
-    or "." is a root file system, or a file of Apptainer's.
+    mounts: tuple[tuple[str, str], ...]
+    """Folders, and where they are inside; read-only."""
+    devices: tuple[str, ...]
+    """Device files beside those of GPUs."""
+    gpus: bool
+    variables: tuple[str, ...]
+    """Variables with their values on the node; who runs the container sets them."""
+
+
+def inside(spec: RunSpec, device: str, place_variables: Sequence[str] = ()) -> tuple[str, ...]:
+    """What runs a command in the spec's container, with these variables in it; nothing where it names none; pure.
+
+    The container shares the node's network, host name and shared memory, so that nothing is measured through a bridge;
+    an image that begins with "/" or "." is a root file system, or a file of Apptainer's.
     """
-    runner, _, image = container.partition(":")
-    pairs = [tuple((each.split(":") * 2)[:2]) for each in (mounts or "").split(",") if each]
-    return _RUNNERS[runner](image, pairs, device == "cuda")
+    if not spec.container:
+        return ()
+    runner, _, image = spec.container.partition(":")
+    listed = (each.partition(":") for each in _listed(spec.container_mounts))
+    mounts = tuple((source, target or source) for source, _, target in listed)
+    devices = tuple(_listed(spec.container_devices))
+    return _RUNNERS[runner](image, _Given(mounts, devices, device == "cuda", tuple(place_variables)))
 
 
-def _podman(image: str, mounts: list[tuple[str, ...]], gpus: bool) -> tuple[str, ...]:
+def _listed(text: str | None) -> list[str]:
+    return [each for each in (text or "").split(",") if each]
+
+
+def _handed(given: _Given) -> tuple[str, ...]:
+    """Variables by name, as podman and docker take them: one that the node has not got is not there inside either."""
+    return (*given.variables, *(("CUDA_VISIBLE_DEVICES",) if given.gpus else ()))
+
+
+def _podman(image: str, given: _Given) -> tuple[str, ...]:
     return (
         *("podman", "run", "--rm", "--interactive", "--network=host", "--uts=host", "--ipc=host"),
-        *(f"--volume={source}:{target}:ro" for source, target in mounts),
-        *(("--device=nvidia.com/gpu=all",) if gpus else ()),
+        *(f"--env={name}" for name in _handed(given)),
+        *(f"--volume={source}:{target}:ro" for source, target in given.mounts),
+        *(f"--device={path}" for path in given.devices),
+        *(("--device=nvidia.com/gpu=all",) if given.gpus else ()),
         *(("--rootfs", image) if image[0] in "/." else (image,)),
     )
 
 
-def _docker(image: str, mounts: list[tuple[str, ...]], gpus: bool) -> tuple[str, ...]:
+def _docker(image: str, given: _Given) -> tuple[str, ...]:
     return (
         *("docker", "run", "--rm", "--interactive", "--network=host", "--uts=host", "--ipc=host"),
-        *(f"--volume={source}:{target}:ro" for source, target in mounts),
-        *(("--gpus=all",) if gpus else ()),
+        *(f"--env={name}" for name in _handed(given)),
+        *(f"--volume={source}:{target}:ro" for source, target in given.mounts),
+        *(f"--device={path}" for path in given.devices),
+        *(("--gpus=all",) if given.gpus else ()),
         image,
     )
 
 
-def _apptainer(image: str, mounts: list[tuple[str, ...]], gpus: bool) -> tuple[str, ...]:
+def _apptainer(image: str, given: _Given) -> tuple[str, ...]:
+    """Not `--containall`: the node's variables are in it, of which workers get those on our list; its IPC is shared."""
     return (
-        *("apptainer", "exec", "--containall", "--writable-tmpfs"),
-        *(f"--bind={source}:{target}:ro" for source, target in mounts),
-        *(("--nv",) if gpus else ()),
+        *("apptainer", "exec", "--contain", "--writable-tmpfs"),
+        *(f"--bind={source}:{target}:ro" for source, target in given.mounts),
+        *(f"--bind={path}" for path in given.devices),
+        *(("--nv",) if given.gpus else ()),
         image,
     )
 
 
-def _enroot(image: str, mounts: list[tuple[str, ...]], gpus: bool) -> tuple[str, ...]:
+def _enroot(image: str, given: _Given) -> tuple[str, ...]:
     return (
         *("enroot", "start", "--rw"),
-        *(f"--mount={source}:{target}:ro,rbind" for source, target in mounts),
-        *(("--env=NVIDIA_VISIBLE_DEVICES=all",) if gpus else ()),
+        *(f"--env={name}" for name in given.variables),
+        *(f"--mount={source}:{target}:ro,rbind,x-create=auto" for source, target in given.mounts),
+        *(f"--mount={path}:{path}:rbind,x-create=auto" for path in given.devices),
+        *(("--env=NVIDIA_VISIBLE_DEVICES=all",) if given.gpus else ()),
         image,
     )
 

@@ -40,6 +40,8 @@ class Topology(ABC):
     """The name used for selection, behind the '@' of `2n8d@name`; the entry point carries the same."""
     Options: ClassVar[type[Any]] = NoOptions
     """An attrs class: the engine's own options, set with `--set NAME=VALUE`."""
+    place_variables: ClassVar[tuple[str, ...]] = ()
+    """The variables in which the engine tells each agent its place: a container gets them from its node."""
 
     def refuses(self, nodes: int, devices_per_node: int, device: str) -> str | None:
         """Why this engine cannot place so many nodes and devices, in a sentence; None if it can, or cannot know yet."""

@@ -45,16 +45,20 @@ class Rendezvous:
 
     node: str
     hosts: str
-    interface: str | None = None
+    interface: str = ""
+    """Its network interface, instead of the one that it is reached over."""
+    ports: str = ""
+    """FIRST-LAST: the only ports that it listens on, and hands out."""
 
 
 def node_command(job: Job, python: str, place: Rendezvous) -> tuple[str, ...]:
     """What runs on a node, with the bundle on its standard input."""
-    interface = () if place.interface is None else ("--interface", place.interface)
+    said = {"--interface": place.interface, "--ports": place.ports}
+    chosen = tuple(word for flag, value in said.items() if value for word in (flag, value))
     return (
         *job.prefix,
         *(python, "-I", "-c", bootstrap(), _size(job.bundle)),
-        *("agent", "--case", job.id, "--node", place.node, "--hosts", place.hosts, *interface, "--tether"),
+        *("agent", "--case", job.id, "--node", place.node, "--hosts", place.hosts, *chosen, "--tether"),
     )
 
 

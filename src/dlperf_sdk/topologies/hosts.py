@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import attrs
 from attrs import frozen
 
 from dlperf_sdk.errors import Unavailable
+from dlperf_sdk.topologies.delivery import Rendezvous
+from dlperf_sdk.worker.network import port_range
 from dlperf_sdk.worker.placement import expand
 
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,252}")
 """What begins with a hyphen would be an option of ssh, and may name a program."""
+INTERFACE = "Network interface of the workers, instead of the one between the hosts."
+PORTS = "FIRST-LAST: the only ports that agents listen on and hand to workers; any free ones otherwise."
+
+
+def checked_ports(_: Any, attribute: Any, value: str) -> None:
+    """What attrs holds the option `ports` to. Raises ValueError."""
+    port_range(value)
 
 
 @frozen
@@ -26,20 +36,23 @@ class HostOptions:
         default="",
         metadata={"help": "A file with a host per line instead; what follows the name is left out."},
     )
-    interface: str = attrs.field(
-        default="",
-        metadata={"help": "Network interface of the workers, instead of the one between the hosts."},
-    )
+    interface: str = attrs.field(default="", metadata={"help": INTERFACE})
+    ports: str = attrs.field(default="", validator=checked_ports, metadata={"help": PORTS})
     agent_python: str = attrs.field(
         default="python3", metadata={"help": "Python 3.7 or later that runs the agent on every node."}
     )
     launcher_flags: str = attrs.field(default="", metadata={"help": "More arguments for ssh or mpirun."})
 
+    def place(self, node: str, hosts: list[str]) -> Rendezvous:
+        """What the agent of a node is told: the others' hosts are names here, not whom to log in as."""
+        names = ",".join(host.rpartition("@")[2] for host in hosts)
+        return Rendezvous(node, names, self.interface, self.ports)
+
     def chosen(self, nodes: int) -> list[str]:
         """The first so many hosts.
 
         Raises:
-            Unavailable: there are not so many, one is no host, or the file cannot be read.
+            Unavailable: there are not so many, one is no host or there twice, or the file cannot be read.
         """
         listed = self._listed()
         for name in listed:
@@ -50,7 +63,14 @@ class HostOptions:
                 f"{nodes} nodes are asked for, and the hosts given are {', '.join(listed) or 'none'}. Name them with "
                 "--set hosts=n1,n2 or --set hostfile=FILE."
             )
-        return listed[:nodes]
+        taken = listed[:nodes]
+        twice = next((name for name in taken if taken.count(name) > 1), None)
+        if twice is not None:
+            raise Unavailable(
+                f"The host {twice} is named twice, and a node is a machine of its own. Name each once; several nodes "
+                "on this one machine are what the engine 'local' is for."
+            )
+        return taken
 
     def _listed(self) -> list[str]:
         try:

@@ -19,12 +19,15 @@ from dlperf_sdk.interfaces.topology import Job, Topology
 from dlperf_sdk.topologies import delivery
 from dlperf_sdk.topologies.hosts import HostOptions
 
+_RANK = "OMPI_COMM_WORLD_RANK"
+
 
 class Mpi(Topology):
     """`2n8d@mpi`: OpenMPI's mpirun."""
 
     name = "mpi"
     Options = HostOptions
+    place_variables = (_RANK,)
 
     def refuses(self, nodes: int, devices_per_node: int, device: str) -> str | None:
         """Whether there is an mpirun here at all, and one that can carry the bundle."""
@@ -73,7 +76,7 @@ def command(job: Job) -> tuple[str, ...]:
     """
     options: HostOptions = job.options
     hosts = options.chosen(job.nodes)
-    place = delivery.Rendezvous("$OMPI_COMM_WORLD_RANK", ",".join(hosts), options.interface or None)
+    place = options.place(f"${_RANK}", hosts)
     where = ("--host", ",".join(f"{host}:1" for host in hosts), "--map-by", "ppr:1:node", "--bind-to", "none")
     # What a lost agent means is for the coordinator to say, so mpirun lets the others go on.
     lenient = ("--mca", "orte_enable_recovery", "1", "--mca", "orte_abort_on_non_zero_status", "0")

@@ -20,9 +20,13 @@ from attrs import frozen
 from dlperf_sdk.errors import Unavailable
 from dlperf_sdk.interfaces.topology import Job, Topology
 from dlperf_sdk.topologies import delivery, slurm_job
+from dlperf_sdk.topologies.hosts import INTERFACE, PORTS, checked_ports
+from dlperf_sdk.topologies.slurm_facts import facts, why
 
 _WAIT = 30
 """Seconds after the end of one agent in which srun lets the others end."""
+
+_NODE, _NODES = "SLURM_NODEID", "SLURM_STEP_NODELIST"
 
 
 @frozen
@@ -41,10 +45,8 @@ class SlurmOptions:
         default=600,
         metadata={"help": "Seconds that a job waits at its end for somebody to fetch its results."},
     )
-    interface: str = attrs.field(
-        default="",
-        metadata={"help": "Network interface of the workers, instead of the one between the hosts."},
-    )
+    interface: str = attrs.field(default="", metadata={"help": INTERFACE})
+    ports: str = attrs.field(default="", validator=checked_ports, metadata={"help": PORTS})
     agent_python: str = attrs.field(
         default="python3", metadata={"help": "Python 3.7 or later that runs the agent on every node."}
     )
@@ -59,6 +61,7 @@ class Slurm(Topology):
 
     name = "slurm"
     Options = SlurmOptions
+    place_variables = (_NODE, _NODES)
 
     def refuses(self, nodes: int, devices_per_node: int, device: str) -> str | None:
         """Whether Slurm's commands are here, and whether the allocation that this runs in has nodes enough."""
@@ -99,7 +102,7 @@ def step(job: Job) -> tuple[str, ...]:
     What a lost node or agent means is for the coordinator to say, so Slurm lets the others go on for a while.
     """
     options: SlurmOptions = job.options
-    place = delivery.Rendezvous("$SLURM_NODEID", "$SLURM_STEP_NODELIST", options.interface or None)
+    place = delivery.Rendezvous(f"${_NODE}", f"${_NODES}", options.interface, options.ports)
     return (
         *("srun", f"--nodes={job.nodes}", f"--ntasks={job.nodes}", "--ntasks-per-node=1", "--overlap"),
         *("--cpu-bind=none", "--mpi=none", "--input=all", "--export=ALL"),
@@ -118,14 +121,11 @@ def _with_reason(lines: Iterator[bytes], variables: Mapping[str, str]) -> Iterat
     last = b""
     for line in lines:
         last = line or last
-        if (
-            delivery.is_lost(line)
-            and (done := slurm_job.why(_state(variables["SLURM_JOB_ID"]), "")) is not None
-        ):
+        if delivery.is_lost(line) and (done := why(_state(variables["SLURM_JOB_ID"]), "")) is not None:
             yield delivery.ended(*done)
             return
         yield line
-    said = slurm_job.why(_state(variables["SLURM_JOB_ID"]), last.decode(errors="replace"))
+    said = why(_state(variables["SLURM_JOB_ID"]), last.decode(errors="replace"))
     if said is not None:
         yield delivery.ended(*said)
 
@@ -133,6 +133,6 @@ def _with_reason(lines: Iterator[bytes], variables: Mapping[str, str]) -> Iterat
 def _state(job: str) -> str:
     """An allocation's state, as `RUNNING` or `TIMEOUT`; empty where nobody can tell."""
     try:
-        return slurm_job.facts(job).get("JobState", "")
+        return facts(job).get("JobState", "")
     except (Unavailable, subprocess.SubprocessError):
         return ""

@@ -46,8 +46,7 @@ def _commands(job: Job) -> list[tuple[tuple[str, ...], str]]:
     hosts = options.chosen(job.nodes)
     found = []
     for node, host in enumerate(hosts):
-        place = delivery.Rendezvous(str(node), ",".join(hosts), options.interface or None)
-        remote = delivery.node_command(job, options.agent_python, place)
+        remote = delivery.node_command(job, options.agent_python, options.place(str(node), hosts))
         command = ("ssh", *_OPTIONS, *shlex.split(options.launcher_flags), host, shlex.join(remote))
         found.append((command, shlex.join(delivery.shown(remote))))
     return found

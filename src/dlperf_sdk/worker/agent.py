@@ -1,34 +1,24 @@
 """The agent: one process per node that starts, watches and ends that node's workers.
 
-Its main thread serves the coordinator's orders. Two more threads do nothing but wait: for orders, and for the end of
-standard input (the tether). On node 0 the coordinator runs beside it, and is spoken to over loopback like from
-anywhere else.
+Its main thread serves the coordinator's orders; another one does nothing but wait for them. How it came to its run:
+`joining`.
 """
 
-import json
-import os
 import queue
-import select
 import shutil
 import signal
-import sys
 import threading
 import time
-from dataclasses import replace
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from dlperf_sdk.worker import devices, hardware, lifetime, link, network, preflight, rendezvous
+from dlperf_sdk.worker import fitness, link, preflight
 from dlperf_sdk.worker.attempt import Attempt
-from dlperf_sdk.worker.bundled import has, member, unpacked
-from dlperf_sdk.worker.coordinator import PARITY, Coordinator
+from dlperf_sdk.worker.coordinator import PARITY
 from dlperf_sdk.worker.failures import SETTLE, failure
 from dlperf_sdk.worker.main import cluster_from
 from dlperf_sdk.worker.orders import Place, orders_for
-from dlperf_sdk.worker.placement import placed
 from dlperf_sdk.worker.request import Request
 from dlperf_sdk.worker.sampling import Sampling
-from dlperf_sdk.worker.scratch import scratch as scratch_directory
-from dlperf_sdk.worker.variables import worker_environment
 
 LOOK = 0.1
 """Seconds between two looks at the workers while they are measured; one that ends is seen at once."""
@@ -37,8 +27,6 @@ CLOSE_LOOK = 0.02
 REPORT = 0.25
 """Seconds between two reports of a worker's steps."""
 HEARTBEAT = 2.0
-TETHER = 25.0
-"""Seconds without anything on the tether after which the controller counts as lost; it writes every few seconds."""
 
 
 class Agent:
@@ -53,9 +41,10 @@ class Agent:
         scratch: str,
         interface: Optional[str] = None,
         parity: Optional[Request] = None,
+        ports: Sequence[int] = (),
     ) -> None:
         self.request, self.parity, self.node, self._link = request, parity, node, connection
-        self._bundle, self._scratch, self._interface = bundle, scratch, interface
+        self._bundle, self._scratch, self._interface, self._ports = bundle, scratch, interface, ports
         self._door: Optional[preflight.Doorbell] = None
         self._heard = time.monotonic()
         self._inbox: queue.SimpleQueue = queue.SimpleQueue()
@@ -71,15 +60,13 @@ class Agent:
         self._reported_at = 0.0
         self._beat = 0.0
 
-    def serve(self, tether: bool) -> int:
-        """Until the coordinator says quit, or is gone, or the tether ends. Returns the exit code."""
+    def serve(self) -> int:
+        """Until the coordinator says quit, or is gone, or this process is asked to end. Returns the exit code."""
         signal.signal(signal.SIGTERM, lambda *_: self._inbox.put({"do": "abandon"}))
         signal.signal(signal.SIGINT, lambda *_: self._inbox.put({"do": "abandon"}))
         signal.signal(signal.SIGCHLD, lambda *_: self._inbox.put({}))
         threading.Thread(target=self._listen, daemon=True).start()
-        if tether:
-            threading.Thread(target=self._hold_tether, daemon=True).start()
-        self._say(self._hello())
+        self._introduce()
         try:
             while True:
                 try:
@@ -107,37 +94,13 @@ class Agent:
                 self._inbox.put(message)
         self._inbox.put({"do": "abandon"})
 
-    def _hold_tether(self) -> None:
-        while select.select([0], [], [], TETHER)[0] and os.read(0, 4096):
-            pass
-        self._inbox.put({"do": "abandon"})
-
-    def _hello(self) -> Dict[str, Any]:
-        """What this node is, and whether it is fit for the case."""
-        hello: Dict[str, Any] = {
-            "event": "hello",
-            "facts": hardware.describe(),
-            "address": self._link.address,
-        }
-        try:
-            if self._interface:
-                hello["address"] = network.address_of(self._interface)
-            self._bundle = unpacked(self._bundle, self._scratch)
-            unfit = preflight.unfit(self.request.command, self._scratch)
-        except OSError as error:
-            unfit = {"kind": "unavailable", "message": "cannot be prepared: %s" % error}
-        address = hello["address"]
-        hello["facts"]["network"] = {"address": address, "interface": network.interface_of(address)}
-        if unfit is not None:
-            return dict(hello, unfit=unfit)
-        if not address.startswith(
-            "127."
-        ):  # on one machine there is nothing to differ, and no way to be barred
-            self._door = preflight.Doorbell(address)
-            hello["door"] = self._door.port
-            variables = worker_environment(os.environ, self.request.variables, {})
-            hello["versions"] = preflight.versions(self.request.command, variables)
-        return dict(hello, time=time.time())
+    def _introduce(self) -> None:
+        """Say what this node is, and whether it is fit for the case."""
+        address = self._link.address
+        hello, self._bundle, self._door = fitness.introduce(
+            self.request, self._bundle, self._scratch, address, self._interface, self._ports
+        )
+        self._say(hello)
 
     def _say(self, message: Dict[str, Any]) -> None:
         self._beat = time.monotonic()
@@ -148,7 +111,7 @@ class Agent:
             threading.Thread(target=self._reach, args=(message["doors"],), daemon=True).start()
         elif order == "prepare":
             # It may wait for busy devices, and the coordinator must go on hearing from this node.
-            threading.Thread(target=lambda: self._say(self._prepare(message)), daemon=True).start()
+            threading.Thread(target=self._prepare, args=(message,), daemon=True).start()
         elif order == "start":
             self._start(message)
         elif order == "go" and self._attempt is not None:
@@ -159,35 +122,8 @@ class Agent:
     def _reach(self, doors: Any) -> None:
         self._say({"event": "reached", "without": preflight.unreachable(doors)})
 
-    def _prepare(self, message: Dict[str, Any]) -> Dict[str, Any]:
-        """Choose devices and ports for the next attempt."""
-        try:
-            return self._chosen(message)
-        except Exception as error:
-            why = "%s: %s" % (type(error).__name__, error)
-            said = "Node %d cannot choose its devices and ports: %s" % (self.node, why)
-            return {"event": "unprepared", "message": said}
-
-    def _chosen(self, message: Dict[str, Any]) -> Dict[str, Any]:
-        count = self.request.devices_per_node
-        chosen = devices.choose(
-            self.request.device,
-            count,
-            message["host_index"],
-            message["host_count"],
-            self.request.on_busy,
-            self.request.deadlines["start"],
-        )
-        if isinstance(chosen, str):
-            return {"event": "unprepared", "message": chosen}
-        ports = network.free_ports(message["address"], 2 * count + 4)
-        return {
-            "event": "prepared",
-            "devices": list(chosen.devices),
-            "notes": list(chosen.notes),
-            "ports": ports,
-            "interface": network.interface_of(message["address"]),
-        }
+    def _prepare(self, message: Dict[str, Any]) -> None:
+        self._say(fitness.prepared(self.request, self.node, message, self._ports))
 
     def _start(self, message: Dict[str, Any]) -> None:
         """Start this node's workers. What a plugin's functions raise here is the case's failure, not the agent's."""
@@ -303,61 +239,3 @@ class Agent:
         for worker in attempt.workers:
             worker.progress.close()
             shutil.rmtree(worker.directory, ignore_errors=True)
-
-
-def _stream() -> Callable[[Dict[str, Any]], None]:
-    """Agent 0's stream on standard output, which from here on is ours alone: what others print goes to the log."""
-    stream = os.dup(1)
-    os.dup2(2, 1)
-
-    def emit(message: Dict[str, Any]) -> None:
-        data = json.dumps(message, allow_nan=False).encode() + b"\n"
-        try:
-            while data:
-                data = data[os.write(stream, data) :]
-        except OSError:
-            pass  # nobody listens any more; the tether tells
-
-    return emit
-
-
-def _asked(bundle: str, file: str, python: Optional[str]) -> Request:
-    """A request of the bundle, for this interpreter if one is named."""
-    request = Request.from_dict(json.loads(member(bundle, file)))
-    return request if python is None else replace(request, command=[python])
-
-
-def main(
-    node: str,
-    hosts: str,
-    interface: Optional[str],
-    python: Optional[str],
-    scratch: Optional[str],
-    tether: bool,
-) -> int:
-    """Be the agent of a node; see the bundle's `agent --help`. Returns the exit code."""
-    os.umask(0o077)
-    lifetime.adopt_orphans()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # until it serves: leave no directory behind
-    with scratch_directory(scratch) as directory:
-        bundle = os.path.abspath(sys.argv[0])
-        request = _asked(bundle, "request.json", python)
-        parity = _asked(bundle, "parity.json", python) if has(bundle, "parity.json") else None
-        secret = member(bundle, "secret")
-        place = placed(node, hosts, os.environ)
-        emit = _stream()
-        candidates = rendezvous.ports(secret)
-        here, leader = place.hosts[0], None
-        if place.node == 0:
-            here = network.address_towards(place.hosts[1] if len(place.hosts) > 1 else "127.0.0.1")
-            listener = rendezvous.listen(here, candidates)
-            leader = Coordinator(request, listener, secret, emit, parity)
-            leader.start()
-            emit({"event": "heartbeat"})
-            candidates = [listener.getsockname()[1]]
-        connection = rendezvous.meet(here, candidates, secret, request.deadlines["start"])
-        code = Agent(request, place.node, connection, bundle, directory, interface, parity).serve(tether)
-        if leader is not None and code == 0:
-            leader.join()  # it has said quit, and has only its last words to write
-        connection.close()
-        return code

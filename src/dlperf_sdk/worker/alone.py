@@ -33,7 +33,9 @@ def first_event(bundle: str, python: Optional[str] = None) -> bytes:
         return b""
     request = Request.from_dict(json.loads(member(bundle, "request.json")))
     command = [python] if python else request.command
-    found = versions(command, worker_environment(os.environ, request.variables, {}))
+    # In a container there is another Python of this name, which nobody has started yet.
+    contained = bool(case["spec"].get("container"))
+    found = {} if contained else versions(command, worker_environment(os.environ, request.variables, {}))
     told = dict(
         case, event="case", id=request.id, command=command, variables=request.variables, versions=found
     )

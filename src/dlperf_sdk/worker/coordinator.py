@@ -39,6 +39,7 @@ class Coordinator(threading.Thread):
         super().__init__(daemon=True)
         self.request, self.parity, self._emit = request, parity, emit
         self._emitted = 0.0
+        self.port: int = listener.getsockname()[1]
         self._roster = Roster(request.nodes, listener, secret, self._beat)
 
     def run(self) -> None:

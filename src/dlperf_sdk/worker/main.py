@@ -86,6 +86,7 @@ def main(arguments: List[str]) -> int:
     agent.add_argument(
         "--interface", help="the network interface of the workers, instead of the one between the hosts"
     )
+    agent.add_argument("--ports", default="", help="FIRST-LAST: the only ports to listen on, and to hand out")
     agent.add_argument("--python", help="the environment's interpreter, instead of the one in the request")
     agent.add_argument("--scratch", help="a private directory, to be removed at the end")
     agent.add_argument("--case", help="the name of the run, for people who list processes")
@@ -107,10 +108,16 @@ def main(arguments: List[str]) -> int:
     one.add_argument("directory")
     chosen = parser.parse_args(arguments)
     if chosen.command == "agent":
-        from dlperf_sdk.worker import agent as agent_module
+        from dlperf_sdk.worker import joining
 
-        return agent_module.main(
-            chosen.node, chosen.hosts, chosen.interface, chosen.python, chosen.scratch, chosen.tether
+        return joining.main(
+            chosen.node,
+            chosen.hosts,
+            chosen.interface,
+            chosen.ports,
+            chosen.python,
+            chosen.scratch,
+            chosen.tether,
         )
     if chosen.command == "run":
         from dlperf_sdk.worker import alone

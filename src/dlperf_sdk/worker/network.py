@@ -1,21 +1,52 @@
 """Addresses, interfaces and ports of this node: found, not typed."""
 
 import fcntl
+import re
 import socket
 import struct
-from typing import List
+from typing import List, Sequence
 
 _SIOCGIFADDR = 0x8915
 
 
-def free_ports(host: str, count: int) -> List[str]:
-    """Ports on this address that nobody listens on at this moment."""
-    held = []
+def port_range(text: str) -> range:
+    """The ports of `40000-40100`, both ends included; none where the text is empty.
+
+    Raises:
+        ValueError: it is no range of ports that a user may listen on.
+    """
+    if not text:
+        return range(0)
+    match = re.fullmatch("([0-9]{4,5})-([0-9]{4,5})", text)
+    first, last = (int(match.group(1)), int(match.group(2))) if match else (0, 0)
+    if not 1024 <= first <= last <= 65535:
+        raise ValueError("%.50r is no range of ports; write FIRST-LAST, within 1024-65535" % text)
+    return range(first, last + 1)
+
+
+def free_ports(host: str, count: int, among: Sequence[int] = ()) -> List[str]:
+    """Ports on this address that nobody listens on at this moment, of those in `among` where there are any.
+
+    Raises:
+        OSError: there are not so many, or the address is not this node's.
+    """
+    held: List[socket.socket] = []
     try:
-        for _ in range(count):
+        for port in among or [0] * count:
+            if len(held) == count:
+                break
             listener = socket.socket()
+            try:
+                listener.bind((host, port))
+            except OSError:
+                listener.close()
+                if not among:
+                    raise
+                continue
             held.append(listener)
-            listener.bind((host, 0))
+        if len(held) < count:
+            said = "%d ports are needed, and of %d to %d only %d are free on %s"
+            raise OSError(said % (count, min(among), max(among), len(held), host))
         return [str(listener.getsockname()[1]) for listener in held]
     finally:
         for listener in held:
@@ -38,7 +69,10 @@ def interface_of(address: str) -> str:
 def address_towards(host: str) -> str:
     """The address of this node from which a host is reached. Raises OSError: its name or a way to it is not known."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((host, 9))  # nothing is sent: the kernel only chooses the way
+        try:
+            probe.connect((host, 9))  # nothing is sent: the kernel only chooses the way
+        except OSError as error:
+            raise OSError("there is no way from here to %r: %s" % (host, error.strerror)) from error
         return str(probe.getsockname()[0])
 
 

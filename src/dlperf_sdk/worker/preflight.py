@@ -9,6 +9,8 @@ import threading
 import time
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+from dlperf_sdk.worker import rendezvous
+
 _ROOM = 1024 * 1024
 """Bytes that must fit where the workers write."""
 _PROBE_PATIENCE = 60.0
@@ -90,10 +92,9 @@ def difference(nodes: Sequence[Tuple[str, Dict[str, Any]]]) -> Optional[str]:
 class Doorbell:
     """A listener that others may ring at, to see whether they can reach this node."""
 
-    def __init__(self, address: str) -> None:
-        self._listener = socket.socket()
-        self._listener.bind((address, 0))
-        self._listener.listen(128)
+    def __init__(self, address: str, among: Sequence[int] = ()) -> None:
+        """On any free port of this address, or one `among` these. Raises OSError: there is none."""
+        self._listener = rendezvous.listen(address, among or [0])
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._answer, daemon=True).start()
 

@@ -13,21 +13,24 @@ from typing import List, Sequence
 from dlperf_sdk.worker import link
 
 CANDIDATES = 8
-_LOWEST, _COUNT = 20000, 12000
+_USUAL = range(20000, 32000)
 """Below 32768, from where Linux takes the ports of outgoing connections (`ip_local_port_range`)."""
 _CALL = 5.0
 """Seconds that one call may take, proof included."""
 _AGAIN = 0.1
 """Seconds before the ports are tried anew; it doubles up to a second."""
+_NAMED = 10.0
+"""Seconds in which a host's name must be found: who serves names may be as new as the node."""
 
 
-def ports(secret: str) -> List[int]:
-    """The candidates, in the order in which they are tried."""
+def ports(secret: str, among: Sequence[int] = ()) -> List[int]:
+    """The candidates, in the order in which they are tried; `among` is where they may be, if that was said."""
+    place = among or _USUAL
     found: List[int] = []
     number = 0
-    while len(found) < CANDIDATES:
+    while len(found) < min(CANDIDATES, len(place)):
         told = hmac.new(secret.encode(), b"port %d" % number, hashlib.sha256).digest()
-        port = _LOWEST + int.from_bytes(told[:4], "big") % _COUNT
+        port = place[int.from_bytes(told[:4], "big") % len(place)]
         if port not in found:
             found.append(port)
         number += 1
@@ -35,7 +38,7 @@ def ports(secret: str) -> List[int]:
 
 
 def listen(host: str, candidates: Sequence[int]) -> socket.socket:
-    """Agent 0: a listener on the first candidate that is free on this address, and on no other address.
+    """A listener on the first candidate that is free on this address, and on no other address.
 
     Raises:
         OSError: none of them is.
@@ -57,13 +60,19 @@ def meet(host: str, candidates: Sequence[int], secret: str, patience: float) -> 
     """The others: the link to this run's coordinator on `host`, which may not listen yet.
 
     Raises:
-        OSError: it was not found within `patience` seconds; says what happened last.
+        OSError: it was not found within `patience` seconds, or its name is not known; says what happened last.
     """
-    end, pause, last = time.monotonic() + patience, _AGAIN, None
+    began = time.monotonic()
+    end, named, pause, last = began + patience, began + _NAMED, _AGAIN, None
     while True:
         for port in candidates:
             try:
                 return link.connect((host, port), secret, _CALL)
+            except socket.gaierror as error:
+                if time.monotonic() > min(named, end):
+                    said = "the host name %r is not known there (%s); name the hosts by what the nodes know them by"
+                    raise OSError(said % (host, error.strerror)) from error
+                break
             except OSError as error:
                 last = error
         if time.monotonic() + pause > end:

@@ -1,0 +1,82 @@
+"""What Slurm's own commands tell of a job, without accounting: its facts, and why it ended."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Sequence
+
+from dlperf_sdk.errors import Unavailable
+
+OVER = {
+    *("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE"),
+    *("PREEMPTED", "REVOKED"),
+}
+"""The states of a job that is over."""
+OURS = "dlperf-"
+"""What the names of our jobs begin with."""
+_PATIENCE = 60.0
+"""Seconds that a command is waited for."""
+
+
+def answer(command: Sequence[str], text: str = "") -> str:
+    """Run one of Slurm's commands; what it printed. Raises Unavailable, with what it complained of."""
+    try:
+        done = subprocess.run(
+            command, input=text, capture_output=True, text=True, timeout=_PATIENCE, check=False
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Unavailable(f"{command[0]} does not work here: {error}.") from error
+    if done.returncode:
+        raise Unavailable(f"{command[0]} refused: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout
+
+
+def facts(number: str) -> dict[str, str]:
+    """What `scontrol` knows of a job: `JobState`, `JobName`, `BatchHost`, …
+
+    Raises:
+        Unavailable: there is no such job, or it ended too long ago, or Slurm does not answer.
+    """
+    if not re.fullmatch("[0-9]+(_[0-9]+)?", number):
+        raise Unavailable(f"{number[:50]!r} is no number of a Slurm job.")
+    told = answer(["scontrol", "--oneliner", "show", "job", number])
+    return dict(re.findall(r"(\S+?)=(\S*)", told))
+
+
+def facts_or(before: dict[str, str], number: str) -> dict[str, str]:
+    """The facts of a job, or those from before: Slurm may be busy, or its controller be restarted."""
+    try:
+        return facts(number)
+    except Unavailable:
+        return before
+
+
+def is_ours(number: str) -> bool:
+    """Whether a job is one that dlperf has submitted, as its name says. Raises Unavailable, as `facts` does."""
+    return facts(number).get("JobName", "").startswith(OURS)
+
+
+def why(state: str, said: str) -> tuple[str, str] | None:
+    """The kind of failure that a job's state, or srun's words, tell of, and a sentence; None if they tell of none."""
+    if state == "TIMEOUT" or "DUE TO TIME LIMIT" in said:
+        return (
+            "timeout",
+            "Slurm ended the job at its time limit. Ask for more with --set time_limit=…, or measure less.",
+        )
+    if state == "CANCELLED" or re.search("CANCELLED AT", said):
+        return "interrupted", "The job was cancelled from outside; the repeats that had finished are kept."
+    if state == "NODE_FAIL" or "NODE FAILURE" in said:
+        node = re.search(r"ON (\S+) CANCELLED|[Nn]ode failure on (\S+)", said)
+        return (
+            "lost-node",
+            f"Slurm lost a node of the job{f', {node[1] or node[2]}' if node else ''}. {said[-500:]}".strip(),
+        )
+    if state == "PREEMPTED":
+        return (
+            "interrupted",
+            "Slurm took the nodes away for a job that comes first; the repeats that had finished are kept.",
+        )
+    if state == "OUT_OF_MEMORY":
+        return "out-of-memory", "Slurm ended the job because it took more memory than it had asked for."
+    return None

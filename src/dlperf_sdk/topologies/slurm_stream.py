@@ -1,0 +1,131 @@
+"""Agent 0's stream of a job, fetched from the node of its batch script: by who submitted it, or who attaches to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from dlperf_sdk.topologies import delivery
+from dlperf_sdk.topologies.slurm_facts import OVER, facts, facts_or, why
+
+_LOOK = 1.0
+_START = 300.0
+"""Seconds from the job's start to the first word of its agents, as the deadline 'start' has it."""
+_OF_THE_CASE = b'"event": "case"'
+"""What is in the line that a batch job writes before it starts its agents."""
+
+
+def stream(number: str) -> Iterator[bytes]:
+    """The stream of a job from its beginning, whoever submitted it; leaving off does it no harm.
+
+    Once agents have been heard it falls silent for `delivery.SILENCE` seconds at most: then its node is lost.
+
+    Raises:
+        Unavailable: there is no such job, or Slurm does not answer.
+    """
+    about = facts(number)
+    while about.get("JobState") in ("PENDING", "CONFIGURING"):
+        yield b'{"event": "waiting"}'
+        time.sleep(_LOOK)
+        about = facts_or(about, number)
+    offset, said, last = 0, "", {"event": ""}
+    heard, patience = time.monotonic(), _START
+    while True:
+        if about.get("JobState") not in OVER:
+            with _follower(number, about["BatchHost"], offset) as (process, diagnostics):
+                assert process.stdout is not None
+                for line in _lines(process.stdout, patience):
+                    offset, heard = offset + len(line), time.monotonic()
+                    patience = _patience(line, patience)
+                    last = _told_by(line) or last
+                    yield line
+                said = last.get("text") or delivery.said_in(diagnostics)
+                if last["event"] == "ended":
+                    return
+        about = facts_or(about, number)
+        if about.get("JobState") in OVER or (last["event"] == "diagnostics" and why("", said)):
+            told = why(about["JobState"], said) or (
+                "lost-node",
+                f"The job ended as {about['JobState']}. {said}",
+            )
+            yield delivery.ended(*told)
+            return
+        if time.monotonic() > heard + patience:
+            yield delivery.lost(about.get("BatchHost"), f"has not been heard for {patience:.0f} s", said)
+            return
+        time.sleep(_LOOK)
+
+
+def _lines(pipe: IO[bytes], patience: float) -> Iterator[bytes]:
+    """Whole lines, up to the pipe's end, or to where it is silent for too long.
+
+    One that is cut off in the middle is left out: it is fetched again from its beginning.
+    """
+    rest = b""
+    while select.select([pipe], [], [], patience)[0]:
+        data = os.read(pipe.fileno(), 1 << 16)
+        if not data:
+            return
+        *lines, rest = (rest + data).split(b"\n") if b"\n" in data else [rest + data]
+        for line in lines:
+            patience = _patience(line, patience)
+            yield line + b"\n"
+
+
+def _patience(line: bytes, before: float) -> float:
+    """Seconds that may be silent after a line: fewer, once agents have spoken."""
+    return before if _OF_THE_CASE in line else delivery.SILENCE
+
+
+@contextmanager
+def _follower(
+    number: str, host: str, offset: int
+) -> Iterator[tuple[subprocess.Popen[bytes], tempfile._TemporaryFileWrapper[bytes]]]:
+    """A step of the job, on the node of its batch script, that prints the stream."""
+    source = (Path(__file__).parent.parent / "worker" / "follow.py").read_text(encoding="utf-8")
+    command = [
+        *(
+            "srun",
+            f"--jobid={number}",
+            "--overlap",
+            "--nodes=1",
+            "--ntasks=1",
+            f"--nodelist={host}",
+            "--input=none",
+        ),
+        *("--mpi=none", "--quiet", "python3", "-I", "-c", source, number, str(offset)),
+    ]
+    outside = {
+        key: value for key, value in os.environ.items() if not key.startswith("SLURM_") or key == "SLURM_CONF"
+    }
+    with tempfile.NamedTemporaryFile() as diagnostics:
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=diagnostics, env=outside, start_new_session=True
+        )
+        try:
+            yield process, diagnostics
+        finally:
+            process.terminate()
+            try:
+                process.wait(delivery.PATIENCE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+
+
+def _told_by(line: bytes) -> dict[str, str] | None:
+    """The event of a line, if it is one of those that a stream ends with."""
+    if b'"ended"' not in line and b'"diagnostics"' not in line:
+        return None
+    event: dict[str, str] = json.loads(line)
+    return event if event.get("event") in ("ended", "diagnostics") else None
