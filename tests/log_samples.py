@@ -156,6 +156,11 @@ REAL = {
         "DLL 2020-09-15 14:29:14.427490 - Epoch: 0 Iteration: 2  train.loss : 6.93504  train.total_ips : 4294.91 img/s",
         (2, None, None, 1),
     ),
+    "TensorFlow-models, of BERT": (
+        "I0630 03:04:41.019742 139942479124288 model_training_utils.py:444] Train Step: 12271/12271  / loss = "
+        "0.39529433846473694  test_accuracy = 0.856514",
+        (12271, None, None, 1),
+    ),
     "gluon-cv": (
         "INFO:root:Epoch[0] Batch [39]\tSpeed: 2052.376520 samples/sec\taccuracy=1.000000, top_k_accuracy_5=0.975000",
         (39, None, 2052.37652, 1),
@@ -188,10 +193,6 @@ FORMATTED = {
         "INFO:root:[step 20]\tmlm_loss=7.90000\tmlm_acc=5.10000\tnsp_loss=0.70000\tnsp_acc=52.000\t"
         "throughput=28.8K tks/s\tlr=0.0001000 time=2.50, latency=160.0 ms/batch",
         (20, None, 400.0, 1),
-    ),
-    "TensorFlow-models": (
-        "I0821 07:10:28.123456 140405777909504 model_training_utils.py:450] Train Step: 20/900000  / loss = 9.921875",
-        (20, None, None, 1),
     ),
 }
 """Lines as the format strings of the training scripts make them."""

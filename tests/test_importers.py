@@ -2,7 +2,9 @@
 
 import hashlib
 import os
+import random
 import re
+import statistics
 
 import log_samples
 import pytest
@@ -241,12 +243,105 @@ def test_a_bad_log_of_dlperf_is_refused_by_its_line(log, text, said):
         import_logs("dlperf-log", [log(text)], FREE)
 
 
-def test_interleaved_ranks_are_refused(log):
+def test_two_processes_of_a_case_with_one_device_are_refused(log):
     lines = log_samples.pytorch().splitlines(True)
     with pytest.raises(
         DocumentError, match=r"line 4: iteration 0 comes after iteration 0 of line 3. .*several"
     ):
         import_logs("dlperf-log", [log("".join(line * 2 for line in lines))], FREE)
+
+
+RANKS = 8
+
+
+def interleaved(logs, chance=None):
+    """The lines of several ranks in one log: each rank's in their order, none far behind the others."""
+    lags = [chance.random() * 3 if chance else 0.0 for _ in logs]
+    lines = [
+        (at + lag, rank, line)
+        for rank, (text, lag) in enumerate(zip(logs, lags, strict=True))
+        for at, line in enumerate(text.splitlines(True))
+    ]
+    return "".join(line for _, _, line in sorted(lines))
+
+
+def spread(middle):
+    """A value for each rank, with this median and mean."""
+    return [middle * (1 + (rank - (RANKS - 1) / 2) / 100) for rank in range(RANKS)]
+
+
+@pytest.mark.parametrize(
+    ("written", "per_rank", "estimator"),
+    [
+        (log_samples.pytorch, spread(STEP), "summed-step-times"),
+        (log_samples.gluon, spread(RANKS * 64 / STEP), "mean-of-rates"),
+        (log_samples.paddle, [STEP] * RANKS, "elapsed-between-lines"),
+    ],
+    ids=["torch", "gluon", "paddle"],
+)
+@pytest.mark.parametrize(("topology", "seed"), [("1n8d", 1), ("1n8d", 2), ("4n8d", 3)])
+def test_the_ranks_of_a_case_or_of_one_node_are_read_from_one_log(
+    log, written, per_rank, estimator, topology, seed
+):
+    text = interleaved([written(each) for each in per_rank], random.Random(seed))
+    (result,) = import_logs("dlperf-log", [log(text)], {**FREE, "topology": topology})
+    devices = RANKS if estimator == "mean-of-rates" else result.spec.topology.devices
+    # torch's lines have three decimals.
+    assert result.metric("throughput").value == pytest.approx(devices * 64 / STEP, rel=2e-3)
+    assert fact(result, "estimator") == estimator
+    assert "the lines of 8 ranks" in result.imported.estimator
+
+
+def test_mxnet_s_ranks_give_what_dlperf_s_own_rule_gives(log):
+    """MxNet/BERT/extract_mxnet_logs.py and its like: of each iteration the median over the ranks, of 100 the mean."""
+    chance = random.Random(5)
+    rates = [[round(chance.uniform(400, 600), 2) for _ in range(RANKS)] for _ in range(130)]
+    logs = [
+        "".join(
+            f"Epoch[0] Batch [{at}]\tSpeed: {each[rank]:f} samples/sec\tlr=0.1\n"
+            for at, each in enumerate(rates)
+        )
+        for rank in range(RANKS)
+    ]
+    theirs = statistics.fmean(statistics.median(each) for each in rates[20:120])
+    (result,) = import_logs("dlperf-log", [log(interleaved(logs, chance))], {**FREE, "topology": "1n8d"})
+    assert result.metric("throughput").value == pytest.approx(theirs, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("topology", "text", "said"),
+    [
+        ("1n8d", interleaved([log_samples.pytorch()] * 3), r"iteration 19 has 3 lines; .* \(1, 8\)"),
+        ("2n4d", interleaved([log_samples.pytorch()] * 2), r"iteration 19 has 2 lines; .* \(1, 4, 8\)"),
+        (
+            "1n2d",
+            interleaved([log_samples.pytorch()] * 3),
+            "this is line 3 of iteration 19, and the case has 2",
+        ),
+        (
+            "1n2d",
+            log_samples.pytorch() * 2,
+            "line 134: iteration 0 comes after iteration 130 of line 132. .*runs",
+        ),
+    ],
+    ids=["some ranks", "some ranks of a node", "more ranks than devices", "one run after another"],
+)
+def test_what_are_not_the_lines_of_all_ranks_is_refused(log, topology, text, said):
+    with pytest.raises(DocumentError, match=said):
+        import_logs("dlperf-log", [log(text)], {**FREE, "topology": topology})
+
+
+@given(rank=st.integers(0, 3), at=st.integers(0, 129), twice=st.booleans())
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_line_too_many_or_too_few_of_a_rank_is_seen_in_the_window(log, rank, at, twice):
+    logs = [log_samples.pytorch().splitlines(True)[1:] for _ in range(4)]
+    logs[rank][at] *= 2 if twice else 0
+    path = log(interleaved(["".join(each) for each in logs]))
+    if 19 <= at <= 119:
+        with pytest.raises(DocumentError, match=f"iteration {at}\\b"):
+            import_logs("dlperf-log", [path], {**FREE, "topology": "1n4d"})
+    else:
+        import_logs("dlperf-log", [path], {**FREE, "topology": "1n4d"})
 
 
 def test_a_later_epoch_does_not_count(log):

@@ -14,7 +14,7 @@ from typing import Any
 from dlperf_sdk.documents import parse_json
 from dlperf_sdk.errors import DocumentError, UsageError
 from dlperf_sdk.exchange.importers.reading import Log, Reading
-from dlperf_sdk.exchange.importers.window import HOW, STEPS, WARMUP, LogWindow, Tick
+from dlperf_sdk.exchange.importers.window import STEPS, WARMUP, LogWindow, Tick
 from dlperf_sdk.spec_values import TopologySpec
 
 _PREFIX = "DLLL "
@@ -67,12 +67,10 @@ def read(path: Path, said: Mapping[str, Any]) -> Reading:
         if name not in known:
             raise UsageError(f"{path} does not say the {name.replace('_', ' ')}: add --set {name}=….")
     devices = TopologySpec.parse(known["topology"]).devices
-    throughput, estimator = window.throughput(known["batch_size"] * devices)
-    return Reading(log.source, "DLLogger", facts, throughput, estimator, _how(window, estimator), log.changed)
-
-
-def _how(window: LogWindow, estimator: str) -> str:
-    return f"{HOW[estimator]}; {window.steps} iterations after {window.warmup} of warm-up"
+    estimate = window.estimate(known["batch_size"] * devices)
+    return Reading(
+        log.source, "DLLogger", facts, estimate.throughput, estimate.estimator, estimate.how, log.changed
+    )
 
 
 def _record(log: Log, line: int, text: str) -> dict[str, Any]:

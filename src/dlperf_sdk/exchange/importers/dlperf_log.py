@@ -1,7 +1,8 @@
 """Logs of DLPerf: one run of one framework's training script.
 
 What the case was, DLPerf says in a log's path (`…/2n8g/rn50_b128_fp32_1.log`), OneFlow's also in lines of their own
-(`batch_size_per_device = 128`). The window is DLPerf's: 20 iterations skipped, 100 measured.
+(`batch_size_per_device = 128`). The window is DLPerf's: 20 iterations skipped, 100 measured. A log of a case with
+several devices may hold the lines of one rank, of those of one node, or of all: MXNet's and PyTorch's do.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 from dlperf_sdk.errors import UsageError
 from dlperf_sdk.exchange.importers.dlperf_formats import FORMATS, Format
 from dlperf_sdk.exchange.importers.reading import Log, Reading
-from dlperf_sdk.exchange.importers.window import HOW, STEPS, WARMUP, LogWindow
+from dlperf_sdk.exchange.importers.window import STEPS, WARMUP, LogWindow
 from dlperf_sdk.spec_values import TopologySpec
 
 _CASE = re.compile(r"([1-9][0-9]{0,3})n([1-9][0-9]{0,2})g")
@@ -37,8 +38,8 @@ def read(path: Path, said: Mapping[str, Any]) -> Reading:
     """The window of one run's iterations.
 
     Raises:
-        DocumentError: it has no lines about iterations that are known, several processes' lines are mixed, or it
-            is cut short.
+        DocumentError: it has no lines about iterations that are known, holds several runs or the lines of some
+            ranks only, or is cut short.
         UsageError: neither path nor log nor `said` gives the topology and the batch size.
     """
     log = Log(path)
@@ -53,9 +54,9 @@ def read(path: Path, said: Mapping[str, Any]) -> Reading:
         for each in FORMATS if found is None else (found,):
             if each.holds not in text or len(text) > _LONGEST:
                 continue
-            batch = _global_batch(path, {**known, **_of_lines(log, line, lines), **said})
+            size, topology = _case(path, {**known, **_of_lines(log, line, lines), **said})
             try:
-                epoch_tick = each.tick(text, batch)
+                epoch_tick = each.tick(text, size * topology.devices)
             except ValueError as error:
                 raise log.wrong(line, f"{error}, in a line of {each.implementation}") from None
             if epoch_tick is None:
@@ -63,6 +64,7 @@ def read(path: Path, said: Mapping[str, Any]) -> Reading:
             epoch, tick = epoch_tick
             if found is None:
                 found, first_epoch = each, epoch
+                window.ranks = frozenset({1, topology.devices_per_node, topology.devices})
             if epoch == first_epoch:
                 window.take(line, tick)
             break
@@ -71,10 +73,18 @@ def read(path: Path, said: Mapping[str, Any]) -> Reading:
     facts = {**_of_path(path), **_of_lines(log, log.lines, lines), "implementation": found.implementation}
     if found.framework:
         facts["framework"] = found.framework
-    throughput, estimator = window.throughput(_global_batch(path, {**facts, **said}))
-    how = f"{HOW[estimator]}; {window.steps} iterations after {window.warmup} of warm-up"
+    size, topology = _case(path, {**facts, **said})
+    estimate = window.estimate(size * topology.devices)
     facts |= {"warmup": window.warmup, "steps": window.steps}
-    return Reading(log.source, found.implementation, facts, throughput, estimator, how, log.changed)
+    return Reading(
+        log.source,
+        found.implementation,
+        facts,
+        estimate.throughput,
+        estimate.estimator,
+        estimate.how,
+        log.changed,
+    )
 
 
 def _of_path(path: Path) -> dict[str, Any]:
@@ -106,12 +116,12 @@ def _of_lines(log: Log, line: int, lines: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
-def _global_batch(path: Path, known: Mapping[str, Any]) -> int:
+def _case(path: Path, known: Mapping[str, Any]) -> tuple[int, TopologySpec]:
+    """The batch size per device, and the topology."""
     for name in ("topology", "batch_size"):
         if name not in known:
             raise UsageError(
                 f"Neither {path} nor its name says the {name.replace('_', ' ')}: add --set {name}=…, or name it as "
                 "DLPerf does, 2n8g/rn50_b128_fp32_1.log."
             )
-    size: int = known["batch_size"]
-    return size * TopologySpec.parse(known["topology"]).devices
+    return known["batch_size"], TopologySpec.parse(known["topology"])

@@ -31,7 +31,7 @@ from dlperf_sdk.results.store import new_run_id
 from dlperf_sdk.spec import RunSpec
 from dlperf_sdk.spec_values import TopologySpec
 
-VERSION = "1"
+VERSION = "2"
 """Of the importers: raised when one reads a log differently than before."""
 
 IMPORTERS: dict[str, Importer] = {
