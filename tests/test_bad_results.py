@@ -24,7 +24,7 @@ from dlperf_sdk.exchange import table
 from dlperf_sdk.exchange.mllog import to_mllog
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.records import Failure
-from dlperf_sdk.report import markdown, several, single, terminal
+from dlperf_sdk.report import html, markdown, several, single, terminal
 
 ODD = (math.nan, math.inf, -math.inf, 0.0, -1.0)
 
@@ -128,6 +128,33 @@ def test_a_store_with_nothing_but_failures_is_shown(dlperf, stored):  # noqa: F8
         assert code == 0 and "crashed" in out
     code, _, err = dlperf("cost", "--watts", "1")
     assert code == 5 and "has no throughput: its status is crashed" in " ".join(err.split())
+
+
+@pytest.mark.parametrize("value", [5e-324, 1e308])
+def test_what_no_machine_reaches_is_no_throughput(value):
+    with pytest.raises(AnalysisError, match="which nothing has"):
+        Case.of(rated(value))
+    assert "which nothing has" in html.of_results([rated(value), rated(value, "1n2d")])
+
+
+@pytest.mark.parametrize("value", [*ODD, 1e308])
+def test_a_repeat_that_is_no_throughput_is_said_and_divides_nothing(value):
+    odd = rated(100.0, repeats=(value, *(100.0 + step for step in range(6))))
+    with pytest.raises(AnalysisError, match="A repeat of .* has the throughput"):
+        speedup(rated(190.0, "1n2d", tuple(190.0 + step for step in range(7))), [odd])
+    assert "has the throughput" in html.of_results([odd, rated(190.0, "1n2d")])
+
+
+def test_a_largest_batch_that_was_not_found_is_shown_and_compared_with_nothing():
+    lost = rated(100.0, batch_size="max")
+    for blocks in (single.page(lost), several.pages([lost, rated(100.0)])):
+        text = terminal.text_of(blocks)
+        assert "max" in text or "the largest per device × 1 device; none was found" in text
+    assert table.rows([lost])[0]["batch_size"] is None
+    assert '"global_batch_size"' not in to_mllog([lost])
+    assert "of no batch size" in html.of_results([lost, rated(100.0)])
+    with pytest.raises(AnalysisError, match="of no batch size"):
+        Case.of(lost)
 
 
 def test_every_refusal_is_one_of_ours():

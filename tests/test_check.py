@@ -16,7 +16,7 @@ from dlperf_sdk.api import run
 from dlperf_sdk.errors import DocumentError
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.registry import Registry
-from dlperf_sdk.report import several, single, terminal
+from dlperf_sdk.report import naming, several, single, terminal
 from dlperf_sdk.results.check import check_directory, contradictions, own_contradictions
 from dlperf_sdk.results.result import Imported, Result, Source, Verdict
 from dlperf_sdk.results.store import ResultStore
@@ -195,7 +195,7 @@ def of_records(**changes):
 
 def test_a_result_that_its_records_bear_out_is_left_alone():
     assert contradictions(of_records()) == ()
-    assert single.outcome(of_records(), ()).text == "ok"
+    assert naming.outcome(of_records(), ()).text == "ok"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import stat
 
 import pytest
 from test_cli_commands import dlperf, elsewhere, stored  # noqa: F401 - fixtures
+from test_report import a_result, fact
 
 from dlperf_sdk.cli import main
 
@@ -82,6 +83,18 @@ def test_json_is_the_results_and_csv_a_row_for_each(dlperf, stored):  # noqa: F8
     rows = list(csv.DictReader(io.StringIO(dlperf("report", "--format", "csv")[1], newline="")))
     assert len(rows) == 2
     assert {row["framework"] for row in rows} == {"torch"}
+
+
+def test_csv_on_a_terminal_does_not_steer_it(dlperf, stored, monkeypatch):  # noqa: F811
+    version = fact("framework_version", "circumstance", "\x1b]0;stolen\x07\x9b2J")
+    stored(facts=(*a_result().facts, version))
+    for words in (["report", "--format", "csv"], ["export", "--to", "csv"]):
+        assert "\x1b" in dlperf(*words)[1]
+        with monkeypatch.context() as patched:
+            patched.setattr("sys.stdout.isatty", lambda: True, raising=False)
+            out = dlperf(*words)[1]
+        assert not {"\x1b", "\x07", "\x9b", "\r"} & set(out)
+        assert "]0;stolen" in out
 
 
 def test_json_of_a_written_report_says_where_it_is(dlperf, stored, tmp_path):  # noqa: F811

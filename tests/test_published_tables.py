@@ -13,7 +13,9 @@ from dlperf_sdk.cli import main
 from dlperf_sdk.published import NAMES, published
 from dlperf_sdk.published.printed import printed
 from dlperf_sdk.report import markdown
+from dlperf_sdk.report.blocks import Paragraph
 from dlperf_sdk.report.published.disagreements import agrees, cells, disagreements, grids, numbers
+from dlperf_sdk.report.published.footnotes import footnotes
 from dlperf_sdk.report.published.grid import Value, half_up
 from dlperf_sdk.report.published.observations import observations
 from dlperf_sdk.report.published.page import everywhere, page
@@ -198,6 +200,22 @@ def test_the_observations_are_derived_and_two_do_not_bear_it():
     assert "8: 1.023 (7 above 1, 0 below, p 0.0156). Significant at 5 % on 8 GPUs." in data
     assert "The throughput at 64 is 1.075 times that at 32" in batch
     assert "The machine changed along with it" in gpu
+
+
+def test_the_footnotes_of_the_summaries_are_derived_as_far_as_figures_go():
+    seen = footnotes(published("dlperf-v1.0"))
+    assert [each.line for each in seen] == [61, 62, 63, 88, 89]
+    assert [each.outcome for each in seen] == ["in part", "holds", "in part", "holds", "in part"]
+    tensorflow, pytorch, paddle, bert, clip = (each.derived for each in seen)
+    assert "224 with compiler none and 224 with compiler xla" in tensorflow
+    assert pytorch == "Its figures are of fp32 only."
+    assert paddle.startswith("10633.22 at batch size 224 without DALI, 11617.57 at batch size 196 with it")
+    assert bert.startswith("On 32 GPUs 9409.20 with XLA, 5189.07 without.")
+    assert "(median of 16 pairs" in clip and "16 above 1, 0 below" in clip
+    for name in ("tf-cnn-2017", "tensorpack"):
+        assert footnotes(published(name)) == ()
+    shown = markdown.text_of(page(published("dlperf-v1.0")))
+    assert all(markdown.text_of([Paragraph(each.printed)]).strip() in shown for each in seen)
 
 
 # -- the report

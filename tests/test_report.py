@@ -2,17 +2,19 @@
 
 import math
 import re
+from html.parser import HTMLParser
 
 import attrs
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 from result_values import results as any_results
 
 from dlperf_sdk import RunSpec
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.records import Failure
-from dlperf_sdk.report import markdown, numbers, several, single, terminal
+from dlperf_sdk.report import markdown, naming, numbers, several, single, surroundings, terminal
 from dlperf_sdk.report.blocks import Cell, Column, Heading, Labels, Notes, Paragraph, Table, visible
 from dlperf_sdk.results.result import Environment, Fact, Result, Verdict, Workload
 
@@ -174,7 +176,7 @@ def test_a_failed_integrity_verdict_is_in_the_first_line():
 
 def test_a_doubt_is_no_failure():
     doubt = Verdict("steady-state", "quality", "inconclusive", "Too short.")
-    assert single.outcome(a_result(verdicts=(doubt,)), ()) == Cell("ok, with doubts: steady-state", "doubt")
+    assert naming.outcome(a_result(verdicts=(doubt,)), ()) == Cell("ok, with doubts: steady-state", "doubt")
 
 
 def test_a_failure_is_told_in_full():
@@ -192,7 +194,7 @@ def test_what_ran_otherwise_than_asked_is_said():
 
 def test_nodes_that_are_alike_share_a_line():
     node = {"cpu": {"model": "EPYC"}, "gpus": [{"name": "H200", "memory": 139 * 2**30}] * 8}
-    lines = single.hardware([node, node, {"cpu": {"model": "Xeon"}}, node])
+    lines = surroundings.hardware([node, node, {"cpu": {"model": "Xeon"}}, node])
     assert lines == [
         ("Nodes 0-1, 3", "EPYC; 8 × H200 (139.0 GiB)"),
         ("Node 2", "Xeon"),
@@ -217,6 +219,48 @@ def test_markdown_says_the_same():
     assert "| throughput \\[1\\] | 203.0 img/s | 200.0 – 206.0 | 200.0 – 206.0 |" in text
     assert "| --- | ---: | ---: | ---: |" in text
     assert "- **Batch**: 32 per device × 2 devices = 64" in text
+
+
+class Rendered(HTMLParser):
+    """The elements of a Markdown document, and its words."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.tags, self.words = [], []
+        self.feed(MarkdownIt("commonmark").enable("table").render(text))
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+
+    def handle_data(self, data):
+        self.words += data.split()
+
+
+HOSTILE = st.text(st.sampled_from("\\`*_[](){}<>|#~&;!-+=.:/ \n\t0129abx\"'") | st.characters(), max_size=40)
+
+
+@given(
+    HOSTILE
+    | st.sampled_from(["- a", "1. a", "1) a", "+", "===", "---", "&lt;b&gt;", "<!--", "[a](b)", "![a](b)"])
+)
+def test_what_markdown_holds_stays_text(said):
+    words = visible(said).split()
+    blocks = (
+        (Heading(f"a {said}"), ["h2"], ["a", *words]),
+        (Paragraph(f"{said} a"), ["p"], [*words, "a"]),
+        (Labels(((f"a {said}", said),)), ["ul", "li", "strong"], None),
+        (Notes((f"a {said}",)), ["ul", "li"], ["[1]", "a", *words]),
+        (
+            Table((Column("a"), Column("b")), ((f"{said} a", "b"),)),
+            ["table", "thead", "tr", "th", "th", "tbody", "tr", "td", "td"],
+            ["a", "b", *words, "a", "b"],
+        ),
+    )
+    for block, tags, text in blocks:
+        found = Rendered(markdown.text_of([block]))
+        assert found.tags == tags
+        if text is not None:
+            assert found.words == text
 
 
 # -- several

@@ -26,11 +26,27 @@ SETTLING = (
 """Circumstances that make two measurements different ones, whatever else they share."""
 
 
+LEAST, MOST = 1e-30, 1e30
+"""Throughputs beyond these are none; within them ratios and their products are finite."""
+
+
 def _throughput(case: Case, _: Any, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise AnalysisError(f"The throughput of {case.name} is {value!r}, which is no number.")
     if not math.isfinite(value) or value <= 0:
         raise AnalysisError(f"The throughput of {case.name} is {value}; it must be finite, and above 0.")
+    if not LEAST <= value <= MOST:
+        raise AnalysisError(
+            f"The throughput of {case.name} is {value}, which nothing has; it must lie between {LEAST:g} and {MOST:g}."
+        )
+
+
+def _repeats(case: Case, _: Any, values: tuple[float, ...]) -> None:
+    for value in values:
+        if not LEAST <= value <= MOST:
+            raise AnalysisError(
+                f"A repeat of {case.name} has the throughput {value}; it must lie between {LEAST:g} and {MOST:g}."
+            )
 
 
 @frozen(kw_only=True)
@@ -38,7 +54,7 @@ class Case:
     """One measurement, as the analysis sees it.
 
     Raises:
-        AnalysisError: its throughput is not a finite number above 0.
+        AnalysisError: its throughput, or that of a repeat, is not a finite number above 0, or beyond all measure.
     """
 
     name: str
@@ -48,7 +64,7 @@ class Case:
     throughput: float = field(validator=_throughput)
     """Samples of all devices per second."""
     unit: str
-    repeats: tuple[float, ...] = ()
+    repeats: tuple[float, ...] = field(default=(), validator=_repeats)
     """The throughputs whose median it is; empty where only the median is known."""
     facts: Mapping[str, Any]
     """What the case was, as observed, else as requested. What is not known is not there."""
@@ -142,6 +158,8 @@ def _of_result(result: Result) -> Case:
         failed = [v.name for v in result.verdicts if v.kind == "integrity" and v.outcome == "fail"]
         why = f"it failed {', '.join(failed)}" if failed else f"its status is {result.status}"
         raise AnalysisError(f"The throughput of {result.id} does not stand: {why}.")
+    if result.spec.wants_largest:
+        raise AnalysisError(f"The throughput of {result.id} is of no batch size: the largest was not found.")
     facts = {f.name: f.requested if f.observed is None else f.observed for f in result.facts}
     known = {name: value for name, value in facts.items() if value is not None}
     # The estimator of every result of ours; published figures have others.

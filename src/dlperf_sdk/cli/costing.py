@@ -93,8 +93,8 @@ def _plain(result: Result, each: Cost) -> dict[str, object]:
 
 
 def _blocks(costs: list[tuple[Result, Cost]]) -> list[Block]:
+    from dlperf_sdk.report.naming import title
     from dlperf_sdk.report.numbers import quantity, scale
-    from dlperf_sdk.report.single import title
 
     notes: list[str] = []
     rows: list[tuple[Cell | str, ...]] = []

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from dlperf_sdk.cli.finding import find
 from dlperf_sdk.cli.flags import entries
 from dlperf_sdk.cli.running import DEFAULT_OUTPUT
-from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show, write
+from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show, write, write_bytes
 from dlperf_sdk.errors import StoreError, UsageError
 
 _PARTIAL = 5
@@ -87,11 +87,13 @@ def _put(data: bytes, file: Path | None, common: Common) -> None:
         if data.startswith(b"PAR1"):
             if sys.stdout.isatty():
                 raise UsageError("Parquet is no text for a terminal: name a file with -o.")
-            sys.stdout.buffer.write(data)
-            sys.stdout.buffer.flush()
+            write_bytes(data)
         else:
+            from dlperf_sdk.report.terminal import harmless
+
             # CSV's lines end in \r\n already; text mode leaves them on POSIX.
-            write(data.decode())
+            text = data.decode()
+            write(harmless(text) if sys.stdout.isatty() else text)
         return
     from dlperf_sdk.results.files import directory_of, explained, write_whole
 

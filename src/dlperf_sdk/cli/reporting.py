@@ -127,7 +127,10 @@ def _put(report: _Report, format: str, file: Path | None, common: Common) -> Non
     elif file is None and format == "terminal":
         show(report.blocks())
     elif file is None:
-        write(_text(report, format))
+        from dlperf_sdk.report.terminal import harmless
+
+        text = _text(report, format)
+        write(harmless(text) if sys.stdout.isatty() else text)
     else:
         from dlperf_sdk.results.files import directory_of, explained, write_whole
 

@@ -9,8 +9,8 @@ from dlperf_sdk.analysis.comparison import Comparison, compare
 from dlperf_sdk.errors import AnalysisError
 from dlperf_sdk.published import Published, PublishedFigure
 from dlperf_sdk.report.blocks import Block, Cell, Column, Heading, Notes, Paragraph, Table
+from dlperf_sdk.report.naming import batch_size, title
 from dlperf_sdk.report.numbers import quantity
-from dlperf_sdk.report.single import title
 from dlperf_sdk.results.result import Result
 
 
@@ -37,7 +37,7 @@ def beside(results: Sequence[Result], collection: Published) -> list[Block]:
             continue
         own = (
             title(result),
-            f"{result.spec.batch_size:,}",
+            batch_size(result.spec),
             quantity(case.throughput, case.unit),
             "",
             "yours",

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 
 from dlperf_sdk.report.blocks import Block, Heading, Labels, Notes, Paragraph, Table, visible
 
-_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~&])")
+_OPENING = re.compile(r"^(?:[-+=]|[0-9]{1,9}(?=[.)]))")
+"""What begins a list, or a line below a heading, where it is the first of a paragraph."""
 
 
 def text_of(blocks: Iterable[Block]) -> str:
@@ -21,7 +23,7 @@ def _rendered(block: Block) -> str:
             aside = f" ({_plain(block.aside.text)})" if block.aside.text else ""
             return f"## {_plain(block.text)}{aside}"
         case Paragraph():
-            return _plain(block.text)
+            return _OPENING.sub(_opened, _plain(block.text))
         case Labels():
             return "\n".join(f"- **{_plain(label)}**: {_plain(value.text)}" for label, value in block.pairs)
         case Table():
@@ -40,6 +42,11 @@ def _table(block: Table) -> str:
 
 def _row(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cells) + " |"
+
+
+def _opened(found: re.Match[str]) -> str:
+    sign = found[0]
+    return f"{sign}\\" if sign.isdecimal() else f"\\{sign}"
 
 
 def _plain(text: str) -> str:

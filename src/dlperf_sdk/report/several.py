@@ -10,8 +10,8 @@ from attrs import define
 
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.report.blocks import Block, Cell, Column, Heading, Notes, Paragraph, Table
+from dlperf_sdk.report.naming import batch_size, outcome, shown
 from dlperf_sdk.report.numbers import Scale, common_scale
-from dlperf_sdk.report.single import outcome, shown
 from dlperf_sdk.results.check import WITH_RECORDS, contradictions_among
 from dlperf_sdk.results.result import Fact, Result
 
@@ -119,7 +119,7 @@ def _table(group: Group, differing: set[str], outcomes: Sequence[Cell]) -> list[
     rows: list[tuple[Cell | str, ...]] = [
         (
             case,
-            f"{result.spec.global_batch_size:,}",
+            batch_size(result.spec, result.spec.topology.devices),
             *(cells[index] for _, cells in measured),
             _verdict(result, whole, notes),
         )

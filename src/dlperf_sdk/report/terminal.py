@@ -38,6 +38,11 @@ def text_of(blocks: Iterable[Block], *, styled: bool = False, width: int | None 
     return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
+def harmless(text: str) -> str:
+    """Lines that are no blocks, such as those of a table in CSV, as a terminal may have them."""
+    return visible(text.replace("\r\n", "\n"))
+
+
 def rendered(block: Block) -> RenderableType:
     """One block, as rich shows it."""
     match block:

@@ -283,7 +283,10 @@ def _finished(layers: Sequence[altair.Chart], height: int, rows: Rows) -> dict[s
     )
     whole = sized.configure(
         aria=False,
-        axis=alt.AxisConfig(labelFontSize=12, titleFontSize=12, titlePadding=8),
+        # A label stands below its tick, also at an end, and what is too near to another is left out.
+        axis=alt.AxisConfig(
+            labelFlush=False, labelFontSize=12, labelSeparation=6, titleFontSize=12, titlePadding=8
+        ),
         font="system-ui, sans-serif",
         legend=alt.LegendConfig(labelFontSize=12),
         view=alt.ViewConfig(stroke=None),

@@ -24,8 +24,8 @@ from dlperf_sdk.report.html import (
 from dlperf_sdk.report.html import results as every
 from dlperf_sdk.report.html.page import Item, Page, Section
 from dlperf_sdk.report.html.series import merge, strong_workloads, workloads
+from dlperf_sdk.report.naming import outcome
 from dlperf_sdk.report.numbers import counted
-from dlperf_sdk.report.single import outcome
 from dlperf_sdk.results.check import contradictions_among
 from dlperf_sdk.results.result import Result
 

@@ -65,7 +65,7 @@ def _tiles(figures: Published, wrong: Sequence[Disagreement], found: Sequence[Wo
 
 
 def _regenerated(figures: Published) -> tuple[Section, Section]:
-    """The tables and observations, and where they disagree with what is printed."""
+    """The tables, footnotes and observations, and where they disagree with what is printed."""
     blocks: list[Block] = [block for block in blocks_of(figures)[2:] if not isinstance(block, Heading)]
     *tables, last = blocks
     wrong = Sortable(last) if isinstance(last, Table) else last

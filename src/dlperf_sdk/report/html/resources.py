@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dlperf_sdk.report.html import spread
 from dlperf_sdk.report.html.page import Item, Section
 from dlperf_sdk.report.html.results import names
+from dlperf_sdk.report.naming import batch_size
 from dlperf_sdk.results.result import Result
 
 _METRICS = (
@@ -24,16 +25,16 @@ _METRICS = (
 
 def section(results: Sequence[Result]) -> Section:
     """Memory, energy, power and utilisation, as far as somebody could measure them; a plot for each workload."""
-    groups: dict[tuple[str, int], list[tuple[str, Result]]] = {}
+    groups: dict[tuple[str, str], list[tuple[str, Result]]] = {}
     for label, result in zip(names(results), results, strict=True):
-        groups.setdefault((result.spec.model, result.spec.batch_size), []).append((label, result))
+        groups.setdefault((result.spec.model, batch_size(result.spec)), []).append((label, result))
     items: list[Item] = []
     for name, title in _METRICS:
         for (model, batch), of in groups.items():
             values = [value for label, result in of if (value := _value(label, result, name))]
             units = {metric.unit for _, result in of if (metric := result.metric(name))}
             if values and len(units) == 1:
-                said = f"{title}: {model}, {batch:,} per device"
+                said = f"{title}: {model}, {batch} per device"
                 items.append(spread.plot(values, name.replace("-", " "), units.pop(), said))
     lede = "What nobody could measure is not here: it is never taken for zero."
     return Section("Memory and energy", tuple(items), lede if items else "")

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from dlperf_sdk.interfaces.measurer import Metric
-from dlperf_sdk.report import single
+from dlperf_sdk.report import naming, single
 from dlperf_sdk.report.blocks import Cell, Column, Paragraph, Table
 from dlperf_sdk.report.html.page import Folded, Item, Section, Sortable
 from dlperf_sdk.report.numbers import Scale, common_scale, counted
@@ -38,7 +38,7 @@ _TOLD: dict[str, Callable[[Result], str]] = {
 
 def names(results: Sequence[Result]) -> list[str]:
     """What each result is called here: its case, and where that does not tell it from another, its id's end."""
-    bare = [f"{single.title(result)} · batch {result.spec.batch_size:,}" for result in results]
+    bare = [f"{naming.title(result)} · batch {naming.batch_size(result.spec)}" for result in results]
     often = Counter(bare)
     return [
         f"{name} · {result.id[-6:]}" if often[name] > 1 else name
@@ -67,7 +67,7 @@ def everything(results: Sequence[Result], outcomes: Sequence[Cell], left_out: Se
     rows = []
     for result, whole in zip(results, outcomes, strict=True):
         spec = result.spec
-        cells: list[Cell | str] = [spec.framework, spec.model, str(spec.topology), f"{spec.batch_size:,}"]
+        cells: list[Cell | str] = [spec.framework, spec.model, str(spec.topology), naming.batch_size(spec)]
         cells += [spec.precision, *(_TOLD[name](result) for name in told), _briefly(whole, result)]
         for name, _ in measured:
             metric, of = result.metric(name), scales[name]

@@ -83,7 +83,8 @@ def _shown(every: Sequence[tuple[Workload, list[Series]]], kind: Scaling) -> tup
 
 
 def series_of(workload: Workload, kind: Scaling = "weak") -> list[Series]:
-    """The series that have cases on two numbers of devices or more, those with most cases first."""
+    """The series that have cases on two numbers of devices or more: those that reach the most devices first, and of
+    these the fastest."""
     unheld = {"topology", "strategy"} if kind == "weak" else {"topology", "strategy", "batch_size"}
     groups: dict[tuple[str, ...], list[Merged]] = {}
     for merged in workload.merged:
@@ -98,7 +99,7 @@ def series_of(workload: Workload, kind: Scaling = "weak") -> list[Series]:
         for one in _by_strategy(group)
         if len({each.case.topology.devices for each in one}) > 1
     ]
-    several.sort(key=lambda group: -len(group))
+    several.sort(key=_reach, reverse=True)
     largest = [max(group, key=_size).case for group in several]
     names = labels(largest, ("topology", "batch_size"))
     return [Series(name, _points(group, kind)) for name, group in zip(names, several, strict=True)]
@@ -117,6 +118,10 @@ def _by_strategy(group: Sequence[Merged]) -> list[list[Merged]]:
 def _size(merged: Merged) -> tuple[int, int]:
     topology = merged.case.topology
     return topology.devices, topology.nodes
+
+
+def _reach(group: Sequence[Merged]) -> tuple[int, float]:
+    return max((each.case.topology.devices, each.case.throughput) for each in group)
 
 
 def _points(group: Sequence[Merged], kind: Scaling) -> tuple[Point, ...]:

@@ -11,6 +11,7 @@ from dlperf_sdk.report.blocks import Paragraph
 from dlperf_sdk.report.html import spread
 from dlperf_sdk.report.html.page import Item, Section
 from dlperf_sdk.report.html.results import names
+from dlperf_sdk.report.naming import batch_size
 from dlperf_sdk.report.numbers import common_scale
 from dlperf_sdk.results.result import Result
 
@@ -37,7 +38,7 @@ def section(results: Sequence[Result]) -> Section:
             name: [time for repeat in repeats for time in metrics.step_times(repeat)] for name, repeats in of
         }
         how = common_scale([metrics.percentile(values, 50) for values in groups.values()], "s")
-        title_of = f"Distribution of the step times: {model}, {batch:,} per device"
+        title_of = f"Distribution of the step times: {model}, {batch} per device"
         items.append(spread.distributions(groups, how, f"step time, {how.unit}", title_of, "steps"))
     clocks = {record.clock for _, _, repeats in found for repeat in repeats for record in repeat.records}
     items.append(Paragraph(f"Clock: {', '.join(sorted(clocks))}.", "quiet"))
@@ -65,9 +66,9 @@ def _timed(named: Sequence[tuple[str, Result]]) -> tuple[list[Timed], list[str]]
     return found, unread
 
 
-def _by_workload(timed: Sequence[Timed]) -> dict[tuple[str, int], list[tuple[str, tuple[Repeat, ...]]]]:
+def _by_workload(timed: Sequence[Timed]) -> dict[tuple[str, str], list[tuple[str, tuple[Repeat, ...]]]]:
     """Steps of different models, or of different batches, are different work."""
-    found: dict[tuple[str, int], list[tuple[str, tuple[Repeat, ...]]]] = {}
+    found: dict[tuple[str, str], list[tuple[str, tuple[Repeat, ...]]]] = {}
     for name, result, repeats in timed:
-        found.setdefault((result.spec.model, result.spec.batch_size), []).append((name, repeats))
+        found.setdefault((result.spec.model, batch_size(result.spec)), []).append((name, repeats))
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from dlperf_sdk.report import single
+from dlperf_sdk.report import surroundings
 from dlperf_sdk.report.blocks import Column, Table
 from dlperf_sdk.report.html.page import Folded, Item, Section, Sortable
 from dlperf_sdk.report.numbers import counted
@@ -27,8 +27,10 @@ def section(results: Sequence[Result]) -> Section:
         if environment is not None:
             environments[framework, environment.plugin, environment.python, environment.kind] += 1
             locks.setdefault(environment.lock, []).append(framework)
-        machines.update({text for _, text in single.hardware(result.hardware)})
-        found = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in single.circumstances(result))
+        machines.update({text for _, text in surroundings.hardware(result.hardware)})
+        found = ", ".join(
+            f"{name.replace('_', ' ')} {value}" for name, value in surroundings.circumstances(result)
+        )
         if found:
             workers[f"{framework}: {found}"] += 1
     items: list[Item] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from dlperf_sdk.report import single
+from dlperf_sdk.report import naming
 from dlperf_sdk.report.blocks import Cell, Column, Table
 from dlperf_sdk.report.html.page import Section, Sortable
 from dlperf_sdk.report.html.results import names
@@ -29,7 +29,7 @@ def section(results: Sequence[Result]) -> Section:
         found = {verdict.name: verdict.outcome for verdict in result.verdicts}
         for check, outcome in found.items():
             counts[check][outcome] += 1
-        rows.append((name, *(single.marked(found[check]) if check in found else "" for check in checks)))
+        rows.append((name, *(naming.marked(found[check]) if check in found else "" for check in checks)))
     tally = [
         (
             name,
@@ -49,4 +49,4 @@ def section(results: Sequence[Result]) -> Section:
 
 
 def _count(count: int, outcome: str) -> Cell:
-    return Cell(f"{count:,}", single.marked(outcome).tone if count else "quiet")
+    return Cell(f"{count:,}", naming.marked(outcome).tone if count else "quiet")

@@ -50,7 +50,8 @@ def cells(figures: Published) -> tuple[Printed, ...]:
         for figure in figures
         if figure.printed_speedup is not None
     )
-    return tuple(cell for cell in printed(figures.name) if cell.table != "observations") + column
+    said = ("observations", "footnotes")
+    return tuple(cell for cell in printed(figures.name) if cell.table not in said) + column
 
 
 def disagreements(figures: Published) -> tuple[Disagreement, ...]:

@@ -1,4 +1,4 @@
-"""A collection's report: its tables regenerated, its observations, and where it disagrees with itself."""
+"""A collection's report: its tables regenerated, what it says of them, and where it disagrees with itself."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from dlperf_sdk.published.collection import NAMES, Published, published
 from dlperf_sdk.report.blocks import Block, Cell, Column, Heading, Notes, Paragraph, Table, Tone
 from dlperf_sdk.report.numbers import counted
 from dlperf_sdk.report.published.disagreements import Disagreement, disagreements, grids
+from dlperf_sdk.report.published.footnotes import footnotes
 from dlperf_sdk.report.published.grid import Grid, Square
-from dlperf_sdk.report.published.observations import DOES_NOT, HOLDS, PARTLY, observations
+from dlperf_sdk.report.published.observations import DOES_NOT, HOLDS, PARTLY, Observation, observations
 
 _TONES: Mapping[str, Tone] = {HOLDS: "good", PARTLY: "doubt", DOES_NOT: "bad"}
 _WIDEST = 4
@@ -27,8 +28,8 @@ def page(figures: Published) -> list[Block]:
     ]
     for grid in grids(figures):
         blocks += _grid(grid, [each for each in found if each.cell.table == grid.name])
-    if figures.name == "tf-cnn-2017":
-        blocks += _observations(figures)
+    blocks += _statements(footnotes(figures), "Footnotes of the summaries")
+    blocks += _statements(observations(figures), "Observations")
     return [*blocks, *_disagreements(figures, found)]
 
 
@@ -178,13 +179,12 @@ def _mixed(grid: Grid) -> list[str]:
     return notes
 
 
-def _observations(figures: Published) -> list[Block]:
+def _statements(found: Sequence[Observation], title: str) -> list[Block]:
     rows = [
-        (Cell(each.outcome, _TONES.get(each.outcome, "quiet")), each.printed, each.derived)
-        for each in observations(figures)
+        (Cell(each.outcome, _TONES.get(each.outcome, "quiet")), each.printed, each.derived) for each in found
     ]
     columns = (Column("outcome", whole=True), Column("the source says"), Column("its figures say"))
-    return [Table(columns, tuple(rows), "Observations")]
+    return [Table(columns, tuple(rows), title)] if rows else []
 
 
 def _disagreements(figures: Published, found: Sequence[Disagreement]) -> list[Block]:
