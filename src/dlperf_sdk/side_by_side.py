@@ -75,7 +75,7 @@ def trained(
         "replicas": [
             {
                 "losses": [step[i] for step in losses],
-                "digest": digest_of(asked.parameters, trainer.parameters(i)),
+                "digest": digest_of([*asked.parameters], trainer.parameters(i)),
                 "means": [float(abs(mean).sum()) for _, mean in trainer.running_means(i)],
             }
             for i in range(len(losses[0]))
