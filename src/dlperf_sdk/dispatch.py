@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dlperf_sdk import bundle
-from dlperf_sdk.environments.container import prefix
+from dlperf_sdk.environments.container import inside
 from dlperf_sdk.interfaces.topology import Job
 from dlperf_sdk.launch import events
 from dlperf_sdk.parity.evidence import Asked
@@ -39,8 +39,9 @@ def launched(
     `say` gives, for the name of a stage, what is told how it goes. `parity` is a run that comes first, on the same
     agents, or what is known already.
     """
-    spec, shape = planned.spec, planned.spec.topology
+    shape = planned.spec.topology
     first, known = (parity.request, None) if isinstance(parity, Asked) else (None, parity)
+    engine = registry.topology(shape.engine)
     with scratch_directory() as scratch:
         path = Path(scratch) / f"{request.id}.pyz"
         packed = bundle.build(request, path, planned.packages, told(planned, known), first)
@@ -53,10 +54,10 @@ def launched(
             device=planned.device,
             variables={},
             options=planned.topology_options,
-            prefix=prefix(spec.container, spec.container_mounts, planned.device) if spec.container else (),
+            prefix=inside(planned.spec, planned.device, engine.place_variables),
             patience=planned.deadlines["start"],
         )
         agents = "1 agent" if shape.nodes == 1 else f"{shape.nodes} agents"
         say("launch")(f"{agents}, placed by {shape.engine}")
-        with closing(events(registry.topology(shape.engine), job, until)) as stream:
+        with closing(events(engine, job, until)) as stream:
             yield from stream

@@ -12,7 +12,7 @@ from attrs import frozen
 from dlperf_sdk import data, environments
 from dlperf_sdk.collect import Collector
 from dlperf_sdk.environments import PreparedEnvironment
-from dlperf_sdk.environments.container import prefix
+from dlperf_sdk.environments.container import inside
 from dlperf_sdk.plan import Plan
 from dlperf_sdk.results.result import Environment
 from dlperf_sdk.spec import RunSpec
@@ -84,7 +84,7 @@ def own_environment(planned: Plan, say: Callable[[str], None]) -> PreparedEnviro
         planned.environment,
         planned.device,
         python=spec.python,
-        inside=prefix(spec.container, spec.container_mounts, planned.device) if spec.container else (),
+        inside=inside(spec, planned.device),
         env=spec.env,
         on_progress=say,
     )
