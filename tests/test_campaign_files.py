@@ -74,6 +74,27 @@ def test_axes_are_crossed_zips_go_together_and_the_rest_is_as_said(tmp_path):
     assert all(each.protocol == "quick" for each in found)
 
 
+def test_the_fields_at_the_top_of_a_file_are_for_all_of_its_matrices(tmp_path):
+    text = """name: a
+fields: {framework: numpy, model: linear, steps: 4, options: {features: 8}, precision: tf32}
+matrices:
+  - axes: {seed: [1]}
+  - fields: {steps: 5, options: {hidden: 3}}
+    axes: {seed: [2]}
+"""
+    path = written(tmp_path, text)
+    campaign = file.load(path)
+    assert [(each.seed, each.steps, dict(each.options)) for each in specs(campaign)] == [
+        (1, 4, {"features": 8}),
+        (2, 5, {"features": 8, "hidden": 3}),
+    ]
+    with pytest.raises(CampaignError, match=rf"{path}:(2|5): "):
+        planning.planned(campaign, REGISTRY)
+    path.write_text(text.replace("hidden: 3", "features: 3"))
+    with pytest.raises(CampaignError, match=rf"{path}:2: None of the 2 cases .*'tf32'"):
+        planning.planned(file.load(path), REGISTRY)
+
+
 def test_toml_and_json_say_the_same_as_yaml(tmp_path):
     import yaml
 
@@ -609,6 +630,13 @@ def test_every_preset_can_be_read():
         assert len(specs(file.load(f"preset:{name}"))) >= 10
     with pytest.raises(UnknownName, match="Did you mean 'smoke'"):
         file.load("preset:smoek")
+
+
+def test_the_preset_smoke_is_minutes():
+    for each in specs(file.load("preset:smoke")):
+        protocol = each.resolved_protocol()
+        assert (each.device, protocol.warmup, protocol.steps, protocol.repeats) == ("cpu", 2, 6, 3)
+        assert each.options["image_size" if each.model == "resnet50" else "sequence_length"] == 64
 
 
 def test_the_presets_are_listed_with_their_sizes(capsys):

@@ -17,7 +17,7 @@ from attrs import frozen
 from dlperf_sdk import schema
 from dlperf_sdk.campaigns import lines
 from dlperf_sdk.campaigns.campaign import Block, Campaign, Excluded, Settings
-from dlperf_sdk.campaigns.matrix import Matrix, Override
+from dlperf_sdk.campaigns.matrix import Matrix, Override, merged
 from dlperf_sdk.campaigns.predicate import predicate
 from dlperf_sdk.documents import load_document
 from dlperf_sdk.errors import CampaignError, DocumentError, UnknownName, UsageError
@@ -156,10 +156,14 @@ def _presets() -> Path:
 
 
 def _block(text: _Text, matrix: Mapping[str, Any], place: lines.Place) -> Block:
+    shared = text.document.get("fields", {}) if place else {}
     where = text.at(*place, next((key for key in ("axes", "zip", "include", *_MATRIX) if key in matrix), ""))
     try:
         made = Matrix(
-            fields=_confined(text, matrix.get("fields", {}), *place, "fields"),
+            # What stands at the top of a file is for all of its matrices.
+            fields=merged(
+                _confined(text, shared, "fields"), _confined(text, matrix.get("fields", {}), *place, "fields")
+            ),
             axes=_confined_lists(text, matrix.get("axes", {}), *place, "axes"),
             zip=[
                 _confined_lists(text, group, *place, "zip", i)
@@ -183,14 +187,15 @@ def _block(text: _Text, matrix: Mapping[str, Any], place: lines.Place) -> Block:
         raise
     except UsageError as error:
         raise text.refusal(error, *place, "zip" if "go together" in str(error) else "axes") from error
-    places = {name: text.at(*place, "fields", name) for name in matrix.get("fields", {})}
+    places = {name: text.at("fields", name) for name in shared}
+    places |= {name: text.at(*place, "fields", name) for name in matrix.get("fields", {})}
     places |= {name: text.at(*place, "axes", name) for name in matrix.get("axes", {})}
     for i, group in enumerate(matrix.get("zip", ())):
         places |= {name: text.at(*place, "zip", i, name) for name in group}
     includes = tuple(text.at(*place, "include", i) for i in range(len(made.include)))
-    return Block(
-        matrix=made, where=where, places=places, spots=_spots(text, matrix, place), includes=includes
-    )
+    spots = {(name, str(value)): text.at("fields", name) for name, value in shared.items()}
+    spots |= _spots(text, matrix, place)
+    return Block(matrix=made, where=where, places=places, spots=spots, includes=includes)
 
 
 def _spots(text: _Text, matrix: Mapping[str, Any], place: lines.Place) -> dict[tuple[str, str], str]:
