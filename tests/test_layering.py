@@ -74,8 +74,6 @@ ORDER = (
     ("exchange",),
     ("preparation",),
     ("dispatch",),
-    ("preparation",),
-    ("dispatch",),
     ("execute",),
     ("replay",),
     ("verification",),
