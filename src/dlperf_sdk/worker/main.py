@@ -31,6 +31,11 @@ def _wait_for_go() -> None:
         os._exit(1)
 
 
+def _limit_memory(request: Request) -> None:
+    if request.memory_limit is not None:
+        memory.limit(request.memory_limit)
+
+
 def worker(directory: str) -> int:
     """Be the process that the agent described in `process.json`."""
     with open(os.path.join(directory, "process.json"), encoding="utf-8") as file:
@@ -40,14 +45,14 @@ def worker(directory: str) -> int:
         os.sched_setaffinity(0, order["cpus"])
     process = process_from(order["process"])
     request = Request.load(order["request"])
-    # Schedulers and parameter servers, which have no devices, hold no batches.
-    if request.memory_limit is not None and (process.role != SERVICE or process.devices):
-        memory.limit(request.memory_limit)
     if process.role == SERVICE:
+        if process.devices:  # schedulers and parameter servers, which have none, hold no batches
+            _limit_memory(request)
         resolve(process.target or "")()
         return 0
     from dlperf_sdk.worker import trainer
 
+    _limit_memory(request)
     return trainer.run(
         request, cluster_from(order["cluster"]), process, order["attempt"], directory, _wait_for_go
     )

@@ -162,7 +162,7 @@ def run(
         if "phases" in found:
             found["phases"]["compile"] += built - started
             found["phases"]["start"] = started - began
-        facts = dict(_circumstances(), **memory.facts(request.memory_limit), **runtime.facts())
+        facts = {**_circumstances(), **memory.facts(request.memory_limit), **runtime.facts()}
         complete = dict(record, status="ok", facts=facts, observed=trainer.observed(), **found)
         write_json(os.path.join(directory, "record.json"), complete)
         record = complete
