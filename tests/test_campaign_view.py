@@ -11,9 +11,12 @@ from dlperf_sdk import Matrix
 from dlperf_sdk.campaigns import planning
 from dlperf_sdk.campaigns.campaign import campaign_of
 from dlperf_sdk.campaigns.kept import keep
+from dlperf_sdk.campaigns.status import status
 from dlperf_sdk.cli.advance import Course
+from dlperf_sdk.cli.campaign_tables import standing_of
 from dlperf_sdk.cli.campaign_view import view
 from dlperf_sdk.registry import Registry
+from dlperf_sdk.report import terminal
 
 FIELDS = {"model": "linear", "batch_size": 4, "repeats": 2, "options": {"features": 12}}
 
@@ -104,3 +107,11 @@ def test_plain_lines_have_no_control_characters_and_stay_whole(kept):
     assert lines[1] == "Changed since the last session: machine.kernel: 5 before, 6 now."
     assert lines[2].startswith("[1/2] numpy linear 1n1d b4 fp32 seed=1 features=12: ok")
     assert "\x1b" not in seen.console.file.getvalue()
+
+
+def test_a_number_that_does_not_stand_is_not_shown_as_ok(kept):
+    seen = shown(kept)
+    first, _ = measured(kept, seen)
+    happened(kept, seen, "concluded", case=first, status="ok", ok=False)
+    text = terminal.text_of(standing_of(status(kept), False), styled=False)
+    assert "untrue" in text.partition("seed=1")[2].partition("\n")[0]
