@@ -1,0 +1,92 @@
+"""Take the pictures of docs/report: reports in a browser, light, dark and on a phone, and their strong scaling.
+
+    .venv/bin/python scripts/report_images.py DIR
+
+DIR holds the runs of the pictures called `campaign`; those of published figures need none. It takes the browser that
+`make test-report` finds.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from browser import found
+from PIL import Image
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from dlperf_sdk.cli import main as dlperf
+
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "report"
+DESKTOP: dict[str, Any] = {"viewport": {"width": 1280, "height": 1700}, "device_scale_factor": 0.75}
+PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 1500}}
+SIGHTS: dict[str, dict[str, Any]] = {
+    "light": {**DESKTOP, "color_scheme": "light"},
+    "dark": {**DESKTOP, "color_scheme": "dark"},
+    "phone": {**PHONE, "color_scheme": "light"},
+}
+COLOURS = 256
+"""Of a picture."""
+MARGIN = 24
+"""Pixels around a section."""
+
+
+def opened(browser: Browser, report: Path, sight: str) -> Page:
+    """A report with all its plots drawn."""
+    page = browser.new_context(**SIGHTS[sight]).new_page()
+    page.goto(report.as_uri())
+    page.wait_for_selector("html[data-plots=drawn]", state="attached", timeout=120_000)
+    return page
+
+
+def kept(path: Path) -> None:
+    """Reduce a picture to a palette."""
+    with Image.open(path) as picture:
+        reduced = picture.convert("RGB").quantize(
+            COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
+        )
+    reduced.save(path, optimize=True)
+    print(f"{path.name}: {path.stat().st_size:,} bytes")
+
+
+def main(runs: str) -> int:
+    """Write the pictures."""
+    reports = {
+        "campaign": [runs],
+        "dlperf-v1.0": ["--published", "dlperf-v1.0"],
+        "tf-cnn-2017": ["--published", "tf-cnn-2017"],
+    }
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found())
+        for name, words in reports.items():
+            report = Path(folder) / f"{name}.html"
+            if code := dlperf(["report", *words, "--format", "html", "-o", str(report)]):
+                return code
+            for sight in SIGHTS:
+                page = opened(browser, report, sight)
+                path = FOLDER / f"{name}-{sight}.png"
+                page.screenshot(path=path)
+                kept(path)
+                strong = page.locator("section", has=page.locator("h2", has_text="Strong scaling"))
+                if sight == "light" and strong.count():
+                    path = FOLDER / f"{name}-strong.png"
+                    box = strong.bounding_box() or {"x": 0, "y": 0, "width": 1280, "height": 600}
+                    clip = {
+                        "x": max(0, box["x"] - MARGIN),
+                        "y": box["y"],
+                        "width": box["width"] + 2 * MARGIN,
+                        "height": box["height"],
+                    }
+                    page.screenshot(path=path, clip=clip, full_page=True)
+                    kept(path)
+                page.context.close()
+        browser.close()
+    return 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    sys.exit(main(sys.argv[1]))
