@@ -23,6 +23,7 @@ from dlperf_sdk.api import spec_from
 from dlperf_sdk.errors import (
     Crashed,
     DlperfError,
+    DocumentError,
     InvalidRecord,
     RunFailed,
     SpecError,
@@ -218,6 +219,37 @@ def test_a_case_that_is_refused_is_a_result(tmp_path):
     assert caught.value.result.status == "unsupported"
     with pytest.raises(Unsupported):
         dry_run("numpy", "resnet50")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (DocumentError("cat.jpg is not a JPEG."), "cat.jpg is not a JPEG."),
+        (
+            OSError(28, "No space left on device"),
+            "The data synthetic cannot be prepared: No space left on device.",
+        ),
+        (PermissionError(13, "Permission denied", "/x/a.txt"), "Permission denied (/x/a.txt)."),
+    ],
+)
+def test_data_that_cannot_be_used_is_a_failed_case(tmp_path, monkeypatch, error, said):
+    """Not an error of the caller's, which would end a campaign and leave a run without a result."""
+
+    def broken(*_, **__):
+        raise error
+
+    monkeypatch.setattr("dlperf_sdk.data.prepare", broken)
+    result = run("numpy", "linear", store=tmp_path, **QUICK)
+    assert (result.status, result.exit_code) == ("unavailable", 4)
+    assert said in result.failure.message
+    assert ResultStore(tmp_path).load(result.id).status == "unavailable"
+
+
+@pytest.mark.parametrize("data", ["synthetic:/tmp", "synthetic-host:/tmp"])
+def test_a_folder_where_none_belongs_is_refused_at_once(tmp_path, data):
+    with pytest.raises(SpecError, match="take no folder"):
+        run("numpy", "linear", data=data, store=tmp_path / "store", **QUICK)
+    assert not (tmp_path / "store").exists()
 
 
 def test_a_case_that_fails_on_the_way_keeps_what_was_measured(tmp_path):

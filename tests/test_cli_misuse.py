@@ -29,6 +29,7 @@ THEIRS = re.compile(
         (["validate"], "`dlperf validate` needs PATH: "),
         (["verify"], "`dlperf verify` needs FRAMEWORKS: frameworks' names."),
         (["gate", "here"], "Write `dlperf gate BASELINE CANDIDATE`."),
+        (["import"], "Write `dlperf import IMPORTER [LOGS…]`."),
         (["env", "remove"], "`dlperf env remove` needs NAME: a name that `dlperf env list` shows."),
         (["campaign", "run"], "`dlperf campaign run` needs FILE: "),
         (["check"], "`dlperf check` needs NAME: a plugin's name."),

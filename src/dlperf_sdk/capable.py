@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dlperf_sdk.errors import UnknownName, Unsupported
+from dlperf_sdk.errors import SpecError, UnknownName, Unsupported
 from dlperf_sdk.interfaces.framework import Capabilities, Framework
 from dlperf_sdk.interfaces.model import Model
 from dlperf_sdk.spec import RunSpec
@@ -41,7 +41,16 @@ def device_of(asked: str, framework: Framework) -> str:
 
 
 def check_capabilities(spec: RunSpec, device: str, framework: Framework, model: Model) -> None:
-    """Refuse what is not offered, before anything is started."""
+    """Refuse what is not offered, before anything is started.
+
+    Raises:
+        UnknownName: a name means nothing to anybody.
+        SpecError: a folder is given where none belongs.
+        Unsupported: the framework, or its plugin, cannot do it.
+    """
+    source, path = spec.data.source, spec.data.path
+    if path is not None and source in ("synthetic", "synthetic-host"):
+        raise SpecError(f"data is {str(spec.data)!r}; {source} samples are made up, and take no folder.")
     can: Capabilities = framework.capabilities
     asked = {
         "device": (device, can.devices),

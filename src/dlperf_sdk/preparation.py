@@ -13,6 +13,7 @@ from dlperf_sdk import data, environments
 from dlperf_sdk.collect import Collector
 from dlperf_sdk.environments import PreparedEnvironment
 from dlperf_sdk.environments.container import inside
+from dlperf_sdk.errors import Unavailable, UsageError
 from dlperf_sdk.plan import Plan
 from dlperf_sdk.results.result import Environment
 from dlperf_sdk.spec import RunSpec
@@ -113,12 +114,25 @@ def _variables(spec: RunSpec) -> dict[str, str]:
 
 
 def _data(planned: Plan, collected: Collector) -> Mapping[str, Any]:
-    """The data is made ready here: never inside the window."""
+    """The data is made ready here: never inside the window.
+
+    Raises:
+        Unavailable: what is in its folder cannot be used, or there is no room for what is made of it. The case was
+            understood, so that is its failure, and no other case's of a campaign.
+    """
     say = collected.stage("data")
-    return data.prepare(
-        planned.spec.data,
-        planned.model_options,
-        planned.inputs,
-        seed=planned.spec.seed,
-        on_progress=lambda what, done, total: say(f"{what} {done}/{total}"),
-    )
+    try:
+        return data.prepare(
+            planned.spec.data,
+            planned.model_options,
+            planned.inputs,
+            seed=planned.spec.seed,
+            on_progress=lambda what, done, total: say(f"{what} {done}/{total}"),
+        )
+    except UsageError as error:
+        raise Unavailable(str(error)) from error
+    except OSError as error:
+        place = "" if error.filename is None else f" ({os.fsdecode(error.filename)})"
+        raise Unavailable(
+            f"The data {planned.spec.data} cannot be prepared: {error.strerror}{place}."
+        ) from error

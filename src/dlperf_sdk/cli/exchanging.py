@@ -111,6 +111,7 @@ def import_(
     importer: Annotated[
         str, Parameter(help="What wrote the logs: dlperf-log, tf-cnn-benchmarks or dllogger.")
     ],
+    /,
     *logs: Annotated[Path, Parameter(help="Logs; those of one case are its repeats.")],
     output: Annotated[
         Path, Parameter(metavar="DIR", help="The directory that the results are written to.")
