@@ -16,6 +16,15 @@ must be caught by the test or verdict that is named here, for what it is, and th
 `make test` runs them and prints the score. This page is made by `scripts/faults_document.py`.
 
 """
+TAIL = """\
+
+## What is not caught
+
+A worker half that behaves well as long as it believes to be looked at: that recognises parity's program or the sizes of
+a reference's case, or counts its steps and stops training behind those that the suite takes. Gradient accumulation that
+is done as one large batch. An input pipeline that decodes less than it says. A learning-rate schedule that stays at one
+rate. And nobody but the plugin reports its device memory and its versions. For these there is reading the worker half.
+"""
 PARTS = (
     ("Caught by the conformance suite", "tests of `dlperf_sdk.testing`; toy plugins", faults.BY_CONFORMANCE),
     ("Caught by a verdict of every run", "verdicts of `run()`; toy plugins, two replicas", faults.BY_VERDICT),
@@ -29,7 +38,7 @@ PARTS = (
 def document() -> str:
     """The page."""
     parts = [_part(*part) for part in PARTS]
-    return HEAD + f"{len(faults.ALL)} faults.\n\n" + "\n".join(parts)
+    return HEAD + f"{len(faults.ALL)} faults.\n\n" + "\n".join(parts) + TAIL
 
 
 def _part(title: str, how: str, rows: tuple[faults.Fault, ...]) -> str:

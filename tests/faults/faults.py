@@ -94,6 +94,12 @@ BY_CONFORMANCE = (
         where=COMPANY,
     ),
     Fault(
+        "says-blocking",
+        "the clock `blocking` where steps go on behind the host",
+        "test_a_blocking_step_is_done_when_it_returns",
+        "much was left to do",
+    ),
+    Fault(
         "before-the-optimizer",
         "a step that is over before its optimizer",
         "test_nothing_changes_after_synchronize",
@@ -180,6 +186,19 @@ BY_CONFORMANCE = (
         "test_deviation_leaves_no_trace",
         "changed the",
     ),
+    Fault(
+        "half-in-the-window",
+        "half of the samples in the warm-up and the window, and only there",
+        "test_the_window_goes_on_where_the_first_steps_ended",
+        "the next steps on the canonical batch have",
+    ),
+    Fault(
+        "leaves-out-dropout",
+        "dropout left out where it is asked for",
+        "test_dropout_drops",
+        "with dropout 0.5",
+        "dropping",
+    ),
     Fault("every-second-backward", "every second backward skipped", "test_every_step_updates", "False"),
     Fault(
         "one-shard",
@@ -238,6 +257,12 @@ BY_PARITY = (
         "gradients summed over the replicas instead of averaged",
         "parity",
         "gradients summed over the replicas instead of averaged",
+    ),
+    Fault(
+        "postpones-the-exchange",
+        "replicas that meet only where somebody waits for them, and not in every step",
+        "parity",
+        "The loss of step 2 deviates",
     ),
     Fault(
         "secretly-smaller", "one rank training another batch size, and saying nothing", "parity", "deviate"

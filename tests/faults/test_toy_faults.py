@@ -6,7 +6,7 @@ import attrs
 import pytest
 from faults import BY_CONFORMANCE, BY_PARITY, BY_VERDICT
 from imports_the_framework import Imports
-from toy_frameworks import FRAMEWORKS
+from toy_frameworks import FRAMEWORKS, Dropping
 
 from dlperf_sdk import run
 from dlperf_sdk.registry import Registry
@@ -15,7 +15,7 @@ from dlperf_sdk.testing.asynchrony import Asynchrony
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.subject import verdict
 
-REGISTRY = Registry({"frameworks": {**FRAMEWORKS, "imports": Imports}})
+REGISTRY = Registry({"frameworks": {**FRAMEWORKS, "imports": Imports}, "models": {"dropping": Dropping}})
 
 
 class TestAsynchronous(FrameworkConformance):

@@ -1,6 +1,7 @@
 """Worker halves that are wrong, each a few lines over a right one: the NumPy example, or the asynchronous toy."""
 
 import dataclasses
+import itertools
 import json
 import os
 import tempfile
@@ -76,6 +77,15 @@ class WorksBehindTheLoss(asynchronous_toy.Linear):
         self.runtime.loss = super().step(batch).loss
         self.runtime.enqueue(time.sleep, asynchronous_toy.BUSY)
         return Step(self.runtime.loss, len(batch["x"]))
+
+
+class SaysBlocking(asynchronous_toy.Runtime):
+    """Where a step goes on behind the call, and nobody waits for it."""
+
+    clock = "blocking"
+
+    def synchronize(self):
+        pass
 
 
 class BeforeTheOptimizer(asynchronous_toy.Linear):
@@ -154,6 +164,23 @@ class AlwaysMeets(worker.Runtime):
         super().start()
 
 
+class MeetsWhenWaitedFor(worker.Runtime):
+    """The replicas' weights meet, and only where somebody waits: after every step that is the same for plain SGD."""
+
+    def mean(self, array):
+        return array
+
+    def synchronize(self):
+        weights = self.trainer.weights
+        weights["weight"] = super().mean(weights["weight"])
+
+
+class PostponesTheExchange(worker.Linear):
+    def __init__(self, runtime, request, process):
+        super().__init__(runtime, request, process)
+        runtime.trainer = self
+
+
 class OneShard(worker.Linear):
     def canonical_batch(self):
         return canonical.batch(self.request.inputs, self.request.batch_size, 0, self.request.seed)
@@ -180,6 +207,15 @@ class EverySecondBackward(worker.Linear):
         if self.steps % 2:
             return super().step(batch)
         return Step(self.loss(batch["x"] @ self.weights["weight"].T, batch["y"])[0], len(batch["x"]))
+
+
+class HalfOfItInTheWindow(worker.Linear):
+    def batches(self):
+        half = {name: values[: len(values) // 2] for name, values in self.canonical_batch().items()}
+        return itertools.repeat(half)
+
+    def step(self, batch):
+        return super().step(batch)._replace(samples=self.request.batch_size)
 
 
 class OwnWeights(worker.Linear):

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import attrs
-from dlperf_numpy.framework import NumPy
+from dlperf_numpy.framework import Linear, NumPy
 
 CAN = NumPy.capabilities
 LOCK = Path(__file__).with_name("old-lock.txt")
@@ -24,6 +24,17 @@ class Events(Asynchronous):
 
     name = "events"
     runtime = "asynchronous_toy:EventRuntime"
+
+
+class Dropping(Linear):
+    """With an option that the toys' trainers do not know."""
+
+    name = "dropping"
+    references = None
+
+    @attrs.frozen
+    class Options(Linear.Options):
+        dropout: float = 0.0
 
 
 def locked(self, device, strategy, model):
@@ -54,17 +65,21 @@ WRONG = {
     "half-the-rate-compiled": (Asynchronous, linear("HalfTheRateCompiled")),
     "alone-when-compiled": (Asynchronous, runtime("AloneWhenCompiled")),
     "waits-for-the-loss": (Events, runtime("WaitsForTheLoss") | linear("WorksBehindTheLoss")),
+    "says-blocking": (Asynchronous, runtime("SaysBlocking")),
     "before-the-optimizer": (Asynchronous, linear("BeforeTheOptimizer")),
     "one-buffer": (Asynchronous, linear("OneBufferForAllLosses")),
     "no-memory": (Asynchronous, runtime("NoMemory")),
     "unsynchronised": (NumPy, runtime("Unsynchronised")),
     "first-of-all": (NumPy, runtime("FirstOfAll")),
     "summed": (NumPy, runtime("Summed")),
+    "postpones-the-exchange": (NumPy, runtime("MeetsWhenWaitedFor") | linear("PostponesTheExchange")),
     "always-meets": (NumPy, runtime("AlwaysMeets")),
     "one-shard": (NumPy, linear("OneShard")),
     "smaller-on-one-rank": (NumPy, linear("SmallerOnOneRank")),
     "secretly-smaller": (NumPy, linear("SecretlySmallerOnOneRank")),
     "every-second-backward": (NumPy, linear("EverySecondBackward")),
+    "half-in-the-window": (NumPy, linear("HalfOfItInTheWindow")),
+    "leaves-out-dropout": (NumPy, {"trainers": {"dropping": "dlperf_numpy.worker:Linear"}}),
     "own-weights": (NumPy, linear("OwnWeights")),
     "loss-of-the-step-before": (NumPy, linear("LossOfTheStepBefore")),
     "wrong-sign": (NumPy, linear("WrongSign")),

@@ -19,6 +19,7 @@ MOST = 0.2
 """The most of it that may be left for reading the losses, once `synchronize` has returned."""
 EARLY = 0.05
 """The most by which the device's own events may say that the steps took longer than the host waited."""
+BEHIND = "the clock is not 'blocking': `test_synchronize_waits` looks at what goes on behind the host"
 BLOCKING = "the clock is 'blocking': a step is done when `step` returns, so there is nothing to see"
 
 
@@ -70,6 +71,22 @@ class Asynchrony(Training):
                         "queue",
                     )
                 )
+
+    def test_a_blocking_step_is_done_when_it_returns(self, cell: Cell) -> None:
+        """Where the clock says so: nothing is left then, for `synchronize` or for who reads the losses."""
+        spec = self.spec_of(cell)
+        answer = self._answers_of(spec)[0]
+        if answer["clock"] != "blocking":
+            pytest.skip(BEHIND)
+        times = answer["asynchrony"]
+        assert any(_whole(one) - one["enqueue"] <= MOST * _whole(one) for one in times), advice(
+            f"{described(spec)}: the clock is 'blocking', and when `step` returned much was left to do: "
+            f"{_said(0, times)}.",
+            "steps that go on behind the host are counted before they are done, and their times are those of "
+            "enqueueing",
+            "set the clock 'lagged' (or 'event') and implement `synchronize`; on a CPU, too, a framework may hand its "
+            "work to threads of its own",
+        )
 
     def _times(self, spec: RunSpec) -> list[list[Times]]:
         """By rank, the times of each try."""

@@ -14,6 +14,8 @@ import traceback
 
 PAUSE = 0.1
 """Seconds in which nothing may change once `synchronize` has returned."""
+FURTHER = 4
+"""Steps on the canonical batch behind the canonical ones: a short case's warm-up and window are as many."""
 
 
 def initial(request, trainer, canonical, answer):
@@ -96,16 +98,15 @@ def ask(request, cluster, process, resolve, answer):
     answer["peak_memory"] = runtime.peak_memory()
 
     answer["asked"] = "synchronize"
-    for _ in range(3):
-        trainer.step(batch)
+    further = [trainer.step(batch).loss for _ in range(FURTHER)]
     runtime.synchronize()
     answer["losses_again"] = [[float(value) for value in trainer.read_loss(handle)] for handle in handles]
+    answer["losses_further"] = [[float(value) for value in trainer.read_loss(handle)] for handle in further]
     then = digest_of(request.parameters, trainer.parameters(0))
     time.sleep(PAUSE)
     answer["settled"] = digest_of(request.parameters, trainer.parameters(0)) == then
-    if runtime.clock != "blocking":
-        # Three times, for a machine that does something else meanwhile: the best counts.
-        answer["asynchrony"] = [asynchrony(runtime, trainer, batch, 5) for _ in range(3)]
+    # Three times, for a machine that does something else meanwhile: the best counts.
+    answer["asynchrony"] = [asynchrony(runtime, trainer, batch, 5) for _ in range(3)]
 
     answer["asked"] = "batches"
     batches = trainer.batches()

@@ -118,6 +118,54 @@ class Training(FrameworkSubject):
             "return a handle with memory of its own: copy what the next step overwrites, without waiting for it",
         )
 
+    def test_the_window_goes_on_where_the_first_steps_ended(self, cell: Cell) -> None:
+        """`synthetic` is the canonical batch, whole: the warm-up and the window are the next steps on it."""
+        spec = self.spec_of(cell)
+        answer = self._answers_of(spec)[0]
+        further = [losses[0] for losses in answer["losses_further"]]
+        result = self.measured(spec)
+        self.excuse(result.failure)
+        assert result.failure is None, f"`test_it_trains` says more: {result.failure}"
+        replica = result.repeats[0].records[0].replicas[0]
+        window = [*replica.warmup_losses, *replica.losses]
+        most = LATE.get(spec.precision, LATE["amp-bf16"])
+        pairs = list(zip(window, further, strict=False))
+        same = [
+            math.isclose(loss, other, rel_tol=most) or _nearest(loss, further) == step
+            for step, (loss, other) in enumerate(pairs)
+        ]
+        assert pairs and all(same), advice(
+            f"{described(spec)}: the losses of the warm-up and the window are {_listed(window)}; the next steps on "
+            f"the canonical batch have {_listed(further)}.",
+            "parity and the precision are shown on the canonical batch: a window that trains on something else, or in "
+            "another way, is not what they vouch for",
+            "let `batches` of the source 'synthetic' yield the canonical batch, with all its samples, and let `step` "
+            "do the same whoever calls it",
+        )
+
+    def test_dropout_drops(self, model: str) -> None:
+        """Where a model has the option: the first step's loss is another with it. Parity is run without."""
+        if not hasattr(self.registry.model(model).Options(), "dropout"):
+            pytest.skip(f"{model} has no dropout")
+        without, dropping = (self._first_loss(model, dropout=rate) for rate in (0.0, 0.5))
+        assert not math.isclose(without, dropping, rel_tol=LATE["fp32"]), advice(
+            f"{self.framework} {model}: the loss of the first step is {dropping:.7g} with dropout 0.5, and "
+            f"{without:.7g} without.",
+            "drawing and applying the masks takes time, and without them the number is that of another model",
+            "drop with the rate of `request.model_options`, wherever the model's page says, in `step` and nowhere else",
+        )
+
+    def _first_loss(self, model: str, **options: Any) -> float:
+        result = self.measured(self.spec(model, options=options))
+        self.excuse(result.failure)
+        assert result.failure is None, advice(
+            f"{self.framework} {model} with {options} ended with {result.status}: "
+            f"{result.failure and result.failure.message}",
+            "the option is in the model's default case, and the case of the published figures",
+            f"read the traceback below\n{(result.failure and result.failure.traceback) or ''}",
+        )
+        return float(result.repeats[0].records[0].replicas[0].canonical_losses[0])
+
     def test_the_loss_falls(self, cell: Cell) -> None:
         """Over the steps on the canonical batch."""
         found = verdict(self.trained(self.spec_of(cell)), "loss-falls")
