@@ -69,7 +69,8 @@ def _number(part: dict[str, Any], _: Any) -> st.SearchStrategy[float]:
     strict = "exclusiveMinimum" in part
     floats = st.floats(least, part["maximum"], exclude_min=strict)
     whole = st.integers(max(int(least), -(10**20)) + strict, min(int(part["maximum"]), 10**20))
-    return floats | whole
+    # A number is a double to whoever reads JSON: one that is none cannot come back as it was.
+    return floats | whole.filter(lambda value: int(float(value)) == value)
 
 
 def _object(part: dict[str, Any], whole: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:

@@ -115,7 +115,8 @@ def test_all_that_a_run_starts_is_known_by_its_name(name):
         try:
             end = time.monotonic() + 30
             while not processes_with(run) and time.monotonic() < end:
-                time.sleep(0.01)  # the kernel sets a new program's words a moment after it has closed its files
+                # The kernel sets a new program's words a moment after it has closed its files.
+                time.sleep(0.01)
             assert leftovers.processes_of((run,)) == [process.pid]
             assert leftovers.processes_of((run[:-1], f"x-{run}")) == []
             with pytest.raises(StoreError, match=f"still running: {process.pid}"):

@@ -157,7 +157,8 @@ class PaddleTrainer(Trainer):
             self._skipped = (
                 self._skipped + paddle.to_tensor(self.scaler._cache_founf_inf).astype("int64").sum()
             )
-        self.optimizer.clear_grad(set_to_zero=False)  # the next backward pass writes, and need not add to zeros
+        # Dropped, not zeroed: the next backward pass writes, and need not add to zeros.
+        self.optimizer.clear_grad(set_to_zero=False)
         return Step(total, self.request.batch_size)
 
     def _micro_batches(self, batch):
