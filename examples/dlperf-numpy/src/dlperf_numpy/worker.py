@@ -2,7 +2,7 @@
 
 import contextlib
 import itertools
-from multiprocessing.connection import Client, Listener
+from multiprocessing.connection import Client, Listener, wait
 
 import numpy as np
 
@@ -22,8 +22,9 @@ class Runtime(interface.Runtime):
         if others and self.process.rank == 0:
             with Listener(address, backlog=others) as listener:
                 self.peers = [listener.accept() for _ in range(others)]
-        # Until rank 0 listens. No timeout of our own: the agents end a worker that waits in vain.
+        # Until rank 0 listens, asked now and then. No limit of our own: the agents end a worker that waits in vain.
         while others and not self.peers:
+            wait([], 0.005)
             with contextlib.suppress(ConnectionRefusedError):
                 self.peers = [Client(address)]
 
@@ -91,6 +92,5 @@ class Linear(Trainer):
 
 class Softmax(Trainer):
     def loss(self, z, y):
-        log_p = z - np.logaddexp.reduce(z, axis=1, keepdims=True)
-        one = np.eye(z.shape[1], dtype=z.dtype)[y]
+        log_p, one = z - np.logaddexp.reduce(z, axis=1, keepdims=True), np.eye(z.shape[1], dtype=z.dtype)[y]
         return -(log_p * one).sum(axis=1).mean(), np.exp(log_p) - one
