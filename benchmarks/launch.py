@@ -4,7 +4,7 @@
     .venv/bin/python benchmarks/launch.py --engine slurm   # four Slurm nodes that are made here (root): srun, torchrun
 
 Each pair starts N ranks twice, in turns: as a case (bundle, agents, preflight, barrier, one step), and as a script
-that imports NumPy, meets over TCP and takes the same step: in N interpreters started plainly, and under torchrun. What
+that imports NumPy, draws its weights, meets over TCP and takes the same step: in N interpreters started plainly, and under torchrun. What
 is timed is the way from the launch to the end of the first step. Bound: the case takes at most 0.5 s + 5 ms per rank
 more than the plain interpreters. All clocks are this machine's.
 """
@@ -45,7 +45,8 @@ from multiprocessing.connection import Client, Listener
 import numpy as np
 rank = int(os.environ["RANK"] if "RANK" in os.environ else os.environ["SLURM_PROCID"])
 size, host, port = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-x, w = np.ones((8, 16), np.float32), np.ones((16, 1), np.float32)
+draw = np.random.RandomState(0).standard_normal  # as the case draws its weights and its batch
+x, w = draw((8, 16)).astype(np.float32), draw((16, 1)).astype(np.float32)
 gradient = 2 * x.T @ (x @ w)
 if rank == 0:
     with Listener((host, port), backlog=size) as listener:

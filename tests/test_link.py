@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import socket
 import threading
@@ -493,7 +492,7 @@ def test_a_node_without_ports_says_so(tmp_path):
 def test_a_layout_that_raises_is_the_cases_failure_not_the_nodes(tmp_path, processes):
     ours, theirs = (link.Link(end) for end in pair())
     starting, heard = agent(tmp_path, ours), theirs.messages()
-    starting.request = dataclasses.replace(starting.request, processes=processes)
+    starting.request = starting.request._replace(processes=processes)
     node = {"host": "127.0.0.1", "ports": ["1"], "devices": ["cpu:0"], "interface": "lo"}
     cluster = {"device": "cpu", "strategy": "all_reduce", "options": {}, "nodes": [node]}
     starting._obey("start", {"attempt": 1, "cluster": cluster, "host_index": 0, "host_count": 1})

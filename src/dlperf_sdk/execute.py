@@ -8,7 +8,6 @@ so each part of the way is a verb of its own: `begin`, `prepare`, `measure`, `co
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from contextlib import closing
 from datetime import UTC, datetime
@@ -232,9 +231,7 @@ def _follow_reference(case: Case, ready: Ready) -> None:
                 ready.plan,
                 ready.prepared,
                 registry,
-                lambda plan, request: launched(
-                    plan, dataclasses.replace(request, id=f"parity-{case.id}"), registry
-                ),
+                lambda plan, request: launched(plan, request._replace(id=f"parity-{case.id}"), registry),
                 say,
             )
             return

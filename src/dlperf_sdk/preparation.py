@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -37,7 +36,7 @@ class Ready:
         if attempt is None:
             return request
         once = {**request.protocol, "repeats": 1, "max_repeats": 1, "target": None}
-        return dataclasses.replace(request, first_attempt=attempt, protocol=once)
+        return request._replace(first_attempt=attempt, protocol=once)
 
 
 def made_ready(planned: Plan, like: Environment | None, collected: Collector) -> Ready:

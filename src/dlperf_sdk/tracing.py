@@ -6,7 +6,6 @@ import base64
 import binascii
 from collections.abc import Generator, Mapping
 from contextlib import closing
-from dataclasses import replace
 from typing import Any
 
 from dlperf_sdk.collect import failure_from
@@ -20,7 +19,7 @@ STEPS = 5
 def traced(request: Request) -> Request:
     """The request of the extra attempt: warmed up as the case is, and nothing sampled."""
     protocol = {**request.protocol, "steps": STEPS, "repeats": 1, "max_repeats": 1, "target": None}
-    return replace(request, program="trace", protocol=protocol, samplers=[])
+    return request._replace(program="trace", protocol=protocol, samplers=[])
 
 
 def traces(events: Generator[Mapping[str, Any], None, None]) -> dict[int, bytes]:

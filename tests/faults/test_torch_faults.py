@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import subprocess
@@ -61,7 +60,7 @@ def answers(tmp_path_factory):
     for name, content in bundle.contents(requests["Right"]).items():
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_bytes(content)
-    (place / "plan.json").write_text(json.dumps({n: dataclasses.asdict(r) for n, r in requests.items()}))
+    (place / "plan.json").write_text(json.dumps({n: r.to_dict() for n, r in requests.items()}))
     program = Path(__file__).with_name("torch_faults.py")
     with environments.in_use(prepared):
         subprocess.run(

@@ -1,6 +1,5 @@
 """Worker halves that are wrong, each a few lines over a right one: the NumPy example, or the asynchronous toy."""
 
-import dataclasses
 import itertools
 import json
 import os
@@ -160,7 +159,7 @@ class Summed(worker.Runtime):
 
 class AlwaysMeets(worker.Runtime):
     def start(self):
-        self.request = dataclasses.replace(self.request, strategy="all_reduce")
+        self.request = self.request._replace(strategy="all_reduce")
         super().start()
 
 

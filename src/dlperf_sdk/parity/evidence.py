@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from typing import Any
 
 import attrs
@@ -206,7 +205,7 @@ def _request(plan: Plan, prepared: PreparedEnvironment) -> Request:
     """What the nodes are told; nothing is sampled, since nothing is timed."""
     run_id = f"parity-{secrets.token_hex(6)}"
     request = plan.request(run_id, prepared.command, plan.spec.env, {"source": "synthetic"})
-    return replace(request, program="parity", samplers=[])
+    return request._replace(program="parity", samplers=[])
 
 
 def _run(events: Iterable[Mapping[str, Any]]) -> list[Any]:

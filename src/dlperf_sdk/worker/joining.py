@@ -9,7 +9,6 @@ import select
 import signal
 import sys
 import threading
-from dataclasses import replace
 from socket import gethostname
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
@@ -117,4 +116,4 @@ def _stream() -> Callable[[Dict[str, Any]], None]:
 def _asked(bundle: str, file: str, python: Optional[str]) -> Request:
     """A request of the bundle, for this interpreter if one is named."""
     request = Request.from_dict(json.loads(member(bundle, file)))
-    return request if python is None else replace(request, command=[python])
+    return request if python is None else request._replace(command=[python])

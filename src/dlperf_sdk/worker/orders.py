@@ -46,7 +46,7 @@ def orders_for(
         orders.append(
             {
                 "name": name,
-                "command": list(request.command) + ["-I", "-u", bundle],
+                "command": list(request.command) + ["-I", "-u", os.path.join(bundle, "__main__.py")],
                 "environment": worker_environment(os.environ, dict(threads, **request.variables), launch),
                 "cpus": list(cpus),
                 "request": os.path.join(bundle, file),

@@ -2,14 +2,12 @@
 
 import importlib
 import json
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, NamedTuple, Optional
 
 REQUEST_VERSION = "1.0"
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """One case, fully resolved. The same for every process of the case."""
 
     id: str
@@ -63,7 +61,7 @@ class Request:
     schema_version: str = REQUEST_VERSION
 
     def to_dict(self) -> Dict[str, Any]:
-        return asdict(self)
+        return dict(self._asdict())
 
     @classmethod
     def from_dict(cls, plain: Dict[str, Any]) -> "Request":
@@ -71,7 +69,7 @@ class Request:
         version = str(plain.get("schema_version"))
         if version.split(".", maxsplit=1)[0] != REQUEST_VERSION.split(".", maxsplit=1)[0]:
             raise ValueError("the request has version %s, this worker reads %s" % (version, REQUEST_VERSION))
-        known = {field.name for field in fields(cls)}
+        known = set(cls._fields)
         if set(plain) != known:
             raise ValueError("the request's keys differ from the protocol's: %s" % sorted(set(plain) ^ known))
         return cls(**plain)
