@@ -115,3 +115,4 @@ def test_a_number_that_does_not_stand_is_not_shown_as_ok(kept):
     happened(kept, seen, "concluded", case=first, status="ok", ok=False)
     text = terminal.text_of(standing_of(status(kept), False), styled=False)
     assert "untrue" in text.partition("seed=1")[2].partition("\n")[0]
+    assert status(kept).counts == {"untrue": 1, "pending": 1}

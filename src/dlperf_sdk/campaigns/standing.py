@@ -58,6 +58,11 @@ class Standing:
     """What is wrong with what its directory holds."""
 
     @property
+    def conclusion(self) -> str:
+        """Its status; `untrue` where the verdicts do not let the number stand, `pending` before there is one."""
+        return "untrue" if self.status == "ok" and not self.ok else self.status or "pending"
+
+    @property
     def finished(self) -> int:
         """Finished repeats."""
         return len(self.throughputs)

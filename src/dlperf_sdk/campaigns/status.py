@@ -35,8 +35,8 @@ class Status:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Cases by status; those that are not concluded are `pending`."""
-        return dict(Counter(each.status or "pending" for each in self.standings.values()))
+        """Cases by conclusion."""
+        return dict(Counter(each.conclusion for each in self.standings.values()))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""

@@ -42,8 +42,7 @@ def _standing_table(found: Status, all: bool) -> list[Block]:
 
     rows: list[tuple[Cell | str, ...]] = []
     for each in found.standings.values():
-        state = each.status or ("pending" if not each.finished else "under way")
-        state = "untrue" if state == "ok" and not each.ok else state
+        state = "under way" if each.status is None and each.finished else each.conclusion
         tone: Any = {"ok": "good", "pending": "quiet", "under way": "plain"}.get(state, "bad")
         rate = quantity(median(list(each.throughputs.values())), "samples/s") if each.throughputs else ""
         repeats = f"{each.finished}/{each.asked.spec.resolved_protocol().repeats}"
