@@ -4,9 +4,9 @@
     .venv/bin/python benchmarks/launch.py --engine slurm   # four Slurm nodes that are made here (root): srun, torchrun
 
 Each pair starts N ranks twice, in turns: as a case (bundle, agents, preflight, barrier, one step), and as a script
-that imports NumPy, draws its weights, meets over TCP and takes the same step: in N interpreters started plainly, and under torchrun. What
-is timed is the way from the launch to the end of the first step. Bound: the case takes at most 0.5 s + 5 ms per rank
-more than the plain interpreters. All clocks are this machine's.
+that imports NumPy, draws its weights, meets over TCP and takes the same step: in N interpreters started plainly, and
+under torchrun. What is timed is the way from the launch to the end of the first step. Bound: the case takes at most
+0.5 s + 5 ms per rank more than the plain interpreters. All clocks are this machine's.
 """
 
 from __future__ import annotations

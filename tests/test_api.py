@@ -339,7 +339,7 @@ def test_a_huge_log_is_bounded(tmp_path):
     assert log.read_text().rstrip().endswith("the end of a long log")
 
 
-def test_a_framework_that_aborts_in_the_finalisation_has_trained_all_the_same(tmp_path):
+def test_a_framework_may_leave_out_a_finalisation_that_would_abort(tmp_path):
     """Its record is whole by then; what it asked to be done at the exit is done."""
     result = run("faulty", "linear", options={"fault": "aborting-finalisation"}, store=tmp_path, **QUICK)
     assert result.ok

@@ -11,6 +11,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -25,6 +26,8 @@ from dlperf_sdk.topologies.slurm_facts import facts, why
 
 _WAIT = 30
 """Seconds after the end of one agent in which srun lets the others end."""
+_TAKEN_DOWN = 30
+"""Seconds that Slurm may take to end what runs in an allocation (its KillWait)."""
 
 _NODE, _NODES = "SLURM_NODEID", "SLURM_STEP_NODELIST"
 
@@ -121,13 +124,21 @@ def _with_reason(lines: Iterator[bytes], variables: Mapping[str, str]) -> Iterat
     last = b""
     for line in lines:
         last = line or last
-        if delivery.is_lost(line) and (done := why(_state(variables["SLURM_JOB_ID"]), "")) is not None:
+        if delivery.is_lost(line) and (done := why(_settled(variables["SLURM_JOB_ID"]), "")) is not None:
             yield delivery.ended(*done)
             return
         yield line
     said = why(_state(variables["SLURM_JOB_ID"]), last.decode(errors="replace"))
     if said is not None:
         yield delivery.ended(*said)
+
+
+def _settled(job: str) -> str:
+    """An allocation's state; where it is being taken down just now, what it was taken down for, once Slurm says it."""
+    deadline = time.monotonic() + _TAKEN_DOWN
+    while (state := _state(job)) == "COMPLETING" and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return state
 
 
 def _state(job: str) -> str:

@@ -1,4 +1,4 @@
-"""Nothing that an agent starts outlives it: what Linux offers for that, through ctypes."""
+"""How processes end: nothing that an agent starts outlives it (what Linux offers for that, through ctypes)."""
 
 import ctypes
 import os
@@ -7,6 +7,7 @@ from typing import List
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_left_out: List[bool] = []
 
 
 def _prctl(option: int, value: int) -> None:
@@ -41,3 +42,17 @@ def children() -> List[int]:
             if int(after_name[1]) == me:
                 found.append(int(name))
     return found
+
+
+def leave_out_finalisation() -> None:
+    """Have this process end behind its exit functions, once its work is done: for a runtime's `stop`.
+
+    For frameworks whose threads hold Python objects to the end, and abort the process when they let go of them while
+    the interpreter is taken down. Others take leave of their peers in that very moment, and need it.
+    """
+    _left_out.append(True)
+
+
+def is_finalised() -> bool:
+    """Whether nobody has asked for that."""
+    return not _left_out

@@ -59,15 +59,13 @@ def worker(directory: str) -> int:
 
 
 def _work(directory: str) -> int:
-    """`worker`, and a process that ends with it: the exit functions run after a success, the finalisation never does.
-
-    By then the record is on disk. A framework's threads may still hold Python objects, and one that lets go of them
-    while the interpreter is taken down aborts the process (seen with gloo); after a failure even an exit function
-    may hang, since the peers are gone.
-    """
+    """`worker`, and a process that ends with it: in the usual way, unless that would hang or abort."""
     code = worker(directory)
     if not code:
+        if lifetime.is_finalised():
+            return code
         atexit._run_exitfuncs()
+    # After a failure even an exit function may hang, since the peers are gone. The record is on disk.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
