@@ -91,6 +91,9 @@ class TensorFlowTrainer(Trainer):
         self._loaders = []
         self._scheduled = None
         if runtime.served:
+            # What was assigned may be on its way to the servers, where a worker reads what is there. Reading it waits.
+            for variable in (*self.variables, *self.weights.statistics.values()):
+                variable.numpy()
             replicas = process.replicas
             shards = [self._host_batch(replica) for replica in range(2)]
             self._scheduled = asynchronous.Scheduled(
@@ -179,7 +182,8 @@ class TensorFlowTrainer(Trainer):
         if self._scheduled is None:
             loss = self._train(batch, tf.constant(rate, tf.float32))
         else:
-            loss = self._scheduled.step(rate)
+            # A step is one update for each replica: together they weigh what one with the mean of the gradients does.
+            loss = self._scheduled.step(rate / len(self.process.replicas))
         return Step(loss, self.request.batch_size * len(self.process.replicas))
 
     def _all_replicas_step(self, batch, rate):
