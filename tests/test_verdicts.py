@@ -17,7 +17,7 @@ from record_samples import expected, record, repeat, repeats, replica
 from dlperf_sdk.protocol import PROTOCOLS
 from dlperf_sdk.records import Record, Repeat, Window
 from dlperf_sdk.results import integrity, quality, trend
-from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, INTEGRITY, NOT_APPLICABLE, PASS, QUALITY
+from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, INTEGRITY, NOT_APPLICABLE, PASS, QUALITY, Verdict
 from dlperf_sdk.results.verdicts import judge
 
 NAMES = {
@@ -139,6 +139,25 @@ def test_the_loss_must_fall(losses: tuple[float, ...], outcome: str) -> None:
         lambda last: attrs.evolve(last, replicas=(replica(1, canonical_losses=losses),)),
     )
     assert integrity.loss_falls(spoiled).outcome == outcome
+
+
+def test_of_one_model_that_many_change_the_mean_of_the_losses_must_fall() -> None:
+    """A replica's first loss may belong to no state that the model on the parameter servers was in."""
+
+    def both(first: tuple[float, ...], second: tuple[float, ...]) -> Verdict:
+        taken = changed(
+            repeats(1, ranks=1),
+            lambda last: attrs.evolve(
+                last, replicas=(replica(0, canonical_losses=first), replica(1, canonical_losses=second))
+            ),
+        )
+        return integrity.loss_falls(taken, strategy="parameter_server_async")
+
+    assert both((7.57, 7.55, 7.5), (7.47, 7.58, 7.49)).outcome == PASS
+    rising = both((7.0, 7.1, 7.2), (7.0, 7.1, 7.2))
+    assert rising.outcome == FAIL and "mean of all replicas" in rising.detail
+    assert both((7.0, math.nan), (7.0, 6.0)).outcome == FAIL
+    assert both((), ()).outcome == INCONCLUSIVE
 
 
 # ---- replicas-equal ---------------------------------------------------------------------

@@ -261,7 +261,7 @@ def _integrity(repeats: tuple[Repeat, ...], expected: Expected) -> tuple[Verdict
     return (
         integrity.complete_records(repeats, expected),
         integrity.finite_loss(repeats),
-        integrity.loss_falls(repeats, expected.learning_rate_policy),
+        integrity.loss_falls(repeats, expected.learning_rate_policy, expected.strategy),
         integrity.replicas_equal(repeats, expected.strategy),
         integrity.precision_effective(repeats, expected.precision),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from attrs import frozen
 
@@ -153,14 +153,15 @@ def _losses(repeats: tuple[Repeat, ...]) -> Iterator[tuple[str, tuple[float, ...
         yield f"in the window {where}", replica.losses
 
 
-def loss_falls(repeats: tuple[Repeat, ...], learning_rate_policy: str = "constant") -> Verdict:
+def loss_falls(
+    repeats: tuple[Repeat, ...], learning_rate_policy: str = "constant", strategy: str = "all_reduce"
+) -> Verdict:
     """On the canonical batch, which stays the same, the loss gets below its first value on every replica.
 
     Under the policy `warmup` the first rates are close to zero, and a loss that stays shows nothing.
     """
     name, kind, least = "loss-falls", INTEGRITY, math.inf
-    for attempt, replica in _replicas(repeats):
-        losses = replica.canonical_losses
+    for attempt, whose, losses in _canonical(repeats, strategy):
         if len(losses) < 2:
             detail = f"{len(losses)} steps on the canonical batch; it takes two to see the loss fall."
             return Verdict(name, kind, INCONCLUSIVE, detail)
@@ -168,14 +169,29 @@ def loss_falls(repeats: tuple[Repeat, ...], learning_rate_policy: str = "constan
         if not fall > 0:  # also where one of them is NaN
             series = ", ".join(f"{loss:.6g}" for loss in losses)
             detail = (
-                f"On the canonical batch the loss never gets below its first value (attempt {attempt}, "
-                f"replica {replica.index}): {series}."
+                f"On the canonical batch the loss never gets below its first value (attempt {attempt}, {whose}): "
+                f"{series}."
             )
             ramps = learning_rate_policy == "warmup" and all(map(math.isfinite, losses))
             return Verdict(name, kind, INCONCLUSIVE if ramps else FAIL, detail)
         least = min(least, fall)
     detail = f"On the canonical batch the loss of every replica falls, by {least:.3g} at least."
     return Verdict(name, kind, PASS, detail)
+
+
+def _canonical(repeats: tuple[Repeat, ...], strategy: str) -> Iterator[tuple[int, str, Sequence[float]]]:
+    """Attempt, whose losses on the canonical batch, and these.
+
+    Asynchronous parameter servers hold one model, which a replica reads while others' updates come in, here a variable
+    and there another: its loss may belong to no state that the model was in. The mean over the replicas is looked at.
+    """
+    if strategy != "parameter_server_async":
+        for attempt, replica in _replicas(repeats):
+            yield attempt, f"replica {replica.index}", replica.canonical_losses
+        return
+    for repeat in repeats:
+        steps = zip(*(replica.canonical_losses for _, replica in _replicas((repeat,))), strict=False)
+        yield repeat.attempt, "mean of all replicas", [sum(step) / len(step) for step in steps]
 
 
 def _replicas(repeats: tuple[Repeat, ...]) -> Iterator[tuple[int, Replica]]:

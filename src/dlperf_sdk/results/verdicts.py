@@ -23,7 +23,7 @@ def judge(
     return (
         integrity.complete_records(repeats, expected),
         integrity.finite_loss(repeats),
-        integrity.loss_falls(repeats, expected.learning_rate_policy),
+        integrity.loss_falls(repeats, expected.learning_rate_policy, expected.strategy),
         integrity.replicas_equal(repeats, expected.strategy),
         integrity.precision_effective(repeats, expected.precision),
         *(() if parity is None else (Verdict("parity", INTEGRITY, parity.outcome, parity.detail),)),

@@ -91,9 +91,6 @@ class TensorFlowTrainer(Trainer):
         self._loaders = []
         self._scheduled = None
         if runtime.served:
-            # What was assigned may be on its way to the servers, where a worker reads what is there. Reading it waits.
-            for variable in (*self.variables, *self.weights.statistics.values()):
-                variable.numpy()
             replicas = process.replicas
             shards = [self._host_batch(replica) for replica in range(2)]
             self._scheduled = asynchronous.Scheduled(
