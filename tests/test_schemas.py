@@ -215,7 +215,7 @@ def test_deadlines_have_the_bounds_of_their_schema(phase, fine):
 
 def test_the_request_has_the_fields_of_its_schema():
     document = schema.load("worker-request")
-    assert set(document["properties"]) == set(document["required"]) == set(Request.__dataclass_fields__)
+    assert set(document["properties"]) == set(document["required"]) == set(Request._fields)
     assert set(document["properties"]["deadlines"]["required"]) == set(PHASES)
 
 
