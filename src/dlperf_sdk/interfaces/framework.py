@@ -38,7 +38,15 @@ class Capabilities:
 
     devices: frozenset[str] = field(converter=_names, default=frozenset({"cpu"}))
     precisions: frozenset[str] = field(converter=_names, default=frozenset({"fp32"}))
+    """`fp32`: float32 in everything. `tf32`: matrix products and convolutions round what they read to TF32.
+    `amp-bf16` and `amp-fp16`: these products, forwards and backwards, read and give out that type. The parameters that
+    the optimizer updates, what it is handed and keeps, the norms' statistics and the loss stay float32; what stands
+    between two products (activation functions, softmax, residual sums) may be in either type, as the framework does it.
+    """
     compilers: frozenset[str] = field(converter=_names, default=frozenset({"none"}))
+    """`none` is how the framework trains where nobody asks for a compiler, and every plugin offers it: a framework that
+    always compiles compiles under `none` as well, and says `none` in `observed`. The other names are for what has to be
+    asked for, whatever the framework calls it: `inductor`, `xla`, `graph` (its own static graph), `cinn`."""
     strategies: frozenset[str] = field(converter=_names, default=frozenset({"independent"}))
     layouts: frozenset[str] = field(converter=_names, default=frozenset({"auto"}))
     data: frozenset[str] = field(converter=_names, default=frozenset({"synthetic"}))
@@ -76,6 +84,7 @@ class Framework(ABC):
 
         `case` holds `device`, `precision`, `compiler`, `strategy`, `layout`, `data` and `model`, and in digits
         `nodes` and `devices_per_node`. Each of them is offered on its own; this is the place for "amp-fp16 needs a
-        GPU".
+        GPU", and for a compiler that cannot take one of the models: the suite tries it with the others. A model in
+        fp32 without a compiler on one device is nothing that may be refused: leave that model out of `trainers`.
         """
         return None

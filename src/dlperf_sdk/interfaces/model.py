@@ -23,7 +23,7 @@ class Parameter:
     init: Mapping[str, Any]
     """How the canonical weights are filled: see `dlperf_sdk.worker.canonical`."""
     decay: bool = True
-    """Whether the optimizer's weight decay applies to it."""
+    """Whether the optimizer's weight decay applies to it: told here alone, and by nothing in the name."""
 
     @property
     def size(self) -> int:
@@ -69,9 +69,9 @@ class Optimizer:
     kind: str
     """`sgd` (with momentum) or `adamw` (decoupled weight decay)."""
     numbers: Mapping[str, float | None]
-    """`learning_rate`, `weight_decay`, and `momentum`, or `beta1`, `beta2`, `epsilon`; `clip_norm`, None for none;
-    `warmup_steps`, over which the policy `warmup` ramps the rate up from zero to `warmup_learning_rate`.
-    `dlperf_sdk.worker.schedule` makes each step's rate of them."""
+    """`learning_rate`, `weight_decay`, and `momentum`, or `beta1`, `beta2`, `epsilon`; `clip_norm`, None or absent
+    where nothing is clipped; `warmup_steps`, over which the policy `warmup` ramps the rate up from zero to
+    `warmup_learning_rate`. `dlperf_sdk.worker.schedule` makes each step's rate of them."""
     source: str
     """Where the numbers are published."""
 

@@ -10,8 +10,10 @@ stride (in the original, v1, the first 1×1 has it). Convolutions have no bias. 
   each, ReLU behind the first two; then the shortcut is added, then ReLU. The first block of a stage has a 1×1
   convolution with batch norm in its shortcut (`downsample`), with the stride of its conv2.
 - The mean over all positions, then the linear layer `fc`.
-- Batch norm has epsilon 1e-5, and moves its running statistics by 0.1 of the new ones. The statistics are
-  those of the micro-batch of one replica; replicas never share them.
+- Batch norm has epsilon 1e-5, divides by the biased variance (Σ (x - mean)² / n), and moves its running
+  statistics by 0.1 of the new ones. The statistics are those of the micro-batch of one replica; replicas never
+  share them. The running variance may be moved by the unbiased one: training does not read it. In the manifest,
+  batch norms are the layers whose `weight` has one dimension.
 - The loss, for label y of K classes and smoothing ε, is the mean over the batch of
   (1 - ε) · (-log p[y]) + ε · mean over k of (-log p[k]).
 - The optimizer, per parameter, with weight decay w where the manifest says `decay`:

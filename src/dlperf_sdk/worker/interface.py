@@ -106,7 +106,11 @@ class Trainer:
         raise NotImplementedError("a trainer implements batches()")
 
     def step(self, batch: Any) -> Step:
-        """Enqueue one optimisation step, without synchronising."""
+        """Enqueue one optimisation step, without synchronising.
+
+        Its numbers are `request.optimizer`, which may lack those that do not apply: `clip_norm`, for one. Weight decay
+        is for the entries of `request.parameters` that say `decay`.
+        """
         raise NotImplementedError("a trainer implements step()")
 
     def read_loss(self, loss: Any) -> List[float]:
@@ -125,12 +129,17 @@ class Trainer:
     def running_means(self, replica: int) -> Iterable[Tuple[str, Any]]:
         """The running means of batch norm of one of this process's replicas, as `parameters` gives parameters.
 
-        A mean is named like its layer's gamma, with `running_mean` for `weight`. Empty where a model has none.
+        A mean is named like its layer's gamma, with `running_mean` for `weight`. Empty where a model has none. Which
+        layers are batch norms the manifest does not mark: the model's page does. Running variances are not asked for,
+        so a framework may keep the biased or the unbiased one.
         """
         return ()
 
     def deviation(self) -> Optional[float]:
         """How far the requested precision is from fp32, as ‖y - y32‖ / ‖y32‖ over the model's outputs.
+
+        The outputs are the logits of all heads, taken as one vector: what the loss is made of, not the loss. Dropout
+        is off, batch norm takes the batch's statistics, and of several micro-batches the first will do.
 
         Called once, before the first step, on the canonical batch and the canonical weights, with every kernel and
         compiler that `step` uses for y, and plain fp32 arithmetic for y32. It is the evidence that the precision asked

@@ -33,11 +33,13 @@ class Request(NamedTuple):
     data: Dict[str, Any]
     """`source`, and what its preparation found: `path`, `index`, …"""
     parameters: List[Dict[str, Any]]
-    """The manifest: `name`, `shape`, `init` and `decay` of each trainable parameter, in the model's order."""
+    """The manifest: `name`, `shape`, `init` and `decay` (whether weight decay applies) of each trainable parameter, in
+    the model's order."""
     inputs: List[Dict[str, Any]]
     """`name`, `shape` (of one sample), `dtype` and `fill` of each input."""
     optimizer: Dict[str, Any]
-    """`kind` and the numbers of its arithmetic."""
+    """`kind`, `policy` (see `schedule.learning_rate`), and the numbers of its arithmetic
+    (`dlperf_sdk.interfaces.model.Optimizer`): those that do not apply, such as `clip_norm`, are None or absent."""
     model_options: Dict[str, Any]
     framework_options: Dict[str, Any]
     protocol: Dict[str, Any]
