@@ -19,6 +19,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlperf_sdk import run
+from dlperf_sdk.cli.app import main
 from dlperf_sdk.errors import SpecError, Unavailable
 from dlperf_sdk.interfaces.topology import Job
 from dlperf_sdk.replay import attach
@@ -289,8 +291,8 @@ def test_a_step_places_one_agent_per_node(job):
         assert word in words
 
 
-def test_the_batch_script_is_python_and_carries_the_bundle(job):
-    text = slurm_job.script(job(slurm.SlurmOptions()), ("srun", "a 'b'"), 7, b"\0secret")
+def test_the_batch_script_is_python_and_carries_the_bundle():
+    text = slurm_job.script(("srun", "a 'b'"), 7, b"\0secret")
     compile(text, "script", "exec")
     assert base64.b64decode(re.search(r"b64decode\((.*)\)\)", text)[1].strip("'")) == b"\0secret"
     assert '["srun", ' in text.replace("'srun'", '"srun"')
@@ -362,6 +364,63 @@ def fake(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     command.called = called
     return command
+
+
+def test_the_script_of_a_plan_is_the_script_that_sbatch_gets(fake, tmp_path, monkeypatch, capsys):
+    """But for what no plan can know: the run's name, and its bundle with the secret in it."""
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    fake("srun", "")
+    fake("sbatch", f"cat > {tmp_path / 'script'}\necho sbatch: error: no such partition >&2\nexit 1")
+    options = {"partition": "gpu", "linger": 7, "srun_flags": "--container-image='a b'"}
+    words = [word for name, value in options.items() for word in ("--set", f"{name}={value}")]
+    for command in (("plan",), ("run", "--dry-run")):
+        assert main([*command, "numpy", "linear", "--topology", "2n1d@slurm", *words, "--json"]) == 0
+        plan = json.loads(capsys.readouterr().out)
+        result = run(
+            *("numpy", "linear"),
+            topology="2n1d@slurm",
+            options=options,
+            python=sys.executable,
+            store=tmp_path / "store",
+        )
+        assert (result.status, "no such partition" in result.failure.message) == ("unavailable", True)
+        text = (tmp_path / "script").read_text()
+        bundle = re.search(r"b64decode\('([^']+)'\)", text)[1]
+        unknown = {
+            repr(bundle): "…",
+            repr(delivery.bootstrap()): "'BOOTSTRAP'",
+            repr(str(len(base64.b64decode(bundle)))): "'BYTES'",
+            result.id: "<run>",
+        }
+        for known, placeholder in unknown.items():
+            assert known in text, placeholder
+            text = text.replace(known, placeholder)
+        assert text == plan["script"]
+        submitted = fake.called.read_text().splitlines()[-1].partition("/sbatch ")[2]
+        assert [" ".join(command) for command in plan["commands"]] == [
+            f"sbatch {submitted}".replace(result.id, "<run>")
+        ]
+
+
+def test_a_plan_for_people_shows_the_script_whole(fake, monkeypatch, capsys):
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    fake("srun", "")
+    case = ("numpy", "linear", "--topology", "1n1d@slurm")
+    assert main(["plan", *case, "--json"]) == 0
+    script = json.loads(capsys.readouterr().out)["script"]
+    assert main(["plan", *case]) == 0
+    said = capsys.readouterr().out
+    assert "".join(script.split()) in "".join(said.split())
+    assert "one per node" not in said
+
+
+def test_inside_an_allocation_a_plan_has_a_step_and_no_script(fake, monkeypatch, capsys):
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    fake("srun", "")
+    assert main(["plan", "numpy", "linear", "--topology", "2n1d@slurm", "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["script"] is None
+    assert [command[0] for command in plan["commands"]] == ["srun"]
 
 
 def test_slurms_controller_may_be_restarted_while_a_job_waits(fake, monkeypatch):

@@ -86,12 +86,12 @@ class Bench:
         )
         return events(placing, job)
 
-    def _allocate(self):
-        """An allocation of all nodes, as a shell under salloc has it."""
+    def _allocate(self, *more):
+        """An allocation of all nodes, as a shell under salloc has it; `more` are arguments of salloc."""
         if "SLURM_JOB_ID" in os.environ:
             return
         told = subprocess.run(
-            ["salloc", "-N4", "--no-shell", "--no-kill", "-J", self.id],
+            ["salloc", "-N4", "--no-shell", "--no-kill", "-J", self.id, *more],
             capture_output=True,
             text=True,
             check=True,
@@ -99,6 +99,11 @@ class Bench:
         number = re.search(r"job allocation (\d+)", told.stderr)[1]
         self._monkeypatch.setenv("SLURM_JOB_ID", number)
         self._monkeypatch.setenv("SLURM_JOB_NUM_NODES", "4")
+
+    def leave(self):
+        """Leave the allocation's shell: it goes on, and what is started from here on are jobs of their own."""
+        self._monkeypatch.delenv("SLURM_JOB_ID")
+        self._monkeypatch.delenv("SLURM_JOB_NUM_NODES")
 
     def job(self):
         """The number of the job of this bench's case."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -10,18 +12,21 @@ import sys
 import textwrap
 import time
 import zipfile
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 
 import pytest
 import root_file_system
 import toy_reference
-from test_conformance import ended, failure, until_measuring
+from cluster import HYDRA
+from test_conformance import ENGINES, ended, failure, until_measuring
 
 from dlperf_sdk import run
 from dlperf_sdk.api import campaign
 from dlperf_sdk.campaigns.matrix import Matrix
 from dlperf_sdk.parity import reference
 from dlperf_sdk.replay import attach
+from dlperf_sdk.topologies import mpi
 from dlperf_sdk.worker import rendezvous
 
 TOY = {
@@ -33,10 +38,21 @@ TOY = {
     "deadlines": {"step": 6.0},
 }
 """The deadline is for the parity run, in which a worker that hangs does so as well."""
+AN_HOUR_AHEAD = f"""\
+#!{sys.executable}
+import sys, time
+
+source, now = sys.argv[3], time.time  # behind -I and -c
+time.time = lambda: now() + 3600.0
+sys.argv = ["-c", *sys.argv[4:]]
+exec(compile(source, "<string>", "exec"), {{"__name__": "__main__"}})
+"""
+"""A node's Python whose clock is ahead of the others'."""
 
 
-def test_thirty_two_ranks_at_once(bench):
-    events = list(bench.events("slurm-step", "4n8d", deadlines={"start": 120.0}))
+@pytest.mark.parametrize("engine", ENGINES)
+def test_thirty_two_ranks_at_once(bench, engine):
+    events = list(bench.events(engine, "4n8d", deadlines={"start": 120.0}))
     assert failure(events) is None
     assert [record["rank"] for record in ended(events)[0]["records"]] == list(range(32))
 
@@ -154,6 +170,27 @@ def test_a_job_that_is_cancelled_from_outside(bench):
     assert time.monotonic() - began < 30
 
 
+def test_a_job_that_is_cancelled_while_it_waits(bench):
+    """Nothing of it has run, and it is not taken for a node that was lost."""
+    bench._allocate()
+    bench.leave()
+    with ThreadPoolExecutor(1) as pool:
+        told = pool.submit(lambda: failure(list(bench.events("slurm-job", name="waits"))))
+        while not (waiting := _state_of(f"dlperf-{bench.id}waits")):
+            time.sleep(0.2)
+        assert waiting == ["PENDING"]
+        subprocess.run(["scancel", "--me", f"--name=dlperf-{bench.id}waits"], check=True)
+        assert told.result(30)["kind"] == "interrupted"
+
+
+def _state_of(name):
+    """The states of the jobs of this name that wait or run."""
+    told = subprocess.run(
+        ["squeue", "-h", "-n", name, "-o", "%T"], capture_output=True, text=True, check=True
+    )
+    return told.stdout.split()
+
+
 def test_an_allocation_that_is_cancelled_from_outside(bench):
     with closing(bench.events("slurm-step", framework="faulty", options={"fault": "stubborn"})) as stream:
         until_measuring(stream)
@@ -162,12 +199,17 @@ def test_an_allocation_that_is_cancelled_from_outside(bench):
     assert told["kind"] == "interrupted"
 
 
-def test_slurms_own_time_limit(bench):
-    options = {"fault": "stubborn", "time_limit": "0:01"}  # Slurm rounds it up to a minute
-    with closing(bench.events("slurm-job", framework="faulty", options=options)) as stream:
+@pytest.mark.parametrize("engine", ["slurm-job", "slurm-step"])
+def test_slurms_own_time_limit(bench, engine):
+    options = {"fault": "stubborn"}  # Slurm rounds the second up to a minute
+    if engine == "slurm-step":
+        bench._allocate("--time=0:01")
+    else:
+        options["time_limit"] = "0:01"
+    with closing(bench.events(engine, framework="faulty", options=options)) as stream:
         told = failure(list(stream))
     assert told["kind"] == "timeout"
-    assert "time_limit" in told["message"]
+    assert "time limit" in told["message"]
 
 
 def test_a_campaign_in_one_allocation_goes_on_after_a_lost_node(bench):
@@ -224,6 +266,25 @@ def test_a_node_with_another_environment(bench):
     assert "All nodes of a case must have the same environment." in told["message"]
 
 
+def test_a_clock_that_is_off_is_noted_with_its_node(bench, tmp_path):
+    """No window is timed by two clocks, so the case is measured; the result says which node it is."""
+    folder, node, ahead = bench.cluster.home / "clock", bench.cluster.nodes[1], bench.cluster.home / "ahead"
+    folder.mkdir()
+    (folder / "python").symlink_to(sys.executable)
+    ahead.write_text(AN_HOUR_AHEAD)
+    ahead.chmod(0o755)
+    node.run("mount", "-t", "tmpfs", "tmpfs", str(folder))
+    node.run("cp", str(ahead), str(folder / "python"))
+    options = {**bench.cluster.options("ssh"), "agent_python": str(folder / "python")}
+    try:
+        result = run("numpy", "linear", topology="3n1d@ssh", options=options, store=tmp_path / "store", **TOY)
+    finally:
+        node.run("umount", str(folder))
+    assert result.ok, result.failure
+    (note,) = [note for note in result.notes if "clock" in note]
+    assert re.fullmatch(r"The clock of node 1 \(n2\) is \+3(600|599)\.\d s off node 0's\.", note), note
+
+
 def test_a_hosts_file_and_whom_to_log_in_as(bench):
     file = bench.folder / "hosts"
     file.write_text("# mine\nroot@n3 slots=8\n\nroot@n1\n")
@@ -247,6 +308,56 @@ def test_a_container_on_every_node(bench, engine, monkeypatch):
     nodes = next(event for event in events if event["event"] == "agents-ready")["nodes"]
     assert [node["host"] for node in nodes] == ["n1", "n2"]
     assert {node["virtualisation"]["container"] for node in nodes} == {"podman"}
+
+
+def test_a_node_that_is_cut_off_for_a_moment(bench):
+    """For less than the silence after which it counts as lost: nothing is, through any engine."""
+    node, fields = bench.cluster.nodes[1], {"framework": "faulty", "steps": 800}
+    streams = {}
+    with ExitStack() as stack:
+        for engine in ("slurm-job", "slurm-step", "ssh", "mpi"):
+            job = {"exclusive": False, "sbatch_flags": "-w n1,n2"} if engine == "slurm-job" else {}
+            options = {"fault": "slow", "rank": 1, **job}
+            streams[engine] = bench.events(engine, name=engine, options=options, **fields)
+            stack.enter_context(closing(streams[engine]))
+            until_measuring(streams[engine])
+        node.cut()
+        try:
+            time.sleep(4)
+        finally:
+            node.mend()
+        with ThreadPoolExecutor(len(streams)) as pool:
+            ends = pool.map(lambda stream: failure(list(stream)), streams.values())
+            assert dict(zip(streams, ends, strict=True)) == dict.fromkeys(streams)
+
+
+def test_the_mpirun_of_mpich_hands_standard_input_to_one_rank_and_is_refused(bench, tmp_path, monkeypatch):
+    """Real hydra, and what speaks against it: one rank is fed, and ended if it reads too slowly."""
+    hydra = shutil.which(HYDRA)
+    if hydra is None:
+        pytest.skip(f"MPICH cannot be installed here: there is no {HYDRA}")
+
+    def fed(ranks, bundle, code):
+        command = [hydra, "-n", str(ranks), sys.executable, "-c", f"import os, select, time\n{code}"]
+        return subprocess.run(command, input=bundle, capture_output=True, timeout=60, check=False)
+
+    read = "os.read(0, 6) if select.select([0], [], [], 3)[0] else b''"
+    told = fed(2, b"bundle", f"print(os.environ['PMI_RANK'], {read}, flush=True)")
+    assert sorted(told.stdout.splitlines()) == [b"0 b'bundle'", b"1 b''"]
+    # More than a pipe holds, while an interpreter starts.
+    told = fed(1, bytes(1 << 20), "time.sleep(3)")
+    assert b"process reading stdin too slowly" in told.stderr
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "mpirun").symlink_to(hydra)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    mpi.hydra.cache_clear()
+    try:
+        options = bench.cluster.options("mpi")
+        result = run("numpy", "linear", topology="2n1d@mpi", options=options, store=tmp_path / "s", **TOY)
+    finally:
+        mpi.hydra.cache_clear()
+    assert (result.status, result.failure.node) == ("unavailable", None)
+    assert "hydra's (MPICH, Intel MPI)" in result.failure.message
 
 
 def test_run_gives_a_result_through_every_engine(bench, tmp_path):

@@ -28,6 +28,8 @@ class Outline:
 
     plan: Plan
     commands: tuple[tuple[str, ...], ...]
+    script: str | None
+    """What they are fed in place of the bundle, if it is not the bundle."""
     files: tuple[tuple[str, int], ...]
     """Name and bytes of each file in the bundle, and the agents' secret."""
     parity: str
@@ -39,6 +41,7 @@ class Outline:
             **self.plan.to_dict(),
             "parity": self.parity,
             "commands": [list(command) for command in self.commands],
+            "script": self.script,
             "files": [{"name": name, "bytes": size} for name, size in self.files],
         }
 
@@ -52,9 +55,7 @@ class Outline:
             self._case(),
             self._environment(),
             *self._processes(),
-            Table(
-                (Column("node", right=True), Column("command")), self._commands(), "Commands, one per node"
-            ),
+            *self._launch(),
             self._bundle(),
         ]
 
@@ -146,8 +147,18 @@ class Outline:
         said = "Each repeat starts them anew, beside what the environment and --env give them."
         return [Table(columns, tuple(rows), "Processes"), Paragraph(said, "quiet")]
 
-    def _commands(self) -> tuple[tuple[str, str], ...]:
-        return tuple((str(node), " ".join(command)) for node, command in enumerate(self.commands))
+    def _launch(self) -> list[Block]:
+        shown = [" ".join(command) for command in self.commands]
+        if self.script is None and len(shown) == self.plan.spec.topology.nodes:
+            columns = (Column("node", right=True), Column("command"))
+            rows = tuple((str(node), command) for node, command in enumerate(shown))
+            blocks: list[Block] = [Table(columns, rows, "Commands, one per node")]
+        else:
+            blocks = [Table((Column("command"),), tuple((command,) for command in shown), "Commands")]
+        if self.script is not None:
+            lines = tuple((line,) for line in self.script.splitlines())
+            blocks.append(Table((Column("script"),), lines, "Batch script, on its standard input"))
+        return blocks
 
     def _bundle(self) -> Table:
         rows = [(name, f"{size:,}") for name, size in self.files]
@@ -182,6 +193,7 @@ def outline(plan: Plan) -> Outline:
     return Outline(
         plan=plan,
         commands=engine.commands(job),
+        script=engine.script(job),
         files=(*((name, len(content)) for name, content in contents.items()), ("secret", 64)),
         parity=foreseen(plan, registry),
     )

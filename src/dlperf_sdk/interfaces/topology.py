@@ -55,6 +55,10 @@ class Topology(ABC):
     def commands(self, job: Job) -> tuple[tuple[str, ...], ...]:
         """The commands that `launch` will run, for people to read; pure."""
 
+    def script(self, job: Job) -> str | None:
+        """What those commands are fed in place of the bundle, for people to read: a batch script; pure."""
+        return None
+
     @abstractmethod
     def launch(self, job: Job) -> AbstractContextManager[Iterator[bytes]]:
         """Start the agents; the value is agent 0's stream, line by line, and leaving the context ends them all.

@@ -82,9 +82,14 @@ class Slurm(Topology):
     def commands(self, job: Job) -> tuple[tuple[str, ...], ...]:
         if "SLURM_JOB_ID" in os.environ:
             return (delivery.shown(step(job)),)
+        return (slurm_job.submission(job, job.options),)
+
+    def script(self, job: Job) -> str | None:
+        """The batch script of a job that is submitted; of the bundle that is in it, there is an ellipsis."""
+        if not self.queues():
+            return None
         options: SlurmOptions = job.options
-        script = slurm_job.script(job, delivery.shown(step(job)), options.linger, b"")
-        return (slurm_job.submission(job, options), *((line,) for line in script.splitlines()))
+        return slurm_job.script(delivery.shown(step(job)), options.linger, b"")
 
     @contextmanager
     def launch(self, job: Job) -> Iterator[Iterator[bytes]]:

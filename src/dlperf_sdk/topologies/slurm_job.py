@@ -60,7 +60,7 @@ def submission(job: Job, options: SlurmOptions) -> tuple[str, ...]:
     )
 
 
-def script(job: Job, step: Sequence[str], linger: int, bundle: bytes) -> str:
+def script(step: Sequence[str], linger: int, bundle: bytes) -> str:
     """The batch script, in Python: nothing in it is read by a shell; pure."""
     text = base64.b64encode(bundle).decode()
     filled = _SCRIPT.replace("STEP", repr(list(step))).replace("LINGER", str(linger))
@@ -74,7 +74,7 @@ def submitted(job: Job, step: Sequence[str], options: SlurmOptions) -> Iterator[
     Raises:
         Unavailable: Slurm refuses it, or it ended before it ran.
     """
-    text = script(job, step, options.linger, job.bundle.read_bytes())
+    text = script(step, options.linger, job.bundle.read_bytes())
     if len(text) > LARGEST:
         raise Unavailable(
             f"The batch script has {len(text):,} bytes, and Slurm takes {LARGEST:,}; run in an allocation."
