@@ -71,6 +71,8 @@ def test_more_workers_than_processors_share_them_evenly(lengths: list[int], more
         ([2, 2, 2, 2], 2, [(0, 1, 2, 3), (4, 5, 6, 7)]),
         ([5, 3], 3, [(0, 1), (2, 3, 4), (5, 6, 7)]),
         ([2], 1, [(0, 1)]),
+        # Started one after another, they keep both busy from the first on.
+        ([1, 1], 5, [(0,), (1,), (0,), (1,), (0,)]),
     ],
 )
 def test_examples(lengths: list[int], count: int, expected: list[tuple[int, ...]]) -> None:

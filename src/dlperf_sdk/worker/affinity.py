@@ -9,8 +9,8 @@ def share(cpus_by_numa: Mapping[int, Sequence[int]], index: int, count: int) -> 
 
     Together the shares hold every processor once, and their sizes differ by at most one: the slowest worker
     sets the pace. Among the divisions that do this, one is taken in which no share straddles two NUMA nodes,
-    if there is any. With more workers than processors, neighbouring workers share one processor each, as
-    evenly as can be.
+    if there is any. Of more workers than processors each gets one processor, in turns: workers are started one
+    after another, and those that start together do not crowd on one while others have nothing to do.
 
     Raises ValueError for an index outside 0 … count - 1, or no processors.
     """
@@ -20,7 +20,7 @@ def share(cpus_by_numa: Mapping[int, Sequence[int]], index: int, count: int) -> 
     if not every or not 0 <= index < count:
         raise ValueError("no worker %d of %d on %d processors" % (index, count, total))
     if count > total:
-        return (every[index * total // count],)
+        return (every[index % total],)
     first = index
     for cpus, workers in zip(nodes, _workers([len(cpus) for cpus in nodes], count)):
         if first < workers:

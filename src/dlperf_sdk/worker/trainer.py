@@ -7,7 +7,6 @@ from time import monotonic
 from typing import Any, Callable, Dict, Optional
 
 from dlperf_sdk.worker import loop, memory
-from dlperf_sdk.worker.data import DataError
 from dlperf_sdk.worker.digest import digest_of
 from dlperf_sdk.worker.interface import Runtime, Trainer, Unsupported
 from dlperf_sdk.worker.processes import Cluster, Process
@@ -111,12 +110,18 @@ def _circumstances() -> Dict[str, Any]:
     }
 
 
+def _is_of_the_data(error: BaseException) -> bool:
+    from dlperf_sdk.worker.data import DataError  # only who reads data has imported it: many start at once
+
+    return isinstance(error, DataError)
+
+
 def _failure(error: BaseException, phase: str, runtime: Optional[Runtime]) -> Dict[str, Any]:
     if isinstance(error, MemoryError) or (runtime is not None and runtime.is_out_of_memory(error)):
         kind = "out-of-memory"
     elif isinstance(error, Unsupported):
         kind = "unsupported"
-    elif isinstance(error, DataError):
+    elif _is_of_the_data(error):
         kind = "unavailable"
     else:
         kind = "crashed"
