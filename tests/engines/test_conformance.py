@@ -126,6 +126,15 @@ def test_a_node_that_is_cut_off(bench, lost):
                 assert not other.processes(bench.id), other.name
         finally:
             node.mend()
+    # It has come back, and is a node like the others.
+    bench.leave()
+    bench.close()
+    bench.cluster.wait_idle(60)
+    for engine in ("ssh", "mpi", "slurm-job"):
+        events = list(bench.events(engine, name=f"{engine}-again"))
+        assert failure(events) is None, engine
+        nodes = next(event for event in events if event["event"] == "agents-ready")["nodes"]
+        assert node.name in [each["host"] for each in nodes]
     for engine, (told, took) in ends.items():
         assert (told["kind"], told["node"]) == ("lost-node", lost), (engine, told)
         assert node.name in told["message"], (engine, told)
