@@ -52,21 +52,22 @@ class TestTensorFlow(FrameworkConformance):
         assert record.samples == 3 * 2 * self.batch_size
 
     @pytest.mark.parametrize("server", ["service-0", "service-2"])
-    def test_a_killed_server_is_named(self, server):
+    def test_a_killed_server_is_named(self, server, tmp_path):
         """Without word from the agent TensorFlow would wait for it, or go on with the others and be slower: the first
-        is a parameter server, the last a worker."""
+        is a parameter server, the last a worker. The trainer is ended then, and leaves no file."""
         mark = uuid.uuid4().hex
         spec = self.spec(
             "bert-base",
             topology="1n2d",
             strategy="parameter_server_async",
-            env={MARK: mark},
+            env={MARK: mark, "TMPDIR": str(tmp_path)},
             steps=100_000,
         )
         failure = self.carried_out(spec, [_Killer(server)]).failure
         assert (failure.kind, failure.node, failure.rank) == ("crashed", 0, None)
         assert failure.message.startswith(f"{server}, which the trainers need, was ended by SIGKILL")
         assert not _alive(mark)
+        assert not [path for path in tmp_path.rglob("*") if not path.is_dir()]
 
 
 class _Killer:

@@ -1,6 +1,7 @@
 """The pipelines of `images` and `text`: real JPEGs and real text through tf.data."""
 
 import sys
+import tempfile
 from pathlib import Path
 
 import attrs
@@ -24,6 +25,17 @@ data_samples = pytest.importorskip("data_samples", reason="sample images need Pi
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("DLPERF_CACHE_DIR", str(tmp_path / "cache"))
+
+
+@pytest.fixture(autouse=True)
+def _no_files(tmp_path, monkeypatch):
+    """Pipelines write none: a worker that is killed would leave them behind. AutoGraph writes a function once in a
+    process, so every test looks."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    yield
+    assert not list(folder.iterdir())
 
 
 def image_request(folder, loaders=1, num_classes=10, **changes):

@@ -1,16 +1,9 @@
 """Two replicas, in two processes and in one: what they share, and what they do not."""
 
-import json
-import os
-import socket
-import subprocess
-import sys
-
 import pytest
 from conftest import make_request
 
-from dlperf_sdk import in_process
-from dlperf_sdk.worker.digest import digest_of
+from dlperf_sdk import side_by_side
 
 pytest.importorskip("tensorflow", reason="the worker half needs TensorFlow, which is not in this environment")
 
@@ -21,87 +14,44 @@ CASES = {
     "amp-fp16": ("bert-base", {"precision": "amp-fp16"}),
     "xla": ("bert-base", {"compiler": "xla"}),
 }
+STRATEGIES = {1: "MirroredStrategy", 2: "CollectiveAllReduceStrategy"}
+"""Processes → what TensorFlow calls the strategy of two replicas in so many."""
 
 
-def train(name, whole_node, ports, rank):
-    """Three steps on the canonical shards: what the replicas of one process say of them."""
+def train(name, processes, ports, rank):
+    """What one of so many processes says of a case."""
     model, changes = CASES[name]
-    options = {"one_process_per_node": whole_node}
+    options = {"one_process_per_node": processes == "1"}
     request = make_request(model, framework_options=options, devices_per_node=2, **changes)
-    runtime, trainer = in_process.start(request, ports, rank)
-    deviation, batch = trainer.deviation(), trainer.canonical_batch()
-    losses = [trainer.read_loss(trainer.step(batch).loss) for _ in range(3)]
-    here = range(len(trainer.process.replicas))
-    return {
-        "digests": [digest_of(request.parameters, trainer.parameters(i)) for i in here],
-        "losses": [[step[i] for step in losses] for i in here],
-        "means": [[float(abs(m).sum()) for _, m in trainer.running_means(i)] for i in here],
-        "deviation": deviation,
-        "observed": trainer.observed(),
-        "distribution": runtime.facts()["distribution"],
-    }
-
-
-def replicas(name, whole_node):
-    """What both replicas answered, one after another, and what their processes did."""
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
-    ports = [str(each.getsockname()[1]) for each in held]
-    for each in held:
-        each.close()
-    ranks = range(1 if whole_node else 2)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    workers = [
-        subprocess.Popen(
-            [sys.executable, __file__, name, str(int(whole_node)), *ports, str(rank)],
-            stdout=subprocess.PIPE,
-            env=environment,
-        )
-        for rank in ranks
-    ]
-    try:
-        said = [worker.communicate(timeout=280)[0] for worker in workers]
-    finally:
-        for worker in workers:
-            worker.kill()
-            worker.wait()
-    assert [worker.returncode for worker in workers] == [0 for _ in ranks]
-    processes = [json.loads(text.splitlines()[-1]) for text in said]
-    found = {key: [one for each in processes for one in each[key]] for key in ("digests", "losses", "means")}
-    return found, processes
+    return side_by_side.trained(request, ports, rank)
 
 
 # XLA compiles for the first CPU device of a process only.
 @pytest.mark.parametrize(
-    ("name", "whole_node"),
-    [(name, whole) for name in CASES for whole in (False, True) if (name, whole) != ("xla", True)],
+    ("name", "processes"),
+    [(name, processes) for name in CASES for processes in STRATEGIES if (name, processes) != ("xla", 1)],
 )
-def test_two_replicas_are_equal_and_train_as_one_with_both_shards(name, whole_node, make_trainer):
+def test_two_replicas_are_equal_and_train_as_one_with_both_shards(name, processes, make_trainer):
     import tensorflow as tf
 
-    from dlperf_sdk.worker import canonical
-
-    found, processes = replicas(name, whole_node)
-    assert len(found["digests"]) == 2 and len(set(found["digests"])) == 1
-    wanted = "MirroredStrategy" if whole_node else "CollectiveAllReduceStrategy"
-    assert {each["distribution"] for each in processes} == {wanted}
-    assert {each["observed"]["strategy"] for each in processes} == {"all_reduce"}
-    first, second = found["losses"]
-    assert first != second
+    answers = side_by_side.answers(__file__, name, str(processes), ports=2, processes=processes)
+    first, second = (replica for said in answers for replica in said["replicas"])
+    assert first["digest"] == second["digest"]
+    assert first["losses"] != second["losses"]
+    assert {said["facts"]["distribution"] for said in answers} == {STRATEGIES[processes]}
+    assert {said["observed"]["strategy"] for said in answers} == {"all_reduce"}
     if name == "resnet50":
         # Batch norm's statistics are each replica's own.
-        assert found["means"][0] != found["means"][1]
+        assert first["means"] != second["means"]
         return
     if name == "amp-fp16":
-        assert all(each["deviation"] > 2.5e-4 for each in processes)
+        assert all(said["deviation"] > 2.5e-4 for said in answers)
         return
     trainer = make_trainer("bert-base", batch_size=8)
-    inputs, seed = trainer.request.inputs, trainer.request.seed
-    shards = [canonical.batch(inputs, 4, shard, seed) for shard in range(2)]
-    batch = {key: tf.concat([shard[key] for shard in shards], 0) for key in shards[0]}
-    expected = [trainer.read_loss(trainer.step(batch).loss)[0] for _ in range(3)]
-    means = [(a + b) / 2 for a, b in zip(first, second, strict=True)]
-    assert means == pytest.approx(expected, rel=2e-6)
+    batch = {key: tf.constant(values) for key, values in side_by_side.both_shards(trainer.request).items()}
+    expected = [losses[0] for losses in side_by_side.losses_of(trainer, batch)]
+    assert side_by_side.mean_losses([first, second]) == pytest.approx(expected, rel=2e-6)
 
 
 if __name__ == "__main__":
-    print(json.dumps(train(sys.argv[1], sys.argv[2] == "1", sys.argv[3:5], int(sys.argv[5]))), flush=True)
+    side_by_side.answer(train)

@@ -53,32 +53,53 @@ class Scheduled:
     shards, each a dict of arrays. `replicas` are the global indices of the replicas.
     """
 
+    name = "parameter_server_async"
+    """Of the strategy in effect."""
+
     def __init__(self, coordinator, replica_step, shards, replicas):
         self._coordinator, self._replica_step = coordinator, replica_step
         held = {name: tf.constant(np.stack([shard[name] for shard in shards])) for name in shards[0]}
-        datasets = coordinator.create_per_worker_dataset(lambda: tf.data.Dataset.from_tensors(held).repeat())
-        self._iterator = iter(datasets)
+        # The coordinator would hand a plain function to AutoGraph, whose file stays if this process is killed.
+        dataset = tf.function(lambda: tf.data.Dataset.from_tensors(held).repeat(), autograph=False)
+        self._iterator = iter(coordinator.create_per_worker_dataset(dataset))
         self._shards = [tf.constant(canonical.shard(replica)) for replica in replicas]
         self._train = tf.function(self._one_step, autograph=False)
         self._rate = None, None
-        self.graph = None
-        """The graph that the workers run, from the first step on."""
+        self._graph = None
 
-    def step(self, rate):
-        """One function for each replica; the handle is a list of TensorFlow's RemoteValues, the losses."""
-        if rate != self._rate[0]:
-            self._rate = rate, tf.constant(rate, tf.float32)
+    def canonical_batch(self):
+        """None: the workers hold the canonical shards."""
+
+    def step(self, batch, rate):
+        """One function for each replica; the handle is a list of TensorFlow's RemoteValues, the losses.
+
+        `batch` is None. Each function updates with its share of the rate: together they weigh what one update with the
+        mean of the gradients does.
+        """
+        share = rate / len(self._shards)
+        if share != self._rate[0]:
+            self._rate = share, tf.constant(share, tf.float32)
         return [
             self._coordinator.schedule(self._train, (self._iterator, shard, self._rate[1]))
             for shard in self._shards
         ]
 
     def _one_step(self, iterator, shard, rate):
-        self.graph = tf.compat.v1.get_default_graph()
+        self._graph = tf.compat.v1.get_default_graph()
         return self._replica_step(_of_shard(iterator, shard), rate)
 
-    def outputs(self, forward):
-        """What `forward(batch)`, a tuple of tensors, is for every replica's shard, computed by the workers."""
+    def graph(self):
+        """The graph that the workers run; None before the first step."""
+        return self._graph
+
+    def outputs(self, in_effect, plain):
+        """What two functions of a batch, which give tuples of tensors, are for the replicas' shards: two lists.
+
+        The workers run no eager code, and compute a graph of either.
+        """
+        return self._of_all_replicas(in_effect), self._of_all_replicas(plain)
+
+    def _of_all_replicas(self, forward):
         traced = tf.function(lambda iterator, shard: forward(_of_shard(iterator, shard)), autograph=False)
         scheduled = [self._coordinator.schedule(traced, (self._iterator, shard)) for shard in self._shards]
         self._coordinator.join()

@@ -40,6 +40,9 @@ class Batches:
         options.threading.private_threadpool_size = loaders
         with tf.device("CPU:0"):
             dataset = tf.data.Dataset.from_generator(keys, output_signature=signature)
+            # AutoGraph would find nothing to change in the pipeline's functions, and write them into files that stay
+            # if this process is killed.
+            pipeline = tf.autograph.experimental.do_not_convert(pipeline)
             dataset = pipeline(dataset, loaders).prefetch(PREFETCH)
             self._iterator = iter(dataset.with_options(options))
 

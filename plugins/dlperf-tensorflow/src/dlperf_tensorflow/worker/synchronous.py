@@ -1,0 +1,67 @@
+"""Replicas that step together: those of this process, in the scope of a strategy that averages their gradients.
+
+One replica alone is the same, with TensorFlow's default strategy. `asynchronous.Scheduled` has the same methods, for
+replicas that servers compute.
+"""
+
+import tensorflow as tf
+
+from dlperf_tensorflow.worker import evidence
+
+
+class Together:
+    """A trainer's step, over the replicas of this process.
+
+    `replica_step(batch, rate)` is what one replica does in a step; it gives the loss. `shards()` makes the canonical
+    shards, a dict of arrays for each replica. `kind` is their devices' (`cpu`, `cuda`), `replicas` their global
+    indices.
+    """
+
+    def __init__(self, strategy, replica_step, shards, kind, replicas):
+        self._strategy, self._replica_step, self._shards = strategy, replica_step, shards
+        self._device = "GPU" if kind == "cuda" else "CPU"
+        self._first = replicas[0]
+        self._train = tf.function(self._one_step, autograph=False)
+        self.name = "all_reduce" if strategy.num_replicas_in_sync > 1 else None
+        """Of the strategy in effect."""
+
+    def placed(self, batches):
+        """One batch per replica, each on its replica's device, as `strategy.run` takes them."""
+        placed = []
+        for replica, batch in enumerate(batches):
+            with tf.device("%s:%d" % (self._device, replica)):
+                placed.append({name: tf.identity(value) for name, value in batch.items()})
+        if len(placed) == 1:
+            return placed[0]
+        return self._strategy.experimental_distribute_values_from_function(
+            lambda context: placed[context.replica_id_in_sync_group - self._first]
+        )
+
+    def canonical_batch(self):
+        """The canonical shards, on their replicas' devices."""
+        return self.placed(self._shards())
+
+    def step(self, batch, rate):
+        """One step of all replicas; the handle has a loss per replica."""
+        return self._train(batch, tf.constant(rate, tf.float32))
+
+    def _one_step(self, batch, rate):
+        return self._strategy.run(self._replica_step, (batch, rate))
+
+    def graph(self):
+        """The graph that `step` runs."""
+        return self._train.get_concrete_function(self.canonical_batch(), tf.constant(0.0)).graph
+
+    def outputs(self, in_effect, plain):
+        """What two functions of a batch, which give tuples of tensors, are for the canonical shards: two lists.
+
+        `in_effect` is traced as `step` is; `plain` is run eagerly, in float32 without TF32.
+        """
+        traced = tf.function(lambda batch: self._strategy.run(in_effect, (batch,)), autograph=False)
+        batch = self.canonical_batch()
+        values = self._of_all_replicas(traced(batch))
+        with evidence.plain_fp32():
+            return values, self._of_all_replicas(self._strategy.run(plain, (batch,)))
+
+    def _of_all_replicas(self, outputs):
+        return [value for output in outputs for value in self._strategy.experimental_local_results(output)]
