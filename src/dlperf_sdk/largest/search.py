@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isqrt
 from typing import Any
 
 from attrs import frozen
 
 MOST_PROBES = 24
 """Probes after which the best so far is taken: far more than the memory model needs."""
-FINE = 64
-"""The limit is found exactly up to this size, and to within 1/64 beyond it."""
+FINE = 32
+"""The limit is found exactly up to this size, and to within 1/32 beyond it: closer, chance decides what fits."""
+FAR = 2
+"""Sizes that are further apart than by this factor: what a line says from one to the other is a guess."""
 
 
 @frozen
@@ -39,14 +42,16 @@ def quantum(size: int) -> int:
     return max(1, size // FINE)
 
 
-def largest(probe: Callable[[int], Probe], budget: int | None, most: int, second: int = 8) -> Found:
+def largest(probe: Callable[[int], Probe], budget: int | None, most: int, second: int = 16) -> Found:
     """The largest size from 1 to `most` for which `probe` fits.
 
     Peak memory is close to linear in the batch size: two sizes give a line, the line and the `budget` (bytes for one
     process) a guess, and a probe at the guess and one beside it usually settle it. Every probe that fits mends the
-    line; where there is no budget, or the line does not help, sizes are doubled and the interval halved. At the edge
-    the same size may fit once and not again, so what is returned has fitted in the last probe of all, after it had
-    fitted before or a larger size had not.
+    line. A small size says little about the slope, since building the model may take more than the first samples do:
+    where the first guess is too large, three quarters of it are tried next, from where the line is good. Where there
+    is no budget, or the line does not help, sizes are doubled and the interval halved by its ratio. At the edge the
+    same size may fit once and not again, so what is returned has fitted in the last probe of all, after it had fitted
+    before or a larger size had not.
     """
     probes: list[Probe] = []
 
@@ -57,7 +62,7 @@ def largest(probe: Callable[[int], Probe], budget: int | None, most: int, second
     if not fits(1):
         return Found(None, tuple(probes), True)
     low, high = 1, most + 1
-    guess, missed = min(second, most), 0
+    guess, missed, retreated = min(second, most), 0, False
     while high - low > quantum(low) and len(probes) < MOST_PROBES:
         guess = min(max(guess, low + 1), high - 1)
         if fits(guess):
@@ -66,14 +71,16 @@ def largest(probe: Callable[[int], Probe], budget: int | None, most: int, second
             high = guess
         predicted = _predicted(probes, budget)
         if predicted is None or missed >= 3:
-            guess = low * 2 if high > most else (low + high) // 2
+            guess = low * 2 if high > most else isqrt(low * high)
         elif predicted <= low:
             # The model says that this is the limit, and it fits: look just beyond, and further each time.
             guess, missed = low + quantum(low) * 4**missed, missed + 1
-        elif predicted >= high:
-            guess, missed = high - quantum(low) * 4**missed, missed + 1
-        else:
+        elif predicted < high:
             guess = predicted
+        elif high > FAR * low:
+            guess, retreated = isqrt(low * high) if retreated else high * 3 // 4, True
+        else:
+            guess, missed = high - max(quantum(low), (high - low) // 4), missed + 1
     exact = high - low <= quantum(low) or low == most
     while low > 1 and not fits(low):
         low = max(low - quantum(low), 1)
@@ -81,13 +88,17 @@ def largest(probe: Callable[[int], Probe], budget: int | None, most: int, second
 
 
 def _predicted(probes: list[Probe], budget: int | None) -> int | None:
-    """Where the line through the two largest sizes that fitted meets the budget; None where there is no such line."""
+    """Where a line meets the budget; None where there is no such line.
+
+    It goes through the largest size that fitted and the next that is so much smaller that chance does not tilt it.
+    """
     known: list[Any] = sorted(
         {(each.size, each.peak) for each in probes if each.fits and each.peak is not None}
     )
     if budget is None or len(known) < 2:
         return None
-    (size, peak), (larger, more) = known[-2:]
+    larger, more = known[-1]
+    size, peak = next((each for each in reversed(known) if each[0] <= larger * 3 // 4), known[0])
     slope = (more - peak) / (larger - size)
     if slope <= 0:
         return None
