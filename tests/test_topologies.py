@@ -13,16 +13,17 @@ import subprocess
 import sys
 import time
 import zipfile
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlperf_sdk import run
+from dlperf_sdk import launch, run
 from dlperf_sdk.cli.app import main
 from dlperf_sdk.errors import SpecError, Unavailable
-from dlperf_sdk.interfaces.topology import Job
+from dlperf_sdk.interfaces.topology import Job, Topology
 from dlperf_sdk.replay import attach
 from dlperf_sdk.spec_file import load_spec
 from dlperf_sdk.topologies import delivery, mpi, slurm, slurm_facts, slurm_job, slurm_stream, ssh
@@ -428,11 +429,12 @@ def test_slurms_controller_may_be_restarted_while_a_job_waits(fake, monkeypatch)
     monkeypatch.setattr(slurm_stream, "_LOOK", 0.0)
     fake(
         "scontrol",
-        f"case $(wc -l < {fake.called}) in 1) echo JobId=7 JobState=PENDING;; [23]) echo down >&2; exit 1;; "
-        "*) echo JobId=7 JobState=CANCELLED;; esac",
+        f"case $(wc -l < {fake.called}) in 1) echo JobId=7 JobState=PENDING Reason=Priority;; "
+        "[23]) echo down >&2; exit 1;; *) echo JobId=7 JobState=CANCELLED;; esac",
     )
     *waiting, last = slurm_stream.stream("7")
-    assert waiting == [b'{"event": "waiting"}'] * 3
+    said = [json.loads(line) for line in waiting]
+    assert said == [{"event": "waiting", "text": "Slurm's job 7 waits: Priority"}] * 3
     assert json.loads(last)["status"] == "interrupted"
 
 
@@ -509,3 +511,46 @@ def test_a_node_that_cannot_take_the_bundle_says_so_as_an_event(tmp_path, monkey
     )
     assert "standard input ended 95 bytes before the bundle did" in event["failure"]["message"]
     assert list(tmp_path.iterdir()) == []
+
+
+# -- what is said before anybody has been started
+
+
+class Silent(Topology):
+    """An engine whose stream is these lines."""
+
+    name = "silent"
+
+    def __init__(self, *lines):
+        self.lines = lines
+
+    def commands(self, job):
+        return (("silent",),)
+
+    def launch(self, job):
+        return nullcontext(iter(self.lines))
+
+
+def test_what_an_engine_waits_for_is_told_once(job):
+    def waiting(text):
+        return json.dumps({"event": "waiting", "text": text}).encode()
+
+    engine = Silent(*map(waiting, ("job 7 waits", "job 7 waits: Priority", "job 7 waits: Priority")))
+    *told, last = launch.events(engine, job(None))
+    assert [event["text"] for event in told] == ["job 7 waits", "job 7 waits: Priority"]
+    assert last["event"] == "ended"
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ((delivery.ended("x", "y")[:9],), "The agent of node 0 was not started."),
+        ((b'{"event": "diagnostics", "text": "no host"}',), "was not started. "),
+        ((b'{"event": "diagnostics", "text": "no host"}',), "What was said last: no host"),
+        ((b'{"event": "heartbeat"}',), "The agent of node 0 went away in the middle of the run."),
+    ],
+)
+def test_an_agent_that_was_never_heard_was_not_started(job, lines, said):
+    (last,) = launch.events(Silent(*lines), job(None))
+    assert (last["status"], last["failure"]["node"]) == ("lost-node", 0)
+    assert said in last["failure"]["message"]

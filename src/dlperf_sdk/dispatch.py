@@ -58,6 +58,11 @@ def launched(
             patience=planned.deadlines["start"],
         )
         agents = "1 agent" if shape.nodes == 1 else f"{shape.nodes} agents"
-        say("launch")(f"{agents}, placed by {shape.engine}")
+        placing = say("launch")
+        placing(f"{agents}, placed by {shape.engine}")
         with closing(events(engine, job, until)) as stream:
-            yield from stream
+            for event in stream:
+                if event["event"] == "waiting":
+                    placing(str(event["text"]))
+                else:
+                    yield event

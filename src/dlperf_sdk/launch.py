@@ -21,6 +21,7 @@ UNSTARTED = ("waiting", "case")
 def events(topology: Topology, job: Job, until: float | None = None) -> Generator[dict[str, Any], None, None]:
     """Launch a job and yield agent 0's events up to `ended`; closing the iterator ends all agents.
 
+    Before them come events `waiting`, whose `text` says what an engine waits for, once for each thing that it says.
     `until` is a time on the monotonic clock after which it is ended, however far it is. Where the stream ends, or
     falls silent, before agent 0 has said `ended`, that event is made here: node 0 is lost.
 
@@ -31,7 +32,7 @@ def events(topology: Topology, job: Job, until: float | None = None) -> Generato
     with topology.launch(job) as stream:
         lines: queue.Queue[bytes | None] = queue.Queue()
         threading.Thread(target=_read, args=(stream, lines), daemon=True).start()
-        said, patience, host = "", job.patience, None
+        said, waits, patience, host, started = "", None, job.patience, None, False
         while True:
             left = math.inf if until is None else until - time.monotonic()
             heard = True
@@ -45,27 +46,37 @@ def events(topology: Topology, job: Job, until: float | None = None) -> Generato
                 yield _lost(host, f"has not been heard for {patience:.0f} s")
                 return
             if line is None:
-                yield _lost(host, "went away in the middle of the run", said)
+                yield _lost(host, "went away in the middle of the run", said) if started else _unstarted(said)
                 return
             event = event_on(line)
             if event is None:
                 continue
-            if event["event"] not in UNSTARTED:
-                patience = delivery.SILENCE
-            if event["event"] in ("heartbeat", "waiting"):
-                continue
-            if event["event"] == "diagnostics":
+            kind = event["event"]
+            if kind not in UNSTARTED:
+                patience, started = delivery.SILENCE, started or kind != "diagnostics"
+            if kind == "diagnostics":
                 said = str(event.get("text"))
+            if kind in ("heartbeat", "diagnostics") or (kind == "waiting" and event.get("text") == waits):
                 continue
-            if event["event"] == "agents-ready":
+            waits = event.get("text") if kind == "waiting" else waits
+            if kind == "agents-ready":
                 host = _host(event)
             yield event
-            if event["event"] == "ended":
+            if kind == "ended":
                 return
 
 
 def _lost(host: str | None, how: str, said: str = "") -> dict[str, Any]:
     event: dict[str, Any] = json.loads(delivery.lost(host, how, said))
+    return event
+
+
+def _unstarted(said: str) -> dict[str, Any]:
+    message = (
+        "The agent of node 0 was not started. Check the hosts, and the Python that runs the agents there "
+        f"(--set agent_python=).{f' What was said last: {said}' if said else ''}"
+    )
+    event: dict[str, Any] = json.loads(delivery.ended("lost-node", message, 0))
     return event
 
 

@@ -24,6 +24,7 @@ from test_conformance import ENGINES, ended, failure, until_measuring
 from dlperf_sdk import run
 from dlperf_sdk.api import campaign
 from dlperf_sdk.campaigns.matrix import Matrix
+from dlperf_sdk.errors import Unavailable
 from dlperf_sdk.parity import reference
 from dlperf_sdk.replay import attach
 from dlperf_sdk.topologies import mpi
@@ -293,6 +294,19 @@ def test_a_hosts_file_and_whom_to_log_in_as(bench):
     assert failure(events) is None
     nodes = next(event for event in events if event["event"] == "agents-ready")["nodes"]
     assert [node["host"] for node in nodes] == ["n3", "n1"]
+
+
+@pytest.mark.parametrize("engine", ["ssh", "mpi"])
+def test_a_host_that_nobody_knows(bench, engine):
+    told = failure(list(bench.events(engine, options={"hosts": "nowhere,n1"})))
+    assert told["node"] == 0
+    assert told["message"].startswith("The agent of node 0 was not started. Check the hosts")
+    assert engine != "ssh" or "Could not resolve hostname nowhere" in told["message"]
+
+
+def test_a_partition_that_there_is_not(bench):
+    with pytest.raises(Unavailable, match="sbatch refused: .*invalid partition specified: nowhere"):
+        list(bench.events("slurm-job", options={"partition": "nowhere"}))
 
 
 @pytest.mark.parametrize("engine", ["mpi", "slurm-step", "slurm-job"])

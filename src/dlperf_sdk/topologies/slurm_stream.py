@@ -33,7 +33,7 @@ def stream(number: str) -> Iterator[bytes]:
     """
     about = facts(number)
     while about.get("JobState") in ("PENDING", "CONFIGURING"):
-        yield b'{"event": "waiting"}'
+        yield _waiting(number, about.get("Reason", "None"))
         time.sleep(_LOOK)
         about = facts_or(about, number)
     offset, said, last = 0, "", {"event": ""}
@@ -62,6 +62,12 @@ def stream(number: str) -> Iterator[bytes]:
             yield delivery.lost(about.get("BatchHost"), f"has not been heard for {patience:.0f} s", said)
             return
         time.sleep(_LOOK)
+
+
+def _waiting(number: str, reason: str) -> bytes:
+    """An event for people: what Slurm says that a job waits for, Resources or PartitionNodeLimit, if it says it."""
+    said = f"Slurm's job {number} waits" + ("" if reason == "None" else f": {reason}")
+    return json.dumps({"event": "waiting", "text": said}).encode()
 
 
 def _lines(pipe: IO[bytes], patience: float) -> Iterator[bytes]:
