@@ -62,6 +62,11 @@ class TorchOptions:
     batch_norm_fp32: bool = treatment(
         "Batch norm's input in float32 also in mixed precision (resnet50).", False, validator=_yes_or_no
     )
+    fused_batch_norm: bool = treatment(
+        "Batch norm, residual sum and ReLU in Triton kernels, forward and backward (resnet50, CUDA, nhwc).",
+        False,
+        validator=_yes_or_no,
+    )
     packed_qkv: bool = treatment(
         "Query, key and value as one matrix product (bert-base).", False, validator=_yes_or_no
     )

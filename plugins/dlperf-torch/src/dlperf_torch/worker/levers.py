@@ -3,13 +3,21 @@
 None of them has been measured on a GPU yet; the defaults leave the arithmetic as the models' files write it.
 """
 
+import importlib.util
+
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 from dlperf_sdk.worker.interface import Unsupported
 
-OF_MODELS = {"batch_norm_fp32": False, "packed_qkv": False, "vocabulary_multiple": 1, "attention": "auto"}
+OF_MODELS = {
+    "batch_norm_fp32": False,
+    "fused_batch_norm": False,
+    "packed_qkv": False,
+    "vocabulary_multiple": 1,
+    "attention": "auto",
+}
 """Options that only some models know → their value that changes nothing."""
 
 ATTENTION = {
@@ -42,9 +50,46 @@ def check(request, known):
             "without the fused optimizer the loss scaler of amp-fp16 waits for the device in every step, "
             "which a measured step must not; leave fused_optimizer at true, or choose amp-bf16"
         )
+    if options["fused_batch_norm"]:
+        _check_fused_batch_norm(request)
 
 
-class BatchNormFp32(nn.BatchNorm2d):
+def _check_fused_batch_norm(request):
+    if request.device != "cuda":
+        raise Unsupported("fused_batch_norm is a kernel for GPUs; on %s, leave it at false" % request.device)
+    if request.layout == "nchw":
+        raise Unsupported(
+            "fused_batch_norm is written for the layout nhwc; choose that, or leave it at false"
+        )
+    if request.compiler != "none":
+        raise Unsupported(
+            "fused_batch_norm is for the compiler none: %s fuses batch norm itself; leave it at false"
+            % request.compiler
+        )
+    if request.framework_options["batch_norm_fp32"]:
+        raise Unsupported(
+            "fused_batch_norm has statistics in float32 already, and batch_norm_fp32 is another kernel; "
+            "choose one of the two"
+        )
+    if importlib.util.find_spec("triton") is None:
+        raise Unsupported(
+            "fused_batch_norm needs triton, which torch's builds for CUDA bring and this environment lacks; "
+            "install it there, or leave the option at false"
+        )
+
+
+class BatchNorm(nn.BatchNorm2d):
+    """Batch norm and what follows it in a network, in torch's own kernels."""
+
+    def activated(self, x, shortcut=None):
+        """ReLU of it, with the shortcut added before that where there is one."""
+        x = self(x)
+        if shortcut is not None:
+            x = x.add_(shortcut)
+        return F.relu(x, inplace=True)
+
+
+class BatchNormFp32(BatchNorm):
     """Batch norm in float32 whatever the convolutions give out, and its output in their type again."""
 
     def forward(self, x):

@@ -8,7 +8,7 @@ from functools import partial
 import torch.nn.functional as F
 from torch import nn
 
-from dlperf_torch.worker.levers import BatchNormFp32
+from dlperf_torch.worker.levers import BatchNorm, BatchNormFp32
 from dlperf_torch.worker.training import TorchTrainer
 
 STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
@@ -22,7 +22,7 @@ def convolution(inputs, outputs, kernel, stride=1):
     return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
 
 
-def batch_norm(channels, kind=nn.BatchNorm2d):
+def batch_norm(channels, kind=BatchNorm):
     """Batch norm over this replica's micro-batch."""
     norm = kind(channels, eps=1e-5, momentum=0.1)
     # torch counts batches for a cumulative average, which a fixed momentum does not use: one kernel less.
@@ -46,10 +46,9 @@ class Bottleneck(nn.Module):
     def forward(self, x):
         """(B, inputs, H, W) → (B, 4 × width, H / stride, W / stride)."""
         shortcut = x if self.downsample is None else self.downsample(x)
-        x = F.relu(self.bn1(self.conv1(x)), inplace=True)
-        x = F.relu(self.bn2(self.conv2(x)), inplace=True)
-        x = self.bn3(self.conv3(x))
-        return F.relu(x.add_(shortcut), inplace=True)
+        x = self.bn1.activated(self.conv1(x))
+        x = self.bn2.activated(self.conv2(x))
+        return self.bn3.activated(self.conv3(x), shortcut)
 
 
 class ResNet50(nn.Module):
@@ -70,7 +69,7 @@ class ResNet50(nn.Module):
 
     def forward(self, x):
         """(B, 3, H, W) → (B, classes)."""
-        x = F.relu(self.bn1(self.conv1(x)), inplace=True)
+        x = self.bn1.activated(self.conv1(x))
         x = F.max_pool2d(x, 3, stride=2, padding=1)
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
         return self.fc(x.mean((2, 3)))
@@ -79,13 +78,20 @@ class ResNet50(nn.Module):
 class ResNet50Trainer(TorchTrainer):
     """Images to classes, cross entropy with label smoothing."""
 
-    own_levers = ("batch_norm_fp32",)
+    own_levers = ("batch_norm_fp32", "fused_batch_norm")
 
     def build(self, options):
         """ResNet-50 with `num_classes`."""
-        if self.request.framework_options["batch_norm_fp32"]:
-            return ResNet50(options["num_classes"], partial(batch_norm, kind=BatchNormFp32))
-        return ResNet50(options["num_classes"])
+        return ResNet50(options["num_classes"], partial(batch_norm, kind=self._batch_norm()))
+
+    def _batch_norm(self):
+        chosen = self.request.framework_options
+        if chosen["fused_batch_norm"]:
+            # Triton is where the GPUs are, and nowhere else.
+            from dlperf_torch.worker.fused_batch_norm import FusedBatchNorm
+
+            return FusedBatchNorm
+        return BatchNormFp32 if chosen["batch_norm_fp32"] else BatchNorm
 
     def outputs(self, network, batch):
         """The logits (B, classes)."""

@@ -1,0 +1,220 @@
+"""Batch norm, the residual sum and ReLU in as few passes over memory as there can be: Triton, forward and backward.
+
+Never run on a GPU yet; what it computes is tested in Triton's interpreter. Images lie in channels_last, and are a
+matrix (rows = B·H·W, channels) here. With c channels' worth of reads and writes of such a matrix, torch's own kernels
+take 13 for batch norm + ReLU and 16 with a residual (docs/performance.md counts them); these take 8 and 11:
+
+    forward     statistics: read x.  Output: read x (and the residual), write y.
+    backward    sums: read dy and x (and y; write the masked dy, which is the residual's gradient).
+                dx: read dy (or the masked one) and x, write dx.
+
+Statistics are float32, by Welford's method with Chan's merge (Chan, Golub, LeVeque 1983), which cancels nothing. No
+atomics: the order of every sum is fixed, and so are its last bits. What ReLU cut off is computed anew from x.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from dlperf_torch.worker.levers import BatchNorm
+
+ROWS, CHANNELS = 64, 64
+"""A tile: 128 bytes of a row in half precision, which is a line of the cache."""
+STRIPS = 1024
+"""Programs of a reduction, at most: about eight for each of an H200's 132 multiprocessors."""
+
+
+@triton.jit
+def _tile(row, rows, channels, ROWS: tl.constexpr, CHANNELS: tl.constexpr):
+    """Offsets and mask of the tile that begins at this row, and the channels with their mask."""
+    r = row + tl.arange(0, ROWS)
+    c = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
+    real = c < channels
+    return r[:, None].to(tl.int64) * channels + c[None, :], (r < rows)[:, None] & real[None, :], c, real
+
+
+@triton.jit
+def _keep(out, first, second, channels, ROWS: tl.constexpr, CHANNELS: tl.constexpr):
+    """Two values per channel of this strip into `out` (2, strips, channels)."""
+    _, _, c, real = _tile(0, 1, channels, ROWS, CHANNELS)
+    at = tl.program_id(0) * channels + c
+    tl.store(out + at, first, real)
+    tl.store(out + tl.num_programs(0) * channels + at, second, real)
+
+
+@triton.jit
+def _moments(x, moments, rows, channels, strip, ROWS: tl.constexpr, CHANNELS: tl.constexpr):
+    """Of each strip of rows: the mean, and the sum of squares around it."""
+    first = tl.program_id(0) * strip
+    mean, square = tl.zeros((CHANNELS,), tl.float32), tl.zeros((CHANNELS,), tl.float32)
+    for row in range(first, tl.minimum(first + strip, rows), ROWS):
+        at, inside, _, _ = _tile(row, rows, channels, ROWS, CHANNELS)
+        before = (row - first).to(tl.float32)
+        new = tl.minimum(rows - row, ROWS).to(tl.float32)
+        values = tl.load(x + at, inside, 0.0).to(tl.float32)
+        tile_mean = tl.sum(values, 0) / new
+        apart = tl.where(inside, values - tile_mean[None, :], 0.0)
+        delta = tile_mean - mean
+        square += tl.sum(apart * apart, 0) + delta * delta * (before * new / (before + new))
+        mean += delta * (new / (before + new))
+    _keep(moments, mean, square, channels, ROWS, CHANNELS)
+
+
+@triton.jit
+def _finish(
+    moments, mean_out, scale_out, running_mean, running_variance,
+    rows, channels, strip, strips, momentum, epsilon, ROWS: tl.constexpr, CHANNELS: tl.constexpr,
+):  # fmt: skip
+    """The strips' moments as one: mean, 1/√(σ² + ε) with the biased σ², and the running ones with the unbiased σ²."""
+    _, _, c, real = _tile(0, rows, channels, ROWS, CHANNELS)
+    mean, square = tl.zeros((CHANNELS,), tl.float32), tl.zeros((CHANNELS,), tl.float32)
+    for i in range(0, strips):
+        before = (i * strip).to(tl.float32)
+        new = tl.minimum(rows - i * strip, strip).to(tl.float32)
+        delta = tl.load(moments + i * channels + c, real, 0.0) - mean
+        square += tl.load(moments + (strips + i) * channels + c, real, 0.0)
+        square += delta * delta * (before * new / (before + new))
+        mean += delta * (new / (before + new))
+    tl.store(mean_out + c, mean, real)
+    tl.store(scale_out + c, 1.0 / tl.sqrt(square / rows + epsilon), real)
+    kept = 1.0 - momentum
+    tl.store(running_mean + c, kept * tl.load(running_mean + c, real) + momentum * mean, real)
+    unbiased = square / (rows - 1)
+    tl.store(running_variance + c, kept * tl.load(running_variance + c, real) + momentum * unbiased, real)
+
+
+@triton.jit
+def _normalised(x, at, inside, c, real, mean, scale, gamma, beta):
+    """x̂ and γ x̂ + β of a tile."""
+    values = tl.load(x + at, inside, 0.0).to(tl.float32)
+    values = (values - tl.load(mean + c, real, 0.0)[None, :]) * tl.load(scale + c, real, 0.0)[None, :]
+    return values, values * tl.load(gamma + c, real, 0.0)[None, :] + tl.load(beta + c, real, 0.0)[None, :]
+
+
+@triton.jit
+def _output(
+    x, residual, y, mean, scale, gamma, beta, rows, channels,
+    RELU: tl.constexpr, RESIDUAL: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr,
+):  # fmt: skip
+    at, inside, c, real = _tile(tl.program_id(0) * ROWS, rows, channels, ROWS, CHANNELS)
+    _, values = _normalised(x, at, inside, c, real, mean, scale, gamma, beta)
+    if RESIDUAL:
+        values += tl.load(residual + at, inside, 0.0).to(tl.float32)
+    if RELU:
+        values = tl.where(values <= 0.0, 0.0, values)  # a NaN stays one, as in torch's
+    tl.store(y + at, values.to(y.dtype.element_ty), inside)
+
+
+@triton.jit
+def _sums(
+    dy, x, y, masked, parts, mean, scale, gamma, beta, rows, channels, strip,
+    RELU: tl.constexpr, RESIDUAL: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr,
+):  # fmt: skip
+    """Of each strip: the sums of dy x̂ and of dy, where ReLU let through; that dy is kept where there is a residual."""
+    first = tl.program_id(0) * strip
+    d_gamma, d_beta = tl.zeros((CHANNELS,), tl.float32), tl.zeros((CHANNELS,), tl.float32)
+    for row in range(first, tl.minimum(first + strip, rows), ROWS):
+        at, inside, c, real = _tile(row, rows, channels, ROWS, CHANNELS)
+        gradient = tl.load(dy + at, inside, 0.0).to(tl.float32)
+        normalised, before_relu = _normalised(x, at, inside, c, real, mean, scale, gamma, beta)
+        if RESIDUAL:
+            gradient = tl.where(tl.load(y + at, inside, 0.0).to(tl.float32) <= 0.0, 0.0, gradient)
+            tl.store(masked + at, gradient.to(masked.dtype.element_ty), inside)
+        elif RELU:
+            gradient = tl.where(before_relu <= 0.0, 0.0, gradient)
+        d_gamma += tl.sum(gradient * normalised, 0)
+        d_beta += tl.sum(gradient, 0)
+    _keep(parts, d_gamma, d_beta, channels, ROWS, CHANNELS)
+
+
+@triton.jit
+def _input_gradient(
+    dy, x, dx, d_gamma, d_beta, mean, scale, gamma, beta, rows, channels,
+    RELU: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr,
+):  # fmt: skip
+    """dx = γ / √(σ² + ε) · (dy - mean of dy - x̂ · mean of dy x̂): Ioffe and Szegedy 2015, section 3."""
+    at, inside, c, real = _tile(tl.program_id(0) * ROWS, rows, channels, ROWS, CHANNELS)
+    gradient = tl.load(dy + at, inside, 0.0).to(tl.float32)
+    normalised, before_relu = _normalised(x, at, inside, c, real, mean, scale, gamma, beta)
+    if RELU:
+        gradient = tl.where(before_relu <= 0.0, 0.0, gradient)
+    factor = tl.load(gamma + c, real, 0.0) * tl.load(scale + c, real, 0.0)
+    along = tl.load(d_gamma + c, real, 0.0) / rows
+    mean_gradient = tl.load(d_beta + c, real, 0.0) / rows
+    values = factor[None, :] * (gradient - mean_gradient[None, :] - normalised * along[None, :])
+    tl.store(dx + at, values.to(dx.dtype.element_ty), inside)
+
+
+def _matrix(images):
+    """(B, C, H, W) → (B·H·W, C), contiguous: a view of images in channels_last, a copy of others."""
+    return images.permute(0, 2, 3, 1).contiguous().view(-1, images.shape[1])
+
+
+def _images(matrix, shape):
+    """(B·H·W, C) → `shape` (B, C, H, W), a view in channels_last."""
+    return matrix.view(shape[0], shape[2], shape[3], shape[1]).permute(0, 3, 1, 2)
+
+
+class _Fused(torch.autograd.Function):
+    """x, residual or None, γ, β, running mean and variance (changed), momentum, ε, whether with ReLU → y."""
+
+    @staticmethod
+    def forward(ctx, x, residual, gamma, beta, running_mean, running_variance, momentum, epsilon, relu):
+        ctx.shape, ctx.relu, x = x.shape, relu, _matrix(x)
+        (rows, channels), with_residual = x.shape, residual is not None
+        if rows == 1:
+            raise ValueError("batch norm in training needs more than one value per channel")
+        columns = triton.cdiv(channels, CHANNELS)
+        ctx.strip = triton.cdiv(triton.cdiv(rows, ROWS), max(1, STRIPS // columns)) * ROWS
+        ctx.strips, ctx.columns = triton.cdiv(rows, ctx.strip), columns
+        tile = {"ROWS": ROWS, "CHANNELS": CHANNELS}
+        moments = torch.empty(2, ctx.strips, channels, device=x.device)
+        mean, scale = torch.empty(2, channels, device=x.device).unbind()
+        _moments[ctx.strips, columns](x, moments, rows, channels, ctx.strip, **tile)
+        _finish[1, columns](
+            moments, mean, scale, running_mean, running_variance,
+            rows, channels, ctx.strip, ctx.strips, momentum, epsilon, **tile,
+        )  # fmt: skip
+        y = torch.empty_like(x)
+        _output[triton.cdiv(rows, ROWS), columns](
+            x, _matrix(residual) if with_residual else x, y, mean, scale, gamma, beta, rows, channels,
+            RELU=relu, RESIDUAL=with_residual, **tile,
+        )  # fmt: skip
+        ctx.save_for_backward(x, y if with_residual else None, mean, scale, gamma, beta)
+        return _images(y, ctx.shape)
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, y, mean, scale, gamma, beta = ctx.saved_tensors
+        (rows, channels), dy, with_residual = x.shape, _matrix(dy), y is not None
+        tile = {"ROWS": ROWS, "CHANNELS": CHANNELS}
+        masked = torch.empty_like(dy) if with_residual else dy
+        parts = torch.empty(2, ctx.strips, channels, device=x.device)
+        _sums[ctx.strips, ctx.columns](
+            dy, x, y if with_residual else x, masked, parts, mean, scale, gamma, beta,
+            rows, channels, ctx.strip, RELU=ctx.relu, RESIDUAL=with_residual, **tile,
+        )  # fmt: skip
+        d_gamma, d_beta = parts.sum(1).unbind()
+        dx = torch.empty_like(x)
+        _input_gradient[triton.cdiv(rows, ROWS), ctx.columns](
+            masked, x, dx, d_gamma, d_beta, mean, scale, gamma, beta, rows, channels,
+            RELU=ctx.relu and not with_residual, **tile,
+        )  # fmt: skip
+        d_residual = _images(masked, ctx.shape) if with_residual else None
+        return _images(dx, ctx.shape), d_residual, d_gamma, d_beta, None, None, None, None, None
+
+
+class FusedBatchNorm(BatchNorm):
+    """Batch norm in training, over this replica's micro-batch, in the kernels above."""
+
+    def forward(self, x):
+        """(B, C, H, W) → (B, C, H, W), of x's type."""
+        return self._fused(x, None, relu=False)
+
+    def activated(self, x, shortcut=None):
+        """ReLU of it, with the shortcut added before that where there is one."""
+        return self._fused(x, shortcut, relu=True)
+
+    def _fused(self, x, residual, relu):
+        statistics = self.running_mean, self.running_var, self.momentum, self.eps
+        return _Fused.apply(x, residual, self.weight, self.bias, *statistics, relu)
