@@ -100,7 +100,7 @@ def test_a_full_disk_is_said_and_leaves_no_half_line(tmp_path):
 def test_the_estimate_follows_what_comes_in():
     cases = list(asked(campaign_of(small(batch_size=[4, 8], seed=[1, 2])), "s"))
     standings = told(cases, [])
-    assert estimate.left(standings.values()) == pytest.approx(8 * estimate.guessed(cases[0].spec))
+    assert estimate.left(standings.values(), Settings()) == pytest.approx(8 * estimate.guessed(cases[0].spec))
     standings[cases[0].id].hear(
         {
             "event": "attempt-ended",
@@ -111,24 +111,38 @@ def test_the_estimate_follows_what_comes_in():
             "time": "",
         }
     )
-    assert estimate.left(standings.values()) == pytest.approx(7 * 3.0)
-    assert estimate.left(standings.values(), cooldown=2.0) == pytest.approx(7 * 5.0)
+    assert estimate.left(standings.values(), Settings()) == pytest.approx(7 * 3.0)
+    assert estimate.left(standings.values(), Settings(cooldown=2.0)) == pytest.approx(7 * 5.0)
     standings[cases[0].id].hear({"event": "concluded", "status": "ok"})
-    assert estimate.left(standings.values()) == pytest.approx(6 * 3.0)
-    assert estimate.left([Standing(cases[0], status="timeout")]) == 0
+    assert estimate.left(standings.values(), Settings()) == pytest.approx(6 * 3.0)
+    assert estimate.left([Standing(cases[0], status="timeout")], Settings()) == 0
 
 
 def test_a_plan_s_time_follows_what_another_campaign_took():
     cases = list(asked(campaign_of(small(batch_size=[4, 8])), "s"))
-    assert estimate.whole(cases, []) == pytest.approx(4 * estimate.guessed(cases[0].spec))
+    assert estimate.whole(cases, [], Settings()) == pytest.approx(4 * estimate.guessed(cases[0].spec))
     before = list(asked(campaign_of(small(batch_size=[4, 16])), "earlier"))
     known = told(before, [])
     for each, seconds in zip(before, (3.0, 5.0), strict=True):
         about = {"attempt": 1, "status": "ok", "throughput": 1.0, "seconds": seconds, "time": ""}
         known[each.id].hear({"event": "attempt-ended", **about})
     # Batch 4 as it took itself; batch 8 as the cases of its kind: the median of 3, 3 (in the plan) and 5.
-    assert estimate.whole(cases, known.values()) == pytest.approx(2 * 3.0 + 2 * 3.0)
-    assert estimate.whole(cases, known.values(), cooldown=1.0) == pytest.approx(2 * 4.0 + 2 * 4.0)
+    assert estimate.whole(cases, known.values(), Settings()) == pytest.approx(2 * 3.0 + 2 * 3.0)
+    assert estimate.whole(cases, known.values(), Settings(cooldown=1.0)) == pytest.approx(2 * 4.0 + 2 * 4.0)
+
+
+def test_searches_and_traces_take_time_too():
+    """In steps: a repeat of 2 + 3 + 15, a probe of 1 + 1 + 2, a trace of 2 + 3 + 5."""
+    steps = {"canonical_steps": 2, "warmup": 3, "steps": 15, "repeats": 2}
+    cases = list(asked(campaign_of(small(batch_size=["max", 8], **{k: [v] for k, v in steps.items()})), "s"))
+    standings = told(cases, [])
+    repeat, probe, traced = (estimate.START + estimate.STEP * count for count in (20, 4, 10))
+    repeats = 4 * repeat
+    assert estimate.left(standings.values(), Settings()) == pytest.approx(repeats + 8 * probe)
+    with_traces = estimate.left(standings.values(), Settings(trace=True))
+    assert with_traces == pytest.approx(repeats + 8 * probe + 2 * traced)
+    standings[cases[0].id].hear({"event": "case-started", "batch_size": 64, "time": ""})
+    assert estimate.left(standings.values(), Settings()) == pytest.approx(repeats)
 
 
 def test_the_plan_command_estimates_from_a_campaign(tmp_path, done, capfd):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import attrs
 
-from dlperf_sdk.campaigns.campaign import Asked, digest
+from dlperf_sdk import tracing
+from dlperf_sdk.campaigns.campaign import Asked, Settings, digest
 from dlperf_sdk.campaigns.standing import Standing
+from dlperf_sdk.largest.resolve import SHORT
 from dlperf_sdk.spec import RunSpec
 from dlperf_sdk.worker.estimate import median
 
@@ -15,6 +18,9 @@ START = 20.0
 """Seconds that the start and the end of a repeat are guessed at while nothing is known."""
 STEP = 0.5
 """Seconds that a step is guessed at while nothing is known."""
+PROBES = 8
+"""What a search for the largest batch size is taken to need; see `dlperf_sdk.largest.search`."""
+_PROBE: dict[str, Any] = {**SHORT, "target": None, "max_repeats": None}
 
 
 def guessed(spec: RunSpec) -> float:
@@ -23,20 +29,34 @@ def guessed(spec: RunSpec) -> float:
     return START + STEP * (protocol.canonical_steps + protocol.warmup + protocol.steps)
 
 
-def left(standings: Iterable[Standing], cooldown: float = 0.0) -> float:
+def left(standings: Iterable[Standing], settings: Settings) -> float:
     """Seconds until everything is done.
 
     A case takes as long as its own repeats did; before its first, as long as the repeats of cases with its framework,
-    model and topology; else of its framework and model; else of any; else as guessed.
+    model and topology; else of its framework and model; else of any; else as guessed. The probes for a largest batch
+    size that is not known yet, and a trace, take as much less as they have fewer steps. Making environments ready and
+    parity runs, which are mostly found in a cache, are not counted.
     """
     many = list(standings)
     known = _known(many)
     return sum(
-        (remaining(each) * (per_repeat(each, known) + cooldown)) for each in many if each.status is None
+        remaining(each) * (per_repeat(each, known) + settings.cooldown)
+        + per_repeat(each, known) * besides(each, settings)
+        for each in many
+        if each.status is None
     )
 
 
-def whole(cases: Iterable[Asked], known: Iterable[Standing], cooldown: float = 0.0) -> float:
+def besides(standing: Standing, settings: Settings) -> float:
+    """What a case does beside its repeats, in the time of one repeat."""
+    spec = standing.asked.spec
+    probes = PROBES if spec.wants_largest and standing.batch_size is None else 0
+    probe, traced = attrs.evolve(spec, **_PROBE), attrs.evolve(spec, steps=tracing.STEPS)
+    seconds = probes * guessed(probe) + (guessed(traced) if settings.trace else 0.0)
+    return seconds / guessed(spec)
+
+
+def whole(cases: Iterable[Asked], known: Iterable[Standing], settings: Settings) -> float:
     """Seconds that a campaign of these cases takes from its start.
 
     A case takes as long as the repeats of its equal among the `known` ones, wherever those were measured; else as
@@ -46,7 +66,7 @@ def whole(cases: Iterable[Asked], known: Iterable[Standing], cooldown: float = 0
     times = {digest(each.asked.spec): each.times for each in before if each.times}
     planned = [Standing(each, times=list(times.get(digest(each.spec), ()))) for each in cases]
     others = [attrs.evolve(each, status="ok") for each in before]
-    return left([*planned, *others], cooldown)
+    return left([*planned, *others], settings)
 
 
 def remaining(standing: Standing) -> int:

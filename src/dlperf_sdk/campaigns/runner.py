@@ -77,7 +77,7 @@ class _Session:
         standing = self.standings.get(entry.get("case", ""))
         if standing is not None:
             standing.hear(entry)
-        self.watch({**entry, "left": estimate.left(self.standings.values(), self.kept.settings.cooldown)})
+        self.watch({**entry, "left": estimate.left(self.standings.values(), self.kept.settings)})
 
 
 def go_on(

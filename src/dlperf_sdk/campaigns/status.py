@@ -90,7 +90,7 @@ def status(kept: Kept) -> Status:
         holder(kept.path / "lock") if running else "",
         standings,
         current,
-        estimate.left(standings.values(), kept.settings.cooldown),
+        estimate.left(standings.values(), kept.settings),
         tuple(session["changes"]) if session else (),
         sum(entry["event"] == "session" for entry in entries),
     )

@@ -193,7 +193,7 @@ def show_plan(file: str, all: bool, common: Common, measured: Path | None = None
     kept = None if measured is None else open_kept(measured)
     known = [] if kept is None else list(told(kept.cases, kept.journal.read()).values())
     runnable = [each.asked for each in entries if each.refusal is None]
-    seconds = estimate.whole(runnable, known, asked.settings.cooldown)
+    seconds = estimate.whole(runnable, known, asked.settings)
     basis = (
         f"by the {counted(sum(len(each.times) for each in known), 'repeat')} in {measured}"
         if any(each.times for each in known)
