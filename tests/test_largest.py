@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from dlperf_sdk import Matrix, RunSpec, campaign, dry_run, hookimpl, run
 from dlperf_sdk.errors import SpecError
 from dlperf_sdk.largest import budget, cache
+from dlperf_sdk.largest.resolve import RESERVE
 from dlperf_sdk.largest.search import MOST_PROBES, Probe, largest, quantum
 
 MEBI = 2**20
@@ -177,7 +178,7 @@ def test_the_largest_batch_is_found_with_few_probes_and_remembered():
     assert 100 < found < 300
     assert len(listener.tried) <= 6
     assert any(f"batch_size max is {found}" in note for note in result.notes)
-    beyond = measured(batch_size=found + 2 * quantum(found) + 2)
+    beyond = measured(batch_size=found + 2 * quantum(found) + 2 + LIMIT // RESERVE // (2 * MEBI))
     assert beyond.status == "out-of-memory"
     again = Listener()
     assert measured(again, batch_size="max").spec.batch_size == found

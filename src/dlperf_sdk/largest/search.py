@@ -82,8 +82,9 @@ def largest(probe: Callable[[int], Probe], budget: int | None, most: int, second
         else:
             guess, missed = high - max(quantum(low), (high - low) // 4), missed + 1
     exact = high - low <= quantum(low) or low == most
+    step = quantum(low)
     while low > 1 and not fits(low):
-        low = max(low - quantum(low), 1)
+        low, step = max(low - step, 1), step * 2
     return Found(low, tuple(probes), exact)
 
 
