@@ -46,7 +46,9 @@ class Bottleneck(nn.Layer):
         shortcut = x if self.downsample is None else self.downsample(x)
         x = F.relu(self.bn1(self.conv1(x)))
         x = F.relu(self.bn2(self.conv2(x)))
-        return F.relu(self.bn3(self.conv3(x)) + shortcut)
+        x = self.bn3(self.conv3(x))
+        x += shortcut  # in place, as the sum of two new arrays would be one more
+        return F.relu(x)
 
 
 class ResNet50(nn.Layer):

@@ -157,8 +157,7 @@ class PaddleTrainer(Trainer):
             self._skipped = (
                 self._skipped + paddle.to_tensor(self.scaler._cache_founf_inf).astype("int64").sum()
             )
-        # Dropped, not zeroed: the next backward pass writes, and need not add to zeros.
-        self.optimizer.clear_grad(set_to_zero=False)
+        self.optimizer.clear_grad()
         return Step(total, self.request.batch_size)
 
     def _micro_batches(self, batch):
