@@ -16,6 +16,10 @@ Equal work means, on both sides:
   encodes, the masked positions are gathered as ours are, and its `cls` heads see those;
 - the same FLOPs: torch's counter runs over one step of each side, and they must agree to 0.1 %.
 
+`--device cuda` is the same on one GPU, in larger batches, with the device waited for at both ends of a block;
+nothing has been run there yet. `--compiled` adds their plain loop with forward pass and loss under
+`torch.compile`, which takes minutes on a CPU.
+
 Two things stay different, because they are what each does: ours keeps images in channels_last by default
 (theirs in channels first, but for the rows that say so), and transformers leaves an attention mask out where
 all of it is 1, while ours always applies it.
@@ -63,6 +67,10 @@ SIZES = {
         "resnet50": Size({"image_size": 224}, 8, 1),
         "bert-base": Size({"sequence_length": 128, "predictions_per_sequence": 20}, 8, 1),
     },
+    "gpu": {
+        "resnet50": Size({"image_size": 224}, 256, 20),
+        "bert-base": Size({"sequence_length": 128, "predictions_per_sequence": 20}, 256, 20),
+    },
 }
 """`tiny` is for work on this file: a step there is mostly the optimizer and the reordering of weights."""
 
@@ -83,7 +91,7 @@ class Theirs:
 
         dtype = {"amp-bf16": torch.bfloat16}.get(self.request.precision)
         self.optimizer.zero_grad()
-        with torch.autocast("cpu", dtype=dtype, enabled=dtype is not None):
+        with torch.autocast(self.request.device, dtype=dtype, enabled=dtype is not None):
             loss = self.loss(self.model, self.batch)
         loss.backward()
         clip = self.request.optimizer["clip_norm"]
@@ -93,9 +101,10 @@ class Theirs:
         self.last = loss.detach()
 
     def prepare(self, *, channels_last: bool, fused: bool) -> Theirs:
-        """Lay out and make the optimizer: torch's default implementation, or its fused one."""
+        """Place, lay out and make the optimizer: torch's default implementation, or its fused one."""
         import torch
 
+        self.model.to(self.request.device)
         if channels_last:
             self.model.to(memory_format=torch.channels_last)
             self.batch = dict(
@@ -115,6 +124,12 @@ class Theirs:
             betas = (numbers["beta1"], numbers["beta2"])
             self.optimizer = torch.optim.AdamW(groups, lr=rate, betas=betas, eps=numbers["epsilon"], **way)
         return self
+
+    def compile(self) -> None:
+        """From the next step on forward pass and loss are compiled."""
+        import torch
+
+        self.loss = torch.compile(self.loss, dynamic=False)
 
 
 def resnet50(request: Any, batch: dict[str, Any]) -> Theirs:
@@ -147,7 +162,7 @@ def bert_base(request: Any, batch: dict[str, Any]) -> Theirs:
         hidden_dropout_prob=options["dropout"],
         attention_probs_dropout_prob=options["dropout"],
     )
-    first = torch.arange(request.batch_size)[:, None] * options["sequence_length"]
+    first = torch.arange(request.batch_size, device=request.device)[:, None] * options["sequence_length"]
     masked = (first + batch["masked_positions"]).flatten()
 
     def loss(model: Any, batch: dict[str, Any]) -> Any:
@@ -181,14 +196,20 @@ THEIRS: dict[str, tuple[Callable[..., Theirs], dict[str, dict[str, bool]]]] = {
     ),
 }
 """Model → how to make theirs, and the ways in which it is run; a plain loop is what a bound holds against."""
+COMPILED = "plain loop, compiled"
 
 
-def block(step: Callable[[], object], steps: int) -> Callable[[], Spent]:
+def block(step: Callable[[], object], steps: int, synchronize: Callable[[], None]) -> Callable[[], Spent]:
     """So many steps, behind one that is not timed: it brings this side's weights back into the caches."""
 
+    def some(count: int) -> None:
+        for _ in range(count):
+            step()
+        synchronize()
+
     def run() -> Spent:
-        step()
-        return paired.timed(lambda: [step() for _ in range(steps)])
+        some(1)
+        return paired.timed(lambda: some(steps))
 
     return run
 
@@ -231,10 +252,12 @@ def same_work(ours: Callable[[], object], trainer: Trainer, theirs: Theirs) -> d
     return found
 
 
-def compare(model: str, precision: str, size: Size, pairs: int) -> dict[str, Any]:
+def compare(
+    model: str, precision: str, size: Size, pairs: int, *, device: str, compiled: bool
+) -> dict[str, Any]:
     """One model in one precision: ours against each of their ways, and against itself."""
     options = {**size.options, **({"label_smoothing": 0.0} if model == "resnet50" else {})}
-    request = torch_case.request(model, options, size.batch_size, precision)
+    request = torch_case.request(model, options, size.batch_size, precision, device=device)
     runtime, trainer = torch_case.start(request)
     batches = trainer.batches()
     losses: list[Any] = [None]
@@ -243,13 +266,20 @@ def compare(model: str, precision: str, size: Size, pairs: int) -> dict[str, Any
         losses[0] = trainer.step(next(batches)).loss
 
     make, ways = THEIRS[model]
+    if compiled:
+        ways = {**ways, COMPILED: ways["plain loop"]}
     sides = {name: make(request, trainer.canonical_batch()).prepare(**way) for name, way in ways.items()}
     work = {name: same_work(ours, trainer, side) for name, side in sides.items()}
+    if compiled:
+        sides[COMPILED].compile()  # the counter of FLOPs does not see into what is compiled
+
+    def timed(step: Callable[[], object]) -> Callable[[], Spent]:
+        return block(step, size.steps, runtime.synchronize)
+
     comparisons = [
-        Comparison(name, block(side.step, size.steps), block(ours, size.steps), size.steps)
-        for name, side in sides.items()
+        Comparison(name, timed(side.step), timed(ours), size.steps) for name, side in sides.items()
     ]
-    comparisons.append(Comparison("ours, A/A", block(ours, size.steps), block(ours, size.steps), size.steps))
+    comparisons.append(Comparison("ours, A/A", timed(ours), timed(ours), size.steps))
     found = paired.interleaved(comparisons, pairs, paired.telling(f"{model} {precision}"))
     rows = [paired.summary(comparison, of) for comparison, of in zip(comparisons, found, strict=True)]
     for row in rows:
@@ -285,7 +315,10 @@ def main() -> int:
     sizes.add_argument(
         "--tiny", dest="size", action="store_const", const="tiny", help="64 px; 2 layers, 16 tokens"
     )
-    parser.set_defaults(size="small")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument(
+        "--compiled", action="store_true", help="their plain loop under torch.compile as well"
+    )
     parser.add_argument("--model", choices=sorted(THEIRS), help="only this model")
     parser.add_argument("--precision", choices=PRECISIONS, help="only this precision")
     parser.add_argument("--threads", type=int, help="threads (default: one per usable processor)")
@@ -295,9 +328,10 @@ def main() -> int:
     import torch
     import transformers
 
+    chosen.size = chosen.size or {"cpu": "small", "cuda": "gpu"}[chosen.device]
     size = SIZES[chosen.size]
     cases = [
-        compare(model, precision, size[model], chosen.pairs)
+        compare(model, precision, size[model], chosen.pairs, device=chosen.device, compiled=chosen.compiled)
         for model in sorted(size, reverse=True)
         for precision in PRECISIONS
         if chosen.model in (None, model) and chosen.precision in (None, precision)

@@ -26,9 +26,14 @@ def take_threads(threads: int | None) -> int:
 
 
 def request(
-    model: str, options: dict[str, Any], batch_size: int, precision: str = "fp32", layout: str = "auto"
+    model: str,
+    options: dict[str, Any],
+    batch_size: int,
+    precision: str = "fp32",
+    layout: str = "auto",
+    device: str = "cpu",
 ) -> Request:
-    """What a worker is told about one replica on the CPU, eager, with synthetic data."""
+    """What a worker is told about one replica, eager, with synthetic data."""
     return in_process.request(
-        Torch, model, options, batch_size=batch_size, precision=precision, layout=layout
+        Torch, model, options, batch_size=batch_size, precision=precision, layout=layout, device=device
     )
