@@ -93,6 +93,14 @@ def test_what_others_offer_is_unsupported_what_nobody_knows_is_unknown(kind, off
     assert offered in caught.value.known
 
 
+def test_a_plugin_may_say_why_it_lacks_something():
+    registry = with_framework(lacks={"nhwc": "Its convolutions are wrong there."})
+    with pytest.raises(Unsupported, match=r"'nhwc'; it offers auto\. Its convolutions are wrong there\.$"):
+        plan("mine", registry=registry, layout="nhwc")
+    with pytest.raises(Unsupported, match=r"'nchw'; it offers auto\.$"):
+        plan("mine", registry=registry, layout="nchw")
+
+
 @pytest.mark.parametrize("kind", sorted(VOCABULARY))
 def test_a_plugins_own_words_are_known_to_it(kind):
     field = {"data": "data"}.get(kind, {"strategy": "strategies"}.get(kind, kind + "s"))
@@ -136,9 +144,9 @@ def test_a_framework_refuses_a_combination_in_its_own_words():
     with pytest.raises(Unsupported, match="amp needs a GPU"):
         plan("mine", registry=with_framework(refuses=refuses))
     kinds = {"device", "precision", "compiler", "strategy", "layout", "data", "model"}
-    assert set(seen[0]) == kinds | {"nodes", "devices_per_node"}
+    assert set(seen[0]) == kinds | {"nodes", "devices_per_node", "accumulation"}
     assert seen[0]["strategy"] == "all_reduce"
-    assert seen[0]["nodes"] == seen[0]["devices_per_node"] == "1"
+    assert seen[0]["nodes"] == seen[0]["devices_per_node"] == seen[0]["accumulation"] == "1"
 
 
 # -- trainers

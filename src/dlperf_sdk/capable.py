@@ -69,8 +69,10 @@ def check_capabilities(spec: RunSpec, device: str, framework: Framework, model: 
         known = VOCABULARY[kind] | offered
         if value not in known:
             raise UnknownName(kind, value, known)
+        why = framework.lacks.get(value)
         raise Unsupported(
             f"{framework.name} does not offer the {kind} {value!r}; it offers {listed(offered)}."
+            + (f" {why}" if why else "")
         )
     if spec.data.source not in model.data:
         raise Unsupported(
@@ -83,6 +85,7 @@ def check_capabilities(spec: RunSpec, device: str, framework: Framework, model: 
         "strategy": spec.strategy,
         "nodes": str(spec.topology.nodes),
         "devices_per_node": str(spec.topology.devices_per_node),
+        "accumulation": str(spec.accumulation),
     }
     reason = framework.refuses(case)
     if reason:

@@ -19,6 +19,7 @@ CASE = {
     "model": "resnet50",
     "nodes": "1",
     "devices_per_node": "2",
+    "accumulation": "1",
 }
 
 
@@ -32,6 +33,11 @@ CASE = {
         ({"precision": "tf32"}, "NVIDIA"),
         ({"precision": "tf32", "device": "cuda"}, None),
         ({"precision": "amp-fp16"}, "fp16"),
+        ({"precision": "amp-fp16", "device": "cuda"}, None),
+        ({"precision": "amp-bf16"}, None),
+        ({"precision": "amp-bf16", "accumulation": "2"}, "overwrite"),
+        ({"accumulation": "2"}, None),
+        ({"precision": "amp-bf16", "device": "cuda"}, "oneDNN"),
         ({"layout": "nhwc"}, "NHWC"),
         ({"layout": "nhwc", "device": "cuda"}, None),
         ({"layout": "nchw", "model": "bert-base"}, "layout"),

@@ -19,6 +19,7 @@ CASE = {
     "model": "resnet50",
     "nodes": "1",
     "devices_per_node": "1",
+    "accumulation": "1",
 }
 
 
@@ -29,11 +30,20 @@ CASE = {
         ({"compiler": "graph"}, None),
         ({"compiler": "graph", "nodes": "2", "model": "bert-base"}, None),
         ({"layout": "nchw", "model": "bert-base"}, "layout"),
+        ({"accumulation": "2"}, None),
+        ({"accumulation": "2", "compiler": "graph"}, "wrongly"),
     ],
 )
 def test_refuses(change, word):
     reason = OneFlow().refuses({**CASE, **change})
     assert reason is None if word is None else word in reason
+
+
+@pytest.mark.parametrize("name", ["amp-fp16", "amp-bf16", "tf32", "nhwc"])
+def test_what_is_lacking_says_why(name):
+    can = OneFlow.capabilities
+    assert name not in can.precisions | can.layouts
+    assert OneFlow.lacks[name].endswith(".")
 
 
 def test_the_lock_pins_everything_and_what_is_required_names_nvidias_libraries():

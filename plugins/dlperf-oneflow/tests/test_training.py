@@ -119,6 +119,47 @@ def test_a_graphs_clip_is_at_work(make_trainer):
     assert found != pytest.approx(losses(free, 3), rel=1e-3)
 
 
+def test_accumulation_is_one_step(make_trainer):
+    """Clipped by the norm of all micro-batches' gradients."""
+    whole, parts = (make_trainer("bert-base", optimizer=ADAMW, accumulation=n) for n in (1, 2))
+    assert losses(parts, 4) == pytest.approx(losses(whole, 4), rel=1e-6)
+    assert parts.step(parts.canonical_batch()).samples == 4
+    assert parts.observed()["accumulation"] == 2
+
+
+def test_what_is_refused_on_a_cpu_is_refused_for_what_it_does(monkeypatch):
+    """Were OneFlow to mend one of these, it could be offered."""
+    ones = flow.ones(4, 4)
+    for dtype in (flow.float16, flow.bfloat16):
+        with pytest.warns(UserWarning, match="CPU autocast is not supported"):
+            mixed = flow.autocast("cpu", dtype=dtype)
+        with mixed:
+            assert flow.matmul(ones, ones).dtype == flow.float32
+        graph = mixed_graph(dtype)
+        assert (graph(ones).numpy() == flow.matmul(ones, ones).numpy()).all()
+        with pytest.raises(RuntimeError, match="op_kernel_not_found"):
+            flow.matmul(ones.to(dtype), ones.to(dtype))
+    monkeypatch.setenv("ONEFLOW_ENABLE_NHWC", "1")
+    values = np.random.RandomState(0).standard_normal((2, 8, 8, 5)).astype(np.float32)
+    exact = (values - values.mean((0, 1, 2))) / np.sqrt(values.var((0, 1, 2)) + 1e-5)
+    found = flow.nn.BatchNorm2d(5).train()(flow.from_numpy(values)).numpy()
+    assert np.linalg.norm(found - exact) > np.linalg.norm(exact)
+
+
+def mixed_graph(dtype):
+    """A product in a graph that is asked for mixed precision."""
+
+    class Mixed(flow.nn.Graph):
+        def __init__(self):
+            super().__init__()
+            self.config.enable_amp(True, dtype=dtype)
+
+        def build(self, x):
+            return flow.matmul(x, x)
+
+    return Mixed()
+
+
 def test_wait_returns_when_the_step_is_done(make_trainer):
     trainer = make_trainer("bert-base")
     batch = trainer.canonical_batch()

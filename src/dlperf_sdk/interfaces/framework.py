@@ -72,6 +72,8 @@ class Framework(ABC):
     packages: ClassVar[tuple[str, ...]] = ()
     """Top-level packages that the worker half imports beside its own: the bundle takes them to the nodes."""
     capabilities: ClassVar[Capabilities] = Capabilities()
+    lacks: ClassVar[Mapping[str, str]] = {}
+    """A name that `capabilities` lack, such as `amp-bf16` or `nhwc` → why, in a sentence for whoever asks for it."""
     Options: ClassVar[type[Any]] = NoOptions
     """An attrs class: the plugin's own options, set with `--set NAME=VALUE`."""
 
@@ -83,8 +85,9 @@ class Framework(ABC):
         """Why a combination of offered capabilities cannot run, in a sentence; None if it can.
 
         `case` holds `device`, `precision`, `compiler`, `strategy`, `layout`, `data` and `model`, and in digits
-        `nodes` and `devices_per_node`. Each of them is offered on its own; this is the place for "amp-fp16 needs a
-        GPU", and for a compiler that cannot take one of the models: the suite tries it with the others. A model in
-        fp32 without a compiler on one device is nothing that may be refused: leave that model out of `trainers`.
+        `nodes`, `devices_per_node` and `accumulation`. Each of them is offered on its own; this is the place for
+        "amp-fp16 needs a GPU", and for a compiler that cannot take one of the models: the suite tries it with the
+        others. A model in fp32 without a compiler on one device is nothing that may be refused: leave that model out
+        of `trainers`.
         """
         return None

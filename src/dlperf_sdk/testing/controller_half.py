@@ -154,6 +154,7 @@ class ControllerHalf(FrameworkSubject):
                 "model": model,
                 "nodes": "1",
                 "devices_per_node": "2",
+                "accumulation": "1",
             }
             axes = {kind: getattr(can, _PLURAL.get(kind, kind)) for kind in base if kind not in _GIVEN}
             cases = [
@@ -193,7 +194,7 @@ class ControllerHalf(FrameworkSubject):
         yield from sorted(found - own - {"attr", "attrs", "dlperf_sdk"})
 
 
-_GIVEN = ("model", "nodes", "devices_per_node")
+_GIVEN = ("model", "nodes", "devices_per_node", "accumulation")
 """What a case says beside what is declared."""
 
 _PLURAL = {

@@ -42,7 +42,7 @@ class MXNet(Framework):
     processes = "dlperf_mxnet.processes:processes"
     capabilities = Capabilities(
         devices={"cpu", "cuda"},
-        precisions={"fp32", "tf32", "amp-fp16"},
+        precisions={"fp32", "tf32", "amp-fp16", "amp-bf16"},
         compilers={"none", "graph"},
         strategies={"all_reduce", "parameter_server", "independent"},
         layouts={"auto", "nchw", "nhwc"},
@@ -69,10 +69,9 @@ class MXNet(Framework):
                 "MXNet's own all-reduce (the kvstores `device` and `nccl`) stays within a node; over several nodes "
                 "its replicas meet in the kvstore `dist_sync`, which is --strategy parameter_server."
             )
-        if cpu and case["precision"] == "tf32":
-            return "tf32 is a mode of NVIDIA GPUs' matrix units; on a CPU, choose fp32."
-        if cpu and case["precision"] == "amp-fp16":
-            return "MXNet has no convolutions in fp16 for CPUs; choose fp32, or a GPU."
+        reason = _no_precision(case, cpu)
+        if reason:
+            return reason
         if cpu and case["layout"] == "nhwc":
             return "MXNet's convolutions take NHWC on GPUs only; on a CPU, choose nchw."
         if case["model"] == "bert-base" and case["layout"] != "auto":
@@ -80,3 +79,23 @@ class MXNet(Framework):
                 f"bert-base has no images whose layout could be {case['layout']}; leave the layout at auto."
             )
         return None
+
+
+def _no_precision(case: Mapping[str, str], cpu: bool) -> str | None:
+    """Why this precision cannot be had in this case."""
+    precision = case["precision"]
+    if cpu and precision == "tf32":
+        return "tf32 is a mode of NVIDIA GPUs' matrix units; on a CPU, choose fp32."
+    if cpu and precision == "amp-fp16":
+        return (
+            "MXNet has convolutions and matrix products in fp16 for GPUs only, and raises an error on a CPU; "
+            "choose fp32 or amp-bf16."
+        )
+    if not cpu and precision == "amp-bf16":
+        return "MXNet computes in bfloat16 through oneDNN, on CPUs only; on a GPU, choose amp-fp16."
+    if precision in ("amp-bf16", "amp-fp16") and case["accumulation"] != "1":
+        return (
+            "MXNet's casts for mixed precision overwrite the gradients that accumulation adds to, and say nothing "
+            "(seen with amp-bf16: half of the update was missing); choose fp32, or accumulation 1."
+        )
+    return None

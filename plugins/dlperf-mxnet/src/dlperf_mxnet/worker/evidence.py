@@ -4,6 +4,7 @@ import contextlib
 
 import mxnet as mx
 import numpy as np
+from mxnet.contrib.amp.amp import bfloat16 as BFLOAT16
 
 
 class Seen:
@@ -14,12 +15,12 @@ class Seen:
 
     def note(self, value):
         """An output of the network."""
-        self.dtypes.add(str(np.dtype(value.dtype)))
+        self.dtypes.add("bfloat16" if np.dtype(value.dtype) == BFLOAT16 else str(np.dtype(value.dtype)))
 
     def precision(self, fp32):
         """The types under the names of precisions, float32's is `fp32`; several are joined, and then none of
         them was in effect."""
-        names = {"float16": "amp-fp16", "float32": fp32}
+        names = {"float16": "amp-fp16", "bfloat16": "amp-bf16", "float32": fp32}
         return "+".join(sorted(names.get(dtype, dtype) for dtype in self.dtypes))
 
 
@@ -40,7 +41,14 @@ def undisturbed(network):
 
 def wide(values):
     """Outputs as float64 NumPy arrays."""
-    return [value.asnumpy().astype(np.float64) for value in values]
+    return [_numbers(value.asnumpy()).astype(np.float64) for value in values]
+
+
+def _numbers(array):
+    """NumPy has no bfloat16, and MXNet gives its bits: they are the upper half of a float32's."""
+    if array.dtype != BFLOAT16:
+        return array
+    return (array["bfloat16"].astype(np.uint32) << 16).view(np.float32)
 
 
 def apart(values, references):

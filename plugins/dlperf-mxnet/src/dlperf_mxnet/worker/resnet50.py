@@ -48,7 +48,7 @@ class Bottleneck(HybridBlock):
         x = relu(F, self.bn1(self.conv1(x)))
         x = relu(F, self.bn2(self.conv2(x)))
         x = self.bn3(self.conv3(x))
-        return relu(F, x + shortcut)
+        return relu(F, F.elemwise_add(x, shortcut))
 
 
 class ResNet50(HybridBlock):

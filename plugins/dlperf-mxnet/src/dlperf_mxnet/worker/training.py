@@ -11,14 +11,11 @@ import numpy as np
 from mxnet import autograd, gluon
 from mxnet.contrib import amp
 
-from dlperf_mxnet.worker import evidence
+from dlperf_mxnet.worker import evidence, mixed
 from dlperf_mxnet.worker.optimizers import optimizer
 from dlperf_sdk.worker import canonical
 from dlperf_sdk.worker.interface import Step, Trainer
 from dlperf_sdk.worker.schedule import learning_rate
-
-AMP = {"amp-fp16": "float16"}
-"""Precision → the type that convolutions and matrix products are computed in; the others do not cast."""
 
 
 class MXNetTrainer(Trainer):
@@ -30,8 +27,7 @@ class MXNetTrainer(Trainer):
         self.layout = "NHWC" if request.layout == "nhwc" else "NCHW"
         # Mixed precision replaces MXNet's operators for good, so what it is compared with comes first.
         self._references = self._plain_outputs()
-        if request.precision in AMP:
-            amp.init(target_dtype=AMP[request.precision])
+        mixed.switch_on(request.precision)
         self.network, self.criterion = self._placed(self.contexts)
         self.named = _named(self.network)
         for entry in request.parameters:
@@ -42,8 +38,11 @@ class MXNetTrainer(Trainer):
         self.optimizer = optimizer(request.optimizer)
         # Gradients meet in the runtime's kvstore, before this; the Trainer updates each replica's weights.
         trained = [self.named[entry["name"]] for entry in request.parameters]
-        self.updates = gluon.Trainer(trained, self.optimizer, kvstore=None)
         self.trained = trained
+        # SGD updates four parameters in one loop over the largest one's elements: its threads share the work
+        # evenly where the four are of a size.
+        by_size = sorted(trained, key=lambda parameter: np.prod(parameter.shape))
+        self.updates = gluon.Trainer(by_size, self.optimizer, kvstore=None)
         if request.precision == "amp-fp16":
             amp.init_trainer(self.updates)
         self.compiled = request.compiler == "graph"

@@ -30,13 +30,16 @@ class OneFlowTrainer(Trainer):
         self.replicas = 1 if self.placement is None else runtime.replicas
         """How many replicas' samples are in a batch, one after the other, as `outputs` and `loss` see it."""
         self.network = self._placed(self.build(request.model_options))
-        if runtime.meets and not compiled:
+        # DistributedDataParallel averages in every backward pass what is there: the first micro-batches' average again.
+        self.meets_at_the_end = runtime.meets and not compiled and request.accumulation > 1
+        if runtime.meets and not compiled and not self.meets_at_the_end:
             self.network = DistributedDataParallel(
                 self.network, broadcast_buffers=False, broadcast_parameters=False
             )
         self.optimizer = optimizer(self.network, request)
         self.graph = TrainingGraph(self) if compiled else None
         self._steps = 0
+        self._averaged = False
         self._loader = None
         self._seen = set()
 
@@ -111,7 +114,7 @@ class OneFlowTrainer(Trainer):
     # The step.
 
     def step(self, batch):
-        """One optimisation step; OneFlow's virtual machine works on while it returns."""
+        """One optimisation step over all micro-batches; OneFlow's virtual machine works on while it returns."""
         loss = self._eager(batch) if self.graph is None else self._compiled(batch)
         self._steps += 1
         with flow.no_grad():
@@ -126,12 +129,36 @@ class OneFlowTrainer(Trainer):
             group["lr"] = rate
         # To zero, not to None: DistributedDataParallel adds to what its buckets hold.
         self.optimizer.zero_grad()
-        loss = self.loss(self.outputs(self.network, batch), batch)
-        loss.backward()
+        pieces = self._micro_batches(batch)
+        total = None
+        for piece in pieces:
+            loss = self.loss(self.outputs(self.network, piece), piece)
+            if len(pieces) > 1:
+                loss = loss / len(pieces)
+            loss.backward()
+            total = loss.detach() if total is None else total + loss.detach()
+        if self.meets_at_the_end:
+            self._average()
         if numbers.get("clip_norm") is not None:
             clip_(list(self.network.parameters()), numbers["clip_norm"])
         self.optimizer.step()
-        return loss.detach()
+        return total
+
+    def _micro_batches(self, batch):
+        count = self.request.accumulation
+        if count == 1:
+            return [batch]
+        size = self.request.batch_size // count
+        return [
+            {name: value[i * size : (i + 1) * size] for name, value in batch.items()} for i in range(count)
+        ]
+
+    def _average(self):
+        """The gradients of all micro-batches become their mean over the replicas, the last layers' first."""
+        for parameter in reversed(list(self.network.parameters())):
+            flow.comm.all_reduce(parameter.grad)
+            parameter.grad.mul_(1 / self.runtime.replicas)
+        self._averaged = True
 
     def _compiled(self, batch):
         """The learning rate is inside the graph. Its outputs are few buffers, which later steps write to."""
@@ -179,13 +206,14 @@ class OneFlowTrainer(Trainer):
     def observed(self):
         """What was in effect: from the types seen in `deviation`, and from the state of OneFlow's objects."""
         compiled = self.graph is not None and self.graph.is_compiled
-        found = {"compiler": "graph" if compiled else "none"}
+        found = {"compiler": "graph" if compiled else "none", "accumulation": self.request.accumulation}
         fp32 = "tf32" if self.request.precision == "tf32" else "fp32"
         if self._seen:
             found["precision"] = "+".join(sorted({"float32": fp32}.get(name, name) for name in self._seen))
         if any(parameter.dim() == 4 for parameter in self.network.parameters()):
             found["layout"] = "nchw"
-        if hasattr(self.network, "_buckets") or next(self.network.parameters()).is_global:
+        meets = hasattr(self.network, "_buckets") or next(self.network.parameters()).is_global
+        if meets or self._averaged:
             found["strategy"] = "all_reduce"
         if self._loader is not None:
             found["data"] = self._loader.facts

@@ -1,0 +1,74 @@
+"""bfloat16 by MXNet's own `amp`, each case in a process of its own: it replaces the operators for good."""
+
+import functools
+import os
+import subprocess
+import sys
+
+import pytest
+from conftest import make_request
+
+from dlperf_sdk import side_by_side
+
+CASES = {
+    "images": ("resnet50", {}),
+    "images-graph": ("resnet50", {"compiler": "graph"}),
+    "text": ("bert-base", {}),
+    "text-graph": ("bert-base", {"compiler": "graph"}),
+    "text-pair": ("bert-base", {"devices_per_node": 2}),
+}
+
+
+def train(name, ports, rank):
+    """What the process says of a case."""
+    model, changes = CASES[name]
+    return side_by_side.trained(make_request(model, precision="amp-bf16", **changes), ports, rank)
+
+
+@functools.cache
+def answer(name):
+    """What it said."""
+    pytest.importorskip("mxnet", reason="the worker half needs MXNet, which is not in this environment")
+    return side_by_side.answers(__file__, name, ports=1, processes=1)[0]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_outputs_are_bfloat16s(name):
+    said = answer(name)
+    assert said["observed"]["precision"] == "amp-bf16"
+    assert 2**-9 < said["deviation"] < 2**-4
+    assert len({replica["digest"] for replica in said["replicas"]}) == 1
+
+
+def losses(name):
+    return [replica["losses"] for replica in answer(name)["replicas"]]
+
+
+@pytest.mark.parametrize("name", ["images", "text"])
+def test_a_graph_trains_as_the_imperative_network_does(name):
+    """Were residual sums `+`, whose imperative kernel cuts bfloat16s off instead of rounding them, the images' second
+    loss would be off by 3.6e-2."""
+    (imperative,), (graph,) = losses(name), losses(f"{name}-graph")
+    assert imperative == pytest.approx(graph, rel=1e-3)
+
+
+NO_BFLOAT16 = """
+from dlperf_mxnet.worker import mixed
+from dlperf_sdk.worker.interface import Unsupported
+try:
+    mixed.switch_on("amp-bf16")
+except Unsupported as refused:
+    assert "AVX-512" in str(refused), refused
+else:
+    raise AssertionError("it was switched on")
+"""
+
+
+def test_a_processor_without_bfloat16_is_named():
+    pytest.importorskip("mxnet", reason="the worker half needs MXNet, which is not in this environment")
+    variables = {**os.environ, "DNNL_MAX_CPU_ISA": "AVX2", "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", NO_BFLOAT16], check=True, env=variables)
+
+
+if __name__ == "__main__":
+    side_by_side.answer(train)
