@@ -98,7 +98,7 @@ def test_the_plugins_worker_halves_are_what_their_environments_can_run(path):
     assert {module.partition(".")[0] for module in foreign(path, *own)} <= allowed
 
 
-THEIR_OWN = {"torch": ("PIL", "torchvision"), "oneflow": ("PIL",), "paddle": ("PIL",)}
+THEIR_OWN = {"torch": ("PIL", "torchvision", "triton"), "oneflow": ("PIL",), "paddle": ("PIL",)}
 """What may come with a framework's environment beside the framework itself."""
 
 
