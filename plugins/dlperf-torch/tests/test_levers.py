@@ -113,6 +113,7 @@ def test_packed_layers_are_the_layers():
         ("bert-base", {"fused_optimizer": False}, {"precision": "amp-fp16"}, "waits for the device"),
         ("bert-base", {"attention": "cudnn"}, {}, "attention cudnn cannot"),
         ("bert-base", {"attention": "efficient"}, {}, "attention efficient cannot"),
+        ("bert-base", {"attention": "flash"}, {"options": {"dropout": 0.1}}, "and dropout 0.1"),
     ],
 )
 def test_what_cannot_be_is_refused(make_trainer, model, lever, changes, words):

@@ -148,6 +148,7 @@ class BertBaseTrainer(TorchTrainer):
             options["heads"],
             options["sequence_length"],
             options["hidden_size"] // options["heads"],
+            options["dropout"],
         )
         return Bert(
             words=options["vocabulary_size"],

@@ -123,8 +123,8 @@ def allow_attention(name):
         allow(name in ("auto", each))
 
 
-def probe_attention(name, device, dtype, heads, tokens, size):
-    """Allow an implementation, and see that it does what is asked of it: with a mask, and backwards.
+def probe_attention(name, device, dtype, heads, tokens, size, dropout):
+    """Allow an implementation, and see that it does what is asked of it: mask, dropout, and backwards.
 
     Of torch's own choice ("auto") nothing needs to be seen.
 
@@ -137,10 +137,12 @@ def probe_attention(name, device, dtype, heads, tokens, size):
     query = torch.zeros(1, heads, tokens, size, device=device, dtype=dtype, requires_grad=True)
     mask = torch.zeros(1, 1, 1, tokens, device=device, dtype=dtype)
     try:
-        F.scaled_dot_product_attention(query, query, query, attn_mask=mask).sum().backward()
+        attended = F.scaled_dot_product_attention(query, query, query, attn_mask=mask, dropout_p=dropout)
+        attended.sum().backward()
     except RuntimeError as error:
         allow_attention("auto")
         raise Unsupported(
-            "attention %s cannot attend with a mask in %s over %d tokens on %s: %s; leave attention at auto"
-            % (name, str(dtype).replace("torch.", ""), tokens, device, str(error).partition("\n")[0])
+            "attention %s cannot attend with a mask and dropout %g in %s over %d tokens on %s: %s; "
+            "leave attention at auto"
+            % (name, dropout, str(dtype).replace("torch.", ""), tokens, device, str(error).partition("\n")[0])
         ) from error
