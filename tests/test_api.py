@@ -441,7 +441,11 @@ GOOD_END = {"event": "ended", "status": "ok", "failure": None, "stopping": None}
     [
         ([], "lost-node", "was not started"),
         ([b"\xff\xfe", b"[" * 10**6, b"null", b'"ended"', b'{"event": 3}'], "lost-node", "was not started"),
-        ([{"event": "diagnostics", "text": "no such image"}], "lost-node", "What was said last: no such image"),
+        (
+            [{"event": "diagnostics", "text": "no such image"}],
+            "lost-node",
+            "What was said last: no such image",
+        ),
         ([GOOD_END], "invalid-record", "no repeat has come back"),
         ([{"event": "ended"}], "invalid-record", "breaks the protocol"),
         ([{"event": "agents-ready"}], "invalid-record", "breaks the protocol"),

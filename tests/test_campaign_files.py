@@ -674,3 +674,13 @@ def test_a_preset_has_every_case_of_its_report(preset, collection):
 
 def _case(each, precision):
     return each.framework, each.model, str(each.topology), each.batch_size, precision, each.compiler
+
+
+@pytest.mark.parametrize(
+    "text", ["name: x\naxis:\n  seed: [1, 2]\n", "fields:\n  framework: numpy\naxis: {}\n"]
+)
+def test_plan_knows_a_campaign_by_any_of_its_keys(text, tmp_path, capsys):
+    path = tmp_path / "mistyped.yaml"
+    path.write_text(text)
+    assert main(["plan", str(path)]) == 2
+    assert "did you mean 'axes'" in " ".join(capsys.readouterr().err.split()).lower()

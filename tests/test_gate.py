@@ -314,6 +314,22 @@ def test_what_was_not_run_alike_is_refused():
     assert "device" in decision.detail
 
 
+def test_other_steps_are_refused():
+    """The first steps of a run are slower: two of them against twenty would be a regression of nothing."""
+    (decision,) = (
+        found := decide([results_with(FAST, fields={"steps": 20})], [results_with(SLOW, fields={"steps": 2})])
+    ).decisions
+    assert (decision.outcome, found.exit_code) == ("refused", 2)
+    assert "20 steps behind" in decision.detail and "against 2 steps behind" in decision.detail
+
+
+def test_a_gate_without_anything_to_compare_is_not_passed():
+    before = [results_with(FAST, 0), results_with(FAST, 1), failed(2)]
+    found = decide(before, [results_with(FAST, 3), results_with(FAST, 4), failed(2)])
+    assert {each.outcome for each in found.decisions} == {"vanished", "new", "unmeasured"}
+    assert found.exit_code == 2
+
+
 def test_cases_of_one_side_only_are_reported():
     before = [results_with(FAST, seed) for seed in (0, 1, 2)]
     after = [results_with(FAST, seed) for seed in (0, 3, 4)]
@@ -389,6 +405,17 @@ def test_the_command_says_it_to_people_and_to_machines(stores, tmp_path, capfd):
     assert main(["gate", stores[0], stores[0]]) == 0
     assert main(["gate", stores[0], stores[1], "--minimum-effect", "50%"]) == 1  # one is broken all the same
     assert main(["gate", f"{stores[0]}/run-1", f"{stores[1]}/run-1/result.json"]) == 0
+
+
+def test_a_result_that_cannot_be_read_is_told(stores, capfd):
+    """With one left out, what remains may pass, and not all of what was asked for has."""
+    (Path(stores[1]) / "run-1" / "result.json").write_text('{"id": ')
+    (Path(stores[1]) / "run-2" / "result.json").unlink()
+    (Path(stores[1]) / "run-0" / "result.json").write_bytes(
+        (Path(stores[0]) / "run-0" / "result.json").read_bytes()
+    )
+    assert main(["gate", *stores]) == 5
+    assert "Left out: " in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dlperf_sdk import Matrix, RunSpec, campaign, dry_run, hookimpl, run
 from dlperf_sdk.errors import SpecError
 from dlperf_sdk.largest import budget, cache
-from dlperf_sdk.largest.resolve import RESERVE
+from dlperf_sdk.largest.resolve import MOST, RESERVE, note_of
 from dlperf_sdk.largest.search import MOST_PROBES, Probe, largest, quantum
 
 MEBI = 2**20
@@ -136,6 +136,12 @@ def test_noise_costs_probes_and_never_the_bounds(base, slope, noise, seed):
 
 
 # -- the field
+
+
+def test_where_the_search_ends_is_told_from_where_the_memory_does():
+    ends = largest(lambda size: Probe(size, True, size), None, MOST)
+    assert "not the memory" in note_of(ends, 1)
+    assert "not the memory" not in note_of(largest(lambda size: Probe(size, size < 100, size), None, MOST), 1)
 
 
 @pytest.mark.parametrize("value", ["maximum", "", 0, -1, 1.5, True, None])

@@ -34,6 +34,8 @@ BROKEN, MENDED, VANISHED, NEW, REFUSED, UNMEASURED = (
 )
 FAILING = (REGRESSION, BROKEN)
 """Outcomes that close the gate."""
+DECIDED = (*FAILING, IMPROVEMENT, UNCHANGED, INCONCLUSIVE, MENDED)
+"""Outcomes that say something of the candidate. A gate without any has not been passed."""
 
 _LOOSE = ("framework", "model", "topology", "precision")
 """What two unlike specs share that were meant to be the same case."""
@@ -66,11 +68,11 @@ class Gate:
 
     @property
     def exit_code(self) -> int:
-        """1 with a regression or a case that no longer works, 2 where specs were refused, else 0."""
+        """1 with a regression or a case that works no more, 2 where specs were refused or nothing compared, else 0."""
         outcomes = {each.outcome for each in self.decisions}
         if outcomes & set(FAILING):
             return 1
-        return 2 if REFUSED in outcomes else 0
+        return 2 if REFUSED in outcomes or not outcomes & set(DECIDED) else 0
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -171,14 +173,27 @@ def _paired(old: Result, new: Result) -> tuple[Case, Case] | Decision:
         return made(BROKEN, second)
     if isinstance(first, str):
         return made(MENDED, f"It works now. Before: {first}")
+    unlike = _unlike(old.spec, new.spec, second, first)
+    return (first, second) if unlike is None else made(REFUSED, unlike)
+
+
+def _unlike(before: RunSpec, after: RunSpec, new: Case, old: Case) -> str | None:
+    """Why the two are not the same case, although their specs ask for one; None where they are."""
     try:
-        found = compare(second, first)
+        found = compare(new, old)
     except NotComparable as error:
-        return made(REFUSED, str(error))
+        return str(error)
     if found.treatments:
-        said = f"They were not run alike: {'; '.join(found.treatments)}."
-        return made(REFUSED, said)
-    return first, second
+        return f"They were not run alike: {'; '.join(found.treatments)}."
+    one, other = _window(before), _window(after)
+    return None if one == other else f"They were not measured alike: {one} against {other}."
+
+
+def _window(spec: RunSpec) -> str:
+    """Which steps a repeat measures: first steps are slower than later ones."""
+    protocol = spec.resolved_protocol()
+    before = protocol.canonical_steps + protocol.warmup
+    return f"{protocol.steps} steps behind {before}"
 
 
 def _decided(

@@ -167,8 +167,12 @@ def print_schema(*, common: Common = AS_USUAL) -> int:
     return 0
 
 
+_OF_CAMPAIGNS = {"name", "fields", "axes", "zip", "include", "exclude", "overrides", "matrices", "extends"}
+"""Keys that a run spec does not have."""
+
+
 def is_campaign(what: str) -> bool:
-    """Whether a word names a campaign rather than one case: a preset, or a file that has cases to combine."""
+    """Whether a word names a campaign rather than one case: a preset, or a file with a campaign's keys."""
     if what.startswith("preset:"):
         return True
     from dlperf_sdk.documents import load_document
@@ -180,7 +184,7 @@ def is_campaign(what: str) -> bool:
         document = load_document(Path(what))
     except DlperfError:
         return False
-    return bool({"axes", "matrices", "extends", "include", "zip"} & set(document))
+    return bool(_OF_CAMPAIGNS & set(document))
 
 
 def show_plan(file: str, all: bool, common: Common, measured: Path | None = None, **settings: Any) -> int:

@@ -52,14 +52,16 @@ def gate(
 ) -> int:
     """Decide for each case whether it has become slower: by significance, and by a minimum effect.
 
-    Exit code 1: a case is slower, or no longer works; 2: specs that differ were refused.
+    Exit code 1: a case is slower, or no longer works; 2: specs that differ were refused, or there was nothing to
+    compare; 5: passed, but for results that could not be read.
     """
     from dlperf_sdk.analysis.gate import gate as decide
     from dlperf_sdk.report import markdown as as_markdown
 
+    unreadable: list[str] = []
     found = decide(
-        results_in(baseline),
-        results_in(candidate),
+        results_in(baseline, unreadable),
+        results_in(candidate, unreadable),
         minimum_effect=fraction(minimum_effect, "--minimum-effect"),
         level=fraction(level, "--level"),
     )
@@ -71,7 +73,9 @@ def gate(
         emit(found.to_dict())
     else:
         show(blocks_of(found))
-    return found.exit_code
+    for each in unreadable:
+        say(f"Left out: {each}", "yellow")
+    return found.exit_code or (5 if unreadable else 0)
 
 
 def fraction(text: str, flag: str) -> float:
@@ -83,8 +87,8 @@ def fraction(text: str, flag: str) -> float:
     return value
 
 
-def results_in(path: Path) -> Iterator[Result]:
-    """The results in a campaign, a store, a run's directory or a file.
+def results_in(path: Path, unreadable: list[str]) -> Iterator[Result]:
+    """The results in a campaign, a store, a run's directory or a file; why others cannot be read is added to a list.
 
     Raises:
         StoreError: there is nothing of the kind.
@@ -100,7 +104,7 @@ def results_in(path: Path) -> Iterator[Result]:
     store = ResultStore(path / "runs" if (path / "campaign.json").is_file() else path)
     for each in store:
         if isinstance(each, Unreadable):
-            say(f"Left out: {each.error}", "yellow")
+            unreadable.append(str(each.error))
         else:
             yield each
 
@@ -124,10 +128,11 @@ def blocks_of(found: Gate) -> list[Block]:
         rows.append(
             (each.name, ratio, interval, Cell(each.outcome + mark, _TONES.get(each.outcome, "plain")))
         )
+    refused = any(each.outcome == "refused" for each in found.decisions)
     verdict: dict[int, tuple[str, Tone]] = {
         0: ("passed", "good"),
         1: ("failed", "bad"),
-        2: ("refused: specs differ", "bad"),
+        2: ("refused: specs differ" if refused else "nothing was compared", "bad"),
     }
     said = (
         f"A regression is slower by {100 * found.minimum_effect:g} % or more and significant; all cases together "

@@ -86,7 +86,7 @@ def resolved(
         said = f"Not even a batch of {step} fits into the memory. Use a smaller model, or more memory."
         return smallest, Failure("out-of-memory", said), "batch_size max was looked for: nothing fits."
     cache.write(key, search.size, len(search.probes))
-    return attrs.evolve(spec, batch_size=search.size * step), None, _note(search, step)
+    return attrs.evolve(spec, batch_size=search.size * step), None, note_of(search, step)
 
 
 def _probe(
@@ -143,8 +143,11 @@ def _key(planned: Plan, limit: int | None) -> dict[str, Any]:
     }
 
 
-def _note(found: Found, step: int) -> str:
+def note_of(found: Found, step: int) -> str:
+    """How a search with so many samples in a unit has ended, in a sentence."""
     assert found.size is not None
     tried = ", ".join(f"{each.size * step:,}{'' if each.fits else ' (too large)'}" for each in found.probes)
     within = "" if found.exact else ", to which the search was not finished"
+    if found.exact and all(each.fits for each in found.probes):
+        within = f", near the {MOST:,} at which the search ends, not the memory"
     return f"batch_size max is {found.size * step:,}{within}: tried in fresh processes {tried}."
