@@ -677,7 +677,7 @@ def _case(each, precision):
 
 
 @pytest.mark.parametrize(
-    "text", ["name: x\naxis:\n  seed: [1, 2]\n", "fields:\n  framework: numpy\naxis: {}\n"]
+    "text", ["name: x\naxis:\n  seed: [1, 2]\n", "name: x\nfields: {}\naxis: {}\n"]
 )
 def test_plan_knows_a_campaign_by_any_of_its_keys(text, tmp_path, capsys):
     path = tmp_path / "mistyped.yaml"
