@@ -676,9 +676,7 @@ def _case(each, precision):
     return each.framework, each.model, str(each.topology), each.batch_size, precision, each.compiler
 
 
-@pytest.mark.parametrize(
-    "text", ["name: x\naxis:\n  seed: [1, 2]\n", "name: x\nfields: {}\naxis: {}\n"]
-)
+@pytest.mark.parametrize("text", ["name: x\naxis:\n  seed: [1, 2]\n", "name: x\nfields: {}\naxis: {}\n"])
 def test_plan_knows_a_campaign_by_any_of_its_keys(text, tmp_path, capsys):
     path = tmp_path / "mistyped.yaml"
     path.write_text(text)
