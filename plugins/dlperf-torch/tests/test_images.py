@@ -177,7 +177,9 @@ def test_orientation_is_ignored_and_other_formats_refused(tmp_path):
 
 def test_real_photographs(tmp_path):
     found = data_samples.photographs()
-    if not found:  # they are other packages' to give away; the JPEGs that the other tests make are always there
+    if (
+        not found
+    ):  # they are other packages' to give away; the JPEGs that the other tests make are always there
         pytest.skip(
             "no photograph: neither scikit-learn, matplotlib nor CPython's own tests are installed here"
         )
