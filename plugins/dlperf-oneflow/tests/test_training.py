@@ -143,7 +143,8 @@ def test_what_is_refused_on_a_cpu_is_refused_for_what_it_does(monkeypatch):
     values = np.random.RandomState(0).standard_normal((2, 8, 8, 5)).astype(np.float32)
     exact = (values - values.mean((0, 1, 2))) / np.sqrt(values.var((0, 1, 2)) + 1e-5)
     found = flow.nn.BatchNorm2d(5).train()(flow.from_numpy(values)).numpy()
-    assert np.linalg.norm(found - exact) > np.linalg.norm(exact)
+    # What it leaves unwritten is whatever the memory held: zeros, an older array, or NaN.
+    assert not np.allclose(found, exact, atol=0.1)
 
 
 def mixed_graph(dtype):
