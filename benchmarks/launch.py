@@ -5,7 +5,7 @@
 
 Each pair starts N ranks twice, in turns: as a case (bundle, agents, preflight, barrier, one step), and as a script
 that imports NumPy, draws its weights, meets over TCP and takes the same step: in N interpreters started plainly, and
-under torchrun. What is timed is the way from the launch to the end of the first step. Bound: the case takes at most
+under torchrun. All of them, and the agents, are run by the interpreter of this script. What is timed is the way from the launch to the end of the first step. Bound: the case takes at most
 0.5 s + 5 ms per rank more than the plain interpreters. All clocks are this machine's.
 """
 
@@ -81,6 +81,7 @@ def case(ranks: int, engine: str) -> Block:
         framework="numpy",
         model="linear",
         topology=f"{nodes}n{devices}d@{engine}",
+        options={"agent_python": sys.executable} if engine == "slurm" else {},
         batch_size=8,
         canonical_steps=0,
         warmup=0,

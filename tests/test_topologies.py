@@ -210,7 +210,7 @@ def test_the_node_command_holds_the_size_and_no_secret(job):
     command = delivery.node_command(job(None, prefix=("podman", "run", "-i")), "python3", place)
     assert command[:3] == ("podman", "run", "-i")
     assert agent_of(command) == (
-        *("python3", "-I", "12", "agent", "--case", "case", "--node", "$SLURM_NODEID"),
+        *("python3", "-I", "-S", "12", "agent", "--case", "case", "--node", "$SLURM_NODEID"),
         *("--hosts", "$SLURM_STEP_NODELIST", "--interface", "ib0", "--ports", "40000-40100", "--tether"),
     )
 
@@ -477,7 +477,7 @@ def test_a_node_needs_nothing_but_a_python():
 
 
 def bootstrapped(bundle, size, tmp_path, *words):
-    command = [sys.executable, "-I", "-c", delivery.bootstrap(), str(size), *words]
+    command = [sys.executable, "-I", "-S", "-c", delivery.bootstrap(), str(size), *words]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     return subprocess.run(
         command, input=bundle, capture_output=True, check=False, env=environment, timeout=60

@@ -52,12 +52,13 @@ class Rendezvous:
 
 
 def node_command(job: Job, python: str, place: Rendezvous) -> tuple[str, ...]:
-    """What runs on a node, with the bundle on its standard input."""
+    """What runs on a node, with the bundle on its standard input. An agent needs the standard library, so its Python
+    leaves out (-S) what site packages do at its start."""
     said = {"--interface": place.interface, "--ports": place.ports}
     chosen = tuple(word for flag, value in said.items() if value for word in (flag, value))
     return (
         *job.prefix,
-        *(python, "-I", "-c", bootstrap(), _size(job.bundle)),
+        *(python, "-I", "-S", "-c", bootstrap(), _size(job.bundle)),
         *("agent", "--case", job.id, "--node", place.node, "--hosts", place.hosts, *chosen, "--tether"),
     )
 

@@ -107,7 +107,7 @@ def _follower(
             f"--nodelist={host}",
             "--input=none",
         ),
-        *("--mpi=none", "--quiet", "python3", "-I", "-c", source, number, str(offset)),
+        *("--mpi=none", "--quiet", "python3", "-I", "-S", "-c", source, number, str(offset)),
     ]
     outside = {
         key: value for key, value in os.environ.items() if not key.startswith("SLURM_") or key == "SLURM_CONF"

@@ -19,14 +19,16 @@ _REACH = 5.0
 SKEW = 1.0
 """Seconds that a node's clock may differ before it is noted. No window is timed by two nodes' clocks."""
 
+# By the names of their folders: reading what is in them takes ten times as long, and every node does it.
 _VERSIONS = """
-import json, sys
-try:
-    from importlib.metadata import distributions
-    found = {str(d.metadata["Name"]).lower().replace("_", "-"): d.version for d in distributions()}
-except ImportError:
-    import pkg_resources
-    found = {d.key: d.version for d in pkg_resources.working_set}
+import json, os, re, sys
+found = {}
+for folder in reversed(sys.path):
+    for name in os.listdir(folder) if os.path.isdir(folder) else ():
+        stem, kind = os.path.splitext(name)
+        if kind in (".dist-info", ".egg-info") and "-" in stem:
+            project, version = stem.split("-")[:2]
+            found[re.sub("[-_.]+", "-", project).lower()] = version
 print(json.dumps({"python": "%d.%d.%d" % sys.version_info[:3], "packages": found}))
 """
 
