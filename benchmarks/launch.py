@@ -5,8 +5,9 @@
 
 Each pair starts N ranks twice, in turns: as a case (bundle, agents, preflight, barrier, one step), and as a script
 that imports NumPy, draws its weights, meets over TCP and takes the same step: in N interpreters started plainly, and
-under torchrun. All of them, and the agents, are run by the interpreter of this script. What is timed is the way from the launch to the end of the first step. Bound: the case takes at most
-0.5 s + 5 ms per rank more than the plain interpreters. All clocks are this machine's.
+under torchrun. All of them, and the agents, are run by the interpreter of this script. What is timed is the way from
+the launch to the end of the first step. Bound: the case takes at most 0.5 s + 5 ms per rank more than the plain
+interpreters. All clocks are this machine's.
 """
 
 from __future__ import annotations
