@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from test_report import a_result
 
 from dlperf_sdk.analysis import gate as decide
-from dlperf_sdk.analysis.ranks import holm, repeats_needed, shift, slower, smallest
+from dlperf_sdk.analysis.ranks import holm, repeats_needed, repeats_to_tell, shift, slower, smallest
 from dlperf_sdk.cli import main
 from dlperf_sdk.cli.gating import fraction, junit_of
 from dlperf_sdk.errors import AnalysisError, UsageError
@@ -98,6 +98,21 @@ def test_how_many_repeats_are_needed():
     assert repeats_needed(0.05) == 3
     assert repeats_needed(0.049) == 4
     assert repeats_needed(0.05 / 100) == 7
+
+
+@pytest.mark.parametrize("spread", [0.03, 0.06])
+def test_so_many_repeats_tell_it_in_four_of_five_cases(spread):
+    """Two normal samples that differ by 5 %: as many as are said find it about as often as is said."""
+    chance = random.Random(4)
+
+    def taken(count, middle):
+        return [chance.gauss(middle, spread) for _ in range(count)]
+
+    count = repeats_to_tell(taken(400, 0.95), taken(400, 1.0), 0.05)
+    found = sum(slower(taken(count, 0.95), taken(count, 1.0)) <= 0.05 for _ in range(500)) / 500
+    assert 0.72 < found < 0.92
+    assert repeats_to_tell([1.0, 2.0], [1.0, 2.0], 0.05) is None
+    assert repeats_to_tell([1.0, 2.0, 3.0], [4.0, 5.0, 6.0], 0.05) == math.ceil((1.6449 + 0.8416) ** 2 / 1.5)
 
 
 def test_holm_against_an_example_by_hand():
@@ -277,6 +292,15 @@ def test_the_outcome_of_a_case(before, after, outcome, code):
 def test_few_repeats_say_how_many_would_do():
     (decision,) = decide([results_with([100.0, 101.0])], [results_with([90.0, 91.0])]).decisions
     assert "So few repeats cannot tell: 3 on each side can." in decision.detail
+
+
+def test_an_inconclusive_case_says_how_many_repeats_would_tell():
+    before, after = [100.0, 94, 103, 97, 101, 96, 99], [95.0, 98, 92, 100.5, 93, 96.5, 97]
+    (decision,) = decide([results_with(before)], [results_with(after)]).decisions
+    assert decision.outcome == "inconclusive"
+    wanted = repeats_to_tell(after, before, 0.05)
+    assert wanted > 7
+    assert f"some {wanted} on each side" in decision.detail
 
 
 def test_many_cases_make_each_harder():

@@ -18,7 +18,7 @@ from attrs import frozen
 
 from dlperf_sdk.analysis.case import Case
 from dlperf_sdk.analysis.comparison import compare
-from dlperf_sdk.analysis.ranks import Shift, holm, repeats_needed, shift, slower, smallest
+from dlperf_sdk.analysis.ranks import Shift, holm, repeats_needed, repeats_to_tell, shift, slower, smallest
 from dlperf_sdk.errors import AnalysisError, NotComparable
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.spec import RunSpec
@@ -225,6 +225,11 @@ def _decided(
         if comparisons * smallest(len(old.repeats), len(new.repeats)) > level:
             needed = repeats_needed(level / comparisons)
             detail += f" So few repeats cannot tell: {needed} on each side can."
+        else:
+            sides = (new.repeats, old.repeats) if large[0] else (old.repeats, new.repeats)
+            wanted = repeats_to_tell(*sides, level / comparisons)
+            if wanted is not None and wanted > max(len(old.repeats), len(new.repeats)):
+                detail += f" If repeats go on to differ like these, some {wanted} on each side tell it in 4 of 5 cases."
     else:
         outcome, detail = UNCHANGED, f"{how}, less than {100 * minimum_effect:g} % ({interval}; {counts})."
     return Decision(name, outcome, detail, found, p[0], old.name, new.name)
