@@ -29,6 +29,8 @@ PATIENCE = 600.0
 """Seconds that a probe may take, the compiling of a network included."""
 GRACE = 10.0
 """Seconds that the others may take once one has failed."""
+UNSAID = "anything"
+"""What a trainer was asked that died without an answer."""
 
 
 @frozen
@@ -115,7 +117,8 @@ def _started(
 ) -> subprocess.Popen[bytes]:
     with (place / f"log-{number}").open("wb") as log:
         return subprocess.Popen(
-            [*command, "-I", str(place / "probe.py"), str(place), str(number)],
+            # Where it dies in native code, its log says which line of Python called that.
+            [*command, "-I", "-X", "faulthandler", str(place / "probe.py"), str(place), str(number)],
             env=dict(variables),
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -144,5 +147,5 @@ def _answer(place: Path, number: int, code: int) -> Answer:
         values = json.loads((place / f"answer-{number}.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         ended = f"left with exit code {code}" if code >= 0 else f"was ended by signal {-code}"
-        values = {"asked": "anything", "error": f"it {ended} without an answer\n{said}"}
+        values = {"asked": UNSAID, "error": f"{said.rstrip()}\nit {ended} without an answer"}
     return Answer(values, said)

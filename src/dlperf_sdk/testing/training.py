@@ -12,7 +12,7 @@ from dlperf_sdk.results.result import PASS
 from dlperf_sdk.spec import RunSpec
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import advice
-from dlperf_sdk.testing.probing import Answer
+from dlperf_sdk.testing.probing import UNSAID, Answer
 from dlperf_sdk.testing.subject import FrameworkSubject, described, verdict
 
 LATE = {"fp32": 1e-4, "tf32": 1e-3, "amp-fp16": 1e-3, "amp-bf16": 8e-3}
@@ -189,7 +189,12 @@ class Training(FrameworkSubject):
         return [dict(answer.values) for answer in answers]
 
     def _first_failed(self, answers: tuple[Answer, ...]) -> str | None:
-        return next((answer.failed for answer in answers if answer.failed is not None), None)
+        """Of one that died and one that missed it afterwards, the one that died."""
+        failed = sorted(
+            (answer for answer in answers if answer.failed is not None),
+            key=lambda answer: answer.values["asked"] != UNSAID,
+        )
+        return failed[0].failed if failed else None
 
     def _manifest(self, model: str) -> tuple[dict[str, Any], ...]:
         return tuple(dict(entry) for entry in make_plan(self.spec(model), self.registry).parameters)
