@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlperf_sdk import Matrix, schema
-from dlperf_sdk.campaigns import file, lines, planning
+from dlperf_sdk import Matrix, lines, schema
+from dlperf_sdk.campaigns import file, planning
 from dlperf_sdk.campaigns.campaign import RETRIES, Settings, asked, campaign_of
 from dlperf_sdk.campaigns.matrix import FIELDS
 from dlperf_sdk.campaigns.predicate import KINDS, predicate, value_of
@@ -452,6 +452,64 @@ def test_each_mistake_is_told_with_its_line(tmp_path, mistake):
     assert str(caught.value).startswith(f"{path}:{line}: "), caught.value
 
 
+def test_all_that_the_schema_finds_wrong_is_told_in_the_order_of_the_file(tmp_path):
+    path = written(
+        tmp_path,
+        "name: a\nfeilds: {model: linear}\naxes:\n  framework: [numpy]\n  batch_size: [4, four]\n"
+        "order: {sede: 1, sort: 2}\nfields: {topology: 8 GPUs, env: {A B: x}}\n",
+    )
+    with pytest.raises(CampaignError) as caught:
+        file.load(path)
+    told = str(caught.value).splitlines()
+    assert [line.split(": ")[0] for line in told] == [f"{path}:{n}" for n in (2, 5, 6, 6, 7, 7)]
+    for line, said in zip(
+        told,
+        (
+            "did you mean 'fields'",
+            "from 1, or max",
+            "'sede'",
+            "'sort'",
+            "a variable's name",
+            "NODESnDEVICESd",
+        ),
+        strict=True,
+    ):
+        assert said in line
+
+
+def test_predicates_axes_and_folders_that_are_wrong_are_told_together(tmp_path):
+    path = written(
+        tmp_path,
+        "name: a\nfields: {model: linear}\nmatrices:\n  - axes: {framework: [numpy], precison: [fp32]}\n"
+        "  - axes: {framework: [numpy]}\n    fields: {data: 'images:../..'}\n"
+        "exclude:\n  - {modell: linear}\n  - {seed: 1}\noverrides:\n  - when: {sed: 1}\n    set: {steps: 4}\n",
+    )
+    with pytest.raises(CampaignError) as caught:
+        file.load(path)
+    told = str(caught.value).splitlines()
+    assert [line.split(": ")[0] for line in told] == [f"{path}:{n}" for n in (4, 6, 8, 11)]
+
+
+def test_of_many_mistakes_ten_are_told_and_the_rest_counted(tmp_path):
+    keys = "".join(f"key{i}: 1\n" for i in range(13))
+    path = written(tmp_path, f"name: a\naxes: {{framework: [numpy]}}\n{keys}")
+    with pytest.raises(CampaignError) as caught:
+        file.load(path)
+    told = str(caught.value).splitlines()
+    assert [line.split(": ")[0] for line in told[:10]] == [f"{path}:{n}" for n in range(3, 13)]
+    assert told[10:] == ["And 3 more."]
+
+
+def test_the_command_line_tells_each_mistake_in_a_line(tmp_path, capfd):
+    path = written(tmp_path, "name: a\naxes:\n  framework: []\nfeilds: {}\n")
+    assert main(["plan", str(path)]) == 2
+    lines_of_it = capfd.readouterr().err.splitlines()
+    assert lines_of_it[0].startswith(f"Error: {path}:3: ")
+    assert lines_of_it[1].startswith(f"{path}:4: ")
+    assert main(["campaign", "run", str(written(tmp_path, "name: a\nname: b\n")), "--json"]) == 2
+    assert f"{path}:2: " in json.loads(capfd.readouterr().out)["error"]["message"]
+
+
 def test_the_worked_example_of_the_docs_can_be_planned(tmp_path):
     docs = Path(__file__).parent.parent / "docs" / "campaigns.md"
     text = docs.read_text().partition("```yaml\n")[2].partition("```")[0]
@@ -606,6 +664,42 @@ def test_lines_of_yaml(plain):
     found = lines.lines_of(text, ".yaml")
     for key in plain:
         assert text.splitlines()[found[key,] - 1].startswith(f"{key}:")
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text(max_size=5),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+        max_leaves=10,
+    ),
+    st.sampled_from([None, 1, "\t"]),
+)
+def test_lines_of_json(plain, indent):
+    text = json.dumps(plain, indent=indent)
+    found = lines.lines_of(text, ".json")
+
+    def places(value, above):
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield (*above, key), inner
+            if isinstance(inner, dict | list):
+                yield from places(inner, (*above, key))
+
+    expected = dict(places(plain, ())) if isinstance(plain, dict | list) else {}
+    assert set(found) == set(expected)
+    if indent is not None:
+        rows = text.splitlines()
+        for place, value in expected.items():
+            row = rows[found[place] - 1].strip().removesuffix(",")
+            start = json.dumps(place[-1]) + ": " if isinstance(place[-1], str) else ""
+            assert row.startswith(start + json.dumps(value, indent=indent).splitlines()[0])
+
+
+def test_a_json_file_may_be_indented_with_tabs(tmp_path):
+    path = written(
+        tmp_path, '{\n\t"name": "a",\n\t"axes": {"framework": ["numpy"]},\n\t"feild": 1\n}', "a.json"
+    )
+    with pytest.raises(CampaignError, match=r"a\.json:4: "):
+        file.load(path)
 
 
 def test_lines_of_toml():

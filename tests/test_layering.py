@@ -15,12 +15,16 @@ ORDER = (
     # The version, and the public names, which are strings.
     ("dlperf_sdk",),
     ("errors",),
-    # YAML's loader is loaded with the first file of its kind, and speaks of values as `documents` does.
-    ("documents", "plain_yaml"),
+    # YAML's loader is loaded with the first file of its kind, and speaks of values as `documents` does; the lines of
+    # keys are looked for where a parser does not know them.
+    ("documents", "plain_yaml", "lines"),
     # Where things are kept on this machine.
     ("folders",),
     ("schema_predicate",),
+    ("schema_words",),
     ("schema",),
+    # What is wrong with a file, by the schema and by line.
+    ("mistakes",),
     # What is asked, what plugins implement, what comes back.
     ("fields",),
     ("protocol",),

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from dlperf_sdk import schema
 from dlperf_sdk.documents import DEEPEST, load_document, parse_json, shown
 from dlperf_sdk.errors import DocumentError
+from dlperf_sdk.schema_words import FORMS
 from dlperf_sdk.spec import RunSpec
 
 SPEC = {"schema_version": "1.0", "framework": "torch", "model": "resnet50"}
@@ -32,19 +33,21 @@ def said(document, name="run-spec", part=""):
 @pytest.mark.parametrize(
     ("change", "path", "words"),
     [
-        ({"batch_size": 0}, "$.batch_size:", ["1 or more", "found 0"]),
-        ({"batch_size": True}, "$.batch_size:", ["a whole number", "found True"]),
+        ({"batch_size": 0}, "$.batch_size:", ["expected a whole number from 1, or max; found 0"]),
+        ({"batch_size": True}, "$.batch_size:", ["expected a whole number from 1, or max; found True"]),
+        ({"batch_size": "many"}, "$.batch_size:", ["expected a whole number from 1, or max; found 'many'"]),
+        ({"batch_size": 1.5}, "$.batch_size:", ["expected a whole number from 1, or max; found 1.5"]),
         ({"batch_size": 2**40}, "$.batch_size:", ["or less"]),
         ({"seed": -1}, "$.seed:", ["0 or more"]),
-        ({"topology": "0n1d"}, "$.topology:", ["of the form", "'0n1d'"]),
-        ({"topology": "2x8"}, "$.topology:", ["of the form", "'2x8'"]),
+        ({"topology": "0n1d"}, "$.topology:", ["NODESnDEVICESd", "'0n1d'"]),
+        ({"topology": "2x8"}, "$.topology:", ["NODESnDEVICESd", "'2x8'"]),
         ({"protocol": "quik"}, "$.protocol:", ["did you mean 'quick'"]),
         ({"bach_size": 1}, "$:", ["'bach_size' is no key", "did you mean 'batch_size'"]),
         ({"deadlines": {"strt": 1}}, "$.deadlines:", ["did you mean 'start'"]),
         ({"deadlines": {"start": 0}}, "$.deadlines.start:", ["more than 0", "found 0"]),
         ({"env": {"A": 1}}, "$.env.A:", ["a text or null", "found 1"]),
         ({"env": {"A B": "x"}}, "$.env:", ["'A B'"]),
-        ({"framework": "torch\n"}, "$.framework:", ["of the form"]),
+        ({"framework": "torch\n"}, "$.framework:", ["expected a name (lower-case"]),
         ({"framework": None}, "$.framework:", ["a text", "found None"]),
         ({"options": {"x": [1]}}, "$.options.x:", ["a text or a number"]),
     ],
@@ -54,6 +57,23 @@ def test_an_error_says_where_what_was_expected_and_what_was_found(change, path, 
     assert path in message
     for word in words:
         assert word in message
+
+
+def _patterns(part):
+    if isinstance(part, dict):
+        if isinstance(part.get("pattern"), str):
+            yield part["pattern"]
+        part = list(part.values())
+    for each in part if isinstance(part, list) else ():
+        yield from _patterns(each)
+
+
+def test_no_error_shows_a_pattern():
+    """Every pattern of the schemas has its words."""
+    patterns = {pattern for name in schema.NAMES for pattern in _patterns(schema.load(name))}
+    assert len(patterns) > 20
+    assert patterns == set(FORMS)
+    assert not any("^" in words or "[" in words for words in FORMS.values())
 
 
 def test_what_is_missing_is_named():
@@ -198,6 +218,46 @@ BAD = {
     "spec.ini": "a = 1",
     "spec": "{}",
 }
+
+
+LINES = {
+    "twice.json": ('{"name": "x",\n "fields": {"a": 1,\n  "b": [{"a": 2}],\n  "a": 3}}', 4),
+    "twice-above.json": ('{"a": 1,\n "b": {"c": 1},\n "a": {"d": 1,\n  "d": 2}}', 3),
+    "comma.json": ('{"a": 1,\n "b": 2,\n}', 3),
+    "nan.json": ('{"a": "NaN",\n "b": [1,\n NaN]}', 3),
+    "digits.json": ('{"a": 1,\n "b": ' + "9" * 5000 + "}", 2),
+    "empty.json": ("", 1),
+    "list.json": ("[1]", 1),
+    "null.json": ("null", 1),
+    "twice.toml": ("a = 1\nb = 2\na = 3\n", 3),
+    "half.toml": ("a = 1\nb = [\n", 3),
+    "word.toml": ("a = 1\n\nb = yes\n", 3),
+    "twice.yaml": ("name: x\nfields:\n  a: 1\n  b: 2\n  a: 3\n", 5),
+    "twice-at-the-top.yaml": ("a: 1\nb: 2\n\na: 3\n", 4),
+    "colon.yaml": ("name: x\nfields:\n  framework torch\n  model: y\n", 4),
+    "indent.yaml": ("name: x\nfields:\n  a: 1\n   b: 2\n", 4),
+    "tab.yaml": ("name: x\nfields:\n\ta: 1\n", 3),
+    "tag.yaml": ("name: x\nfields: !!map {}\n", 2),
+    "anchor.yaml": ("name: x\nfields:\n  a: &b 1\n", 3),
+    "control.yaml": ("name: x\nfields: \x01\n", 2),
+    "digits.yaml": ("name: x\nseed: " + "9" * 5000 + "\n", 2),
+    "deep.yaml": ("name: x\nfields: " + "[" * 70 + "]" * 70, 2),
+    "key.yaml": ("name: x\n1: 2\n", 2),
+    "empty.yaml": ("", 1),
+    "comment.yaml": ("# nothing\n\n", 1),
+    "text.yaml": ("just text", 1),
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_what_cannot_be_parsed_is_said_with_its_line(tmp_path, name):
+    text, line = LINES[name]
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(DocumentError) as error:
+        load_document(path)
+    assert str(error.value).startswith(f"{path}:{line}: "), error.value
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("name", BAD)

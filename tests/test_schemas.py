@@ -40,6 +40,7 @@ from dlperf_sdk.results.convert import (
     result_to_dict_beside,
     to_plain,
 )
+from dlperf_sdk.schema_words import EXPECTED
 from dlperf_sdk.spec import SPEC_VERSION, RunSpec
 from dlperf_sdk.spec_values import PHASES
 from dlperf_sdk.worker import trainer
@@ -229,7 +230,7 @@ def test_failures_have_the_kinds_of_the_exceptions():
 
 def test_the_wording_covers_every_keyword():
     """A keyword that an error message has no words for would be a KeyError in front of a user."""
-    worded = {*schema._EXPECTED, "required", "additionalProperties"}
+    worded = {*EXPECTED, "required", "additionalProperties", "pattern"}
     structure = schema_instances.ANNOTATIONS | {
         *("properties", "items", "propertyNames", "$ref", "if", "then", "else")
     }

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from dlperf_sdk.errors import SpecError
+from dlperf_sdk.cli import main
+from dlperf_sdk.errors import DocumentError, SpecError
 from dlperf_sdk.spec import RunSpec
 
 CASE = {"framework": "torch", "model": "resnet50"}
@@ -61,3 +62,37 @@ def test_a_file_sets_no_variable_that_loads_code(tmp_path: Path, name: str) -> N
 def test_a_file_sets_other_variables(tmp_path: Path) -> None:
     spec = RunSpec.load(written(tmp_path, env={"NCCL_DEBUG": "INFO", "LDFLAGS": None}))
     assert spec.env == {"NCCL_DEBUG": "INFO", "LDFLAGS": None}
+
+
+def test_every_mistake_is_told_with_its_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "case.toml"
+    path.write_text(
+        'framework = "torch"\nmodel = "resnet50"\nbach_size = 8\nseed = -1\n'
+        '[options]\n"a b" = 1\n[deadlines]\nstep = 0\n'
+    )
+    with pytest.raises(DocumentError) as error:
+        RunSpec.load(path)
+    told = str(error.value).splitlines()
+    assert [line.split(": ")[0] for line in told] == [f"{path}:{n}" for n in (3, 4, 6, 8)]
+    assert "did you mean 'batch_size'" in told[0]
+    for command in (["run", str(path)], ["plan", str(path)], ["validate", str(path)]):
+        assert main(command) == 2
+        said = capfd.readouterr().err.splitlines()
+        assert [line.removeprefix("Error: ").split(": ")[0] for line in said] == [
+            f"{path}:{n}" for n in (3, 4, 6, 8)
+        ]
+
+
+def test_validate_holds_a_campaign_to_more_than_its_schema(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.yaml"
+    text = "name: a\nfields: {model: linear}\naxes:\n  framework: [numpy]\n"
+    path.write_text(text)
+    assert main(["validate", str(path)]) == 0
+    path.write_text(text + "exclude:\n  - {sed: 1}\n  - {modell: linear}\n")
+    capfd.readouterr()
+    assert main(["validate", str(path)]) == 2
+    said = capfd.readouterr().err.splitlines()
+    assert said[0].startswith(f"Error: {path}:6: ")
+    assert said[1].startswith(f"{path}:7: ")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import reprlib
 import stat
 from collections.abc import Callable
@@ -48,17 +49,26 @@ def load_document(path: Path, limit: int = LARGEST_SPEC) -> dict[str, Any]:
 
     Raises:
         DocumentError: it cannot be read, is larger than `limit` bytes, is no regular file, cannot be
-            parsed, or is not an object at its top.
+            parsed (the message begins with FILE:LINE), or is not an object at its top.
     """
     parse = _PARSERS.get(path.suffix.lower())
     if parse is None:
         raise DocumentError(
             f"{path} has the suffix {path.suffix!r}; a document is read as .json, .toml or .yaml."
         )
-    document = parse(_read(path, limit), str(path))
+    text = _text(_read(path, limit), str(path))
+    try:
+        document = parse(text)
+    except RecursionError:
+        raise DocumentError(f"{path} is nested too deeply.") from None
+    except _Misread as error:
+        raise DocumentError(f"{path}:{error.line}: This is not valid {error}.") from None
+    if document is None:
+        raise DocumentError(f"{path}:1: There is nothing in it; it must hold names and their values.")
+    plain(document, str(path))
     if not isinstance(document, dict):
         raise DocumentError(
-            f"{path} must hold an object (names and their values); it holds {shown(document)}."
+            f"{path}:1: The file must hold an object (names and their values); it holds {shown(document)}."
         )
     return document
 
@@ -70,50 +80,75 @@ def parse_json(data: bytes, source: str) -> Any:
         DocumentError: it is no JSON, names a key twice, holds NaN or an infinity, or is nested too deeply.
     """
     try:
-        value = json.loads(_text(data, source), object_pairs_hook=_once, parse_constant=_no_constant)
+        value = _json(_text(data, source))
     except RecursionError:
         raise DocumentError(f"{source} is nested too deeply.") from None
-    except ValueError as error:
-        raise DocumentError(f"{source} is not valid JSON: {error}.") from None
+    except _Misread as error:
+        raise DocumentError(f"{source} is not valid {error}, in line {error.line}.") from None
     return plain(value, source)
 
 
-def _parse_toml(data: bytes, source: str) -> Any:
+class _Misread(Exception):
+    """A text that its parser refuses: as what, why, and in which line, counted from 1."""
+
+    def __init__(self, kind: str, why: str, line: int) -> None:
+        super().__init__(f"{kind}: {why}")
+        self.line = line
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        why = error.msg if text.strip() else "there is nothing in it"
+        raise _Misread("JSON", f"{why[:1].lower()}{why[1:]} at column {error.colno}", error.lineno) from None
+    except ValueError as error:
+        from dlperf_sdk import lines
+
+        if isinstance(error, _Twice):
+            key, line = lines.repeated(text)
+            raise _Misread("JSON", f"the key {shown(key)} is there twice", line) from None
+        raise _Misread("JSON", str(error), lines.of_odd_number(text)) from None
+
+
+def _toml(text: str) -> Any:
     import tomllib
 
     try:
-        value = tomllib.loads(_text(data, source))
-    except RecursionError:
-        raise DocumentError(f"{source} is nested too deeply.") from None
+        return tomllib.loads(text)
     except ValueError as error:
-        raise DocumentError(f"{source} is not valid TOML: {error}.") from None
-    return plain(value, source)
+        why, last = str(error), text.count("\n") + 1
+        found = re.search(r" \(at line ([0-9]+), (column [0-9]+)\)$", why)
+        if found is None:  # at the end of the document, or a number with too many digits
+            raise _Misread("TOML", why, last) from None
+        raise _Misread("TOML", f"{why[: found.start()]} at {found[2]}", int(found[1])) from None
 
 
-def _said(error: Exception) -> str:
-    """A parser's words on one line, without its name for text that came from no file, or a full stop of its own."""
-    return " ".join(str(error).replace('in "<unicode string>", ', "at ").split()).rstrip(".")
-
-
-def _parse_yaml(data: bytes, source: str) -> Any:
+def _yaml(text: str) -> Any:
     import yaml
 
     from dlperf_sdk.plain_yaml import PlainLoader
 
     try:
-        value = yaml.load(_text(data, source), PlainLoader)  # noqa: S506 - it is stricter than the safe loader
-    except RecursionError:
-        raise DocumentError(f"{source} is nested too deeply.") from None
-    except (ValueError, yaml.YAMLError) as error:
-        raise DocumentError(f"{source} is not valid YAML: {_said(error)}.") from None
-    return plain(value, source)
+        return yaml.load(text, PlainLoader)  # noqa: S506 - it is stricter than the safe loader
+    except yaml.MarkedYAMLError as error:
+        why, mark, began = error.problem or "it cannot be read", error.problem_mark, error.context_mark
+        if mark is not None:
+            why += f" at column {mark.column + 1}"
+        if error.context is not None and began is not None:
+            why += f", {error.context} that begins in line {began.line + 1}"
+        found = mark or began
+        raise _Misread("YAML", why, 1 if found is None else found.line + 1) from None
+    except yaml.reader.ReaderError as error:
+        why = f"it holds the character U+{ord(text[error.position]):04X}, which no text has"
+        raise _Misread("YAML", why, text.count("\n", 0, error.position) + 1) from None
 
 
-_PARSERS: dict[str, Callable[[bytes, str], Any]] = {
-    ".json": parse_json,
-    ".toml": _parse_toml,
-    ".yaml": _parse_yaml,
-    ".yml": _parse_yaml,
+_PARSERS: dict[str, Callable[[str], Any]] = {
+    ".json": _json,
+    ".toml": _toml,
+    ".yaml": _yaml,
+    ".yml": _yaml,
 }
 
 
@@ -145,12 +180,14 @@ def _text(data: bytes, source: str) -> str:
         raise DocumentError(f"{source} is not text in UTF-8: byte {error.start} cannot be decoded.") from None
 
 
+class _Twice(ValueError):
+    """An object of JSON names a key twice."""
+
+
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise ValueError(f"the key {shown(twice)} is there twice")
+        raise _Twice
     return value
 
 

@@ -58,7 +58,10 @@ class PlainLoader(yaml.SafeLoader):
 
     def construct_yaml_int(self, node: Any) -> int:
         """A decimal number; PyYAML's own reads octal and base 60 as well."""
-        return int(node.value)
+        try:
+            return int(node.value)
+        except ValueError as error:  # Python reads no number of thousands of digits
+            raise ConstructorError(None, None, "the number is too long", node.start_mark) from error
 
 
 PlainLoader.add_constructor("tag:yaml.org,2002:int", PlainLoader.construct_yaml_int)

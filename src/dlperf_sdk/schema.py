@@ -6,15 +6,15 @@ imported when the first document is wrong, not before.
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dlperf_sdk import schema_words
 from dlperf_sdk.documents import load_document, parse_json, plain, shown
 from dlperf_sdk.errors import DocumentError
 from dlperf_sdk.schema_predicate import Predicate, compile_schema
@@ -22,7 +22,17 @@ from dlperf_sdk.schema_predicate import Predicate, compile_schema
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator, ValidationError
 
-__all__ = ["NAMES", "check", "load", "load_document", "parse_json", "self_contained", "shown", "version"]
+__all__ = [
+    "NAMES",
+    "check",
+    "faults",
+    "load",
+    "load_document",
+    "parse_json",
+    "self_contained",
+    "shown",
+    "version",
+]
 
 NAMES = (
     "run-spec",
@@ -43,7 +53,7 @@ def check(name: str, document: Any, part: str = "") -> None:
         DocumentError: it breaks the schema, or is of a newer major version; the message names the place as a
             JSON path.
     """
-    title = part.replace("-", " ") or _schemas()[name]["title"].lower()
+    title = _title(name, part)
     plain(document, f"The {title}")
     _check_version(name, title, document)
     if _follows(name, part)(document):
@@ -52,9 +62,45 @@ def check(name: str, document: Any, part: str = "") -> None:
 
     error = best_match(_validator(name, part).iter_errors(document))
     if error is not None:
-        hint = _newer_minor(name, document) if error.validator in ("additionalProperties", "enum") else ""
-        said = f"The {title} is not valid at {_where(error)}: {_explained(error)}.{hint}"
-        raise DocumentError(said, _place(error))
+        raise _refusal(name, title, document, error)
+
+
+def faults(name: str, document: Any) -> list[DocumentError]:
+    """Everything that is wrong with a document by the schema `name`: what `check` raises is one of them.
+
+    Raises:
+        DocumentError: it is of another version, or no plain data.
+    """
+    title = _title(name, "")
+    plain(document, f"The {title}")
+    _check_version(name, title, document)
+    if _follows(name, "")(document):
+        return []
+    from jsonschema.exceptions import best_match
+
+    found: dict[str, DocumentError] = {}
+    for error in _validator(name, "").iter_errors(document):
+        inner = best_match([error]) or error
+        keys: list[str | None] = [*schema_words.unknown(inner)]
+        for key in keys or [None]:
+            said = _refusal(name, title, document, inner, key)
+            found[str(said)] = said
+    return list(found.values())
+
+
+def _title(name: str, part: str) -> str:
+    return part.replace("-", " ") or str(_schemas()[name]["title"]).lower()
+
+
+def _refusal(
+    name: str, title: str, document: Any, error: ValidationError, key: str | None = None
+) -> DocumentError:
+    """One error in words; of several unknown keys it is about `key`, or the first."""
+    strange = schema_words.unknown(error)[:1] if key is None else [key]
+    hint = _newer_minor(name, document) if error.validator in ("additionalProperties", "enum") else ""
+    where, why = schema_words.where(error), schema_words.explained(error, strange)
+    place = (*error.absolute_path, *(strange or schema_words.wrongly_named(error)))
+    return DocumentError(f"The {title} is not valid at {where}: {why}.{hint}", place)
 
 
 def load(name: str) -> dict[str, Any]:
@@ -185,66 +231,3 @@ def _newer_minor(name: str, document: Any) -> str:
     if isinstance(found, str) and re.fullmatch(r"1\.[0-9]{1,9}", found) and int(found[2:]) > int(ours[2:]):
         return f" It is of version {found}, this dlperf-sdk writes {ours}: update it to read what is newer."
     return ""
-
-
-def _place(error: ValidationError) -> tuple[str | int, ...]:
-    """The keys that lead to what is wrong; to the key itself where it should not be there."""
-    path = tuple(error.absolute_path)
-    if error.validator == "additionalProperties" and isinstance(error.instance, Mapping):
-        known: Any = error.schema
-        return (*path, *(key for key in error.instance if key not in known["properties"]))[: len(path) + 1]
-    return path
-
-
-def _where(error: ValidationError) -> str:
-    """JSON path: `$.repeats[0].records[1].rank`."""
-    path = "$"
-    for key in error.absolute_path:
-        plain = isinstance(key, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,60}", key)
-        path += f"[{key}]" if isinstance(key, int) else f".{key}" if plain else f"[{shown(key)}]"
-    return path
-
-
-_TYPES = {
-    "object": "an object",
-    "array": "a list",
-    "string": "a text",
-    "integer": "a whole number",
-    "number": "a number",
-    "boolean": "true or false",
-    "null": "null",
-}
-
-_EXPECTED: dict[str, Callable[[Any], str]] = {
-    "type": lambda types: " or ".join(_TYPES[one] for one in ([types] if isinstance(types, str) else types)),
-    "const": json.dumps,
-    "enum": lambda values: f"one of {', '.join(json.dumps(value) for value in values)}",
-    "minimum": lambda least: f"{least} or more",
-    "maximum": lambda most: f"{most} or less",
-    "exclusiveMinimum": lambda least: f"more than {least}",
-    "pattern": lambda pattern: f"a text of the form {pattern}",
-    "minItems": lambda least: f"{least} or more items",
-    "maxItems": lambda most: f"{most} items or fewer",
-    "anyOf": lambda _: "something else",
-}
-
-
-def _explained(error: ValidationError) -> str:
-    """What was expected, what was found."""
-    schema: Any = error.schema
-    if error.validator == "required":
-        missing = [key for key in schema["required"] if key not in error.instance]  # type: ignore[operator]
-        return f"{', '.join(repr(key) for key in missing)} must be there"
-    if error.validator == "additionalProperties":
-        known = schema["properties"]
-        unknown = [key for key in error.instance if key not in known]  # type: ignore[union-attr]
-        return f"{shown(unknown[0])} is no key of it{_meant(unknown[0], known)}"
-    expected = _EXPECTED[str(error.validator)](error.validator_value)
-    choices: Any = error.validator_value if error.validator == "enum" else ()
-    return f"expected {expected}; found {shown(error.instance)}{_meant(error.instance, choices)}"
-
-
-def _meant(found: Any, known: Iterable[Any]) -> str:
-    choices = [choice for choice in known if isinstance(choice, str)]
-    close = difflib.get_close_matches(found[:100], choices, n=1, cutoff=0.5) if isinstance(found, str) else []
-    return f" (did you mean {close[0]!r}?)" if close else ""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dlperf_sdk.documents import load_document, shown
-from dlperf_sdk.errors import SpecError
+from dlperf_sdk.errors import DocumentError, SpecError
 
 LOADERS = re.compile(r"LD_\w+|DYLD_\w+|GCONV_PATH|PYTHON\w+|PATH|HOME|BASH_ENV|ENV|SHELLOPTS")
 """Variables that decide which code a process loads before its first own line."""
@@ -26,10 +26,19 @@ def load_spec(path: Path, instead: Collection[str] = ()) -> dict[str, Any]:
     """The fields of a spec file, without those that are given `instead`; a relative folder belongs to the file's own.
 
     Raises:
-        DocumentError: the file cannot be read or parsed.
+        DocumentError: the file cannot be read or parsed, or breaks the schema: each mistake has a line of the message,
+            which begins with FILE:LINE.
         SpecError: a field reaches beyond the file's directory, or names what is executed.
     """
+    from dlperf_sdk import lines, mistakes, schema
+
     document = {name: value for name, value in load_document(path).items() if name not in instead}
+    places = lines.lines_of(path.read_text(encoding="utf-8-sig"), path.suffix.lower())
+    found = mistakes.in_file(
+        path, "run-spec", {"schema_version": schema.version("run-spec"), **document}, places
+    )
+    if found:
+        raise DocumentError(mistakes.told(found))
     return confined(document, path)
 
 

@@ -14,8 +14,7 @@ from typing import Any
 import attrs
 from attrs import frozen
 
-from dlperf_sdk import schema
-from dlperf_sdk.campaigns import lines
+from dlperf_sdk import lines, mistakes
 from dlperf_sdk.campaigns.campaign import Block, Campaign, Excluded, Settings
 from dlperf_sdk.campaigns.matrix import Matrix, Override, merged
 from dlperf_sdk.campaigns.predicate import predicate
@@ -39,7 +38,8 @@ def load(what: str | Path) -> Campaign:
     """A campaign from a file, or from a preset (`preset:NAME`).
 
     Raises:
-        CampaignError: the file, or one that it extends, says what cannot be; the message begins with FILE:LINE.
+        CampaignError: the file, or one that it extends, says what cannot be: each mistake has a line of the message,
+            which begins with FILE:LINE.
         DocumentError: a file cannot be read or parsed.
         UnknownName: there is no such preset.
     """
@@ -69,19 +69,24 @@ def _load(path: Path, above: tuple[Path, ...], known: dict[Path, Campaign]) -> C
     text = _read(path)
     document = text.document
     bases = [_load(base, (*above, path), known) for base in _extended(text, (*above, path))]
+    wrong: list[str] = []
     blocks = _each_once(base.blocks for base in bases)
     if any(key in document for key in _MATRIX):
-        blocks.append(_block(text, document, ()))
+        with mistakes.gathered(wrong):
+            blocks.append(_block(text, document, ()))
     for i, matrix in enumerate(document.get("matrices", ())):
-        blocks.append(_block(text, matrix, ("matrices", i)))
-    own = document.get("exclude", ())
+        with mistakes.gathered(wrong):
+            blocks.append(_block(text, matrix, ("matrices", i)))
     exclude = _each_once(base.exclude for base in bases)
-    exclude += [
-        Excluded(when=_predicate(text, each, "exclude", i), where=text.at("exclude", i))
-        for i, each in enumerate(own)
-    ]
+    for i, each in enumerate(document.get("exclude", ())):
+        with mistakes.gathered(wrong):
+            exclude.append(Excluded(when=_predicate(text, each, "exclude", i), where=text.at("exclude", i)))
     overrides = _each_once(base.overrides for base in bases)
-    overrides += [_override(text, each, i) for i, each in enumerate(document.get("overrides", ()))]
+    for i, each in enumerate(document.get("overrides", ())):
+        with mistakes.gathered(wrong):
+            overrides.append(_override(text, each, i))
+    if wrong:
+        raise CampaignError(mistakes.told(wrong))
     settings = bases[-1].settings if bases else Settings()
     known[path.resolve()] = Campaign(
         name=document["name"],
@@ -102,12 +107,14 @@ def _each_once(parts: Iterable[Iterable[Any]]) -> list[Any]:
 
 def _read(path: Path) -> _Text:
     document = load_document(path)
-    found = lines.lines_of(path.read_text(encoding="utf-8-sig"), path.suffix.lower())
-    text = _Text(path, document, found)
+    places = lines.lines_of(path.read_text(encoding="utf-8-sig"), path.suffix.lower())
+    text = _Text(path, document, places)
     try:
-        schema.check("campaign", {"schema_version": CAMPAIGN_VERSION, **document})
+        found = mistakes.in_file(path, "campaign", {"schema_version": CAMPAIGN_VERSION, **document}, places)
     except DocumentError as error:
-        raise text.refusal(error, *error.place) from error
+        raise text.refusal(error, "schema_version") from error
+    if found:
+        raise CampaignError(mistakes.told(found))
     return text
 
 

@@ -10,6 +10,7 @@ from attrs import define, field
 from dlperf_sdk.errors import DlperfError, StoreError
 
 if TYPE_CHECKING:
+    from dlperf_sdk.registry import Registry
     from dlperf_sdk.results.result import Result
     from dlperf_sdk.results.store import ResultStore
 
@@ -39,12 +40,14 @@ def find(what: tuple[str, ...], output: Path) -> Found:
             elif is_run(path):
                 _take(found, ResultStore(path.absolute().parent), path.absolute().name, path)
             elif path.is_dir():
-                store = ResultStore(path)
-                ids = [run_id for run_id in store.ids() if is_run(path / run_id)]
+                store = ResultStore(runs_in(path))
+                ids = [run_id for run_id in store.ids() if is_run(store.directory / run_id)]
+                if not ids and store.directory != path:
+                    raise StoreError(f"The campaign in {path} has begun no run yet.")
                 if not ids:
                     raise StoreError(f"{path} holds no runs. `dlperf run … --output {path}` puts one there.")
                 for run_id in ids:
-                    _take(found, store, run_id, path / run_id)
+                    _take(found, store, run_id, store.directory / run_id)
             elif each == str(output):
                 raise StoreError(
                     f"There are no results in {output} yet: `dlperf run FRAMEWORK MODEL` makes one; --output "
@@ -61,9 +64,22 @@ def find(what: tuple[str, ...], output: Path) -> Found:
     return found
 
 
+def runs_in(path: Path) -> Path:
+    """Where the runs of a directory lie: in a campaign's, one deeper."""
+    return path / "runs" if (path / "campaign.json").is_file() else path
+
+
 def is_run(path: Path) -> bool:
     """Whether a directory is a run's, finished or not."""
     return any((path / name).exists() for name in ("result.json", "spec.json", "attempts"))
+
+
+def unit_of(model: str, registry: Registry) -> str:
+    """How a model's throughput is written; where it is not installed any more, by samples."""
+    try:
+        return registry.model(model).unit
+    except DlperfError:
+        return "samples/s"
 
 
 def _take(found: Found, store: ResultStore, run_id: str, shown_as: Path) -> None:

@@ -93,6 +93,7 @@ def results_in(path: Path, unreadable: list[str]) -> Iterator[Result]:
     Raises:
         StoreError: there is nothing of the kind.
     """
+    from dlperf_sdk.cli.finding import runs_in
     from dlperf_sdk.results.recover import Unreadable
     from dlperf_sdk.results.store import ResultStore
 
@@ -101,7 +102,7 @@ def results_in(path: Path, unreadable: list[str]) -> Iterator[Result]:
         return
     if not path.is_dir():
         raise StoreError(f"{path} is no directory of results, and no result.")
-    store = ResultStore(path / "runs" if (path / "campaign.json").is_file() else path)
+    store = ResultStore(runs_in(path))
     for each in store:
         if isinstance(each, Unreadable):
             unreadable.append(str(each.error))

@@ -22,7 +22,7 @@ def validate(
         Path,
         Parameter(
             help="A spec, request, record, result or published figure: .json; a spec also .toml or .yaml. Or the "
-            "directory of a run, or of runs."
+            "directory of a run, of runs, or of a campaign."
         ),
     ],
     /,
@@ -41,6 +41,8 @@ def validate(
         return _directory(path, common)
     document = load_document(path, LARGEST_RESULT)
     kind = kind_of(document)
+    if kind in ("run-spec", "campaign"):
+        _check_written(path, kind, document)
     try:
         check = (
             partial(_read_result, path) if kind == "result" else _READ.get(kind, partial(_by_schema, kind))
@@ -59,17 +61,37 @@ def validate(
     return _CONTRADICTED if problems else 0
 
 
+def _check_written(path: Path, kind: str, document: Mapping[str, Any]) -> None:
+    """What somebody has written by hand: all of its mistakes at once, each with its line.
+
+    Raises:
+        DocumentError: there are some.
+        CampaignError: there are some in a campaign's file, or in one that it extends.
+    """
+    from dlperf_sdk import lines, mistakes, schema
+
+    if kind == "campaign":
+        from dlperf_sdk.campaigns.file import load
+
+        load(path)
+        return
+    places = lines.lines_of(path.read_text(encoding="utf-8-sig"), path.suffix.lower())
+    found = mistakes.in_file(path, kind, {"schema_version": schema.version(kind), **document}, places)
+    if found:
+        raise DocumentError(mistakes.told(found))
+
+
 def _directory(path: Path, common: Common) -> int:
     """The run, or all runs, in a directory."""
-    from dlperf_sdk.cli.finding import is_run
+    from dlperf_sdk.cli.finding import is_run, runs_in
     from dlperf_sdk.registry import Registry
     from dlperf_sdk.results.check import check_directory
     from dlperf_sdk.results.store import ResultStore
 
     measurers = Registry().measurers()
-    runs = (
-        [path] if is_run(path) else [path / name for name in ResultStore(path).ids() if is_run(path / name)]
-    )
+    folder = runs_in(path)
+    runs = [folder / name for name in ResultStore(folder).ids() if is_run(folder / name)]
+    runs = [path] if is_run(path) else runs
     if not runs:
         raise StoreError(f"{path} holds no runs: neither a result.json, nor a directory that has one.")
     # Contradictions, and where a run could not be checked, why not.

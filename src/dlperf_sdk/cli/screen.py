@@ -19,7 +19,7 @@ from attrs import frozen
 from cyclopts import Parameter
 from rich.console import Console
 
-from dlperf_sdk.errors import DlperfError, UsageError
+from dlperf_sdk.errors import CampaignError, DlperfError, DocumentError, UsageError
 
 if TYPE_CHECKING:
     from dlperf_sdk.report.blocks import Block
@@ -114,11 +114,14 @@ def say(text: str, style: str = "") -> None:
 
 
 def complain(error: BaseException, common: Common, exit_code: int) -> int:
-    """Say what went wrong: a paragraph on standard error, and with `--json` an object on standard output."""
+    """Say what went wrong: a paragraph on standard error (of a file's mistakes, a line for each), and with `--json` an
+    object on standard output."""
     if common.debug:
         with suppress(OSError):
             traceback.print_exception(error, file=sys.stderr)
-    message = " ".join(str(error).split()) or type(error).__name__
+    many = isinstance(error, DocumentError | CampaignError)
+    said = str(error).splitlines() if many else [str(error)]
+    message = "\n".join(" ".join(line.split()) for line in said).strip() or type(error).__name__
     say(f"Error: {message}", "red")
     if common.json:
         described = {"type": type(error).__name__, "message": message, "exit_code": exit_code}

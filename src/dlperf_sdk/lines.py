@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -11,11 +12,15 @@ Place = tuple[str | int, ...]
 
 _HEADER = re.compile(r"\s*(\[\[?)\s*([A-Za-z0-9_.\-\"' ]+?)\s*\]\]?\s*(?:#.*)?")
 _KEY = re.compile(r"\s*([A-Za-z0-9_\-.]+|\"[^\"]*\"|'[^']*')\s*=")
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+_ODD = re.compile(r"NaN|-?Infinity|-?[0-9]{1000,}")
 
 
 def lines_of(text: str, suffix: str) -> Mapping[Place, int]:
     """The line, counted from 1, of every key and list item of a document that has been read without complaint."""
-    find: Callable[[str], Iterator[tuple[Place, int]]] = _of_toml if suffix == ".toml" else _of_yaml
+    find: Callable[[str], Iterator[tuple[Place, int]]] = {".toml": _of_toml, ".json": _of_json}.get(
+        suffix, _of_yaml
+    )
     return dict(find(text))
 
 
@@ -32,8 +37,22 @@ def said(path: Path | str, lines: Mapping[Place, int], place: Place) -> str:
     return f"{path}:{line_of(lines, place)}"
 
 
+def repeated(text: str) -> tuple[str | int, int]:
+    """The first key of a text in JSON that its object has already, and its line."""
+    seen: set[Place] = set()
+    for place, line in _of_json(text):
+        if place in seen:
+            return place[-1], line
+        seen.add(place)
+    raise ValueError("no key is there twice")
+
+
+def of_odd_number(text: str) -> int:
+    """The line of the first number in a text in JSON that is none of JSON's, or that is endless."""
+    return next((line for word, line in _words(text) if _ODD.fullmatch(word)), 1)
+
+
 def _of_yaml(text: str) -> Iterator[tuple[Place, int]]:
-    """JSON is written the same way, and read by it, too."""
     import yaml
 
     from dlperf_sdk.plain_yaml import PlainLoader
@@ -52,6 +71,47 @@ def _of_yaml(text: str) -> Iterator[tuple[Place, int]]:
                     yield (*place, i), item.start_mark.line + 1
                     deeper.append(((*place, i), item))
         level = deeper
+
+
+def _of_json(text: str) -> Iterator[tuple[Place, int]]:
+    """Also of a text that is found wrong further on."""
+    open_: list[str | int] = []
+    """Of every object and array that is open, the key or the index at hand."""
+    fresh = False
+    for word, line in _words(text):
+        if fresh and open_ and word not in ("}", "]"):
+            fresh, is_key = False, isinstance(open_[-1], str)
+            if is_key:
+                open_[-1] = _unquoted(word)
+            yield tuple(open_), line
+            if is_key:
+                continue
+        if word in ("{", "["):
+            open_.append("" if word == "{" else 0)
+            fresh = True
+        elif word in ("}", "]") and open_:
+            open_.pop()
+            fresh = False
+        elif word == "," and open_:
+            at = open_[-1]
+            open_[-1] = at + 1 if isinstance(at, int) else at
+            fresh = True
+
+
+def _words(text: str) -> Iterator[tuple[str, int]]:
+    """The words of a text in JSON, each with its line."""
+    line, at = 1, 0
+    for word in _TOKEN.finditer(text):
+        line += text.count("\n", at, word.start())
+        at = word.start()
+        yield word[0], line
+
+
+def _unquoted(word: str) -> str:
+    try:
+        return str(json.loads(word))
+    except ValueError:
+        return word
 
 
 def _of_toml(text: str) -> Iterator[tuple[Place, int]]:
