@@ -126,6 +126,12 @@ def test_even_one_replica_needs_a_known_strategy():
         plan(strategy="horovood")
 
 
+@pytest.mark.parametrize("word", ["gpu", "nvidia"])
+def test_what_people_call_a_cuda_device_is_understood(word):
+    with pytest.raises(UnknownName, match="Did you mean 'cuda'"):
+        plan(device=word)
+
+
 def test_accumulation_has_to_be_offered():
     with pytest.raises(Unsupported, match="accumulation"):
         plan(accumulation=2)

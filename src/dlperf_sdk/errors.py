@@ -54,6 +54,10 @@ class SpecError(UsageError, ValueError):
     """A field of a run spec has an impossible value."""
 
 
+ALSO_CALLED = {"gpu": "cuda", "nvidia": "cuda", "amd": "rocm"}
+"""What people call things whose names look different."""
+
+
 class UnknownName(UsageError, LookupError):
     """A name that nothing answers to.
 
@@ -63,7 +67,8 @@ class UnknownName(UsageError, LookupError):
     def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
         self.kind, self.name, self.known = kind, name, tuple(sorted(known))
         article = "an" if kind[:1] in "aeiou" else "a"
-        close = difflib.get_close_matches(str(name), self.known, n=1, cutoff=0.5)
+        close = [known for known in self.known if known == ALSO_CALLED.get(str(name).lower())]
+        close = close or difflib.get_close_matches(str(name), self.known, n=1, cutoff=0.5)
         parts = [f"There is no {kind} named {name!r}."]
         if close:
             parts.append(f"Did you mean {close[0]!r}?")

@@ -72,7 +72,8 @@ class RunSpec:
         "none, or one that the framework offers: inductor, xla, graph, …", "none", validator=named
     )
     strategy: str = treatment(
-        "How gradients meet: all_reduce, parameter_server, parameter_server_async, horovod, independent.",
+        "How gradients meet: all_reduce, parameter_server, parameter_server_async, horovod, independent. On one device "
+        "any is accepted, and only a label.",
         "all_reduce",
         validator=named,
     )

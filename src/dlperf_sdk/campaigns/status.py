@@ -33,6 +33,12 @@ class Status:
     """What changed between its last two sessions."""
     sessions: int
 
+    def condition(self, each: Standing) -> str:
+        """How a case stands: its conclusion, or that it is `under way`, or `interrupted` where nobody carries it on."""
+        if each.status is not None or (each.started_at is None and not each.finished):
+            return each.conclusion
+        return "under way" if self.state == "running" else "interrupted"
+
     @property
     def counts(self) -> dict[str, int]:
         """Cases by conclusion."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from dlperf_sdk.report.blocks import Block, Cell, Column, Heading, Labels, Paragraph, Table
+from dlperf_sdk.cli.finding import unit_of
+from dlperf_sdk.report.blocks import Block, Cell, Column, Heading, Labels, Paragraph, Table, Tone
 from dlperf_sdk.report.numbers import duration, quantity
 
 if TYPE_CHECKING:
@@ -17,9 +19,13 @@ SHOWN = 40
 """Rows of a table of cases, unless all are asked for."""
 
 
+_TONES: dict[str, Tone] = {"ok": "good", "pending": "quiet", "under way": "plain", "interrupted": "doubt"}
+
+
 def standing_of(found: Status, all: bool) -> list[Block]:
     """How far a campaign is: the whole, then a row per case."""
-    counts = ", ".join(f"{count:,} {status}" for status, count in sorted(found.counts.items()))
+    stand = Counter(map(found.condition, found.standings.values()))
+    counts = ", ".join(f"{count:,} {condition}" for condition, count in sorted(stand.items()))
     pairs: list[tuple[str, Cell | str]] = [("cases", counts)]
     if found.controller:
         pairs.append(("controller", found.controller))
@@ -38,13 +44,19 @@ def standing_of(found: Status, all: bool) -> list[Block]:
 
 def _standing_table(found: Status, all: bool) -> list[Block]:
     from dlperf_sdk.campaigns.status import named
+    from dlperf_sdk.registry import Registry
     from dlperf_sdk.worker.estimate import median
 
+    registry = Registry()
+    models = {each.asked.spec.model for each in found.standings.values() if each.throughputs}
+    units = {model: unit_of(model, registry) for model in models}
     rows: list[tuple[Cell | str, ...]] = []
     for each in found.standings.values():
-        state = "under way" if each.status is None and each.finished else each.conclusion
-        tone: Any = {"ok": "good", "pending": "quiet", "under way": "plain"}.get(state, "bad")
-        rate = quantity(median(list(each.throughputs.values())), "samples/s") if each.throughputs else ""
+        state = found.condition(each)
+        tone = _TONES.get(state, "bad")
+        rate = ""
+        if each.throughputs:
+            rate = quantity(median(list(each.throughputs.values())), units[each.asked.spec.model])
         repeats = f"{each.finished}/{each.asked.spec.resolved_protocol().repeats}"
         rows.append((named(each.asked.spec), Cell(state, tone), repeats, rate))
     shown = rows if all else rows[:SHOWN]

@@ -26,7 +26,8 @@ def cost(
     *what: Annotated[
         str,
         Parameter(
-            help="Runs' names, directories or result.json files, or directories of runs; all of DIR if none."
+            help="Runs' names, directories or result.json files, or directories of runs or campaigns; all of DIR if "
+            "none."
         ),
     ],
     per_device_hour: Annotated[float | None, Parameter(help="Price of a device for an hour.")] = None,

@@ -23,7 +23,8 @@ def export(
     *what: Annotated[
         str,
         Parameter(
-            help="Runs' names, directories or result.json files, or directories of runs; all of DIR if none."
+            help="Runs' names, directories or result.json files, or directories of runs or campaigns; all of DIR if "
+            "none."
         ),
     ],
     to: Annotated[

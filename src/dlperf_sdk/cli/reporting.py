@@ -40,7 +40,8 @@ def report(
     *what: Annotated[
         str,
         Parameter(
-            help="Runs' names, directories or result.json files, or directories of runs; all of DIR if none."
+            help="Runs' names, directories or result.json files, or directories of runs or campaigns; all of DIR if "
+            "none."
         ),
     ],
     format: Annotated[

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 def unfinished(store: ResultStore, run_id: str) -> list[Block]:
     """What a run without a result has finished."""
     from dlperf_sdk import metrics
+    from dlperf_sdk.cli.finding import unit_of
+    from dlperf_sdk.registry import Registry
     from dlperf_sdk.report.numbers import counted, quantity
 
     try:
@@ -31,10 +33,11 @@ def unfinished(store: ResultStore, run_id: str) -> list[Block]:
         Heading(run_id, Cell("unfinished", "doubt")),
         Paragraph(text + (":" if done else ".")),
     ]
+    unit = "samples/s" if left.spec is None else unit_of(left.spec.model, Registry())
     rows = []
     for attempt in left.attempts:
         ok = attempt.status == "ok"
-        rate = quantity(metrics.throughput(attempt.repeat), "samples/s") if ok else ""
+        rate = quantity(metrics.throughput(attempt.repeat), unit) if ok else ""
         rows.append((str(attempt.attempt), Cell(attempt.status, "good" if ok else "bad"), rate))
     if rows:
         columns = (Column("repeat", right=True), Column("status"), Column("throughput", right=True))

@@ -7,7 +7,8 @@
         attempts/1/rank-0.json  rank-0.log  service-0.log    at the end of each attempt,
         attempts/1/attempt.json                              this one last: with it, the attempt is complete
         traces/rank-0.json.gz                                where --trace asks for it
-        result.json  report.md                               at the end of the run
+        result.json                                          at the end of the run
+        report.md                                            after it, where `dlperf run` or `rerun` made it
 
 `result.json` is what a result says: its metrics, verdicts, environment, hardware. Its repeats are numbers of attempts,
 where their records lie.
