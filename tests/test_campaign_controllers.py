@@ -8,18 +8,21 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 
 import pytest
+from attrs import frozen
 from conftest import processes_with
 from record_samples import gauge, repeat
 from test_campaign import CONTROLLER, SMALL, entries_of, kept_with, small
 
 from dlperf_sdk import Matrix, campaign, resume
-from dlperf_sdk.campaigns import journal, leftovers, load, planning
+from dlperf_sdk.campaigns import journal, leftovers, load, planning, surroundings
 from dlperf_sdk.campaigns.campaign import campaign_of
 from dlperf_sdk.campaigns.kept import keep, open_kept
-from dlperf_sdk.errors import DocumentError, StoreError
+from dlperf_sdk.errors import DocumentError, StoreError, Unavailable
 from dlperf_sdk.registry import Registry
+from dlperf_sdk.topologies.local import Local
 
 MEBI = 2**20
 LARGEST = Matrix(
@@ -142,6 +145,113 @@ def test_a_controller_killed_in_its_search_leaves_probes_that_the_next_one_waits
     (result,) = outcome.results()
     assert 100 < result.spec.batch_size < 300
     assert not processes_with(kept.stamp)
+
+
+# -- what another left in a queue
+
+
+@frozen
+class QueueOptions:
+    lane: str = "slow"
+
+
+class Queue(Local):
+    """An engine that places like `local`, and whose queue holds what a test says."""
+
+    name = "queue"
+    Options = QueueOptions
+
+    def end_left(self, ids, options):
+        self.asked.append((set(ids), options))
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.fixture
+def queue(monkeypatch):
+    """The engine: its `answers`, what it was `asked`, the `plugins` that it is one of. Nobody is patient with it."""
+
+    class Fresh(Queue):
+        answers, asked = [{}], []
+
+    Fresh.plugins = Registry({"topologies": {"queue": Fresh}})
+    monkeypatch.setattr(leftovers, "_AGAIN", 0.001)
+    monkeypatch.setattr(leftovers, "end_queued", partial(leftovers.end_queued, patience=0.05))
+    return Fresh
+
+
+def queued(directory, registry, **axes):
+    """A campaign over that engine which a controller has begun, and has died in."""
+    fields = {**SMALL, "topology": "1n1d@queue", "repeats": 1}
+    what = campaign_of(Matrix(fields=fields, axes={"framework": ["numpy"], **axes}))
+    stamp, entries = planning.planned(what, registry)
+    kept = keep(directory, what, entries, stamp)
+    kept.journal.append("session", surroundings=surroundings.surroundings(registry), changes=[])
+    return kept
+
+
+def test_what_a_killed_controller_left_in_a_queue_is_ended_before_anything_is_measured(tmp_path, queue):
+    kept = queued(tmp_path / "it", queue.plugins, batch_size=[4, 8])
+    pending, concluded = (each.id for each in kept.cases)
+    kept.journal.append("concluded", case=concluded, status="crashed", ok=True)
+    queue.answers = [
+        Unavailable("It is being restarted."),
+        {"job 7": "RUNNING"},
+        {"job 7": "ENDING", "job 8": "PENDING"},
+        {"job 8": "PENDING"},
+        {},
+    ]
+    heard = []
+    outcome = resume(kept.path, registry=queue.plugins, watch=heard.append)
+    assert outcome.exit_code == 0
+    ids = {f"{word}{pending}" for word in ("", "parity-", "largest-")}
+    assert queue.asked == [(ids, QueueOptions())] * 5
+    entries = [entry for entry in entries_of(kept.path) if "case" not in entry]
+    assert [entry["event"] for entry in entries[:4]] == ["session", "ending-left", "ending-left", "session"]
+    assert [entry["jobs"] for entry in entries[1:3]] == [["job 7 (RUNNING)"], ["job 8 (PENDING)"]]
+    assert heard[:2] == entries[1:3]
+
+
+def test_each_of_an_engines_options_is_asked_for_what_was_submitted_with_it(tmp_path, queue):
+    """A queue may be chosen by an option."""
+    lanes = [{"lane": "fast"}, {"lane": "slow"}]
+    kept = queued(tmp_path / "it", queue.plugins, options=lanes, batch_size=[2, 4])
+    leftovers.end_queued(kept.cases, queue.plugins, lambda jobs: None)
+    assert sorted(options.lane for _, options in queue.asked) == ["fast", "slow"]
+    for ids, options in queue.asked:
+        mine = {each.id for each in kept.cases if each.spec.options["lane"] == options.lane}
+        assert len(mine) == 2
+        assert ids == {f"{word}{id}" for id in mine for word in ("", "parity-", "largest-")}
+
+
+def test_a_campaign_that_begins_has_left_nothing(tmp_path, queue):
+    queue.answers = [AssertionError("there was no controller before")]
+    matrix = Matrix(fields={**SMALL, "topology": "1n1d@queue"}, axes={"framework": ["numpy"]})
+    assert campaign(matrix, tmp_path / "it", registry=queue.plugins).exit_code == 0
+    assert queue.asked == []
+
+
+def test_what_does_not_go_is_named_and_nothing_is_measured_beside_it(tmp_path, queue):
+    kept = queued(tmp_path / "it", queue.plugins)
+    queue.answers = [{"job 7": "RUNNING"}]
+    with pytest.raises(StoreError, match=r"does not go: job 7 \(RUNNING\)\. .* End it by hand, or wait"):
+        resume(kept.path, registry=queue.plugins)
+    assert len(queue.asked) > 1
+    # The next session still falls together with the one that was killed.
+    assert [entry["event"] for entry in entries_of(kept.path)] == ["session", "ending-left"]
+    queue.answers = [{}]
+    assert resume(kept.path, registry=queue.plugins).exit_code == 0
+
+
+def test_an_engine_that_does_not_answer_is_no_empty_queue(tmp_path, queue):
+    kept = queued(tmp_path / "it", queue.plugins)
+    queue.answers = [Unavailable("Nobody is at home.")]
+    said = r"left something in the queue of queue, which does not answer: Nobody is at home\. Resume when it does"
+    with pytest.raises(StoreError, match=said):
+        resume(kept.path, registry=queue.plugins)
+    assert [entry["event"] for entry in entries_of(kept.path)] == ["session"]
 
 
 # -- the time

@@ -56,6 +56,13 @@ def drawn(seen):
     return seen.console.file.getvalue().splitlines()
 
 
+def test_what_is_ended_in_a_queue_is_told_in_one_line(kept):
+    seen = shown(kept)
+    seen.hear(kept.journal.append("ending-left", jobs=["job 7 (RUNNING)", "job 8 (PENDING)"]))
+    said = "Ending what an earlier controller left in the queue: job 7 (RUNNING), job 8 (PENDING).\n"
+    assert seen.console.file.getvalue() == said
+
+
 @pytest.mark.parametrize("width", [24, 40, 60, 79, 80, 120, 200])
 def test_no_line_of_the_live_view_wraps(kept, width):
     seen = shown(kept, width, live=True)

@@ -200,9 +200,8 @@ def test_a_scratch_directory_is_private_and_held(tmp_path, monkeypatch):
 def agent_of(command):
     """A command from the agent's interpreter on, its program left out."""
     at = command.index("-I")
-    assert command[at + 1] == "-c"
-    assert command[at + 2] == delivery.bootstrap()
-    return (*command[at - 1 : at + 1], *command[at + 3 :])
+    assert command[at + 1 : at + 4] == ("-S", "-c", delivery.bootstrap())
+    return (*command[at - 1 : at + 2], *command[at + 4 :])
 
 
 def test_the_node_command_holds_the_size_and_no_secret(job):
@@ -450,6 +449,71 @@ def test_an_interruption_while_a_job_is_being_submitted_cancels_it(fake, job, mo
     with pytest.raises(KeyboardInterrupt), slurm_job.submitted(job(options), ("srun",), options):
         pass
     assert fake.called.read_text().endswith("scancel --me --name=dlperf-case\n")
+
+
+QUEUE = """\
+7 RUNNING dlperf-case
+8 COMPLETING dlperf-case
+9 PENDING dlperf-largest-case
+10 COMPLETED dlperf-case
+11 CANCELLED dlperf-case
+12 RUNNING dlperf-case2
+13 RUNNING train
+14 RUNNING dlperf-case of mine
+15 PENDING 
+16 SUSPENDED case
+"""
+"""Two of ours to end, and one that is ending; then ours that have ended, and others' that are called nearly so."""
+
+
+def test_of_what_is_left_in_slurms_queue_our_own_is_ended_and_nothing_else(fake):
+    fake("squeue", f"cat << 'EOF'\n{QUEUE}EOF")
+    fake("scancel", "")
+    left = slurm.Slurm().end_left({"case", "largest-case", "parity-case"}, slurm.SlurmOptions())
+    assert left == {
+        "Slurm's job 7": "RUNNING",
+        "Slurm's job 8": "COMPLETING",
+        "Slurm's job 9": "PENDING",
+    }
+    asked, *cancelled = [line.rpartition("/")[2] for line in fake.called.read_text().splitlines()]
+    assert asked.startswith("squeue --me --all --states=all ")
+    # By name and user as well: in between, a number may have passed to somebody else's job.
+    assert cancelled == [
+        "scancel --me --name=dlperf-case 7",
+        "scancel --me --name=dlperf-largest-case 9",
+    ]
+
+
+def test_a_users_own_defaults_for_squeue_hide_no_job(fake, monkeypatch):
+    monkeypatch.setenv("SQUEUE_PARTITION", "gpu")
+    fake("squeue", 'test -n "$SQUEUE_PARTITION" || echo 7 COMPLETING dlperf-case')
+    assert slurm_job.end_left({"case"}) == {"Slurm's job 7": "COMPLETING"}
+
+
+def test_a_submission_under_way_counts_as_left(fake):
+    """Its controller was killed while sbatch waited for Slurm: the job is yet to come."""
+    fake("squeue", "")
+    code = "import time; print('there', flush=True); time.sleep(60)"
+    words = [sys.executable, "-c", code, "--parsable", "--job-name=dlperf-case"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as sbatch:
+        try:
+            assert sbatch.stdout.readline() == b"there\n"
+            assert slurm_job.end_left({"case"}) == {f"the sbatch with the process {sbatch.pid}": "submitting"}
+            assert slurm_job.end_left({"cas", "case2"}) == {}
+        finally:
+            sbatch.kill()
+    assert slurm_job.end_left({"case"}) == {}
+
+
+def test_where_slurm_does_not_answer_nobody_knows_what_is_left(fake):
+    fake("squeue", "echo slurm_load_jobs error: Unable to contact slurm controller >&2; exit 1")
+    with pytest.raises(Unavailable, match="squeue refused: .*Unable to contact"):
+        slurm_job.end_left({"case"})
+
+
+def test_without_slurm_nothing_of_it_is_left(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert slurm_job.end_left({"case"}) == {}
 
 
 def test_only_our_own_jobs_are_attached_to(fake, tmp_path):

@@ -28,6 +28,11 @@ def split_options(spec: RunSpec, *owners: Any) -> tuple[Any, ...]:
     return tuple(_options(owner, spec, mine) for owner, mine in zip(owners, declared, strict=True))
 
 
+def options_of(owner: Any, spec: RunSpec) -> Any:
+    """The options of one of them, as far as the spec sets them; raises SpecError for an impossible value."""
+    return _options(owner, spec, {field.name for field in attrs.fields(owner.Options)})
+
+
 def _options(owner: Any, spec: RunSpec, names: set[str]) -> Any:
     chosen = {name: value for name, value in spec.options.items() if name in names}
     defaults = {field.name: field.default for field in attrs.fields(owner.Options)}

@@ -17,7 +17,7 @@ from dlperf_sdk.campaigns import estimate, leftovers, load, order
 from dlperf_sdk.campaigns.edits import edits
 from dlperf_sdk.campaigns.journal import last
 from dlperf_sdk.campaigns.kept import Kept
-from dlperf_sdk.campaigns.standing import Standing, check_kinds, ended_in, verified
+from dlperf_sdk.campaigns.standing import Standing, check_kinds, ended_in, told, verified
 from dlperf_sdk.campaigns.surroundings import changes, surroundings
 from dlperf_sdk.documents import load_document
 from dlperf_sdk.errors import DocumentError
@@ -28,7 +28,8 @@ from dlperf_sdk.registry import Registry
 from dlperf_sdk.results.result import Result
 
 Watch = Callable[[dict[str, Any]], None]
-"""Is told every entry of the journal when it is on the disk, with `left`, the seconds that are estimated."""
+"""Is told every entry of the journal when it is on the disk; from the session's on with `left`, the seconds that are
+estimated."""
 
 
 @frozen
@@ -93,15 +94,22 @@ def go_on(
 
     Raises:
         UnknownName: there is no such kind.
-        StoreError: another controller is at work, or something cannot be written. What was finished is kept.
+        StoreError: another controller is at work, what an earlier one left cannot be ended, or something cannot be
+            written. What was finished is kept.
         PluginError: a plugin that is needed does not work.
         KeyboardInterrupt: as it was; everything has been ended, and the campaign can be resumed.
     """
     settings, kinds = kept.settings, check_kinds(again)
     with kept.held():
+        journal = kept.journal.read()
+        before = last(journal, "session")
+        if before is not None:
+            pending = [each.asked for each in told(kept.cases, journal).values() if each.status is None]
+            leftovers.end_queued(
+                pending, registry, lambda jobs: watch(kept.journal.append("ending-left", jobs=jobs))
+            )
         leftovers.wait(each.id for each in kept.cases)
         now = surroundings(registry)
-        before = last(kept.journal.read(), "session")
         news = [] if before is None else changes(before["surroundings"], now)
         standings = verified(kept)
         limit = math.inf if settings.campaign_limit is None else settings.campaign_limit

@@ -71,6 +71,9 @@ class CampaignLines:
         for line in _warnings(case, entry):
             self.print(line, "yellow")
         match entry["event"]:
+            case "ending-left":
+                said = f"Ending what an earlier controller left in the queue: {', '.join(entry['jobs'])}."
+                self.print(said, "yellow")
             case "session":
                 self.count()
             case "retried":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -50,6 +50,20 @@ class Topology(ABC):
     def queues(self) -> bool:
         """Whether each launch is a job that may have to wait: then what belongs together is launched together."""
         return False
+
+    def end_left(self, ids: Set[str], options: Any) -> Mapping[str, str]:
+        """Ask for the end of what earlier controllers left in this engine's queue, and say what of it is still there.
+
+        What a killed controller had submitted waits or runs on, and its number may never have been written down: it is
+        found by its `Job.id`, which is one of `ids`, and it is the user's own. `options` is an instance of `Options`.
+        The answer is what people call each such job, in the same words every time → the state that it is in; a
+        submission that is still under way counts. This is asked again and again until the answer is empty: then
+        nothing is left, and nothing can appear. An engine without a queue has nothing to do here.
+
+        Raises:
+            Unavailable: the engine does not answer now; it is asked again for a while.
+        """
+        return {}
 
     @abstractmethod
     def commands(self, job: Job) -> tuple[tuple[str, ...], ...]:

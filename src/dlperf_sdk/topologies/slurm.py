@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 
 import attrs
@@ -78,6 +78,10 @@ class Slurm(Topology):
     def queues(self) -> bool:
         """Unless there is an allocation."""
         return "SLURM_JOB_ID" not in os.environ
+
+    def end_left(self, ids: Set[str], options: SlurmOptions) -> Mapping[str, str]:
+        """By the names of the jobs: whoever had submitted one may not have lived to learn its number."""
+        return slurm_job.end_left(ids)
 
     def commands(self, job: Job) -> tuple[tuple[str, ...], ...]:
         if "SLURM_JOB_ID" in os.environ:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from collections.abc import Sequence
@@ -21,9 +22,17 @@ _PATIENCE = 60.0
 
 def answer(command: Sequence[str], text: str = "") -> str:
     """Run one of Slurm's commands; what it printed. Raises Unavailable, with what it complained of."""
+    # A user's own defaults for squeue, as SQUEUE_PARTITION is one, would hide jobs from us.
+    variables = {key: value for key, value in os.environ.items() if not key.startswith("SQUEUE_")}
     try:
         done = subprocess.run(
-            command, input=text, capture_output=True, text=True, timeout=_PATIENCE, check=False
+            command,
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE,
+            check=False,
+            env=variables,
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise Unavailable(f"{command[0]} does not work here: {error}.") from error

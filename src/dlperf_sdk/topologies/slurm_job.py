@@ -9,11 +9,14 @@ from __future__ import annotations
 import base64
 import contextlib
 import shlex
+import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+import psutil
 
 from dlperf_sdk.errors import Unavailable
 from dlperf_sdk.interfaces.topology import Job
@@ -90,6 +93,39 @@ def submitted(job: Job, step: Sequence[str], options: SlurmOptions) -> Iterator[
         _cancel(number)
         with contextlib.suppress(Unavailable):
             _await_end(number)
+
+
+def end_left(ids: Set[str]) -> dict[str, str]:
+    """Cancel this user's jobs of these ids, and say what of them is still there: `Slurm's job 7` → its state.
+
+    A number may be another's job by now; the name and the user are not. Where there is no squeue there is no sbatch
+    either, and what runs elsewhere has no company.
+
+    Raises:
+        Unavailable: Slurm does not answer.
+    """
+    if not shutil.which("squeue"):
+        return {}
+    names = {f"{OURS}{id}" for id in ids}
+    found = _submissions(names)  # before squeue: a submission that is over by now is in the queue
+    told = answer(["squeue", "--me", "--all", "--states=all", "--array", "--noheader", "--format=%i %T %j"])
+    for line in told.splitlines():
+        number, state, name = (*line.split(" ", 2), "", "")[:3]
+        if name in names and state not in OVER:
+            found[f"Slurm's job {number}"] = state
+            if state != "COMPLETING":
+                _cancel("--me", f"--name={name}", number)
+    return found
+
+
+def _submissions(names: Set[str]) -> dict[str, str]:
+    """The sbatch that a killed controller left in the middle of its work, on this machine."""
+    flags = {f"--job-name={name}" for name in names}
+    return {
+        f"the sbatch with the process {process.pid}": "submitting"
+        for process in psutil.process_iter(["cmdline"])
+        if "--parsable" in (words := process.info["cmdline"] or ()) and flags.intersection(words)
+    }
 
 
 def _cancel(*which: str) -> None:
