@@ -129,7 +129,9 @@ class Agent:
         """Start this node's workers. What a plugin's functions raise here is the case's failure, not the agent's."""
         self._ready = False
         self._failures = []
-        self._attempt = Attempt(message["attempt"], self._scratch, self._program(message)[0].deadlines)
+        request = self._program(message)[0]
+        number = message["attempt"]
+        self._attempt = Attempt(number, self._scratch, request.deadlines, request.memory_limit)
         try:
             self._start_workers(message)
         except Exception as error:

@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 from dlperf_sdk.worker import failures, lifetime
 from dlperf_sdk.worker.processes import SERVICE, Cluster, Process
@@ -25,8 +25,11 @@ def _oom_kills() -> int:
 class Attempt:
     """All workers of one node in one attempt."""
 
-    def __init__(self, number: int, directory: str, deadlines: Dict[str, float]) -> None:
+    def __init__(
+        self, number: int, directory: str, deadlines: Dict[str, float], memory_limit: Optional[int]
+    ) -> None:
         self.number, self.directory, self._deadlines = number, directory, deadlines
+        self._memory_limit = memory_limit
         self.workers: List[Supervised] = []
         self._oom_before = _oom_kills()
 
@@ -95,7 +98,14 @@ class Attempt:
         found = [worker.found for worker in self.workers if worker.process.role == SERVICE]
         found += [
             failures.of_worker(
-                worker.name, worker.exit(), worker.record(), worker.why_no_record, worker.found, killed
+                worker.name,
+                worker.exit(),
+                worker.record(),
+                worker.why_no_record,
+                worker.found,
+                killed,
+                self._memory_limit,
+                "" if self._memory_limit is None else worker.log()[-2000:],
             )
             for worker in self.trainers
             if worker.ended

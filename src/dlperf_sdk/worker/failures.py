@@ -2,6 +2,8 @@
 
 from typing import Any, Dict, List, Optional
 
+from dlperf_sdk.worker import memory
+
 SETTLE = 1.0
 """Seconds in which, after a first failure, others may tell theirs: the cause is not always the first to be heard."""
 
@@ -45,10 +47,13 @@ def of_worker(
     why_no_record: str,
     found: Optional[Dict[str, Any]],
     kernel_killed: bool,
+    limit: Optional[int],
+    log: str,
 ) -> Optional[Dict[str, Any]]:
     """How a trainer that has ended failed, if it did: what its agent `found` comes before what it said itself.
 
-    `kernel_killed`: the kernel has killed some process for memory meanwhile.
+    `kernel_killed`: the kernel has killed some process for memory meanwhile. `limit`: how many bytes each trainer may
+    allocate. `log`: the end of its log.
     """
     told = (record or {}).get("failure")
     phase = exit["phase"]
@@ -62,14 +67,21 @@ def of_worker(
             "%s was killed by the kernel in phase '%s' because the machine, or its control group, had no memory left. "
             "Use a smaller batch size, or a machine with more memory." % (name, phase),
         )
+    elif limit is not None and (exit["signal"] or exit["code"]) and memory.speaks(log):
+        failed = failure(
+            "out-of-memory",
+            "%s ended in phase '%s' since memory_limit lets it allocate %d bytes only: its log ends with %r. Allow "
+            "more." % (name, phase, limit, _last_line(log)),
+        )
     elif exit["signal"]:
-        said = "%s was ended by %s in phase '%s'. Its log tells how far it came; %s."
-        failed = failure("crashed", said % (name, exit["signal"], phase, _advice(exit["signal"])))
+        said = "%s was ended by %s in phase '%s'. Its log tells how far it came; %s.%s"
+        advice = _advice(exit["signal"])
+        failed = failure("crashed", said % (name, exit["signal"], phase, advice, _perhaps(limit)))
     elif exit["code"]:
         failed = failure(
             "crashed",
-            "%s left with exit code %d in phase '%s' and without a record; its log may say why."
-            % (name, exit["code"], phase),
+            "%s left with exit code %d in phase '%s' and without a record; its log may say why.%s"
+            % (name, exit["code"], phase, _perhaps(limit)),
         )
     elif record is None or record.get("status") != "ok":
         said = "%s left with exit code 0 in phase '%s', but %s. See its log, and what in the plugin ends the process."
@@ -102,6 +114,17 @@ def of_service(name: str, exit: Dict[str, Any], kernel_killed: bool) -> Optional
         how, advice = "left with exit code %d" % exit["code"], "the end of the log may say why"
     said = "%s, which the trainers need, %s on node %d. Its log tells how far it came; %s."
     return failure("crashed", said % (name, how, exit["node"], advice), None, exit["node"])
+
+
+def _last_line(log: str) -> str:
+    return (log.rstrip().splitlines() or [""])[-1][:200]
+
+
+def _perhaps(limit: Optional[int]) -> str:
+    """That a limit may be why a process died that said nothing of memory."""
+    if limit is None:
+        return ""
+    return " memory_limit lets it allocate %d bytes, which may be too few: try with more." % limit
 
 
 def _advice(signal: str) -> str:

@@ -16,6 +16,32 @@ def limit(count: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (count, hard))
 
 
+def lift() -> None:
+    """Take this process's bound away: what is left to do is to tell that it was reached, which takes memory, too."""
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
+
+
+_SAID = (
+    "annot allocate memory",  # the C library's ENOMEM; the dynamic linker's
+    "failed to map segment",
+    "emory allocation",  # OpenBLAS
+    "bad_alloc",
+    "out of memory",
+    "MemoryError",
+    "can't start new thread",  # its stack is memory as well
+    "pthread_create failed",
+)
+
+
+def speaks(text: str) -> bool:
+    """Whether a message, or the end of a log, tells of memory that was not to be had.
+
+    What a library says of it is all that there is where it then ends the process. Only under a limit is it looked for.
+    """
+    return any(words in text for words in _SAID)
+
+
 def facts(limit: Optional[int]) -> Dict[str, int]:
     """Under a limit, the most of it that was in use at any time, in bytes; without one, nothing.
 

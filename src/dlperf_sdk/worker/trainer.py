@@ -110,14 +110,23 @@ def _circumstances() -> Dict[str, Any]:
     }
 
 
+_LIMITED = " (memory_limit lets each process allocate %d bytes)"
+
+
 def _is_of_the_data(error: BaseException) -> bool:
     from dlperf_sdk.worker.data import DataError  # only who reads data has imported it: many start at once
 
     return isinstance(error, DataError)
 
 
-def _failure(error: BaseException, phase: str, runtime: Optional[Runtime]) -> Dict[str, Any]:
+def _failure(
+    error: BaseException, phase: str, runtime: Optional[Runtime], limit: Optional[int]
+) -> Dict[str, Any]:
+    """How the protocol tells of an exception; `limit` is how many bytes this process may allocate."""
+    message = str(error)[:4000] or type(error).__name__
     if isinstance(error, MemoryError) or (runtime is not None and runtime.is_out_of_memory(error)):
+        kind = "out-of-memory"
+    elif limit is not None and memory.speaks(message):
         kind = "out-of-memory"
     elif isinstance(error, Unsupported):
         kind = "unsupported"
@@ -129,7 +138,7 @@ def _failure(error: BaseException, phase: str, runtime: Optional[Runtime]) -> Di
         "kind": kind,
         "phase": phase,
         "type": type(error).__name__,
-        "message": str(error)[:4000] or type(error).__name__,
+        "message": message + (_LIMITED % limit if limit is not None and kind == "out-of-memory" else ""),
         "traceback": "".join(traceback.format_exception(type(error), error, error.__traceback__))[-16000:],
     }
 
@@ -172,8 +181,10 @@ def run(
         write_json(os.path.join(directory, "record.json"), complete)
         record = complete
     except Exception as error:
+        if request.memory_limit is not None:
+            memory.lift()
         traceback.print_exc()
-        record["failure"] = _failure(error, progress.read()[0], runtime)
+        record["failure"] = _failure(error, progress.read()[0], runtime, request.memory_limit)
         write_json(os.path.join(directory, "record.json"), record)
     if runtime is not None and record["status"] == "ok":
         # After a failure the framework may hang in its own teardown, and the agent ends the process anyway.

@@ -1,0 +1,67 @@
+"""A limit on memory that is too low to start with is what ended the case, and the failure says so."""
+
+from __future__ import annotations
+
+import pytest
+
+from dlperf_sdk import ResultStore, run
+from dlperf_sdk.worker import failures, memory
+
+SMALL = {"batch_size": 4, "canonical_steps": 2, "warmup": 1, "steps": 4, "repeats": 1}
+MEBI = 2**20
+
+
+@pytest.mark.parametrize("limit", [1000, 4 * MEBI, 16 * MEBI])
+def test_a_limit_too_low_to_start_is_named(limit, tmp_path):
+    """NumPy needs more; Python itself, or the library that NumPy loads, finds none, and each says so in its way."""
+    result = run("numpy", "linear", memory_limit=limit, store=ResultStore(tmp_path), **SMALL)
+    assert result.status == "out-of-memory"
+    assert result.failure is not None
+    assert f"{limit} bytes" in result.failure.message and "memory_limit" in result.failure.message
+
+
+def exit_with(**changes):
+    known = {
+        "node": 0,
+        "role": "trainer",
+        "rank": 0,
+        "pid": 1,
+        "code": None,
+        "signal": None,
+        "phase": "start",
+    }
+    return {**known, **changes}
+
+
+def told(exit, limit, log):
+    return failures.of_worker("rank-0", exit, None, "left no record", None, False, limit, log)
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "OpenBLAS error: Memory allocation still failed after 10 retries, giving up.\n",
+        "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n",
+        "libfoo.so.1: cannot allocate memory for thread-local data: ABORT\n",
+        "RuntimeError: can't start new thread\n",
+    ],
+)
+@pytest.mark.parametrize("how", [{"code": 1}, {"signal": "SIGABRT"}])
+def test_what_a_library_says_of_memory_counts_under_a_limit_only(log, how):
+    found = told(exit_with(**how), 5 * MEBI, log)
+    assert found["kind"] == "out-of-memory"
+    assert repr(log.splitlines()[-1]) in found["message"]
+    assert told(exit_with(**how), None, log)["kind"] == "crashed"
+    assert "memory_limit" not in told(exit_with(**how), None, log)["message"]
+
+
+@pytest.mark.parametrize("how", [{"code": 1}, {"signal": "SIGSEGV"}])
+def test_a_death_without_a_word_of_memory_names_the_limit_as_what_may_be_why(how):
+    found = told(exit_with(**how), 5 * MEBI, "something else\n")
+    assert found["kind"] == "crashed"
+    assert f"memory_limit lets it allocate {5 * MEBI} bytes, which may be too few" in found["message"]
+
+
+def test_words_of_memory():
+    assert memory.speaks("OSError: [Errno 12] Cannot allocate memory")
+    assert not memory.speaks("ValueError: the allocation of seats was wrong; no such file")
