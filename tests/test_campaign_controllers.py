@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import json
+import re
 import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager, nullcontext
 from functools import partial
+from typing import ClassVar
 
 import pytest
 from attrs import frozen
@@ -22,6 +25,7 @@ from dlperf_sdk.campaigns.campaign import campaign_of
 from dlperf_sdk.campaigns.kept import keep, open_kept
 from dlperf_sdk.errors import DocumentError, StoreError, Unavailable
 from dlperf_sdk.registry import Registry
+from dlperf_sdk.testing import topology as topology_suite
 from dlperf_sdk.topologies.local import Local
 
 MEBI = 2**20
@@ -224,6 +228,63 @@ def test_each_of_an_engines_options_is_asked_for_what_was_submitted_with_it(tmp_
         mine = {each.id for each in kept.cases if each.spec.options["lane"] == options.lane}
         assert len(mine) == 2
         assert ids == {f"{word}{id}" for id in mine for word in ("", "parity-", "largest-")}
+
+
+class Dropped(Queue):
+    """A queue whose job is there until somebody ends it."""
+
+    jobs: ClassVar = set()
+
+    def queues(self):
+        return True
+
+    @contextmanager
+    def launch(self, job):
+        self.jobs.add(job.id)
+        yield iter(())
+        self.jobs.discard(job.id)
+
+    def end_left(self, ids, options):
+        ended = dict.fromkeys(ids & self.jobs, "RUNNING")
+        self.jobs.difference_update(ids)
+        return ended
+
+
+class Deaf(Dropped):
+    def end_left(self, ids, options):
+        return {}
+
+
+class Stuck(Dropped):
+    def end_left(self, ids, options):
+        return dict.fromkeys(ids & self.jobs, "RUNNING")
+
+
+class Hasty(Dropped):
+    """It ends whatever is there."""
+
+    def end_left(self, ids, options):
+        return super().end_left(set(self.jobs), options)
+
+
+@pytest.mark.parametrize(
+    ("engine", "said"),
+    [
+        (Dropped, None),
+        (Deaf, "was in the queue, and end_left() told of nothing"),
+        (Stuck, "end_left() still tells of"),
+        (Hasty, "which there is not"),
+    ],
+)
+def test_the_suite_for_engines_catches_a_queue_that_forgets(engine, said, monkeypatch):
+    monkeypatch.setattr(topology_suite, "_GONE", 0.01)
+
+    class Suite(topology_suite.TopologyConformance):
+        topology, framework, model = "queue", "numpy", "linear"
+        registry = Registry({"topologies": {"queue": engine}})
+
+    with nullcontext() if said is None else pytest.raises(AssertionError, match=re.escape(said)):
+        Suite().test_what_is_left_in_its_queue_is_found_by_its_id_and_ended()
 
 
 def test_a_campaign_that_begins_has_left_nothing(tmp_path, queue):

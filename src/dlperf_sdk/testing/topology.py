@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 import zipfile
 from collections.abc import Mapping
@@ -20,6 +21,9 @@ from dlperf_sdk.results.result import Result
 from dlperf_sdk.spec import RunSpec
 from dlperf_sdk.spec_values import Scalar
 from dlperf_sdk.testing.conformance import Conformance, advice
+
+_GONE = 60.0
+"""Seconds in which a job that is being ended has to be gone."""
 
 
 class TopologyConformance(Conformance):
@@ -99,6 +103,34 @@ class TopologyConformance(Conformance):
                 said = [str(error).encode()]
         ended = [event for event in map(event_on, said) if event is not None and event["event"] == "ended"]
         assert all(event["failure"] is not None for event in ended), ended
+
+    def test_what_is_left_in_its_queue_is_found_by_its_id_and_ended(self) -> None:
+        """As a campaign does that is resumed: its controller was killed, and the job waits or runs on."""
+        if not self.plugin.queues():
+            pytest.skip("it has no queue here: what it starts ends with its controller")
+        with TemporaryDirectory() as folder:
+            lasting = Path(folder) / "lasting.pyz"
+            with zipfile.ZipFile(lasting, "w") as archive:
+                archive.writestr("__main__.py", "import time\ntime.sleep(600)\n")
+            job = self._job(f"conformance-{uuid.uuid4().hex[:8]}", lasting, 1)
+            with self.plugin.launch(job):
+                others = self.plugin.end_left({f"{job.id}0"}, job.options)
+                found = left = self.plugin.end_left({job.id}, job.options)
+                end = time.monotonic() + _GONE
+                while left and time.monotonic() < end:
+                    time.sleep(0.5)
+                    left = self.plugin.end_left({job.id}, job.options)
+        assert not others, f"end_left() was asked for {job.id}0, which there is not, and told of {others}."
+        assert found, advice(
+            f"The job {job.id} was in the queue, and end_left() told of nothing.",
+            "a campaign that is resumed would submit the same repeat beside the one that a killed controller left",
+            "have the job's name hold `Job.id`, and look for that name among the user's own jobs",
+        )
+        assert not left, advice(
+            f"After {_GONE:.0f} s, end_left() still tells of {left}.",
+            "a campaign waits until nothing is left, and gives up after a while",
+            "ask for the end of what is found, and leave out what is over",
+        )
 
     def _job(self, name: str, bundle: Path, nodes: int) -> Job:
         return Job(name, bundle, nodes, 1, "cpu", {}, self.plugin.Options(**self.options))
