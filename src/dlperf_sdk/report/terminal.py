@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable
 
-from rich.console import Console, Group, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
@@ -19,6 +20,12 @@ _STYLES: dict[Tone, str] = {
     "bad": "bold red",
     "doubt": "yellow",
 }
+
+
+FEWEST = 12
+"""Letters of running text that are worth a line in a table."""
+GAP = 2
+"""Spaces between columns."""
 
 
 def text_of(blocks: Iterable[Block], *, styled: bool = False, width: int | None = None) -> str:
@@ -69,8 +76,55 @@ def rendered(block: Block) -> RenderableType:
             return grid
 
 
+class _Fitted:
+    """A table where there is room for it; on a narrower terminal its rows, one below the other, a line per cell."""
+
+    def __init__(self, block: Table) -> None:
+        self.block = block
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield _grid(self.block) if least_width(self.block) <= options.max_width else _rows(self.block)
+
+
+def least_width(block: Table) -> int:
+    """Columns of a terminal below which numbers are cut short, or running text has lines of a few letters."""
+    widths = []
+    for i, column in enumerate(block.columns):
+        widest = max((cell_len(line) for row in block.rows for line in row[i].text.splitlines()), default=0)
+        foldable = not (column.right or column.whole)
+        widths.append(max(cell_len(column.title), min(widest, FEWEST) if foldable else widest))
+    return sum(widths) + GAP * max(0, len(widths) - 1)
+
+
+def _rows(block: Table) -> RenderableType:
+    """Each row as its first cell (a number with its title), and below it the others that are not empty, with theirs."""
+    shown: list[RenderableType] = []
+    titles = max((len(column.title) for column in block.columns[1:]), default=0)
+    for index, row in enumerate(block.rows):
+        if index:
+            shown.append(Text(""))
+        first = f"{block.columns[0].title} " if block.columns[0].right else ""
+        shown.append(Text(visible(first), "bold").append(_text(row[0])))
+        for column, cell in zip(block.columns[1:], row[1:], strict=True):
+            if cell.text:
+                grid = Grid.grid(padding=(0, GAP))
+                grid.add_column(style="dim", no_wrap=True)
+                # As in a table: a number is not broken.
+                grid.add_column(overflow="ellipsis" if column.right else "fold", no_wrap=column.right)
+                grid.add_row(visible(column.title).ljust(titles), _text(cell))
+                shown.append(Padding(grid, (0, 0, 0, GAP)))
+    return Group(*shown)
+
+
 def _table(block: Table) -> RenderableType:
-    grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold underline")
+    fitted = _Fitted(block)
+    if not block.title:
+        return fitted
+    return Group(Text(visible(block.title), "bold"), Padding(fitted, (0, 0, 0, 2)))
+
+
+def _grid(block: Table) -> RenderableType:
+    grid = Grid(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold underline")
     for column in block.columns:
         # A number that is cut short reads as another number, so where it does not fit it says so.
         whole = column.right or column.whole
@@ -82,9 +136,7 @@ def _table(block: Table) -> RenderableType:
         )
     for row in block.rows:
         grid.add_row(*map(_text, row))
-    if not block.title:
-        return grid
-    return Group(Text(visible(block.title), "bold"), Padding(grid, (0, 0, 0, 2)))
+    return grid
 
 
 def _text(cell: Cell) -> Text:
