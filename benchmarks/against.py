@@ -169,6 +169,9 @@ def main(
             "bound",
         )
         print(paired.table(headings, [_cells(row) for row in case["rows"]]))
+        for row in case["rows"]:
+            itself = row["name"].endswith("A/A")
+            print(f"{row['name']}: {paired.in_words(row['ratio'], other='itself' if itself else 'theirs')}.")
     return 0
 
 

@@ -167,6 +167,27 @@ def number(found: dict[str, Any], form: str, scale: float = 1.0) -> str:
     return f"{median:{form}} ({low:{form}} to {high:{form}})"
 
 
+def in_words(found: dict[str, Any], side: str = "ours", other: str = "theirs") -> str:
+    """Which side is faster, and by how much, of a ratio of throughputs `side` ÷ `other`.
+
+    `ours is 4.2 % faster than theirs (95 %: 0.6 to 11.3 % faster)`, and whether the pairs can tell the two apart.
+    """
+    low, high = found["interval"]
+    (least, slower), (most, way) = _by(low), _by(high)
+    if slower != way:
+        span = f"{least} % {slower} to {most} % {way}"
+    else:
+        span = f"{least} to {most} % {way}" if way == "faster" else f"{most} to {least} % {way}"
+    amount, direction = _by(found["median"])
+    said = f"{side} is {amount} % {direction} than {other} (95 %: {span})"
+    return said if low > 1 or high < 1 else f"{said}: these pairs do not tell them apart"
+
+
+def _by(ratio: float) -> tuple[str, str]:
+    """How far a ratio of throughputs is from 1, in percent, and which way."""
+    return f"{abs(100 * (ratio - 1)):.1f}", "faster" if ratio >= 1 else "slower"
+
+
 def at_most(bound: float, found: dict[str, Any]) -> dict[str, Any]:
     """The claim that the median is at most so much, and what the interval says of it."""
     low, high = found["interval"]
