@@ -57,13 +57,15 @@ def serve():
     with socket.create_server((host, int(port))) as listening:
         print("serving")
         while True:
-            listening.accept()[0].close()
+            connection = listening.accept()[0]
+            if os.environ["FAULTY_ROLE"] == "server-leaves":
+                connection.detach()  # the kernel closes it when this process has ended, and the trainer goes on
+                return
+            connection.close()
             if os.environ["FAULTY_ROLE"] == "server-killed":
                 os.kill(os.getpid(), signal.SIGKILL)
             if os.environ["FAULTY_ROLE"] == "server-exits":
                 sys.exit(3)
-            if os.environ["FAULTY_ROLE"] == "server-leaves":
-                return
 
 
 def meet_server():
@@ -71,7 +73,9 @@ def meet_server():
     host, _, port = os.environ["FAULTY_SERVER"].rpartition(":")
     while True:
         try:
-            return socket.create_connection((host, int(port)), 10).close()
+            with socket.create_connection((host, int(port)), 10) as connection:
+                connection.recv(1)  # until it is closed
+                return
         except ConnectionRefusedError:
             time.sleep(0.01)
 
