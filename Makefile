@@ -28,7 +28,7 @@ lint: $(READY)
 	$(BIN)/mypy
 
 core: $(READY)
-	$(BIN)/pytest -m 'not framework and not frameworks and not browser' tests
+	$(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadfile -m 'not framework and not frameworks and not browser' tests
 	$(BIN)/pytest examples
 	$(BIN)/pytest -c plugins/dlperf-torch/pyproject.toml plugins/dlperf-torch/tests/test_framework.py
 
@@ -37,7 +37,8 @@ torch: $(READY)
 	$(BIN)/python scripts/in_environment.py torch $(BESIDE_TORCH) -- -m pytest -c plugins/dlperf-torch/pyproject.toml \
 	  --ignore plugins/dlperf-torch/tests/test_framework.py --ignore plugins/dlperf-torch/tests/test_conformance.py \
 	  plugins/dlperf-torch/tests
-	$(BIN)/pytest -c plugins/dlperf-torch/pyproject.toml plugins/dlperf-torch/tests/test_conformance.py
+	$(BIN)/pytest --numprocesses 2 --dist loadgroup -c plugins/dlperf-torch/pyproject.toml \
+	  plugins/dlperf-torch/tests/test_conformance.py
 	$(BIN)/pytest -m framework tests
 
 # The other frameworks, each in its own environment; half an hour where none of these is there yet.

@@ -65,20 +65,20 @@ def stream(tmp_path):
     return run
 
 
-TRIED: list[str] = []
-CAUGHT: set[object] = set()
-
-
 @pytest.fixture
-def score(request) -> set[object]:
-    """The planted faults that have been caught so far (`tests/faults`); a test that asks for it tries one."""
-    TRIED.append(request.node.name)
-    return CAUGHT
+def planted(record_property) -> None:
+    """Asked for by a test that holds a planted fault (`tests/faults`) against what must catch it."""
+    record_property("planted", True)
 
 
 def pytest_terminal_summary(terminalreporter) -> None:
     """The score of the planted faults, where some were tried."""
-    if TRIED:
-        terminalreporter.write_line(
-            f"planted faults: {len(CAUGHT)} caught of {len(TRIED)} tried (docs/faults.md)"
-        )
+    tried = [
+        report
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if getattr(report, "when", None) == "call" and dict(report.user_properties).get("planted")
+    ]
+    if tried:
+        caught = sum(report.passed for report in tried)
+        terminalreporter.write_line(f"planted faults: {caught} caught of {len(tried)} tried (docs/faults.md)")

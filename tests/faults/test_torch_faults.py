@@ -85,18 +85,18 @@ def test_the_right_one_passes(name, answers):
     assert found.outcome == "pass", found
 
 
+@pytest.mark.usefixtures("planted")
 @pytest.mark.parametrize("fault", BY_TRAJECTORY, ids=lambda fault: fault.plugin)
-def test_parity_catches(fault, answers, score):
+def test_parity_catches(fault, answers):
     found = compared(fault.plugin, answers[fault.plugin])
     assert found.outcome == "fail", found
     assert fault.said in found.detail, found.detail
-    score.add(fault)
 
 
+@pytest.mark.usefixtures("planted")
 @pytest.mark.parametrize("fault", BY_PAIR, ids=lambda fault: fault.plugin)
-def test_parity_catches_in_company(fault, score):
+def test_parity_catches_in_company(fault):
     suite = controller.suite_of(fault)
     found = suite.followed(suite.spec(fault.model, topology="1n2d"))
     assert found.outcome == "fail", found
     assert fault.said in found.detail, found.detail
-    score.add(fault)

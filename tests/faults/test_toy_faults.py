@@ -44,14 +44,14 @@ def suite_of(name):
     return type("Suite", (FrameworkConformance,), members)()
 
 
+@pytest.mark.usefixtures("planted")
 @pytest.mark.parametrize("fault", BY_CONFORMANCE, ids=lambda fault: fault.plugin)
-def test_the_conformance_suite_catches(fault, tmp_path, score):
+def test_the_conformance_suite_catches(fault, tmp_path):
     suite = suite_of(fault.plugin)
     with pytest.raises((AssertionError, pytest.fail.Exception)) as raised:
         fault.hold(suite, tmp_path)
     assert fault.said in str(raised.value), raised.value
     assert "What to change" in str(raised.value), "a failure must advise"
-    score.add(fault)
 
 
 @pytest.mark.parametrize(
@@ -64,23 +64,23 @@ def test_it_is_wrong_in_that_cell_only(fault, tmp_path):
     attrs.evolve(fault, where=()).hold(suite_of(fault.plugin), tmp_path)
 
 
+@pytest.mark.usefixtures("planted")
 @pytest.mark.parametrize("fault", BY_VERDICT, ids=lambda fault: fault.plugin)
-def test_a_verdict_catches(fault, score):
+def test_a_verdict_catches(fault):
     fields = {"batch_size": 8, "warmup": 1, "steps": 5, "repeats": 1, "store": None, "registry": REGISTRY}
     result = run(fault.plugin, "linear", topology="1n2d", **fields)
     found = verdict(result, fault.by)
     assert found.outcome == "fail", found
     assert fault.said in found.detail, found
     assert result.exit_code == 1
-    score.add(fault)
 
 
+@pytest.mark.usefixtures("planted")
 @pytest.mark.parametrize("fault", BY_PARITY, ids=lambda fault: fault.plugin)
-def test_parity_catches(fault, score):
+def test_parity_catches(fault):
     suite = suite_of(fault.plugin)
     found = suite.followed(suite.spec("linear", topology="1n2d"))
     assert found.outcome == "fail", found
     assert fault.said in found.detail, found
     with pytest.raises(AssertionError, match="What to change"):
         suite.test_replicas_follow_the_reference(Cell(("linear",), strategy="all_reduce"))
-    score.add(fault)

@@ -34,14 +34,22 @@ class Conformance:
         return {}
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Give each test the values of the axes that it names."""
+        """Give each test the values of the axes that it names.
+
+        Where pytest-xdist is there, those of one value stay in one process: they share what is run for it.
+        """
+        spread = metafunc.config.pluginmanager.hasplugin("xdist")
         for name, values in self.axes().items():
             if name in metafunc.fixturenames:
                 nothing = pytest.param(
                     None, id="none", marks=pytest.mark.skip(reason=f"the plugin declares no {name} to try")
                 )
                 given = [
-                    value if isinstance(value, str | Mapping) else pytest.param(value, id=str(value))
+                    value
+                    if isinstance(value, Mapping)
+                    else pytest.param(
+                        value, id=str(value), marks=[pytest.mark.xdist_group(str(value))] if spread else []
+                    )
                     for value in values
                 ]
                 metafunc.parametrize(name, given or [nothing])
