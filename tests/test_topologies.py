@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import fcntl
 import io
+import itertools
 import json
 import os
 import re
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import time
 import zipfile
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -22,12 +23,13 @@ from hypothesis import strategies as st
 
 from dlperf_sdk import launch, run
 from dlperf_sdk.cli.app import main
-from dlperf_sdk.errors import SpecError, Unavailable
+from dlperf_sdk.errors import SpecError, TimedOut, Unavailable
 from dlperf_sdk.interfaces.topology import Job, Topology
 from dlperf_sdk.replay import attach
 from dlperf_sdk.spec_file import load_spec
 from dlperf_sdk.topologies import delivery, mpi, slurm, slurm_facts, slurm_job, slurm_stream, ssh
 from dlperf_sdk.topologies.hosts import HostOptions
+from dlperf_sdk.topologies.local import Local
 from dlperf_sdk.worker import preflight, rendezvous, scratch
 from dlperf_sdk.worker.placement import expand, placed
 
@@ -618,3 +620,17 @@ def test_an_agent_that_was_never_heard_was_not_started(job, lines, said):
     (last,) = launch.events(Silent(*lines), job(None))
     assert (last["status"], last["failure"]["node"]) == ("lost-node", 0)
     assert said in last["failure"]["message"]
+
+
+def test_a_time_limit_that_passes_in_a_queue_is_told_as_such(job):
+    """No worker was ended by it: none was there."""
+
+    class Queued(Local):
+        @contextmanager
+        def launch(self, job):
+            yield iter([slurm_stream._waiting("7", "PartitionNodeLimit"), *itertools.repeat(b"", 10**6)])
+
+    with pytest.raises(
+        TimedOut, match="before it was given a place: Slurm's job 7 waits: PartitionNodeLimit"
+    ):
+        list(launch.events(Queued(), job(None), time.monotonic() + 0.2))

@@ -41,7 +41,11 @@ def events(topology: Topology, job: Job, until: float | None = None) -> Generato
             except queue.Empty:
                 heard = False
             if until is not None and time.monotonic() >= until:
-                raise TimedOut("The case's time limit has passed, and its workers were ended.")
+                raise TimedOut(
+                    "The case's time limit has passed, and its workers were ended."
+                    if waits is None
+                    else f"The case's time limit has passed before it was given a place: {waits}."
+                )
             if not heard:
                 yield _lost(host, f"has not been heard for {patience:.0f} s")
                 return
@@ -58,7 +62,7 @@ def events(topology: Topology, job: Job, until: float | None = None) -> Generato
                 said = str(event.get("text"))
             if kind in ("heartbeat", "diagnostics") or (kind == "waiting" and event.get("text") == waits):
                 continue
-            waits = event.get("text") if kind == "waiting" else waits
+            waits = event.get("text") if kind == "waiting" else None
             if kind == "agents-ready":
                 host = _host(event)
             yield event

@@ -155,10 +155,21 @@ def attach(
 ) -> Result:
     """The result of a Slurm job that `run` submitted and then lost, followed from its beginning to its end.
 
+    The job holds what it has told until the result is in the store: who leaves off before can attach again.
+
     Raises:
-        Unavailable: there is no such job, it is not ours, or Slurm does not answer here.
+        Unavailable: there is no such job, it is not ours, it is over, or Slurm does not answer here.
         DocumentError, UsageError, PluginError: as `replay` does.
     """
     if not slurm_facts.is_ours(job):
         raise Unavailable(f"Slurm's job {job} is none that dlperf has submitted; `squeue` shows their names.")
-    return replay(slurm_stream.stream(job), store, observers, registry or Registry())
+    state = slurm_facts.facts(job).get("JobState", "")
+    if state in slurm_facts.OVER:
+        raise Unavailable(
+            f"Slurm's job {job} is over ({state}), and what it had told has gone with it. If the command that "
+            "submitted it, or another `attach`, saw its end, the result is in that command's store: "
+            "`dlperf report STORE`."
+        )
+    result = replay(slurm_stream.stream(job), store, observers, registry or Registry())
+    slurm_stream.fetched(job)
+    return result

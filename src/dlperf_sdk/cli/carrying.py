@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from dlperf_sdk.cli.flags import takes_a_case
 from dlperf_sdk.cli.running import _AS_USUAL, Shown, _measure, _spec
-from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say
+from dlperf_sdk.cli.screen import AS_USUAL, INTERRUPTED, Common, command, emit, say
 from dlperf_sdk.errors import DocumentError, UsageError
 
 
@@ -83,4 +83,7 @@ def attach(
     """Pick up a running job whose controller was lost. Leaving off with Ctrl-C does the job no harm."""
     from dlperf_sdk import replay
 
-    return _measure(lambda store, observers: replay.attach(job, store, observers), shown, common)
+    code = _measure(lambda store, observers: replay.attach(job, store, observers), shown, common)
+    if code == INTERRUPTED:
+        say(f"Slurm's job {job} goes on: `dlperf attach {job}` follows it again, `scancel {job}` ends it.")
+    return code

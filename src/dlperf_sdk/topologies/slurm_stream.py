@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -13,12 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from dlperf_sdk.errors import Unavailable
 from dlperf_sdk.topologies import delivery
 from dlperf_sdk.topologies.slurm_facts import OVER, facts, facts_or, why
 
 _LOOK = 1.0
 _START = 300.0
 """Seconds from the job's start to the first word of its agents, as the deadline 'start' has it."""
+_ACKNOWLEDGE = 60.0
 _OF_THE_CASE = b'"event": "case"'
 """What is in the line that a batch job writes before it starts its agents."""
 
@@ -96,22 +99,7 @@ def _follower(
     number: str, host: str, offset: int
 ) -> Iterator[tuple[subprocess.Popen[bytes], tempfile._TemporaryFileWrapper[bytes]]]:
     """A step of the job, on the node of its batch script, that prints the stream."""
-    source = (Path(__file__).parent.parent / "worker" / "follow.py").read_text(encoding="utf-8")
-    command = [
-        *(
-            "srun",
-            f"--jobid={number}",
-            "--overlap",
-            "--nodes=1",
-            "--ntasks=1",
-            f"--nodelist={host}",
-            "--input=none",
-        ),
-        *("--mpi=none", "--quiet", "python3", "-I", "-S", "-c", source, number, str(offset)),
-    ]
-    outside = {
-        key: value for key, value in os.environ.items() if not key.startswith("SLURM_") or key == "SLURM_CONF"
-    }
+    command, outside = _beside(number, host, "follow.py", str(offset))
     with tempfile.NamedTemporaryFile() as diagnostics:
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=diagnostics, env=outside, start_new_session=True
@@ -127,6 +115,45 @@ def _follower(
                 process.wait()
             assert process.stdout is not None
             process.stdout.close()
+
+
+def fetched(number: str) -> None:
+    """Tell a job that its stream has been kept, so that it need not wait any longer.
+
+    One that is not over, or does not answer, is left as it is: it ends by itself after its `linger`.
+    """
+    with contextlib.suppress(Unavailable, OSError, subprocess.SubprocessError):
+        about = facts(number)
+        if about.get("JobState") not in OVER and "BatchHost" in about:
+            command, outside = _beside(number, about["BatchHost"], "fetched.py")
+            nothing = subprocess.DEVNULL
+            subprocess.run(
+                command,
+                stdin=nothing,
+                stdout=nothing,
+                stderr=nothing,
+                env=outside,
+                timeout=_ACKNOWLEDGE,
+                check=False,
+            )
+
+
+def _beside(number: str, host: str, program: str, *words: str) -> tuple[list[str], dict[str, str]]:
+    """A step of the job on the node of its batch script, that runs a program of the worker's; and its variables."""
+    source = (Path(__file__).parent.parent / "worker" / program).read_text(encoding="utf-8")
+    where = (
+        f"--jobid={number}",
+        "--overlap",
+        "--nodes=1",
+        "--ntasks=1",
+        f"--nodelist={host}",
+        "--input=none",
+    )
+    command = ["srun", *where, "--mpi=none", "--quiet", "python3", "-I", "-S", "-c", source, number, *words]
+    outside = {
+        key: value for key, value in os.environ.items() if not key.startswith("SLURM_") or key == "SLURM_CONF"
+    }
+    return command, outside
 
 
 def _told_by(line: bytes) -> dict[str, str] | None:
