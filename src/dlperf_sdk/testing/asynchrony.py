@@ -64,8 +64,9 @@ class Asynchrony(Training):
                         "a device that waits for the host between steps is slower than it could be, and the number "
                         "is not the framework's",
                         "wait for nothing in `step`: no reading of the loss, no synchronisation. If steps are simply "
-                        "too short to tell, raise `batch_size`; if the framework cannot do otherwise in this case, let "
-                        "the runtime's constructor set the clock 'blocking' for it",
+                        "too short to tell, raise `batch_size` (`--batch-size`); if the framework cannot do otherwise "
+                        "in this case (look what the failing ones share: the compiler, often), let the runtime's "
+                        "constructor set the clock 'blocking' for it",
                     )
                 )
 
@@ -95,8 +96,8 @@ class Asynchrony(Training):
             f"{_said(0, times)}.",
             "steps that go on behind the host are counted before they are done, and their times are those of "
             "enqueueing",
-            "set the clock 'lagged' (or 'event') and implement `synchronize`; on a CPU, too, a framework may hand its "
-            "work to threads of its own",
+            "set the clock 'lagged' and implement `wait`, or 'event' with `mark` and `elapsed`, and `synchronize` for "
+            "both; on a CPU, too, a framework may hand its work to threads of its own",
         )
 
     def _times(self, spec: RunSpec) -> list[list[Times]]:
@@ -123,7 +124,7 @@ def _said(rank: int, times: list[Times]) -> str:
     last = times[-1]
     said = (
         f"on rank {rank} {last['steps']} steps took {last['enqueue'] * 1e3:.1f} ms to enqueue, "
-        f"in which the host was at work for {last['at_work'] * 1e3:.1f} ms, "
+        f"in which the host was at work for {last['at_work'] * 1e3:.1f} ms and waited for the rest, "
         f"{last['synchronize'] * 1e3:.1f} ms to synchronise, {last['read'] * 1e3:.1f} ms to read"
     )
     return (
