@@ -63,6 +63,14 @@ def test_what_is_ended_in_a_queue_is_told_in_one_line(kept):
     assert seen.console.file.getvalue() == said
 
 
+def test_what_a_queue_waits_for_is_told_while_a_repeat_is_under_way(kept):
+    seen = shown(kept)
+    first = kept.cases[0].id
+    happened(kept, seen, "attempt-started", case=first, attempt=1)
+    seen.dlperf_stage(first, "queue", "Slurm's job 7 waits: Resources")
+    assert seen.console.file.getvalue() == "queue: Slurm's job 7 waits: Resources\n"
+
+
 @pytest.mark.parametrize("width", [24, 40, 60, 79, 80, 120, 200])
 def test_no_line_of_the_live_view_wraps(kept, width):
     seen = shown(kept, width, live=True)

@@ -86,7 +86,7 @@ def test_any_text_is_a_data_source_or_a_spec_error(text):
     ],
 )
 def test_impossible_topologies(text):
-    with pytest.raises(SpecError, match="1 or more"):
+    with pytest.raises(SpecError, match="from 1 to 999999"):
         spec(topology=text)
 
 

@@ -58,11 +58,11 @@ def launched(
             patience=planned.deadlines["start"],
         )
         agents = "1 agent" if shape.nodes == 1 else f"{shape.nodes} agents"
-        placing = say("launch")
-        placing(f"{agents}, placed by {shape.engine}")
+        say("launch")(f"{agents}, placed by {shape.engine}")
+        waiting = say("queue")
         with closing(events(engine, job, until)) as stream:
             for event in stream:
                 if event["event"] == "waiting":
-                    placing(str(event["text"]))
+                    waiting(str(event["text"]))
                 else:
                     yield event

@@ -70,9 +70,9 @@ FORMS = {
     r"^[a-z0-9][a-z0-9._-]{0,63}$": f"{_NAME} of at most 64 characters",
     r"^[a-z0-9][a-z0-9._-]{0,127}$": f"{_NAME} of at most 128 characters",
     r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$": _ID,
-    r"^[1-9][0-9]{0,5}n[1-9][0-9]{0,5}d$": "NODESnDEVICESd, both 1 or more, such as 1n1d or 2n8d",
+    r"^[1-9][0-9]{0,5}n[1-9][0-9]{0,5}d$": "NODESnDEVICESd, both from 1 to 999999, such as 1n1d or 2n8d",
     r"^[1-9][0-9]{0,5}n[1-9][0-9]{0,5}d(@[a-z0-9][a-z0-9._-]*)?$": (
-        "NODESnDEVICESd, both 1 or more, such as 1n1d or 2n8d, and @ENGINE behind it if it is not this machine"
+        "NODESnDEVICESd, both from 1 to 999999, such as 1n1d or 2n8d, and @ENGINE behind it if it is not this machine"
     ),
     r"^[a-z0-9][a-z0-9._-]*(:[^\u0000]+)?$": "SOURCE or SOURCE:FOLDER, such as synthetic or images:FOLDER",
     r"^[^\u0000]+$": f"{_PATH}, not empty",

@@ -52,7 +52,7 @@ class TopologySpec:
         match = isinstance(text, str) and _TOPOLOGY.fullmatch(text)
         if not match:
             raise SpecError(
-                f"topology is {shown(text)}; write NODESnDEVICESd, both 1 or more, with the engine behind "
+                f"topology is {shown(text)}; write NODESnDEVICESd, both from 1 to 999999, with the engine behind "
                 "an '@' if it is not the local machine: 1n1d, 1n8d, 4n8d@slurm."
             )
         return cls(int(match[1]), int(match[2]), match[3] or "local")

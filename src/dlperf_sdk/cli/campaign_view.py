@@ -130,7 +130,7 @@ class CampaignLines:
         what = f"{stage}: {detail}"
         if self.advance is None:
             self.enter(self.cases.get(run_id, self.current), what)
-        if stage == "batch-size":
+        if stage in ("batch-size", "queue"):
             self.print(what, "dim")
 
     @hookimpl

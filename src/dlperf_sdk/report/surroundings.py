@@ -68,7 +68,7 @@ def circumstances(result: Result) -> list[tuple[str, str]]:
             and isinstance(fact.observed, str | int | float)
         ):
             text = str(fact.observed)
-            if len(text) <= 40:
+            if 0 < len(text) <= 40:
                 found.append((fact.name, text))
     return found
 
