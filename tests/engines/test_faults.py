@@ -43,9 +43,10 @@ AN_HOUR_AHEAD = f"""\
 #!{sys.executable}
 import sys, time
 
-source, now = sys.argv[3], time.time  # behind -I and -c
+at, now = sys.argv.index("-c") + 1, time.time
+source = sys.argv[at]
 time.time = lambda: now() + 3600.0
-sys.argv = ["-c", *sys.argv[4:]]
+sys.argv = ["-c", *sys.argv[at + 1 :]]
 exec(compile(source, "<string>", "exec"), {{"__name__": "__main__"}})
 """
 """A node's Python whose clock is ahead of the others'."""
