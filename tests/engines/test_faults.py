@@ -353,21 +353,16 @@ def test_a_node_that_is_cut_off_for_a_moment(bench):
 
 
 def test_the_mpirun_of_mpich_hands_standard_input_to_one_rank_and_is_refused(bench, tmp_path, monkeypatch):
-    """Real hydra, and what speaks against it: one rank is fed, and ended if it reads too slowly."""
+    """Real hydra, and what speaks against it: one rank is fed, and the others wait for a bundle in vain."""
     hydra = shutil.which(HYDRA)
     if hydra is None:
         pytest.skip(f"MPICH cannot be installed here: there is no {HYDRA}")
 
-    def fed(ranks, bundle, code):
-        command = [hydra, "-n", str(ranks), sys.executable, "-c", f"import os, select, time\n{code}"]
-        return subprocess.run(command, input=bundle, capture_output=True, timeout=60, check=False)
-
     read = "os.read(0, 6) if select.select([0], [], [], 3)[0] else b''"
-    told = fed(2, b"bundle", f"print(os.environ['PMI_RANK'], {read}, flush=True)")
+    code = f"import os, select\nprint(os.environ['PMI_RANK'], {read}, flush=True)"
+    command = [hydra, "-n", "2", sys.executable, "-c", code]
+    told = subprocess.run(command, input=b"bundle", capture_output=True, timeout=60, check=True)
     assert sorted(told.stdout.splitlines()) == [b"0 b'bundle'", b"1 b''"]
-    # More than a pipe holds, while an interpreter starts.
-    told = fed(1, bytes(1 << 20), "time.sleep(3)")
-    assert b"process reading stdin too slowly" in told.stderr
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "mpirun").symlink_to(hydra)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
