@@ -49,6 +49,11 @@ THEIRS = re.compile(
             ["reprot"],
             "There is no command named 'reprot'. Did you mean 'report'? Known: attach, bundle, campaign, ",
         ),
+        (
+            ["campaign", "run", "preset:dlperf-v1", "--dry-run"],
+            "There is no option --dry-run. To list its cases, and start nothing: `dlperf plan FILE`. See",
+        ),
+        (["campaign", "resume", "here", "--dry-run"], "`dlperf campaign status DIR`"),
         (["env", "crate"], "There is no command named 'crate'. Did you mean 'create'?"),
         (["--nonsense"], "--nonsense"),
     ],

@@ -15,7 +15,7 @@ from dlperf_sdk import RunSpec
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.records import Failure
 from dlperf_sdk.report import markdown, naming, numbers, several, single, surroundings, terminal
-from dlperf_sdk.report.blocks import Cell, Column, Heading, Labels, Notes, Paragraph, Table, visible
+from dlperf_sdk.report.blocks import Cell, Column, Heading, Labels, Notes, Paragraph, Table, Verbatim, visible
 from dlperf_sdk.results.result import Environment, Fact, Result, Verdict, Workload
 
 WORKLOAD = Workload(25_557_032, 24_300_000_000, 64, {"kind": "sgd", "source": "a paper"}, "img/s")
@@ -250,6 +250,7 @@ def test_what_markdown_holds_stays_text(said):
         (Paragraph(f"{said} a"), ["p"], [*words, "a"]),
         (Labels(((f"a {said}", said),)), ["ul", "li", "strong"], None),
         (Notes((f"a {said}",)), ["ul", "li"], ["[1]", "a", *words]),
+        (Verbatim(f"a {said}"), ["pre", "code"], ["a", *words]),
         (
             Table((Column("a"), Column("b")), ((f"{said} a", "b"),)),
             ["table", "thead", "tr", "th", "th", "tbody", "tr", "td", "td"],
@@ -385,10 +386,30 @@ def test_every_kind_of_block_has_both_forms():
         Labels((("label", "value"),)),
         Table((Column("column", right=True),), (("cell",),), "title"),
         Notes(("note",)),
+        Verbatim("a script\n", "script's title"),
     ]
     for text in (shown(blocks), markdown.text_of(blocks)):
-        for word in ("Heading", "aside", "text", "label", "value", "column", "cell", "title", "note"):
+        for word in (
+            "Heading",
+            "aside",
+            "text",
+            "label",
+            "value",
+            "column",
+            "cell",
+            "title",
+            "note",
+            "script's title",
+        ):
             assert word in text
+
+
+@given(st.lists(st.text("ab {}\"'\\", min_size=1, max_size=200), min_size=1), st.integers(20, 120))
+def test_a_script_is_shown_to_the_letter_at_every_width(lines, width):
+    """But for spaces at a line's end, which nobody sees."""
+    script = "".join(f"{line}\n" for line in lines)
+    said = terminal.text_of([Verbatim(script, "Script")], width=width)
+    assert said.splitlines()[1:] == [line.rstrip() for line in script.rstrip("\n").splitlines()]
 
 
 def test_rendering_prints_nothing(capsys):

@@ -15,19 +15,23 @@ import sys
 import time
 import zipfile
 from contextlib import contextmanager, nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlperf_sdk import launch, run
+from dlperf_sdk import RunSpec, launch, run
+from dlperf_sdk.campaigns.campaign import digest, run_id
+from dlperf_sdk.campaigns.planning import stamp
 from dlperf_sdk.cli.app import main
 from dlperf_sdk.errors import SpecError, TimedOut, Unavailable
 from dlperf_sdk.interfaces.topology import Job, Topology
 from dlperf_sdk.replay import attach
+from dlperf_sdk.results.store import campaign_of, new_run_id
 from dlperf_sdk.spec_file import load_spec
-from dlperf_sdk.topologies import delivery, mpi, slurm, slurm_facts, slurm_job, slurm_stream, ssh
+from dlperf_sdk.topologies import delivery, mpi, slurm, slurm_facts, slurm_job, slurm_stream, ssh, unstarted
 from dlperf_sdk.topologies.hosts import HostOptions
 from dlperf_sdk.topologies.local import Local
 from dlperf_sdk.worker import preflight, rendezvous, scratch
@@ -232,6 +236,8 @@ def test_openmpi_hands_its_standard_input_to_all_agents(job):
     command = mpi.command(job(HostOptions(hosts="n1,n2", interface="ib0", launcher_flags="-x A")))
     assert command[:3] == ("mpirun", "--host", "n1:1,n2:1")
     assert command[command.index("--stdin") :][:6] == ("--stdin", "all", "-np", "2", "-x", "A")
+    at = command.index("A") + 1  # behind all of mpirun's: what runs the agent, and says so if it is not there
+    assert command[at : at + 5] == ("sh", "-c", 'exec "$@"', "sh", "python3")
     assert "$OMPI_COMM_WORLD_RANK" in command
 
 
@@ -412,7 +418,8 @@ def test_a_plan_for_people_shows_the_script_whole(fake, monkeypatch, capsys):
     script = json.loads(capsys.readouterr().out)["script"]
     assert main(["plan", *case]) == 0
     said = capsys.readouterr().out
-    assert "".join(script.split()) in "".join(said.split())
+    assert max(map(len, script.splitlines())) > 80
+    assert script in said  # to the letter, and no line broken, whatever the terminal's width
     assert "one per node" not in said
 
 
@@ -525,6 +532,83 @@ def test_only_our_own_jobs_are_attached_to(fake, tmp_path):
     assert not (tmp_path / "store").exists()
 
 
+def test_what_slurm_says_of_a_job_that_waits_is_shown_until_it_runs(fake, tmp_path, monkeypatch, capsys):
+    """As a run shows it that has submitted one."""
+    monkeypatch.setattr(slurm_stream, "_LOOK", 0.0)
+    fake(
+        "scontrol",
+        f"case $(wc -l < {fake.called}) in [123]) echo JobId=7 JobName=dlperf-x JobState=PENDING Reason=Resources;; "
+        "*) echo JobId=7 JobName=dlperf-x JobState=CANCELLED;; esac",
+    )
+    assert main(["attach", "7", "--output", str(tmp_path / "store")]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == "queue: Slurm's job 7 waits: Resources"
+    assert said[1].startswith("Error: The run was over before it said anything: The job was cancelled"), said
+    assert len(said) == 2
+
+
+@pytest.mark.parametrize("word", ["", "largest-"])
+def test_a_campaigns_job_is_not_attached_to(fake, tmp_path, capsys, word):
+    spec = RunSpec(framework="numpy", model="linear", topology="2n1d@slurm")
+    name = f"{word}{run_id(spec, '20260102T030405Z-0b61e2', digest(spec))}"
+    fake("scontrol", f"echo JobId=7 JobName=dlperf-{name} JobState=RUNNING")
+    assert main(["attach", "7", "--output", str(tmp_path / "store")]) == 2
+    said = capsys.readouterr().err
+    assert "job 7 is one attempt of a campaign's case" in said
+    assert "`dlperf campaign resume DIR`" in said
+    assert "dlperf-campaigns/20260102T030405Z-0b61e2-NAME" in said
+    assert len(said.splitlines()) == 1
+    assert not (tmp_path / "store").exists()
+
+
+@given(st.from_regex(r"[a-z][a-z0-9._-]{0,20}", fullmatch=True))
+def test_the_names_of_campaigns_runs_are_told_from_others(framework):
+    spec = RunSpec(framework=framework, model="linear")
+    when = stamp()
+    assert campaign_of(run_id(spec, when, digest(spec))) == when
+    assert campaign_of(new_run_id(spec, datetime.now(UTC))) is None
+
+
+@pytest.mark.parametrize("command", [("run",), ("run", "--dry-run"), ("plan",)])
+@pytest.mark.parametrize(
+    ("hosts", "said"),
+    [
+        ("hosts=n1,-x", "'-x' is no name or address of a host."),
+        ("hosts=n1,n[2-", "The hosts cannot be read: 'n1,n[2-' is no list of hosts."),
+        ("hosts=n1,n1", "The host n1 is named twice"),
+        ("hosts=n1", "2 nodes are asked for, and the hosts given are n1."),
+        (
+            "hostfile=/nowhere/hosts",
+            "The hosts file /nowhere/hosts cannot be read: No such file or directory.",
+        ),
+        ("hostfile=/", "The hosts file / cannot be read: Is a directory."),
+        ("hostfile=~nobody-of-that-name/hosts", "The hosts cannot be read: "),
+        ("hostfile=FOLDER/odd", "/odd:3: '$(id)' is no name or address of a host."),
+        ("hostfile=FOLDER/binary", "/binary is no text: "),
+    ],
+)
+def test_a_mistake_in_the_hosts_is_one_in_what_was_asked(tmp_path, capsys, command, hosts, said):
+    """The exit code is that of a usage, and nothing has been started or made."""
+    (tmp_path / "odd").write_text("# mine\nn1\n$(id) slots=8\n")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    words = ["numpy", "linear", "--topology", "2n1d@ssh", "--set", hosts.replace("FOLDER", str(tmp_path))]
+    output = [] if command == ("plan",) else ["--output", str(tmp_path / "store")]
+    assert main([*command, *words, *output]) == 2
+    captured = capsys.readouterr()
+    assert (captured.out, said in captured.err) == ("", True), captured
+    assert len(captured.err.splitlines()) == 1
+    assert not (tmp_path / "store").exists()
+
+
+def test_slurm_without_a_cluster_says_where_to_go(fake):
+    words = "fatal: Could not establish a configuration source"
+    fake("scontrol", f"echo 'scontrol: {words}' >&2; exit 1")
+    with pytest.raises(
+        Unavailable, match=rf"{words}\. Slurm's commands are .* login nodes, .* SLURM_CONF, .*"
+    ):
+        slurm_facts.facts("7")
+
+
 def test_what_is_no_jobs_number_is_never_handed_on():
     with pytest.raises(Unavailable, match="no number of a Slurm job"):
         slurm_facts.facts("7; rm -rf /")
@@ -620,6 +704,88 @@ def test_an_agent_that_was_never_heard_was_not_started(job, lines, said):
     (last,) = launch.events(Silent(*lines), job(None))
     assert (last["status"], last["failure"]["node"]) == ("lost-node", 0)
     assert said in last["failure"]["message"]
+
+
+PYTHON = "/opt/python9"
+OPENMPI = f"""\
+--------------------------------------------------------------------------
+mpirun was unable to find the specified executable file, and therefore
+did not launch the job.  This error was first reported for process
+rank 0; it may have occurred for other processes as well.
+
+Node:       n1
+Executable: {PYTHON}
+--------------------------------------------------------------------------
+2 total processes failed to start
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (f"bash: line 1: {PYTHON}: No such file or directory", "No such file or directory"),
+        (f"sh: 1: {PYTHON}: not found", "not found"),
+        (f"zsh:1: no such file or directory: {PYTHON}", "no such file or directory"),
+        (f"bash: line 1: {PYTHON}: Permission denied", "Permission denied"),
+        (f"slurmstepd: error: execve(): {PYTHON}: No such file or directory", "No such file or directory"),
+        (
+            f"Error: crun: executable file `{PYTHON}` not found in $PATH: No such file or directory",
+            "not found",
+        ),
+        (OPENMPI, "mpirun finds no such program"),
+        (f"{PYTHON}: can't open file 'x': [Errno 2] No such file or directory", None),
+        (f"bash: line 1: {PYTHON}.1: No such file or directory", None),
+        (f"bash: line 1: /usr{PYTHON}: No such file or directory", None),
+        ("", None),
+    ],
+)
+def test_whether_the_agents_python_is_what_is_missing(said, why):
+    assert unstarted.missing(PYTHON, said) == why
+
+
+@pytest.mark.parametrize(
+    ("said", "node"),
+    [
+        ("ssh: Could not resolve hostname n10: Name or service not known", 1),
+        ("ssh: connect to host n1 port 22: Connection refused", 0),
+        ("Warning: n1 and n10\nme@n10: Permission denied (publickey).", 1),
+        ("  my node:   n1\n  target node:  n10", 1),
+        ("ssh: Could not resolve hostname n1.example.org: Name or service not known", None),
+        ("ORTE was unable to reliably start one or more daemons.", None),
+        ("", None),
+    ],
+)
+def test_which_host_was_not_reached(said, node):
+    assert unstarted.unreached(["n1", "me@n10"], said) == node
+
+
+def diagnosed(text):
+    return json.dumps({"event": "diagnostics", "text": text}).encode()
+
+
+def test_where_nobody_says_which_host_it_is_all_are_named():
+    *_, last = unstarted.explained(iter([diagnosed("ORTE failed.")]), "python3", ["n1", "n2"])
+    failure = json.loads(last)["failure"]
+    assert (failure["kind"], failure["node"]) == ("lost-node", None)
+    assert "on any of the hosts n1, n2: " in failure["message"]
+    assert failure["message"].endswith("What was said last: ORTE failed.")
+
+
+def test_what_agents_say_is_handed_on_as_it_is():
+    """Whoever has been heard was started."""
+    lines = [b'{"event": "heartbeat"}', diagnosed("ssh: n1: no"), delivery.ended("crashed", "it did", 1)]
+    assert list(unstarted.explained(iter(lines[:2]), "python3", ["n1", "n2"])) == lines[:2]
+    assert list(unstarted.explained(iter(lines), "python3", ["n1", "n2"])) == lines
+
+
+def test_a_second_node_without_the_agents_python_is_named():
+    lost = delivery.ended("lost-node", f"The command of node 1 ended. sh: 1: {PYTHON}: not found", 1)
+    (last,) = unstarted.explained(iter([lost]), PYTHON)
+    failure = json.loads(last)["failure"]
+    assert (failure["kind"], failure["node"]) == ("unavailable", 1)
+    assert failure["message"].startswith(
+        f"{PYTHON}, which runs the agents, cannot be started on node 1: not found."
+    )
 
 
 def test_a_time_limit_that_passes_in_a_queue_is_told_as_such(job):

@@ -138,7 +138,7 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
 
     Raises:
         UnknownName: a framework, model, topology, option or capability that nobody knows.
-        SpecError: an option has an impossible value.
+        SpecError: an option has an impossible value, or one that does not fit the topology.
         PluginError: a plugin that is needed cannot be used.
         Unsupported: the framework's plugin cannot run this case; the message says what it offers.
         Unavailable: the topology cannot place it here.
@@ -156,6 +156,9 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
     device = device_of(spec.device, framework)
     check_capabilities(spec, device, framework, model)
     model_options, framework_options, topology_options = split_options(spec, model, framework, topology)
+    mistake = topology.mistake(spec.topology.nodes, topology_options)
+    if mistake:
+        raise SpecError(mistake)
     reason = topology.refuses(spec.topology.nodes, spec.topology.devices_per_node, device)
     if reason:
         raise Unavailable(reason)

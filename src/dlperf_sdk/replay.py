@@ -5,7 +5,7 @@ Such a stream begins with an event `case`, which says what was asked for and wha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from dlperf_sdk.records import Failure
 from dlperf_sdk.registry import Registry
 from dlperf_sdk.results.convert import parity_from_dict
 from dlperf_sdk.results.result import Environment, Parity, Result
-from dlperf_sdk.results.store import ResultStore, new_run_id
+from dlperf_sdk.results.store import ResultStore, campaign_of, new_run_id
 from dlperf_sdk.spec import RunSpec
 from dlperf_sdk.topologies import slurm_facts, slurm_stream
 
@@ -43,10 +43,19 @@ def replay(
         DocumentError: the stream does not say which case it belongs to.
         UsageError, PluginError: the case cannot be planned here, or the store cannot be written.
     """
+    return _replayed(lines, store, Observers(hookspecs.listeners(observers)), registry or Registry())
+
+
+def _replayed(
+    lines: Iterable[bytes],
+    store: ResultStore | str | Path,
+    observers: Observers,
+    registry: Registry,
+    waiting: Callable[[str], None] = lambda text: None,
+) -> Result:
+    """As `replay`; what the run waits for is told to `waiting`, each thing once."""
     events = (event for event in map(event_on, lines) if event is not None)
-    first = next(
-        (event for event in events if event["event"] not in ("heartbeat", "waiting", "diagnostics")), None
-    )
+    first = next(_started(events, waiting), None)
     if first is None or first["event"] == "ended":
         failed = None if first is None else first.get("failure")
         why = f": {failed.get('message')}" if isinstance(failed, Mapping) else ""
@@ -57,9 +66,7 @@ def replay(
             raise TypeError
     except (KeyError, TypeError, AttributeError) as error:
         raise DocumentError("This is no stream that says which case it belongs to.") from error
-    case = begin(
-        spec, store, Observers(hookspecs.listeners(observers)), registry or Registry(), run_id=run_id
-    )
+    case = begin(spec, store, observers, registry, run_id=run_id)
     if case.plan is not None:
         announce(case.plan, case.collected)
     case.collected.runs_in(environment)
@@ -69,6 +76,17 @@ def replay(
     except RunFailed as error:
         case.collected.failure = Failure(error.kind, str(error))
     return conclude(case)
+
+
+def _started(events: Iterable[dict[str, Any]], waiting: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    """The events from the run's first on."""
+    waits = None
+    for event in events:
+        if event["event"] == "waiting" and event.get("text") != waits:
+            waits = event.get("text")
+            waiting(str(waits))
+        if event["event"] not in ("heartbeat", "waiting", "diagnostics"):
+            yield event
 
 
 def _parity(case: Case, environment: Environment, said: Any) -> tuple[Parity | None, Asked | None]:
@@ -155,21 +173,37 @@ def attach(
 ) -> Result:
     """The result of a Slurm job that `run` submitted and then lost, followed from its beginning to its end.
 
-    The job holds what it has told until the result is in the store: who leaves off before can attach again.
+    The job holds what it has told until the result is in the store: who leaves off before can attach again. What it
+    waits for before it runs is a stage `queue` to the observers.
 
     Raises:
         Unavailable: there is no such job, it is not ours, it is over, or Slurm does not answer here.
-        DocumentError, UsageError, PluginError: as `replay` does.
+        UsageError: it is one attempt of a campaign's case, and no result of its own.
+        DocumentError, PluginError: as `replay` does.
     """
-    if not slurm_facts.is_ours(job):
+    about = slurm_facts.facts(job)
+    name, state = about.get("JobName", ""), about.get("JobState", "")
+    if not name.startswith(slurm_facts.OURS):
         raise Unavailable(f"Slurm's job {job} is none that dlperf has submitted; `squeue` shows their names.")
-    state = slurm_facts.facts(job).get("JobState", "")
+    run_id = name.removeprefix(slurm_facts.OURS)
+    stamp = campaign_of(run_id)
+    if stamp is not None:
+        raise UsageError(
+            f"Slurm's job {job} is one attempt of a campaign's case, and a result of it alone would lack the others. "
+            "Go on with the campaign: `dlperf campaign resume DIR` ends the job and takes the attempt anew. DIR is the "
+            f"campaign's directory, dlperf-campaigns/{stamp}-NAME unless it was given another with --output."
+        )
     if state in slurm_facts.OVER:
         raise Unavailable(
             f"Slurm's job {job} is over ({state}), and what it had told has gone with it. If the command that "
             "submitted it, or another `attach`, saw its end, the result is in that command's store: "
             "`dlperf report STORE`."
         )
-    result = replay(slurm_stream.stream(job), store, observers, registry or Registry())
+    heard = Observers(hookspecs.listeners(observers))
+
+    def waits(text: str) -> None:
+        heard.tell("dlperf_stage", run_id=run_id, stage="queue", detail=text)
+
+    result = _replayed(slurm_stream.stream(job), store, heard, registry or Registry(), waits)
     slurm_stream.fetched(job)
     return result

@@ -96,49 +96,53 @@ def _is_python(pid):
     return Path(f"/proc/{pid}/comm").read_text().startswith("python")
 
 
-@pytest.mark.parametrize("lost", [0, 1])
-def test_a_node_that_is_cut_off(bench, lost):
-    """The coordinator's own, and another. One cut meets a case of every engine: each ends within the bound and names
-    the node; all workers end themselves, those of the cut node while it is still cut off."""
-    node, options = bench.cluster.nodes[lost], {"fault": "stubborn"}
+def test_a_node_that_is_cut_off(bench):
+    """The coordinator's own, and another: n1 of the cases on n1 and n2, n4 of those on n3 and n4. One cut meets cases
+    of every engine: each ends within the bound and names the node; all workers end themselves, those of the cut nodes
+    while they are still cut off."""
+    nodes = bench.cluster.nodes
+    pairs, cut = {0: "n1,n2", 1: "n3,n4"}, {0: nodes[0], 1: nodes[3]}
     cases = {}
     with ExitStack() as stack:
-        # The job first: once there is an allocation, everything is a step of it.
-        for engine, more in (
-            ("slurm-job", {"exclusive": False, "sbatch_flags": "-w n1,n2"}),
-            ("slurm-step", {}),
-        ):
-            cases[engine] = bench.events(engine, framework="faulty", options={**options, **more}, name=engine)
-            until_measuring(stack.enter_context(closing(cases[engine])))
-        for engine in ("ssh", "mpi"):
-            cases[engine] = bench.events(engine, framework="faulty", options=options, name=engine)
-            until_measuring(stack.enter_context(closing(cases[engine])))
+        # The jobs first: once there is an allocation, everything is a step of it.
+        for engine in ("slurm-job", "slurm-step", "ssh", "mpi"):
+            for lost, pair in pairs.items():
+                more = {
+                    "slurm-job": {"exclusive": False, "sbatch_flags": f"-w {pair}"},
+                    "slurm-step": {"srun_flags": f"-w {pair}"},
+                }.get(engine, {"hosts": pair})
+                options = {"fault": "stubborn", **more}
+                stream = bench.events(engine, framework="faulty", options=options, name=f"{engine}{lost}")
+                until_measuring(stack.enter_context(closing(stream)))
+                cases[engine, lost] = stream
         began = time.monotonic()
-        node.cut()
+        for node in cut.values():
+            node.cut()
         try:
             with ThreadPoolExecutor(len(cases)) as pool:
                 ends = dict(
                     zip(cases, pool.map(lambda stream: _end_of(stream, began), cases.values()), strict=True)
                 )
-            for other in bench.cluster.nodes[:2]:
-                while other.processes(bench.id) and time.monotonic() < began + 45:
+            for node in nodes:
+                while node.processes(bench.id) and time.monotonic() < began + 45:
                     time.sleep(0.2)
-                assert not other.processes(bench.id), other.name
+                assert not node.processes(bench.id), node.name
         finally:
-            node.mend()
-    # It has come back, and is a node like the others.
+            for node in cut.values():
+                node.mend()
+    for (engine, lost), (told, took) in ends.items():
+        assert (told["kind"], told["node"]) == ("lost-node", lost), (engine, told)
+        assert cut[lost].name in told["message"], (engine, told)
+        assert took < 30, (engine, lost, took)
+    # They have come back, and are nodes like the others.
     bench.leave()
     bench.close()
     bench.cluster.wait_idle(60)
     for engine in ("ssh", "mpi", "slurm-job"):
-        events = list(bench.events(engine, name=f"{engine}-again"))
+        events = list(bench.events(engine, "4n1d", name=f"{engine}-again"))
         assert failure(events) is None, engine
-        nodes = next(event for event in events if event["event"] == "agents-ready")["nodes"]
-        assert node.name in [each["host"] for each in nodes]
-    for engine, (told, took) in ends.items():
-        assert (told["kind"], told["node"]) == ("lost-node", lost), (engine, told)
-        assert node.name in told["message"], (engine, told)
-        assert took < 30, engine
+        found = next(event for event in events if event["event"] == "agents-ready")["nodes"]
+        assert [each["host"] for each in found] == [node.name for node in nodes]
 
 
 def _end_of(stream, began):

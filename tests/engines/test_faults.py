@@ -207,17 +207,29 @@ def test_an_allocation_that_is_cancelled_from_outside(bench):
     assert told["kind"] == "interrupted"
 
 
-@pytest.mark.parametrize("engine", ["slurm-job", "slurm-step"])
-def test_slurms_own_time_limit(bench, engine):
-    options = {"fault": "stubborn"}  # Slurm rounds the second up to a minute
-    if engine == "slurm-step":
-        bench._allocate("--time=0:01")
-    else:
-        options["time_limit"] = "0:01"
-    with closing(bench.events(engine, framework="faulty", options=options)) as stream:
-        told = failure(list(stream))
-    assert told["kind"] == "timeout"
-    assert "time limit" in told["message"]
+def test_slurms_own_time_limit(bench):
+    """Of a job, and of the allocation that a step runs in. Slurm rounds the second that is asked for up to a minute;
+    that is long to wait for, so the administrator brings the end nearer. What ends them is the limit all the same."""
+    job = {"time_limit": "0:01", "exclusive": False, "sbatch_flags": "-w n1,n2"}
+    cases = {}
+    with ExitStack() as stack:
+        # The job first: once there is an allocation, everything is a step of it.
+        for engine, more in (("slurm-job", job), ("slurm-step", {})):
+            if engine == "slurm-step":
+                bench._allocate("--time=0:01")
+            options = {"fault": "stubborn", **more}
+            cases[engine] = bench.events(engine, framework="faulty", name=engine, options=options)
+            until_measuring(stack.enter_context(closing(cases[engine])))
+        told = subprocess.run(["squeue", "-h", "-o", "%i %l"], capture_output=True, text=True, check=True)
+        limits = dict(line.split() for line in told.stdout.splitlines())
+        assert list(limits.values()) == ["1:00", "1:00"]
+        for number in limits:
+            subprocess.run(["scontrol", "update", f"JobId={number}", "EndTime=now+1"], check=True)
+        with ThreadPoolExecutor(len(cases)) as pool:
+            ends = pool.map(lambda stream: failure(list(stream)), cases.values())
+            for engine, told in zip(cases, ends, strict=True):
+                assert told["kind"] == "timeout", (engine, told)
+                assert "time limit" in told["message"], (engine, told)
 
 
 def test_a_campaign_in_one_allocation_goes_on_after_a_lost_node(bench):
@@ -304,11 +316,29 @@ def test_a_hosts_file_and_whom_to_log_in_as(bench):
 
 
 @pytest.mark.parametrize("engine", ["ssh", "mpi"])
-def test_a_host_that_nobody_knows(bench, engine):
-    told = failure(list(bench.events(engine, options={"hosts": "nowhere,n1"})))
-    assert told["node"] == 0
-    assert told["message"].startswith("The agent of node 0 was not started. Check the hosts")
-    assert engine != "ssh" or "Could not resolve hostname nowhere" in told["message"]
+def test_a_host_that_nobody_knows(bench, engine, monkeypatch):
+    """By the words of real ssh, which is what mpirun calls as well unless it is told otherwise."""
+    monkeypatch.setenv("OMPI_MCA_plm_rsh_agent", f"ssh -F {bench.cluster.ssh_config}")
+    for hosts, node in (("nowhere,n1", 0), ("n1,nowhere", 1)):
+        told = failure(list(bench.events(engine, name=f"{node}", options={"hosts": hosts})))
+        if (engine, node) == ("ssh", 1):  # its first agent is there, and asks for the way to the second
+            assert "no way from here to 'nowhere'" in told["message"], told
+            continue
+        assert (told["kind"], told["node"]) == ("lost-node", node), told
+        assert "Could not resolve hostname nowhere" in told["message"]
+        assert engine == "ssh" or f"The agent of node {node} (nowhere) was not started" in told["message"]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_agents_python_that_is_not_there(bench, engine):
+    """One sentence, whatever shells, mpirun and srun make of it."""
+    told = failure(list(bench.events(engine, options={"agent_python": "/nowhere/python9"})))
+    assert told["kind"] == "unavailable", told["message"]
+    assert re.fullmatch(
+        r"/nowhere/python9, which runs the agents, cannot be started on [^:]*: [^:]*\. Name a Python 3\.7 or later "
+        r"that is on every node: --set agent_python=PATH\.",
+        told["message"],
+    ), told
 
 
 def test_a_partition_that_there_is_not(bench):

@@ -24,6 +24,16 @@ from dlperf_sdk.errors import UnknownName, UsageError
 
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", Path: "a path", str: "text"}
 
+_INSTEAD: dict[tuple[str, ...], str] = {
+    ("campaign", "run", "--dry-run"): "To list its cases, and start nothing: `dlperf plan FILE`.",
+    (
+        "campaign",
+        "resume",
+        "--dry-run",
+    ): "To see what is left, and start nothing: `dlperf campaign status DIR`.",
+}
+"""Words of a command line that are an option elsewhere → what does the same here."""
+
 
 def explained(error: CycloptsError) -> UsageError:
     """What is wrong with a command line, and what to write instead."""
@@ -39,9 +49,7 @@ def _said(error: CycloptsError, command: str) -> str:
     if isinstance(error, UnusedCliTokensError):
         return f"There is no place for {' '.join(map(shown, error.unused_tokens or ()))}."
     if isinstance(error, UnknownOptionError):
-        name = (error.token.keyword or error.token.value).partition("=")[0]
-        known = [option for each in error.argument_collection if each.parse for option in each.names]
-        return f"There is no option {name}.{_meant(name, known)}"
+        return _unknown(error)
     if isinstance(error, RepeatArgumentError):
         return f"{error.token.keyword} is given more than once; leave one of them in."
     if isinstance(error, MissingArgumentError) and argument is not None:
@@ -52,6 +60,14 @@ def _said(error: CycloptsError, command: str) -> str:
         kinds = [kind for each, kind in _KINDS.items() if each in _parts(argument.hint)]
         return f"{name} is {shown(value)}; it takes {_or([*kinds, *choices])}.{_meant(value, choices)}"
     return " ".join(str(error).split())
+
+
+def _unknown(error: UnknownOptionError) -> str:
+    """An option that the command does not have."""
+    name = (error.token.keyword or error.token.value).partition("=")[0]
+    known = [option for each in error.argument_collection if each.parse for option in each.names]
+    instead = _INSTEAD.get((*(error.command_chain or ()), name))
+    return f"There is no option {name}.{_meant(name, known) if instead is None else f' {instead}'}"
 
 
 def _missing(error: MissingArgumentError, argument: Argument, command: str) -> str:

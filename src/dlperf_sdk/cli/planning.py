@@ -13,7 +13,7 @@ from dlperf_sdk.interfaces.topology import Job
 from dlperf_sdk.parity.evidence import foreseen
 from dlperf_sdk.plan import Plan
 from dlperf_sdk.registry import Registry
-from dlperf_sdk.report.blocks import Block, Cell, Column, Heading, Labels, Paragraph, Table
+from dlperf_sdk.report.blocks import Block, Cell, Column, Heading, Labels, Paragraph, Table, Verbatim
 from dlperf_sdk.report.numbers import counted, quantity
 
 # What a plan cannot know yet. The names say so, and nothing is called like this.
@@ -156,8 +156,7 @@ class Outline:
         else:
             blocks = [Table((Column("command"),), tuple((command,) for command in shown), "Commands")]
         if self.script is not None:
-            lines = tuple((line,) for line in self.script.splitlines())
-            blocks.append(Table((Column("script"),), lines, "Batch script, on its standard input"))
+            blocks.append(Verbatim(self.script, "Batch script, on its standard input"))
         return blocks
 
     def _bundle(self) -> Table:

@@ -47,6 +47,13 @@ class Topology(ABC):
         """Why this engine cannot place so many nodes and devices, in a sentence; None if it can, or cannot know yet."""
         return None
 
+    def mistake(self, nodes: int, options: Any) -> str | None:
+        """What is wrong with the engine's options for so many nodes, in a sentence: a mistake in what was asked.
+
+        `options` is an instance of `Options`. None if nothing is, or nobody can know yet.
+        """
+        return None
+
     def queues(self) -> bool:
         """Whether each launch is a job that may have to wait: then what belongs together is launched together."""
         return False

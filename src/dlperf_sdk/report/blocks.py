@@ -83,7 +83,15 @@ class Notes:
     texts: tuple[str, ...]
 
 
-Block = Heading | Paragraph | Labels | Table | Notes
+@frozen
+class Verbatim:
+    """Lines as they are, such as those of a script: they are never broken anew."""
+
+    text: str
+    title: str = ""
+
+
+Block = Heading | Paragraph | Labels | Table | Notes | Verbatim
 
 
 def visible(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from dlperf_sdk.report.blocks import Block, Heading, Labels, Notes, Paragraph, Table, visible
+from dlperf_sdk.report.blocks import Block, Heading, Labels, Notes, Paragraph, Table, Verbatim, visible
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~&])")
 _OPENING = re.compile(r"^(?:[-+=]|[0-9]{1,9}(?=[.)]))")
@@ -30,6 +30,15 @@ def _rendered(block: Block) -> str:
             return _table(block)
         case Notes():
             return "\n".join(f"- \\[{number}\\] {_plain(note)}" for number, note in enumerate(block.texts, 1))
+        case Verbatim():
+            return _verbatim(block)
+
+
+def _verbatim(block: Verbatim) -> str:
+    """Between fences that are longer than any in the text."""
+    title, text = f"**{_plain(block.title)}**\n\n" if block.title else "", visible(block.text)
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{title}{fence}\n{text}\n{fence}"
 
 
 def _table(block: Table) -> str:

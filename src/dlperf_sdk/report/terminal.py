@@ -11,7 +11,18 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from dlperf_sdk.report.blocks import Block, Cell, Heading, Labels, Notes, Paragraph, Table, Tone, visible
+from dlperf_sdk.report.blocks import (
+    Block,
+    Cell,
+    Heading,
+    Labels,
+    Notes,
+    Paragraph,
+    Table,
+    Tone,
+    Verbatim,
+    visible,
+)
 
 _STYLES: dict[Tone, str] = {
     "plain": "",
@@ -40,7 +51,7 @@ def text_of(blocks: Iterable[Block], *, styled: bool = False, width: int | None 
         for index, block in enumerate(blocks):
             if index:
                 console.print()
-            console.print(rendered(block))
+            console.print(rendered(block), soft_wrap=isinstance(block, Verbatim))
     # rich fills lines up to a table's width.
     return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
@@ -74,6 +85,9 @@ def rendered(block: Block) -> RenderableType:
             for number, note in enumerate(block.texts, 1):
                 grid.add_row(f"[{number}]", Text(visible(note)))
             return grid
+        case Verbatim():
+            title = Text(f"{visible(block.title)}\n" if block.title else "", "bold")
+            return title.append(Text(visible(block.text.rstrip("\n"))))
 
 
 class _Fitted:

@@ -22,6 +22,8 @@ from dlperf_sdk.results.run_directory import RunDirectory
 from dlperf_sdk.spec import RunSpec
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_OF_A_CAMPAIGN = re.compile(r"(?:[a-z]+-)?([0-9]{8}T[0-9]{6}Z-[0-9a-f]{6})-.+-[0-9]+n[0-9]+d-[0-9a-f]{12}")
+"""Behind a word for what a run does beside its attempts. A run of its own ends in six digits, a case's in twelve."""
 _ROOM = 1024 * 1024
 """Bytes that a probe writes: more than the little that a full disk still takes."""
 
@@ -31,6 +33,12 @@ def new_run_id(spec: RunSpec, now: datetime, token: str | None = None) -> str:
     stamp = now.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
     what = f"{spec.framework[:24]}-{spec.model[:24]}-{spec.topology.nodes}n{spec.topology.devices_per_node}d"
     return f"{stamp}-{what}-{token or secrets.token_hex(3)}"
+
+
+def campaign_of(run_id: str) -> str | None:
+    """The stamp of the campaign whose case a run's name is (`campaigns.campaign.run_id`), else None."""
+    found = _OF_A_CAMPAIGN.fullmatch(run_id)
+    return None if found is None else found[1]
 
 
 class ResultStore:

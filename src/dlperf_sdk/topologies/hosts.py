@@ -48,16 +48,25 @@ class HostOptions:
         names = ",".join(host.rpartition("@")[2] for host in hosts)
         return Rendezvous(node, names, self.interface, self.ports)
 
+    def mistake(self, nodes: int) -> str | None:
+        """What is wrong with the hosts for so many nodes, in a sentence; None if nothing is."""
+        try:
+            self.chosen(nodes)
+        except Unavailable as error:
+            return str(error)
+        return None
+
     def chosen(self, nodes: int) -> list[str]:
         """The first so many hosts.
 
         Raises:
             Unavailable: there are not so many, one is no host or there twice, or the file cannot be read.
         """
-        listed = self._listed()
-        for name in listed:
+        listed = []
+        for where, name in self._listed():
             if not _HOST.fullmatch(name):
-                raise Unavailable(f"{name[:100]!r} is no name or address of a host.")
+                raise Unavailable(f"{where}{name[:100]!r} is no name or address of a host.")
+            listed.append(name)
         if len(listed) < nodes:
             raise Unavailable(
                 f"{nodes} nodes are asked for, and the hosts given are {', '.join(listed) or 'none'}. Name them with "
@@ -72,13 +81,22 @@ class HostOptions:
             )
         return taken
 
-    def _listed(self) -> list[str]:
+    def _listed(self) -> list[tuple[str, str]]:
+        """Each name behind `FILE:LINE: `, as far as it comes from a file. Raises Unavailable."""
         try:
             if self.hosts:
-                return expand(self.hosts)
+                return [("", name) for name in expand(self.hosts)]
             if not self.hostfile:
                 return []
             lines = Path(self.hostfile).expanduser().read_text(encoding="utf-8").splitlines()
-        except (OSError, ValueError) as error:
+        except OSError as error:
+            raise Unavailable(f"The hosts file {self.hostfile} cannot be read: {error.strerror}.") from error
+        except UnicodeDecodeError as error:
+            raise Unavailable(f"The hosts file {self.hostfile} is no text: {error}.") from error
+        except (ValueError, RuntimeError) as error:  # no list; or a home that nobody has
             raise Unavailable(f"The hosts cannot be read: {error}.") from error
-        return [line.split()[0] for line in lines if line.strip() and not line.lstrip().startswith("#")]
+        return [
+            (f"{self.hostfile}:{number}: ", line.split()[0])
+            for number, line in enumerate(lines, 1)
+            if line.strip() and not line.lstrip().startswith("#")
+        ]

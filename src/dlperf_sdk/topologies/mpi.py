@@ -16,10 +16,12 @@ from contextlib import contextmanager
 from functools import cache
 
 from dlperf_sdk.interfaces.topology import Job, Topology
-from dlperf_sdk.topologies import delivery
+from dlperf_sdk.topologies import delivery, unstarted
 from dlperf_sdk.topologies.hosts import HostOptions
 
 _RANK = "OMPI_COMM_WORLD_RANK"
+_SAYING = ("sh", "-c", 'exec "$@"', "sh")
+"""What says that a program is not there: an mpirun that lets the others go on ends without a word, or not at all."""
 
 
 class Mpi(Topology):
@@ -40,16 +42,22 @@ class Mpi(Topology):
             )
         return None
 
+    def mistake(self, nodes: int, options: HostOptions) -> str | None:
+        """Whether there are hosts enough, by their names."""
+        return options.mistake(nodes)
+
     def commands(self, job: Job) -> tuple[tuple[str, ...], ...]:
         return (delivery.shown(command(job)),)
 
     @contextmanager
     def launch(self, job: Job) -> Iterator[Iterator[bytes]]:
+        options: HostOptions = job.options
+        hosts = options.chosen(job.nodes)
         with (
             tempfile.TemporaryFile() as diagnostics,
             delivery.running([command(job)], job.bundle, diagnostics) as agents,
         ):
-            yield delivery.lines_of(agents, diagnostics)
+            yield unstarted.explained(delivery.lines_of(agents, diagnostics), options.agent_python, hosts)
 
 
 @cache
@@ -82,4 +90,4 @@ def command(job: Job) -> tuple[str, ...]:
     lenient = ("--mca", "orte_enable_recovery", "1", "--mca", "orte_abort_on_non_zero_status", "0")
     more = shlex.split(options.launcher_flags)
     agent = delivery.node_command(job, options.agent_python, place)
-    return ("mpirun", *where, *lenient, "--stdin", "all", "-np", str(job.nodes), *more, *agent)
+    return ("mpirun", *where, *lenient, "--stdin", "all", "-np", str(job.nodes), *more, *_SAYING, *agent)

@@ -20,7 +20,7 @@ from attrs import frozen
 
 from dlperf_sdk.errors import Unavailable
 from dlperf_sdk.interfaces.topology import Job, Topology
-from dlperf_sdk.topologies import delivery, slurm_job
+from dlperf_sdk.topologies import delivery, slurm_job, unstarted
 from dlperf_sdk.topologies.hosts import INTERFACE, PORTS, checked_ports
 from dlperf_sdk.topologies.slurm_facts import facts, why
 
@@ -97,15 +97,17 @@ class Slurm(Topology):
 
     @contextmanager
     def launch(self, job: Job) -> Iterator[Iterator[bytes]]:
+        options: SlurmOptions = job.options
         if "SLURM_JOB_ID" not in os.environ:
-            with slurm_job.submitted(job, step(job), job.options) as stream:
-                yield stream
+            with slurm_job.submitted(job, step(job), options) as stream:
+                yield unstarted.explained(stream, options.agent_python)
             return
         with (
             tempfile.TemporaryFile() as diagnostics,
             delivery.running([step(job)], job.bundle, diagnostics) as agents,
         ):
-            yield _with_reason(delivery.lines_of(agents, diagnostics), os.environ)
+            lines = _with_reason(delivery.lines_of(agents, diagnostics), os.environ)
+            yield unstarted.explained(lines, options.agent_python)
 
 
 def step(job: Job) -> tuple[str, ...]:

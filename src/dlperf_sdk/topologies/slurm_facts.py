@@ -16,6 +16,11 @@ OVER = {
 """The states of a job that is over."""
 OURS = "dlperf-"
 """What the names of our jobs begin with."""
+_UNCONFIGURED = (
+    ". Slurm's commands are installed here, but not told of a cluster: run this on one of its login nodes, or name its "
+    "slurm.conf in the variable SLURM_CONF, or put it at /etc/slurm/slurm.conf."
+)
+"""The next step where `Could not establish a configuration source` is all that Slurm says."""
 _PATIENCE = 60.0
 """Seconds that a command is waited for."""
 
@@ -37,7 +42,10 @@ def answer(command: Sequence[str], text: str = "") -> str:
     except (OSError, subprocess.SubprocessError) as error:
         raise Unavailable(f"{command[0]} does not work here: {error}.") from error
     if done.returncode:
-        raise Unavailable(f"{command[0]} refused: {done.stderr.strip() or done.stdout.strip()}")
+        said = done.stderr.strip() or done.stdout.strip()
+        raise Unavailable(
+            f"{command[0]} refused: {said}{_UNCONFIGURED if 'configuration source' in said else ''}"
+        )
     return done.stdout
 
 
@@ -59,11 +67,6 @@ def facts_or(before: dict[str, str], number: str) -> dict[str, str]:
         return facts(number)
     except Unavailable:
         return before
-
-
-def is_ours(number: str) -> bool:
-    """Whether a job is one that dlperf has submitted, as its name says. Raises Unavailable, as `facts` does."""
-    return facts(number).get("JobName", "").startswith(OURS)
 
 
 def why(state: str, said: str) -> tuple[str, str] | None:

@@ -21,6 +21,8 @@ from dlperf_sdk.topologies.slurm_facts import OVER, facts, facts_or, why
 _LOOK = 1.0
 _START = 300.0
 """Seconds from the job's start to the first word of its agents, as the deadline 'start' has it."""
+_SETTLE = 5.0
+"""Seconds in which, after the agents have ended without a word, Slurm may say what it did to them."""
 _ACKNOWLEDGE = 60.0
 _OF_THE_CASE = b'"event": "case"'
 """What is in the line that a batch job writes before it starts its agents."""
@@ -60,6 +62,9 @@ def stream(number: str) -> Iterator[bytes]:
                 f"The job ended as {about['JobState']}. {said}",
             )
             yield delivery.ended(*told)
+            return
+        if last["event"] == "diagnostics" and time.monotonic() > heard + _SETTLE:
+            yield delivery.lost(about.get("BatchHost"), "went away in the middle of the run", said)
             return
         if time.monotonic() > heard + patience:
             yield delivery.lost(about.get("BatchHost"), f"has not been heard for {patience:.0f} s", said)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from dlperf_sdk.interfaces.topology import Job, Topology
-from dlperf_sdk.topologies import delivery
+from dlperf_sdk.topologies import delivery, unstarted
 from dlperf_sdk.topologies.hosts import HostOptions
 
 _OPTIONS = ("-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3")
@@ -27,6 +27,10 @@ class Ssh(Topology):
             return None
         return "There is no ssh here. Install it, or choose another engine."
 
+    def mistake(self, nodes: int, options: HostOptions) -> str | None:
+        """Whether there are hosts enough, by their names."""
+        return options.mistake(nodes)
+
     def commands(self, job: Job) -> tuple[tuple[str, ...], ...]:
         return tuple(delivery.shown((*command[:-1], shown)) for command, shown in _commands(job))
 
@@ -37,7 +41,7 @@ class Ssh(Topology):
             tempfile.TemporaryFile() as diagnostics,
             delivery.running(commands, job.bundle, diagnostics) as agents,
         ):
-            yield delivery.lines_of(agents, diagnostics)
+            yield unstarted.explained(delivery.lines_of(agents, diagnostics), job.options.agent_python)
 
 
 def _commands(job: Job) -> list[tuple[tuple[str, ...], str]]:
