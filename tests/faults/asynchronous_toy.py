@@ -83,16 +83,3 @@ class Linear(worker.Linear):
 
     def read_loss(self, loss):
         return [float(loss.result())]
-
-
-class BusyHost(Linear):
-    """The host is longer at it to enqueue a step than the device is to do it."""
-
-    def step(self, batch):
-        until = time.thread_time() + BUSY
-        while time.thread_time() < until:
-            pass
-        return super().step(batch)
-
-    def work(self, batch):
-        return worker.Linear.step(self, batch).loss

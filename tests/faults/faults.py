@@ -53,10 +53,10 @@ BY_CONFORMANCE = (
         "hardly anything was left",
     ),
     Fault(
-        "always-waits-on-cpu",
-        "synchronisation in every step on a CPU, where a host that is busy itself is excused",
-        "test_step_does_not_synchronise",
-        "hardly anything was left",
+        "waits-and-says-so",
+        "synchronisation in every step, and a clock that says so, on a device that works by itself",
+        "test_an_accelerator_works_by_itself",
+        "the clock of rank [0] is 'blocking'",
     ),
     Fault(
         "never-waits-compiled",

@@ -20,7 +20,8 @@ from dlperf_sdk.registry import Registry
 from dlperf_sdk.spec import RunSpec
 from dlperf_sdk.worker.variables import worker_environment
 
-pytestmark = pytest.mark.framework
+# One process tries them all, and they share what it found.
+pytestmark = [pytest.mark.framework, pytest.mark.xdist_group("torch-faults")]
 
 RIGHT = {"Right": "resnet50", "RightBert": "bert-base"}
 MODELS = {**RIGHT, **{fault.plugin: fault.model for fault in BY_TRAJECTORY}}

@@ -25,13 +25,6 @@ class TestAsynchronous(FrameworkConformance):
     registry = REGISTRY
 
 
-def test_a_host_that_is_busy_itself_does_not_wait():
-    """On a CPU enqueueing a step may take longer than the step: then nothing is left, and nobody has waited."""
-    suite = suite_of("busy-host")
-    suite.test_step_does_not_synchronise(Cell(("linear",)))
-    suite.test_synchronize_waits(Cell(("linear",)))
-
-
 class TestEvents(Asynchrony):
     """With a clock of events, time alone is looked at: the rest is the same device's."""
 

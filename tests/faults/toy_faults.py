@@ -87,6 +87,12 @@ class SaysBlocking(asynchronous_toy.Runtime):
         pass
 
 
+class Blocking(asynchronous_toy.Runtime):
+    """It keeps what it says: and the device waits for the host between steps."""
+
+    clock = "blocking"
+
+
 class BeforeTheOptimizer(asynchronous_toy.Linear):
     def step(self, batch):
         handle = self.runtime.enqueue(self.forward, batch)

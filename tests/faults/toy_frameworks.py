@@ -19,20 +19,6 @@ class Asynchronous(NumPy):
     capabilities = attrs.evolve(CAN, devices={"toy"}, compilers={"none", "graph"})
 
 
-class OnCpu(Asynchronous):
-    """The same, as frameworks do it that hand their work to threads of their own."""
-
-    name = "on-cpu"
-    capabilities = attrs.evolve(CAN, devices={"cpu"})
-
-
-class BusyHost(OnCpu):
-    """Steps that take the host longer than the device."""
-
-    name = "busy-host"
-    trainers = {"linear": "asynchronous_toy:BusyHost"}
-
-
 class Events(Asynchronous):
     """The same, on a device with events."""
 
@@ -70,7 +56,7 @@ def runtime(name):
 WRONG = {
     "never-waits": (Asynchronous, runtime("NeverWaits")),
     "always-waits": (Asynchronous, linear("AlwaysWaits")),
-    "always-waits-on-cpu": (OnCpu, linear("AlwaysWaits")),
+    "waits-and-says-so": (Asynchronous, runtime("Blocking") | linear("AlwaysWaits")),
     "never-waits-compiled": (Asynchronous, runtime("NeverWaitsCompiled")),
     "always-waits-compiled": (Asynchronous, linear("AlwaysWaitsCompiled")),
     "never-waits-in-company": (Asynchronous, runtime("NeverWaitsInCompany")),
@@ -117,7 +103,7 @@ WRONG = {
 }
 """Name → the right plugin, and the attributes in which the wrong one differs."""
 
-RIGHT = (Asynchronous, OnCpu, BusyHost, Events)
+RIGHT = (Asynchronous, Events)
 FRAMEWORKS = {right.name: right for right in RIGHT} | {
     name: type(name, (right,), {"name": name, "packages": ("dlperf_numpy", "asynchronous_toy"), **differs})
     for name, (right, differs) in WRONG.items()

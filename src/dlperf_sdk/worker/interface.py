@@ -31,8 +31,8 @@ class Runtime:
     """How the duration of a step is known.
 
     "blocking": the framework has finished a step when `step` returns, or lets the host get ahead by so little that
-    hardly anything is left (eager on a CPU); a host clock is enough. `step` waits for nothing of its own accord here
-    either: what may be left, `synchronize` waits for.
+    hardly anything is left (eager on a CPU, and nowhere else); a host clock is enough. `step` waits for nothing of its
+    own accord here either: what may be left, `synchronize` waits for.
     "event": `mark` records an event on the device, `elapsed` reads them after the window.
     "lagged": after step i is enqueued, `wait` blocks until step i - 1 has finished; the newest goes on meanwhile.
     """
