@@ -6,14 +6,18 @@ READY := .venv/ready
 PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml examples/*/pyproject.toml tests/plugins/*/pyproject.toml))
 
 # What torch's own tests and benchmarks need beside its environment: never in it.
-BESIDE_TORCH := --with attrs --with pytest --with pytest-timeout --with tokenizers --with transformers
+BESIDE_TORCH := --with attrs --with pytest --with pytest-timeout --with pytest-xdist --with tokenizers --with transformers
+IN_TORCH := $(BIN)/python scripts/in_environment.py torch $(BESIDE_TORCH) --
 
-.PHONY: demo test test-engines setup lint core torch test-report bench clean test-frameworks
+.PHONY: demo test test-engines setup lint core torch torch-environment test-report bench clean test-frameworks
 
 demo: $(READY)
 	$(BIN)/dlperf run torch resnet50 --protocol quick --batch-size 8
 
-test: lint core torch
+# While torch's environment waits for the network, the other processor is free.
+test: $(READY)
+	$(MAKE) --jobs 2 lint torch-environment core
+	$(MAKE) torch
 
 setup: $(READY)
 
@@ -28,18 +32,21 @@ lint: $(READY)
 	$(BIN)/mypy
 
 core: $(READY)
-	$(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadfile -m 'not framework and not frameworks and not browser' tests
-	$(BIN)/pytest examples
+	$(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadfile -m 'not framework and not frameworks and not browser' \
+	  tests examples
 	$(BIN)/pytest -c plugins/dlperf-torch/pyproject.toml plugins/dlperf-torch/tests/test_framework.py
 
+torch-environment: $(READY)
+	$(IN_TORCH) -m pytest --version
+
 # torch's own tests run in the environment that users run in; the runs through the front door follow.
-torch: $(READY)
-	$(BIN)/python scripts/in_environment.py torch $(BESIDE_TORCH) -- -m pytest -c plugins/dlperf-torch/pyproject.toml \
+torch: torch-environment
+	$(IN_TORCH) -m pytest --numprocesses 2 --dist loadfile -c plugins/dlperf-torch/pyproject.toml \
 	  --ignore plugins/dlperf-torch/tests/test_framework.py --ignore plugins/dlperf-torch/tests/test_conformance.py \
 	  plugins/dlperf-torch/tests
 	$(BIN)/pytest --numprocesses 2 --dist loadgroup -c plugins/dlperf-torch/pyproject.toml \
 	  plugins/dlperf-torch/tests/test_conformance.py
-	$(BIN)/pytest -m framework tests
+	$(BIN)/pytest --numprocesses 2 --dist loadgroup -m framework tests
 
 # The other frameworks, each in its own environment; half an hour where none of these is there yet.
 test-frameworks: $(READY)
