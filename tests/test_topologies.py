@@ -749,7 +749,7 @@ def test_whether_the_agents_python_is_what_is_missing(said, why):
         ("ssh: Could not resolve hostname n10: Name or service not known", 1),
         ("ssh: connect to host n1 port 22: Connection refused", 0),
         ("Warning: n1 and n10\nme@n10: Permission denied (publickey).", 1),
-        ("  my node:   n1\n  target node:  n10", 1),
+        ("  my node:   head\n  target node:  n1", None),
         ("ssh: Could not resolve hostname n1.example.org: Name or service not known", None),
         ("ORTE was unable to reliably start one or more daemons.", None),
         ("", None),

@@ -85,9 +85,12 @@ def _without_host(hosts: Sequence[str], said: str) -> bytes | None:
 
 
 def unreached(hosts: Sequence[str], said: str) -> int | None:
-    """The first of the hosts that a remote shell, or mpirun, complains of by its name; None if they name none."""
+    """The first of the hosts that a remote shell complains of by its name; None if it names none.
+
+    OpenMPI's own `target node:` is another's: the one that it could no longer tell of the failure.
+    """
     for line in said.splitlines():
-        if re.search(r"ssh: |permission denied|host key|target node: ", line, re.IGNORECASE):
+        if re.search(r"ssh: |permission denied|host key", line, re.IGNORECASE):
             for node, host in enumerate(hosts):
                 if re.search(rf"(?<![\w.-]){re.escape(host.rpartition('@')[2])}(?![\w.-]*\w)", line):
                     return node
