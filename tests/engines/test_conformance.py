@@ -134,10 +134,10 @@ def test_a_node_that_is_cut_off(bench):
         assert (told["kind"], told["node"]) == ("lost-node", lost), (engine, told)
         assert cut[lost].name in told["message"], (engine, told)
         assert took < 30, (engine, lost, took)
-    # They have come back, and are nodes like the others.
+    # They have come back, and are nodes like the others. Slurm itself takes up to a minute to notice.
     bench.leave()
     bench.close()
-    bench.cluster.wait_idle(60)
+    bench.cluster.wait_idle(100)
     for engine in ("ssh", "mpi", "slurm-job"):
         events = list(bench.events(engine, "4n1d", name=f"{engine}-again"))
         assert failure(events) is None, engine
