@@ -143,8 +143,9 @@ def test_accumulation_has_to_be_offered():
 def test_a_framework_refuses_a_combination_in_its_own_words():
     seen = []
 
-    def refuses(self, case):
+    def refuses(self, case, options):
         seen.append(case)
+        assert isinstance(options, self.Options)
         return "amp needs a GPU."
 
     with pytest.raises(Unsupported, match="amp needs a GPU"):

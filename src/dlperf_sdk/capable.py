@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from dlperf_sdk.errors import SpecError, UnknownName, Unsupported
 from dlperf_sdk.interfaces.framework import Capabilities, Framework
@@ -80,13 +81,26 @@ def check_capabilities(spec: RunSpec, device: str, framework: Framework, model: 
         )
     if spec.accumulation > 1 and not can.accumulation:
         raise Unsupported(f"{framework.name} does not offer gradient accumulation; leave accumulation at 1.")
-    case = {kind: value for kind, (value, _) in asked.items()} | {
-        "model": model.name,
+
+
+def check_combination(spec: RunSpec, device: str, framework: Framework, options: Any) -> None:
+    """Refuse what is offered in parts and cannot run together, in the plugin's own words; `options` are the plugin's.
+
+    Raises:
+        Unsupported: the plugin refuses it.
+    """
+    case = {
+        "device": device,
+        "precision": spec.precision,
+        "compiler": spec.compiler,
         "strategy": spec.strategy,
+        "layout": spec.layout,
+        "data": spec.data.source,
+        "model": spec.model,
         "nodes": str(spec.topology.nodes),
         "devices_per_node": str(spec.topology.devices_per_node),
         "accumulation": str(spec.accumulation),
     }
-    reason = framework.refuses(case)
+    reason = framework.refuses(case, options)
     if reason:
         raise Unsupported(reason)

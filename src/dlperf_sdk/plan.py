@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 from attrs import frozen
 
-from dlperf_sdk.capable import check_capabilities, device_of, listed
+from dlperf_sdk.capable import check_capabilities, check_combination, device_of, listed
 from dlperf_sdk.errors import PluginError, SpecError, Unavailable, Unsupported
 from dlperf_sdk.interfaces.framework import EnvironmentSpec
 from dlperf_sdk.interfaces.model import plain
@@ -156,6 +156,7 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
     device = device_of(spec.device, framework)
     check_capabilities(spec, device, framework, model)
     model_options, framework_options, topology_options = split_options(spec, model, framework, topology)
+    check_combination(spec, device, framework, framework_options)
     mistake = topology.mistake(spec.topology.nodes, topology_options)
     if mistake:
         raise SpecError(mistake)

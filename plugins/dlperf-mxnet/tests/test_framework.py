@@ -44,7 +44,7 @@ CASE = {
     ],
 )
 def test_refuses(change, word):
-    reason = MXNet().refuses({**CASE, **change})
+    reason = MXNet().refuses({**CASE, **change}, MXNet.Options())
     assert reason is None if word is None else word in reason
 
 

@@ -35,7 +35,7 @@ CASE = {
     ],
 )
 def test_refuses(change, word):
-    reason = OneFlow().refuses({**CASE, **change})
+    reason = OneFlow().refuses({**CASE, **change}, OneFlow.Options())
     assert reason is None if word is None else word in reason
 
 

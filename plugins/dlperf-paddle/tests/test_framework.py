@@ -57,7 +57,7 @@ def test_the_shared_half_is_python_3_7():
     ],
 )
 def test_refuses(change, word):
-    reason = Paddle().refuses({**CASE, **change})
+    reason = Paddle().refuses({**CASE, **change}, Paddle.Options())
     assert reason is None if word is None else word in reason
 
 

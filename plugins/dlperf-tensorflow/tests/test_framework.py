@@ -55,7 +55,7 @@ def test_the_shared_half_is_python_3_7():
     ],
 )
 def test_refuses(change, word):
-    reason = TensorFlow().refuses({**CASE, **change})
+    reason = TensorFlow().refuses({**CASE, **change}, TensorFlow.Options())
     assert reason is None if word is None else word in reason
 
 
@@ -74,10 +74,10 @@ def test_refuses(change, word):
 def test_what_servers_cannot_do_is_refused(change, word):
     case = {**CASE, "strategy": "parameter_server_async", **change}
     for devices in ({"devices_per_node": "2"}, {"nodes": "2"}):
-        reason = TensorFlow().refuses({**case, **devices})
+        reason = TensorFlow().refuses({**case, **devices}, TensorFlow.Options())
         assert reason is None if word is None else word in reason
     # One replica has nobody to meet: no servers are started for it.
-    assert TensorFlow().refuses(case) is None
+    assert TensorFlow().refuses(case, TensorFlow.Options()) is None
 
 
 def test_the_cpu_lock_pins_everything_and_nothing_of_cuda():

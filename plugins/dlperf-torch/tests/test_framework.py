@@ -58,7 +58,7 @@ def test_what_the_plugin_names_is_in_its_files():
     ],
 )
 def test_refuses(change, word):
-    reason = Torch().refuses({**CASE, **change})
+    reason = Torch().refuses({**CASE, **change}, Torch.Options())
     assert reason is None if word is None else word in reason
 
 

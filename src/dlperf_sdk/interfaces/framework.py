@@ -81,7 +81,7 @@ class Framework(ABC):
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
         """The environment for this kind of device and, where it matters, this strategy and model."""
 
-    def refuses(self, case: Mapping[str, str]) -> str | None:
+    def refuses(self, case: Mapping[str, str], options: Any) -> str | None:
         """Why a combination of offered capabilities cannot run, in a sentence; None if it can.
 
         `case` holds `device`, `precision`, `compiler`, `strategy`, `layout`, `data` and `model`, and in digits
@@ -89,5 +89,8 @@ class Framework(ABC):
         "amp-fp16 needs a GPU", and for a compiler that cannot take one of the models: the suite tries it with the
         others. A model in fp32 without a compiler on one device is nothing that may be refused: leave that model out
         of `trainers`.
+
+        `options` is an instance of `Options`: one that was changed and means nothing to the case, or cannot be had in
+        it, is refused here as well, or two results would differ in a label only.
         """
         return None

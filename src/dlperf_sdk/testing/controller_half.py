@@ -165,7 +165,7 @@ class ControllerHalf(FrameworkSubject):
                 for second in axes[other]
             ]
             for case in cases:
-                reason = plugin.refuses(case)
+                reason = plugin.refuses(case, plugin.Options())
                 assert reason is None or (isinstance(reason, str) and len(reason.split()) > 3), advice(
                     f"refuses({case}) gave {reason!r}.",
                     "it is all that a user will read",

@@ -61,7 +61,7 @@ class MXNet(Framework):
             )
         return EnvironmentSpec(_PYTHON, ("mxnet-cu112==1.9.1", _NUMPY))
 
-    def refuses(self, case: Mapping[str, str]) -> str | None:
+    def refuses(self, case: Mapping[str, str], options: Any) -> str | None:
         """What MXNet cannot do although it can do each part of it."""
         cpu = case["device"] == "cpu"
         if case["strategy"] == "all_reduce" and int(case["nodes"]) > 1:

@@ -79,7 +79,7 @@ class OneFlow(Framework):
             lock=Path(__file__).with_name("locks") / "cpu.txt",
         )
 
-    def refuses(self, case: Mapping[str, str]) -> str | None:
+    def refuses(self, case: Mapping[str, str], options: Any) -> str | None:
         """What OneFlow cannot do although it can do each part of it."""
         if case["compiler"] == "graph" and case["accumulation"] != "1":
             return (

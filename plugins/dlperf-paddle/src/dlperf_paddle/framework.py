@@ -66,7 +66,7 @@ class Paddle(Framework):
             return EnvironmentSpec(_PYTHON, _CPU, lock=Path(__file__).with_name("locks") / "cpu.txt")
         return EnvironmentSpec(_PYTHON, _CUDA, uv_options=("--extra-index-url", _CUDA_INDEX))
 
-    def refuses(self, case: Mapping[str, str]) -> str | None:
+    def refuses(self, case: Mapping[str, str], options: Any) -> str | None:
         """What Paddle cannot do although it can do each part of it."""
         if case["model"] == "bert-base" and case["layout"] != "auto":
             return (

@@ -74,7 +74,7 @@ class TensorFlow(Framework):
             return EnvironmentSpec(_PYTHON, _CPU, lock=Path(__file__).with_name("locks") / "cpu.txt")
         return EnvironmentSpec(_PYTHON, _CUDA)
 
-    def refuses(self, case: Mapping[str, str]) -> str | None:
+    def refuses(self, case: Mapping[str, str], options: Any) -> str | None:
         """What TensorFlow cannot do although it can do each part of it."""
         if case["precision"] == "tf32" and case["device"] != "cuda":
             return "tf32 is a mode of NVIDIA GPUs' matrix units; on a CPU, choose fp32 or amp-bf16."

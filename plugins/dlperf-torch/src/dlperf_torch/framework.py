@@ -120,7 +120,7 @@ class Torch(Framework):
             )
         return EnvironmentSpec(_PYTHON, _REQUIREMENTS, uv_options=("--torch-backend", "auto"))
 
-    def refuses(self, case: Mapping[str, str]) -> str | None:
+    def refuses(self, case: Mapping[str, str], options: Any) -> str | None:
         """What torch cannot do although it can do each part of it."""
         if case["precision"] == "tf32" and case["device"] != "cuda":
             return "tf32 is a mode of NVIDIA GPUs' matrix units; on a CPU, choose fp32 or amp-bf16."
