@@ -23,6 +23,8 @@ CASE = {
     "layout": "auto",
     "data": "synthetic",
     "model": "resnet50",
+    "nodes": "1",
+    "devices_per_node": "1",
 }
 
 
@@ -60,6 +62,41 @@ def test_what_the_plugin_names_is_in_its_files():
 def test_refuses(change, word):
     reason = Torch().refuses({**CASE, **change}, Torch.Options())
     assert reason is None if word is None else word in reason
+
+
+GPU = {"device": "cuda"}
+BERT = {"model": "bert-base"}
+DEVICES = {"devices_per_node": "2"}
+
+
+@pytest.mark.parametrize(
+    ("options", "change", "words"),
+    [
+        ({"packed_qkv": True}, {}, "resnet50 has nothing that packed_qkv could change; leave it at false"),
+        ({"attention": "math"}, {}, "attention could change; leave it at auto"),
+        ({"vocabulary_multiple": 64}, {}, "leave it at 1"),
+        ({"batch_norm_fp32": True}, BERT, "batch_norm_fp32"),
+        ({"fused_batch_norm": True}, BERT, "bert-base has nothing that fused_batch_norm"),
+        ({"fused_batch_norm": True}, {}, "a kernel for GPUs; on cpu"),
+        ({"fused_batch_norm": True}, {**GPU, "layout": "nchw"}, "the layout nhwc"),
+        ({"fused_batch_norm": True}, {**GPU, "compiler": "inductor"}, "inductor fuses batch norm itself"),
+        ({"fused_batch_norm": True, "batch_norm_fp32": True}, GPU, "choose one of the two"),
+        ({"fused_batch_norm": True}, GPU, None),
+        ({"max_autotune": True}, {}, "add --compiler inductor"),
+        ({"max_autotune": True}, {"compiler": "inductor"}, None),
+        ({"fused_optimizer": False}, {"precision": "amp-fp16"}, "waits for the device"),
+        ({"fused_optimizer": False}, {}, None),
+        ({"bucket_cap_mb": 50}, {}, "No gradients meet"),
+        ({"bucket_cap_mb": 50}, {**DEVICES, "strategy": "independent"}, "No gradients meet"),
+        ({"bucket_cap_mb": 50}, DEVICES, None),
+        ({"bucket_cap_mb": 50}, {"nodes": "2"}, None),
+        ({"cudnn_benchmark": False}, {}, "no cuDNN on cpu"),
+        ({"cudnn_benchmark": False}, GPU, None),
+    ],
+)
+def test_an_option_that_means_nothing_to_the_case_is_refused(options, change, words):
+    reason = Torch().refuses({**CASE, **change}, Torch.Options(**options))
+    assert reason is None if words is None else words in reason
 
 
 def test_the_cpu_lock_pins_everything_and_nothing_of_cuda():

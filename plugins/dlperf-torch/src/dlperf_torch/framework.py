@@ -6,83 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from attrs import frozen
-
-from dlperf_sdk.errors import SpecError
-from dlperf_sdk.fields import circumstance, treatment
 from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
-from dlperf_sdk.models.options import whole
+from dlperf_torch.options import TorchOptions, means_nothing
 
 _PYTHON = ">=3.11,<3.14"
 _REQUIREMENTS = ("torch>=2.11,<2.14", "numpy>=2.0", "pillow>=11.0")
 """The range that the plugin's tests have passed with at both of its ends, on CPUs."""
-
-
-def _yes_or_no(_: Any, attribute: Any, value: Any) -> None:
-    if not isinstance(value, bool):
-        raise SpecError(f"{attribute.name} is {value!r}; it must be true or false.")
-
-
-ATTENTION = ("auto", "flash", "efficient", "cudnn", "math")
-
-
-def _known_attention(_: Any, attribute: Any, value: Any) -> None:
-    if value not in ATTENTION:
-        raise SpecError(f"{attribute.name} is {value!r}; it must be one of {', '.join(ATTENTION)}.")
-
-
-@frozen
-class TorchOptions:
-    """The plugin's own options.
-
-    Raises:
-        SpecError: an option has an impossible value.
-    """
-
-    cudnn_benchmark: bool = treatment(
-        "Let cuDNN time its convolution algorithms in the first steps, and keep the fastest (CUDA).",
-        True,
-        validator=_yes_or_no,
-    )
-    bucket_cap_mb: int = treatment(
-        "MiB of gradients that are collected before they are averaged, while the backward pass goes on.",
-        25,
-        validator=whole(1, 65536),
-    )
-    fused_optimizer: bool = treatment(
-        "Update all parameters in one kernel, instead of one operation of the formula after another.",
-        True,
-        validator=_yes_or_no,
-    )
-    max_autotune: bool = treatment(
-        "Let inductor time several kernels for matrix products and convolutions, and keep the fastest.",
-        False,
-        validator=_yes_or_no,
-    )
-    batch_norm_fp32: bool = treatment(
-        "Batch norm's input in float32 also in mixed precision (resnet50).", False, validator=_yes_or_no
-    )
-    fused_batch_norm: bool = treatment(
-        "Batch norm, residual sum and ReLU in Triton kernels, forward and backward (resnet50, CUDA, nhwc).",
-        False,
-        validator=_yes_or_no,
-    )
-    packed_qkv: bool = treatment(
-        "Query, key and value as one matrix product (bert-base).", False, validator=_yes_or_no
-    )
-    vocabulary_multiple: int = treatment(
-        "Word logits are computed for a multiple of so many words, and those too many cut off (bert-base).",
-        1,
-        validator=whole(1, 4096),
-    )
-    attention: str = treatment(
-        "Implementation of scaled dot product attention: auto, flash, efficient, cudnn or math (bert-base).",
-        "auto",
-        validator=_known_attention,
-    )
-    loader_workers: int = circumstance(
-        "Parallel loaders per device, for images and text.", 2, validator=whole(1, 1024)
-    )
 
 
 class Torch(Framework):
@@ -128,4 +57,4 @@ class Torch(Framework):
             return (
                 f"bert-base has no images whose layout could be {case['layout']}; leave the layout at auto."
             )
-        return None
+        return means_nothing(options, case)

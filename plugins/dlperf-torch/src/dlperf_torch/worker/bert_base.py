@@ -136,8 +136,6 @@ def gathered(x, positions):
 class BertBaseTrainer(TorchTrainer):
     """Sequences to the words that were masked, and whether their second part follows the first."""
 
-    own_levers = ("packed_qkv", "vocabulary_multiple", "attention")
-
     def build(self, options):
         """BERT with the request's sizes."""
         chosen = self.request.framework_options

@@ -11,15 +11,6 @@ from torch import nn
 
 from dlperf_sdk.worker.interface import Unsupported
 
-OF_MODELS = {
-    "batch_norm_fp32": False,
-    "fused_batch_norm": False,
-    "packed_qkv": False,
-    "vocabulary_multiple": 1,
-    "attention": "auto",
-}
-"""Options that only some models know → their value that changes nothing."""
-
 ATTENTION = {
     "flash": torch.backends.cuda.enable_flash_sdp,
     "efficient": torch.backends.cuda.enable_mem_efficient_sdp,
@@ -29,49 +20,13 @@ ATTENTION = {
 """Implementation of scaled dot product attention → what allows it; on a CPU there are flash and math."""
 
 
-def check(request, known):
-    """See that every option that was set means something to this case.
-
-    `known` are those of `OF_MODELS` that the model knows.
+def check(request):
+    """See that this environment has what the options need; which of them mean something, the plan has asked.
 
     Raises:
-        Unsupported: one does not.
+        Unsupported: it has not.
     """
-    options = request.framework_options
-    for name, neutral in OF_MODELS.items():
-        if name not in known and options[name] != neutral:
-            raise Unsupported(
-                "%s has nothing that %s could change; leave it at %s" % (request.model, name, neutral)
-            )
-    if options["max_autotune"] and request.compiler != "inductor":
-        raise Unsupported("max_autotune tunes what inductor compiles; add --compiler inductor, or leave it")
-    if not options["fused_optimizer"] and request.precision == "amp-fp16":
-        raise Unsupported(
-            "without the fused optimizer the loss scaler of amp-fp16 waits for the device in every step, "
-            "which a measured step must not; leave fused_optimizer at true, or choose amp-bf16"
-        )
-    if options["fused_batch_norm"]:
-        _check_fused_batch_norm(request)
-
-
-def _check_fused_batch_norm(request):
-    if request.device != "cuda":
-        raise Unsupported("fused_batch_norm is a kernel for GPUs; on %s, leave it at false" % request.device)
-    if request.layout == "nchw":
-        raise Unsupported(
-            "fused_batch_norm is written for the layout nhwc; choose that, or leave it at false"
-        )
-    if request.compiler != "none":
-        raise Unsupported(
-            "fused_batch_norm is for the compiler none: %s fuses batch norm itself; leave it at false"
-            % request.compiler
-        )
-    if request.framework_options["batch_norm_fp32"]:
-        raise Unsupported(
-            "fused_batch_norm has statistics in float32 already, and batch_norm_fp32 is another kernel; "
-            "choose one of the two"
-        )
-    if importlib.util.find_spec("triton") is None:
+    if request.framework_options["fused_batch_norm"] and importlib.util.find_spec("triton") is None:
         raise Unsupported(
             "fused_batch_norm needs triton, which torch's builds for CUDA bring and this environment lacks; "
             "install it there, or leave the option at false"

@@ -78,8 +78,6 @@ class ResNet50(nn.Module):
 class ResNet50Trainer(TorchTrainer):
     """Images to classes, cross entropy with label smoothing."""
 
-    own_levers = ("batch_norm_fp32", "fused_batch_norm")
-
     def build(self, options):
         """ResNet-50 with `num_classes`."""
         return ResNet50(options["num_classes"], partial(batch_norm, kind=self._batch_norm()))

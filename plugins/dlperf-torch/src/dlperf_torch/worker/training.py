@@ -27,12 +27,9 @@ _SYNC_BUFFERS = "forward_sync_buffers" if "forward_sync_buffers" in _KNOWN else 
 class TorchTrainer(Trainer):
     """One replica of a network, and how to train it. A model implements `build`, `outputs` and `loss`."""
 
-    own_levers = ()
-    """The options of `levers.OF_MODELS` that mean something to the model."""
-
     def __init__(self, runtime, request, process):
         super().__init__(runtime, request, process)
-        levers.check(request, self.own_levers)
+        levers.check(request)
         self.device = runtime.device
         self.channels_last = request.layout in ("auto", "nhwc")
         self.network = self._place_network(self.build(request.model_options))
