@@ -7,7 +7,8 @@ import importlib.util
 import pytest
 from conftest import ROOT
 
-from dlperf_sdk import run
+from dlperf_sdk import run, verify
+from dlperf_sdk.verification import exit_code
 
 pytestmark = pytest.mark.frameworks
 
@@ -27,13 +28,37 @@ def test_no_framework_is_in_this_interpreter():
     assert not [name for name in packages if importlib.util.find_spec(name)]
 
 
-@pytest.mark.parametrize("model", SMALL)
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_true_number_of_every_framework(framework, model):
-    result = run(framework, model, topology="1n2d", warmup=1, steps=3, repeats=1, store=None, **SMALL[model])
+def true_number(framework, model, topology, **fields):
+    """Run it, and see that the number is true: parity with the distributed reference is one of the verdicts."""
+    fields = {"warmup": 1, "steps": 3, "repeats": 1, "store": None, **SMALL[model], **fields}
+    result = run(framework, model, topology=topology, **fields)
     assert result.status == "ok", result.failure
     untrue = [v for v in result.verdicts if v.kind == "integrity" and v.outcome != "pass"]
     assert not untrue
     assert result.metric("throughput").value > 0
     replicas = [replica.index for record in result.repeats[0].records for replica in record.replicas]
     assert sorted(replicas) == [0, 1]
+    return result
+
+
+@pytest.mark.parametrize(
+    ("model", "topology"), [("resnet50", "1n2d"), ("bert-base", "1n2d"), ("bert-base", "2n1d")]
+)
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_true_number_of_every_framework(framework, model, topology):
+    true_number(framework, model, topology)
+
+
+@pytest.mark.parametrize("model", SMALL)
+def test_mxnet_s_servers_sum_what_two_workers_push(model):
+    """One process owns the devices of a node, so only over two nodes do the servers have anything to sum."""
+    result = true_number("mxnet", model, "2n1d", strategy="parameter_server")
+    assert [record.rank for record in result.repeats[0].records] == [0, 1]
+
+
+def test_all_of_them_in_one_table():
+    (found,) = verify(FRAMEWORKS, "bert-base", topology="1n2d")
+    assert [(row.framework, row.parity.outcome) for row in found.rows] == [
+        (name, "pass") for name in FRAMEWORKS
+    ]
+    assert exit_code([found]) == 0
