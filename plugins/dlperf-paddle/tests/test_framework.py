@@ -61,6 +61,30 @@ def test_refuses(change, word):
     assert reason is None if word is None else word in reason
 
 
+@pytest.mark.parametrize(
+    ("change", "meet"),
+    [
+        ({}, False),
+        ({"devices_per_node": "2"}, True),
+        ({"nodes": "2"}, True),
+        ({"devices_per_node": "2", "strategy": "independent"}, False),
+        ({"device": "cuda", "strategy": "independent"}, False),
+    ],
+)
+def test_a_buffer_for_gradients_that_nobody_averages_is_refused(change, meet):
+    case = {**CASE, **change}
+    assert Paddle().refuses(case, Paddle.Options()) is None
+    reason = Paddle().refuses(case, Paddle.Options(comm_buffer_mb=50))
+    assert reason is None if meet else "comm_buffer_mb" in reason and "all_reduce" in reason
+
+
+@pytest.mark.parametrize("name", ["parameter_server", "parameter_server_async", "horovod", "inductor", "xla"])
+def test_what_is_lacking_says_why(name):
+    can = Paddle.capabilities
+    assert name not in can.strategies | can.compilers
+    assert Paddle.lacks[name].endswith(".")
+
+
 def test_the_cpu_lock_pins_everything_and_nothing_of_cuda():
     lock = Paddle().environment("cpu", "all_reduce", "resnet50").lock
     lines = [line for line in lock.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
@@ -74,6 +98,8 @@ def test_gpus_need_the_cuda_build():
     environment = Paddle().environment("cuda", "all_reduce", "resnet50")
     assert environment.lock is None
     assert "paddlepaddle-gpu==3.3.*" in environment.requirements
+    # What tests/test_loss_scale.py shows of NumPy 2.4.
+    assert "numpy>=2.0,<2.4" in environment.requirements
 
 
 @pytest.mark.parametrize("options", [{"loader_workers": 0}, {"comm_buffer_mb": 0.5}])

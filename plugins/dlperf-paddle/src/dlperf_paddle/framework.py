@@ -14,11 +14,16 @@ from dlperf_sdk.models.options import whole
 
 _PYTHON = ">=3.11,<3.14"
 # Paddle imports setuptools without asking for it.
-_BESIDE = ("numpy>=2.0", "pillow>=11.0", "setuptools")
-_CPU = ("paddlepaddle==3.3.*", *_BESIDE)
-_CUDA = ("paddlepaddle-gpu==3.3.*", *_BESIDE)
+_BESIDE = ("pillow>=11.0", "setuptools")
+_CPU = ("paddlepaddle==3.3.*", "numpy>=2.0", *_BESIDE)
+# Where a step is skipped, Paddle's GradScaler makes a float of an array of one element, which NumPy 2.4 refuses.
+_CUDA = ("paddlepaddle-gpu==3.3.*", "numpy>=2.0,<2.4", *_BESIDE)
 _CUDA_INDEX = "https://www.paddlepaddle.org.cn/packages/stable/cu126/"
 """Paddle's builds for GPUs are on an index of its own."""
+_NO_SERVERS = (
+    "Paddle's parameter servers (fleet) take programs that were built in static mode, and this plugin's networks are "
+    "not; choose all_reduce."
+)
 
 
 @frozen
@@ -58,6 +63,13 @@ class Paddle(Framework):
         data={"synthetic", "synthetic-host", "images", "text"},
         accumulation=True,
     )
+    lacks: ClassVar[Mapping[str, str]] = {
+        "parameter_server": _NO_SERVERS,
+        "parameter_server_async": _NO_SERVERS,
+        "horovod": "Horovod does not support Paddle; choose all_reduce, which is Paddle's own DataParallel.",
+        "inductor": "It is torch's; Paddle's compilers are graph (to_static) and, on GPUs, cinn.",
+        "xla": "Paddle's compilers are graph (to_static) and, on GPUs, cinn.",
+    }
     Options: ClassVar[type[Any]] = PaddleOptions
 
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
@@ -72,15 +84,24 @@ class Paddle(Framework):
             return (
                 f"bert-base has no images whose layout could be {case['layout']}; leave the layout at auto."
             )
-        if case["device"] == "cuda":
-            return None
-        if case["precision"] == "tf32":
-            return "tf32 is a mode of NVIDIA GPUs' matrix units; on a CPU, choose fp32."
-        if case["precision"] != "fp32":
+        alone = case["strategy"] == "independent" or case["nodes"] == case["devices_per_node"] == "1"
+        if alone and options.comm_buffer_mb != PaddleOptions().comm_buffer_mb:
             return (
-                f"On a CPU Paddle's auto_cast computes in fp32 whatever it is told, so {case['precision']} would be a "
-                "name only; choose fp32."
+                "comm_buffer_mb is how many gradients replicas collect before they average them, and here none are "
+                "averaged: leave it out, or choose all_reduce over two devices or more."
             )
-        if case["compiler"] == "cinn":
-            return "Paddle's build for CPUs comes without CINN; choose the compiler graph."
-        return None
+        return None if case["device"] == "cuda" else _only_on_gpus(case)
+
+
+def _only_on_gpus(case: Mapping[str, str]) -> str | None:
+    """What Paddle's build for CPUs cannot do."""
+    if case["precision"] == "tf32":
+        return "tf32 is a mode of NVIDIA GPUs' matrix units; on a CPU, choose fp32."
+    if case["precision"] != "fp32":
+        return (
+            f"On a CPU Paddle's auto_cast computes in fp32 whatever it is told, so {case['precision']} would be a "
+            "name only; choose fp32."
+        )
+    if case["compiler"] == "cinn":
+        return "Paddle's build for CPUs comes without CINN; choose the compiler graph."
+    return None

@@ -20,8 +20,6 @@ AUTOCAST = {"amp-fp16": "float16", "amp-bf16": "bfloat16"}
 """Precision → the type that auto_cast computes convolutions and matrix products in; the others do not cast."""
 COMPILED = {"graph": None, "cinn": "CINN"}
 """Compiler → the backend of `to_static`."""
-FIRST_SCALE = 2.0**15
-"""Where `GradScaler` starts by default."""
 
 
 class PaddleTrainer(Trainer):
@@ -50,10 +48,9 @@ class PaddleTrainer(Trainer):
             if numbers["kind"] == "adamw"
             else itertools.repeat(1.0)
         )
+        self._rate_factor = next(self._rate_factors)
         # Only fp16's narrow exponent needs a loss scale; without it the scaler hands everything through.
-        self.scaler = paddle.amp.GradScaler(
-            enable=request.precision == "amp-fp16", init_loss_scaling=FIRST_SCALE
-        )
+        self.scaler = paddle.amp.GradScaler(enable=request.precision == "amp-fp16")
         self._skipped = 0
         self._steps = 0
         self._loader = None
@@ -134,10 +131,14 @@ class PaddleTrainer(Trainer):
     # The step.
 
     def step(self, batch):
-        """One optimisation step over all micro-batches; nothing in it waits for the device."""
+        """One optimisation step over all micro-batches.
+
+        Nothing in it waits for the device, but with `amp-fp16` Paddle's optimizer itself, to see whether the
+        gradients are finite.
+        """
         numbers = self.request.optimizer
         rate = learning_rate(numbers, numbers["policy"], self._steps)
-        self.optimizer.set_lr(rate * next(self._rate_factors))
+        self.optimizer.set_lr(rate * self._rate_factor)
         self._steps += 1
         pieces = self._micro_batches(batch)
         total = None
@@ -151,12 +152,14 @@ class PaddleTrainer(Trainer):
                 self.scaler.scale(loss).backward()
             total = loss.detach() if total is None else total + loss.detach()
         self.scaler.step(self.optimizer)
+        # The optimizer has waited for this, and leaves it on the host; `state_dict`, the public way to see the
+        # scale fall, would wait for the updates as well.
+        skipped = self.scaler.is_enable() and bool(self.scaler._cache_found_inf)
         self.scaler.update()
-        if self.scaler.is_enable():
-            # Whether this step was skipped; on a GPU it is known there only, and counting there never waits.
-            self._skipped = (
-                self._skipped + paddle.to_tensor(self.scaler._cache_founf_inf).astype("int64").sum()
-            )
+        if skipped:
+            self._skipped += 1
+        else:
+            self._rate_factor = next(self._rate_factors)  # AdamW's powers of beta have moved on
         self.optimizer.clear_grad()
         return Step(total, self.request.batch_size)
 
@@ -177,7 +180,7 @@ class PaddleTrainer(Trainer):
 
     def skipped_steps(self):
         """Steps whose scaled gradients were not finite."""
-        return int(self._skipped)
+        return self._skipped
 
     # What is read when the clock has stopped.
 
