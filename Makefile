@@ -9,7 +9,7 @@ PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml exa
 BESIDE_TORCH := --with attrs --with pytest --with pytest-timeout --with pytest-xdist --with tokenizers --with transformers
 IN_TORCH := $(BIN)/python scripts/in_environment.py torch $(BESIDE_TORCH) --
 
-.PHONY: demo test test-engines setup lint core torch torch-environment test-report bench clean test-frameworks
+.PHONY: demo test test-engines setup lint core torch torch-environment test-long test-report bench clean test-frameworks
 
 demo: $(READY)
 	$(BIN)/dlperf run torch resnet50 --protocol quick --batch-size 8
@@ -46,7 +46,11 @@ torch: torch-environment
 	  plugins/dlperf-torch/tests
 	$(BIN)/pytest --numprocesses 2 --dist loadgroup -c plugins/dlperf-torch/pyproject.toml \
 	  plugins/dlperf-torch/tests/test_conformance.py
-	$(BIN)/pytest --numprocesses 2 --dist loadgroup -m framework tests
+	$(BIN)/pytest --numprocesses 2 --dist loadgroup -m 'framework and not long' tests
+
+# A campaign over torch that is killed ten times, and every planted fault in torch's trainers.
+test-long: torch-environment
+	$(BIN)/pytest --numprocesses 2 --dist loadgroup -m long tests
 
 # The other frameworks, each in its own environment; half an hour where none of these is there yet.
 test-frameworks: $(READY)

@@ -13,7 +13,7 @@ HEAD = """\
 
 What deliberately wrong plugins and trainers are caught by. Each is a few lines over a right one (`tests/faults/`), each
 must be caught by the test or verdict that is named here, for what it is, and the right ones must pass everything.
-`make test` runs them and prints the score. This page is made by `scripts/faults_document.py`.
+`make test` and `make test-long` run them and print the score. This page is made by `scripts/faults_document.py`.
 
 """
 TAIL = """\

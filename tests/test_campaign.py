@@ -660,6 +660,7 @@ def test_ctrl_c_ends_everything_and_the_command_says_how_to_go_on(tmp_path):
 
 
 @pytest.mark.framework
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_torch_and_numpy_killed_ten_times(tmp_path):
     """Twenty-five cases, two frameworks and a faulty one, ten kills, ten resumes."""

@@ -21,7 +21,7 @@ from dlperf_sdk.spec import RunSpec
 from dlperf_sdk.worker.variables import worker_environment
 
 # One process tries them all, and they share what it found.
-pytestmark = [pytest.mark.framework, pytest.mark.xdist_group("torch-faults")]
+pytestmark = [pytest.mark.framework, pytest.mark.long, pytest.mark.xdist_group("torch-faults")]
 
 RIGHT = {"Right": "resnet50", "RightBert": "bert-base"}
 MODELS = {**RIGHT, **{fault.plugin: fault.model for fault in BY_TRAJECTORY}}
