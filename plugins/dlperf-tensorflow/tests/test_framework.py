@@ -13,7 +13,10 @@ from dlperf_tensorflow import processes as processes_module
 from dlperf_tensorflow.framework import TensorFlow
 from dlperf_tensorflow.processes import processes
 
-from dlperf_sdk.errors import SpecError
+from dlperf_sdk import RunSpec
+from dlperf_sdk.errors import SpecError, Unsupported
+from dlperf_sdk.plan import make_plan
+from dlperf_sdk.registry import Registry
 from dlperf_sdk.worker.processes import SERVICE, TRAINER, Cluster, Node
 
 CASE = {
@@ -78,6 +81,51 @@ def test_what_servers_cannot_do_is_refused(change, word):
         assert reason is None if word is None else word in reason
     # One replica has nobody to meet: no servers are started for it.
     assert TensorFlow().refuses(case, TensorFlow.Options()) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "change", "word"),
+    [
+        ({"one_process_per_node": True}, {}, None),
+        ({"one_process_per_node": True}, {"devices_per_node": "1"}, "several devices"),
+        ({"one_process_per_node": True}, {"devices_per_node": "1", "nodes": "2"}, "several devices"),
+        ({"one_process_per_node": True}, {"strategy": "independent"}, "choose all_reduce"),
+        ({"one_process_per_node": True}, {"strategy": "parameter_server_async"}, "server of its own"),
+        ({"one_process_per_node": True}, {"compiler": "xla"}, "first CPU device"),
+        ({"one_process_per_node": True}, {"compiler": "xla", "device": "cuda"}, None),
+        ({"one_process_per_node": True}, {"nodes": "2"}, "one CPU device"),
+        ({"one_process_per_node": True}, {"nodes": "2", "device": "cuda"}, None),
+        ({"pack_mb": 8}, {}, None),
+        ({"pack_mb": 8}, {"nodes": "2", "devices_per_node": "1"}, None),
+        ({"pack_mb": 8}, {"devices_per_node": "1"}, "leave it at 0"),
+        ({"pack_mb": 8}, {"strategy": "independent"}, "leave it at 0"),
+        ({"pack_mb": 8}, {"strategy": "parameter_server_async"}, "leave it at 0"),
+        ({"pack_mb": 8, "one_process_per_node": True}, {}, "packs none"),
+        ({"pack_mb": 8, "one_process_per_node": True}, {"device": "cuda"}, None),
+        ({"loader_workers": 8}, {"devices_per_node": "1"}, None),
+    ],
+)
+def test_an_option_that_means_nothing_to_the_case_is_refused(options, change, word):
+    case = {**CASE, "devices_per_node": "2", **change}
+    reason = TensorFlow().refuses(case, TensorFlow.Options(**options))
+    assert reason is None if word is None else word in reason
+    # Options that nobody changed are nothing to refuse.
+    assert TensorFlow().refuses(case, TensorFlow.Options()) is None
+
+
+def test_the_plan_refuses_before_there_is_an_environment():
+    options = {"one_process_per_node": True}
+    spec = RunSpec(framework="tensorflow", model="resnet50", topology="2n2d", device="cpu", options=options)
+    with pytest.raises(Unsupported, match="on several nodes leave one_process_per_node at false"):
+        make_plan(spec, Registry())
+
+
+def test_what_is_lacking_is_no_capability_and_is_said_when_asked_for():
+    can = TensorFlow.capabilities
+    assert not set(TensorFlow.lacks) & (can.strategies | can.compilers | can.precisions | can.layouts)
+    spec = RunSpec(framework="tensorflow", model="bert-base", topology="1n2d", strategy="parameter_server")
+    with pytest.raises(Unsupported, match=r"no synchronous variant: .* choose parameter_server_async"):
+        make_plan(spec, Registry())
 
 
 def test_the_cpu_lock_pins_everything_and_nothing_of_cuda():

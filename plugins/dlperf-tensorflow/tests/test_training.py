@@ -113,6 +113,13 @@ def test_xla_and_accumulation_compute_the_same(make_trainer):
         assert trainer.observed()["compiler"] == change.get("compiler", "none")
 
 
+def test_linear_layers_are_one_product_of_all_rows(make_trainer):
+    trainer = make_trainer("bert-base")
+    operations = [each.type for each in trainer._replicas.graph().get_operations()]
+    # Only attention has products of one matrix per head: two, and for each its two gradients.
+    assert sum(name.startswith("BatchMatMul") for name in operations) == 6 * len(trainer.network.encoder)
+
+
 def test_dropout_is_on_while_training(make_trainer):
     still, dropping = (make_trainer("bert-base", options={"dropout": rate}) for rate in (0.0, 0.5))
     assert losses(still, 1) != losses(dropping, 1)

@@ -6,44 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from attrs import frozen
-
-from dlperf_sdk.errors import SpecError
-from dlperf_sdk.fields import circumstance, treatment
 from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
-from dlperf_sdk.models.options import whole
+from dlperf_tensorflow.options import TensorFlowOptions, means_nothing
 
 _PYTHON = ">=3.11,<3.14"
 _CPU = ("tensorflow-cpu==2.21.*", "numpy>=2.0")
 _CUDA = ("tensorflow[and-cuda]==2.21.*", "numpy>=2.0")
-
-
-def _yes_or_no(_: Any, attribute: Any, value: Any) -> None:
-    if not isinstance(value, bool):
-        raise SpecError(f"{attribute.name} is {value!r}; it must be true or false.")
-
-
-@frozen
-class TensorFlowOptions:
-    """The plugin's own options.
-
-    Raises:
-        SpecError: an option has an impossible value.
-    """
-
-    one_process_per_node: bool = treatment(
-        "With all_reduce: one process owns all devices of a node (MirroredStrategy) instead of one each.",
-        False,
-        validator=_yes_or_no,
-    )
-    pack_mb: int = treatment(
-        "MiB of gradients that are averaged together; 0: all of them at once.", 0, validator=whole(0, 65536)
-    )
-    loader_workers: int = circumstance(
-        "Samples per device that are read and decoded in parallel, for images and text.",
-        2,
-        validator=whole(1, 1024),
-    )
 
 
 class TensorFlow(Framework):
@@ -66,6 +34,19 @@ class TensorFlow(Framework):
         data={"synthetic", "synthetic-host", "images", "text"},
         accumulation=True,
     )
+    lacks: ClassVar[Mapping[str, str]] = {
+        "parameter_server": (
+            "TensorFlow's ParameterServerStrategy has no synchronous variant: no worker waits for another; choose "
+            "parameter_server_async, or all_reduce."
+        ),
+        "horovod": (
+            "Horovod is a package of its own, which this plugin does not use; TensorFlow's own average of gradients, "
+            "over NCCL or gRPC rings, is all_reduce."
+        ),
+        "graph": "A tf.function's graph is what runs under none already; choose none, or xla.",
+        "inductor": "inductor is torch's compiler; TensorFlow's is xla.",
+        "cinn": "CINN is Paddle's compiler; TensorFlow's is xla.",
+    }
     Options: ClassVar[type[Any]] = TensorFlowOptions
 
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
@@ -86,8 +67,10 @@ class TensorFlow(Framework):
             return "TensorFlow's max-pool on a CPU takes nhwc only; leave the layout at auto."
         alone = case["nodes"] == case["devices_per_node"] == "1"
         if case["strategy"] == "parameter_server_async" and not alone:
-            return _not_with_servers(case)
-        return None
+            reason = _not_with_servers(case)
+            if reason:
+                return reason
+        return means_nothing(options, case)
 
 
 def _not_with_servers(case: Mapping[str, str]) -> str | None:

@@ -45,36 +45,18 @@ class TensorFlowRuntime(Runtime):
             tf.config.optimizer.set_experimental_options({"layout_optimizer": False})
         # Before anything is computed: the workers' server must be there when the context is initialised.
         if self.served:
-            self._meet_servers()
+            self.strategy, self.coordinator = asynchronous.join()
         else:
             self.strategy = self._strategy(devices)
         tf.random.set_seed(request.seed + self.replica)
 
-    def _meet_servers(self):
-        if self.request.framework_options["one_process_per_node"]:
-            raise Unsupported(
-                "With parameter_server_async every device has a server of its own; leave the option "
-                "one_process_per_node at false"
-            )
-        self.strategy, self.coordinator = asynchronous.join()
-
     def _strategy(self, devices):
         if not self.meets:
             return tf.distribute.get_strategy()
-        if len(devices) > 1 and self.request.device == "cpu" and self.request.compiler == "xla":
-            raise Unsupported(
-                "XLA compiles for the first CPU device of a process only; with the compiler xla leave the option "
-                "one_process_per_node at false"
-            )
         if len(devices) == self.cluster.world_size:
             if self.request.device == "cuda":
                 return tf.distribute.MirroredStrategy(devices)
             return tf.distribute.MirroredStrategy(devices, tf.distribute.ReductionToOneDevice())
-        if len(devices) > 1 and self.request.device == "cpu":
-            raise Unsupported(
-                "TensorFlow's MultiWorkerMirroredStrategy takes one CPU device of each process; on several "
-                "nodes leave the option one_process_per_node at false"
-            )
         return tf.distribute.MultiWorkerMirroredStrategy(communication_options=self.communication())
 
     def communication(self):

@@ -247,5 +247,7 @@ class TensorFlowTrainer(Trainer):
         if self._replicas.name:
             found["strategy"] = self._replicas.name
         if self._loaders:
-            found["data"] = self._loaders[0].facts
+            # A replica's samples may be one fewer than another's: the facts are those of the fewest.
+            fewest = min(self._loaders, key=lambda loader: loader.facts["samples_per_replica"])
+            found["data"] = fewest.facts
         return found

@@ -1,0 +1,99 @@
+"""The plugin's own options, and which of them mean something to a case. Nothing here imports TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import frozen
+
+from dlperf_sdk.errors import SpecError
+from dlperf_sdk.fields import circumstance, treatment
+from dlperf_sdk.models.options import whole
+
+
+def _yes_or_no(_: Any, attribute: Any, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise SpecError(f"{attribute.name} is {value!r}; it must be true or false.")
+
+
+@frozen
+class TensorFlowOptions:
+    """The plugin's own options.
+
+    Raises:
+        SpecError: an option has an impossible value.
+    """
+
+    one_process_per_node: bool = treatment(
+        "With all_reduce: one process owns all devices of a node (MirroredStrategy) instead of one each.",
+        False,
+        validator=_yes_or_no,
+    )
+    pack_mb: int = treatment(
+        "With all_reduce: MiB of gradients that are averaged together; 0: all of them at once.",
+        0,
+        validator=whole(0, 65536),
+    )
+    loader_workers: int = circumstance(
+        "Samples per device that are read and decoded in parallel, for images and text.",
+        2,
+        validator=whole(1, 1024),
+    )
+
+
+def means_nothing(options: TensorFlowOptions, case: Mapping[str, str]) -> str | None:
+    """Which option was changed and means nothing to a case, or cannot be had in it; None if none was."""
+    if options.one_process_per_node:
+        reason = _one_process_per_node(case)
+        if reason:
+            return reason
+    return _pack_mb(options, case) if options.pack_mb else None
+
+
+def _one_process_per_node(case: Mapping[str, str]) -> str | None:
+    if case["devices_per_node"] == "1":
+        return (
+            "With one device on a node one_process_per_node changes nothing; leave it at false, or choose a topology "
+            "with several devices per node."
+        )
+    if case["strategy"] == "parameter_server_async":
+        return (
+            "With parameter_server_async every device has a server of its own; leave one_process_per_node at false, "
+            "or choose all_reduce."
+        )
+    if case["strategy"] != "all_reduce":
+        return (
+            f"With {case['strategy']} every replica has a process of its own; leave one_process_per_node at false, or "
+            "choose all_reduce."
+        )
+    return _on_cpus(case) if case["device"] == "cpu" else None
+
+
+def _on_cpus(case: Mapping[str, str]) -> str | None:
+    """Why one process cannot own several CPU devices."""
+    if case["nodes"] != "1":
+        return (
+            "TensorFlow's MultiWorkerMirroredStrategy takes one CPU device of each process; on several nodes leave "
+            "one_process_per_node at false."
+        )
+    if case["compiler"] == "xla":
+        return (
+            "XLA compiles for the first CPU device of a process only; leave one_process_per_node at false, or choose "
+            "the compiler none."
+        )
+    return None
+
+
+def _pack_mb(options: TensorFlowOptions, case: Mapping[str, str]) -> str | None:
+    if case["strategy"] != "all_reduce" or case["nodes"] == case["devices_per_node"] == "1":
+        return (
+            "No gradients are averaged in this case, so pack_mb changes nothing; leave it at 0, or choose several "
+            "devices and the strategy all_reduce."
+        )
+    if options.one_process_per_node and case["device"] == "cpu":
+        return (
+            "On the CPU devices of one process TensorFlow adds up one gradient after another (ReductionToOneDevice) "
+            "and packs none; leave pack_mb at 0, or one_process_per_node at false."
+        )
+    return None
