@@ -30,8 +30,6 @@ CASE = {
         ({"nodes": "2"}, "parameter_server"),
         ({"nodes": "2", "strategy": "parameter_server"}, None),
         ({"nodes": "2", "strategy": "independent"}, None),
-        ({"precision": "tf32"}, "NVIDIA"),
-        ({"precision": "tf32", "device": "cuda"}, None),
         ({"precision": "amp-fp16"}, "fp16"),
         ({"precision": "amp-fp16", "device": "cuda"}, None),
         ({"precision": "amp-bf16"}, None),
@@ -40,12 +38,20 @@ CASE = {
         ({"precision": "amp-bf16", "device": "cuda"}, "oneDNN"),
         ({"layout": "nhwc"}, "NHWC"),
         ({"layout": "nhwc", "device": "cuda"}, None),
-        ({"layout": "nchw", "model": "bert-base"}, "layout"),
+        ({"layout": "nchw", "model": "bert-base"}, "auto"),
+        ({"layout": "nhwc", "model": "bert-base"}, "auto"),
     ],
 )
 def test_refuses(change, word):
     reason = MXNet().refuses({**CASE, **change}, MXNet.Options())
     assert reason is None if word is None else word in reason
+
+
+@pytest.mark.parametrize("name", ["tf32", "parameter_server_async", "horovod", "inductor", "xla", "cinn"])
+def test_what_is_lacking_says_why(name):
+    can = MXNet.capabilities
+    assert name not in can.precisions | can.strategies | can.compilers
+    assert MXNet.lacks[name].endswith(".")
 
 
 def test_the_cpu_lock_pins_everything_and_nothing_of_cuda():

@@ -39,11 +39,27 @@ def test_refuses(change, word):
     assert reason is None if word is None else word in reason
 
 
-@pytest.mark.parametrize("name", ["amp-fp16", "amp-bf16", "tf32", "nhwc"])
-def test_what_is_lacking_says_why(name):
+def test_what_is_lacking_says_why():
     can = OneFlow.capabilities
-    assert name not in can.precisions | can.layouts
-    assert OneFlow.lacks[name].endswith(".")
+    asked_for = {
+        "amp-fp16",
+        "amp-bf16",
+        "tf32",
+        "nhwc",
+        "parameter_server",
+        "parameter_server_async",
+        "horovod",
+    }
+    asked_for |= {"inductor", "xla", "cinn"}
+    assert asked_for == set(OneFlow.lacks)
+    assert not asked_for & (can.precisions | can.layouts | can.strategies | can.compilers)
+    assert all(why.endswith(".") for why in OneFlow.lacks.values())
+
+
+def test_whoever_wants_a_layout_that_is_lacking_is_sent_where_every_model_goes():
+    """nchw, which ResNet-50 takes as well, would be refused next for BERT."""
+    assert OneFlow.lacks["nhwc"].endswith("Leave the layout at auto.")
+    assert OneFlow().refuses({**CASE, "model": "bert-base", "layout": "auto"}, OneFlow.Options()) is None
 
 
 def test_the_lock_pins_everything_and_what_is_required_names_nvidias_libraries():

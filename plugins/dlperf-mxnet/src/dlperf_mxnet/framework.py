@@ -15,6 +15,10 @@ from dlperf_sdk.models.options import whole
 _PYTHON = ">=3.10,<3.12"
 # NumPy 1.24 took away `np.bool`, which MXNet 1.9.1 uses on import.
 _NUMPY = "numpy>=1.21,<1.24"
+_TF32 = (
+    "MXNet 1.9.1 has no switch for TF32, and nobody has seen NVIDIA's libraries turn it on for it; choose fp32, for "
+    "which it is switched off."
+)
 
 
 @frozen
@@ -42,13 +46,27 @@ class MXNet(Framework):
     processes = "dlperf_mxnet.processes:processes"
     capabilities = Capabilities(
         devices={"cpu", "cuda"},
-        precisions={"fp32", "tf32", "amp-fp16", "amp-bf16"},
+        precisions={"fp32", "amp-fp16", "amp-bf16"},
         compilers={"none", "graph"},
         strategies={"all_reduce", "parameter_server", "independent"},
         layouts={"auto", "nchw", "nhwc"},
         data={"synthetic", "synthetic-host", "images", "text"},
         accumulation=True,
     )
+    lacks: ClassVar[Mapping[str, str]] = {
+        "tf32": _TF32,
+        "parameter_server_async": (
+            "MXNet's dist_async has its servers update the weights, and here the workers do, because BERT's clip needs "
+            "the norm of all gradients; choose parameter_server, which is synchronous."
+        ),
+        "horovod": (
+            "Horovod supports MXNet, and this plugin does not use it; choose all_reduce within a node, or "
+            "parameter_server."
+        ),
+        "inductor": "It is torch's; MXNet's compiler is graph (hybridize).",
+        "xla": "MXNet's compiler is graph (hybridize).",
+        "cinn": "It is Paddle's; MXNet's compiler is graph (hybridize).",
+    }
     Options: ClassVar[type[Any]] = MXNetOptions
 
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
@@ -72,20 +90,18 @@ class MXNet(Framework):
         reason = _no_precision(case, cpu)
         if reason:
             return reason
-        if cpu and case["layout"] == "nhwc":
-            return "MXNet's convolutions take NHWC on GPUs only; on a CPU, choose nchw."
         if case["model"] == "bert-base" and case["layout"] != "auto":
             return (
                 f"bert-base has no images whose layout could be {case['layout']}; leave the layout at auto."
             )
+        if cpu and case["layout"] == "nhwc":
+            return "MXNet's convolutions take NHWC on GPUs only; on a CPU, choose nchw."
         return None
 
 
 def _no_precision(case: Mapping[str, str], cpu: bool) -> str | None:
     """Why this precision cannot be had in this case."""
     precision = case["precision"]
-    if cpu and precision == "tf32":
-        return "tf32 is a mode of NVIDIA GPUs' matrix units; on a CPU, choose fp32."
     if cpu and precision == "amp-fp16":
         return (
             "MXNet has convolutions and matrix products in fp16 for GPUs only, and raises an error on a CPU; "

@@ -26,6 +26,7 @@ _MIXED = (
     "On a CPU OneFlow has no products in a 16-bit type: its autocast switches itself off, and a graph's enable_amp "
     "changes nothing and says nothing; on a GPU nobody has seen them at work here."
 )
+_NO_SERVERS = "OneFlow 0.9 has no parameter servers: its replicas meet in collectives; choose all_reduce."
 
 
 @frozen
@@ -66,8 +67,14 @@ class OneFlow(Framework):
         "tf32": "tf32 is a mode of NVIDIA GPUs' matrix units, and nobody has seen it at work here.",
         "nhwc": (
             "On a CPU OneFlow's channels-last convolutions and batch norms (ONEFLOW_ENABLE_NHWC) give wrong numbers "
-            "and no error; on a GPU nobody has seen them at work here."
+            "and no error; on a GPU nobody has seen them at work here. Leave the layout at auto."
         ),
+        "parameter_server": _NO_SERVERS,
+        "parameter_server_async": _NO_SERVERS,
+        "horovod": "Horovod does not support OneFlow; choose all_reduce, which is OneFlow's own.",
+        "inductor": "It is torch's; OneFlow's compiler is graph (nn.Graph).",
+        "xla": "OneFlow's compiler is graph (nn.Graph).",
+        "cinn": "It is Paddle's; OneFlow's compiler is graph (nn.Graph).",
     }
     Options: ClassVar[type[Any]] = OneFlowOptions
 

@@ -17,10 +17,9 @@ class Seen:
         """An output of the network."""
         self.dtypes.add("bfloat16" if np.dtype(value.dtype) == BFLOAT16 else str(np.dtype(value.dtype)))
 
-    def precision(self, fp32):
-        """The types under the names of precisions, float32's is `fp32`; several are joined, and then none of
-        them was in effect."""
-        names = {"float16": "amp-fp16", "bfloat16": "amp-bf16", "float32": fp32}
+    def precision(self):
+        """The types under the names of precisions; several are joined, and then none of them was in effect."""
+        names = {"float16": "amp-fp16", "bfloat16": "amp-bf16", "float32": "fp32"}
         return "+".join(sorted(names.get(dtype, dtype) for dtype in self.dtypes))
 
 

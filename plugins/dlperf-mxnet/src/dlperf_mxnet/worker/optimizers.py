@@ -14,7 +14,7 @@ def optimizer(numbers):
         return SGD(learning_rate=rate, momentum=numbers["momentum"], wd=decay)
     if numbers["kind"] == "adamw":
         betas = numbers["beta1"], numbers["beta2"]
-        return AdamW(*betas, numbers["epsilon"], numbers["clip_norm"], learning_rate=rate, wd=decay)
+        return AdamW(*betas, numbers["epsilon"], numbers.get("clip_norm"), learning_rate=rate, wd=decay)
     raise ValueError("the mxnet plugin has no optimizer %r" % numbers["kind"])
 
 

@@ -42,8 +42,8 @@ class MXNetRuntime(Runtime):
                     os.environ.get("CUDA_VISIBLE_DEVICES"),
                 )
             )
-        # cuBLAS and cuDNN read it when the first operator needs them.
-        os.environ["NVIDIA_TF32_OVERRIDE"] = "1" if request.precision == "tf32" else "0"
+        # No TF32, whatever a library's default is: cuBLAS and cuDNN read it when the first operator needs them.
+        os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
         for context, replica in zip(self.contexts, self.process.replicas):
             mx.random.seed(request.seed + replica, ctx=context)
         kind = self._kvstore_kind()

@@ -195,11 +195,11 @@ class MXNetTrainer(Trainer):
             self.optimizer.rescale_grad = self.updates._scale / parts
             for i in range(len(self.contexts)):
                 self.optimizer.clip([parameter.list_grad()[i] for parameter in self.trained])
-        scaler = getattr(self.updates, "_amp_loss_scaler", None)
-        before = None if scaler is None else scaler.loss_scale
+        before = self.optimizer.num_update
         self.updates.update(parts)
-        if scaler is not None and scaler.loss_scale < before:
-            self._skipped += 1  # what is not finite halves the scale, and nothing else lowers it
+        # The loss scale is no witness: what is not finite halves the one after the next.
+        if self.optimizer.num_update == before:
+            self._skipped += 1
         if self.request.accumulation > 1:
             for parameter in self.trained:
                 parameter.zero_grad()
@@ -250,12 +250,9 @@ class MXNetTrainer(Trainer):
             return self.outputs(network, self._micro_batches(arrays)[0])
 
     def _plain_outputs(self):
-        """y32, as float64 NumPy arrays. A GPU that uses TF32 cannot give them: the CPU does."""
-        device = mx.cpu() if self.request.precision == "tf32" else self.contexts[0]
-        network, _ = self._placed([device])
-        arrays = {
-            name: mx.nd.array(values, ctx=device) for name, values in self._canonical_host_batch()[0].items()
-        }
+        """y32, as float64 NumPy arrays."""
+        network, _ = self._placed(self.contexts[:1])
+        (arrays,) = self._place(self._canonical_host_batch()[:1])
         return evidence.wide(self._evidence(network, arrays))
 
     def observed(self):
@@ -265,7 +262,7 @@ class MXNetTrainer(Trainer):
             "accumulation": self.request.accumulation,
         }
         if self._seen.dtypes:
-            found["precision"] = self._seen.precision("tf32" if self.request.precision == "tf32" else "fp32")
+            found["precision"] = self._seen.precision()
         if any(parameter.shape and len(parameter.shape) == 4 for parameter in self.trained):
             found["layout"] = self.layout.lower()
         if self.runtime.kvstore is not None:
