@@ -4,7 +4,7 @@ import re
 
 import pytest
 from dlperf_mxnet.framework import MXNet
-from dlperf_mxnet.processes import SERVE, processes
+from dlperf_mxnet.processes import CPU_DEVICES, SERVE, processes
 
 from dlperf_sdk.errors import SpecError
 from dlperf_sdk.worker.processes import SERVICE, TRAINER, Cluster, Node
@@ -68,13 +68,13 @@ def test_impossible_options():
         MXNet.Options(loader_workers=0)
 
 
-def cluster(nodes, devices, strategy):
+def cluster(nodes, devices, strategy, device="cpu"):
     return Cluster(
         tuple(
-            Node(f"10.0.0.{n}", ("4000", "4001"), tuple(f"cpu:{d}" for d in range(devices)), f"eth{n}")
+            Node(f"10.0.0.{n}", ("4000", "4001"), tuple(f"{device}:{d}" for d in range(devices)), f"eth{n}")
             for n in range(nodes)
         ),
-        "cpu",
+        device,
         strategy,
     )
 
@@ -82,7 +82,8 @@ def cluster(nodes, devices, strategy):
 def test_one_trainer_owns_a_node():
     (trainer,) = processes(cluster(1, 3, "all_reduce"))
     assert (trainer.role, trainer.devices, trainer.replicas) == (TRAINER, (0, 1, 2), (0, 1, 2))
-    assert trainer.variables == {}
+    assert trainer.variables == {CPU_DEVICES: "3"}
+    assert processes(cluster(1, 3, "all_reduce", "cuda"))[0].variables == {}
 
 
 def test_independent_replicas_have_a_process_each():
@@ -106,6 +107,7 @@ def test_the_roles_of_a_parameter_server():
         assert (variables["DMLC_PS_ROOT_URI"], variables["DMLC_PS_ROOT_PORT"]) == ("10.0.0.0", "4000")
         assert (variables["DMLC_NUM_WORKER"], variables["DMLC_NUM_SERVER"]) == ("2", "2")
         assert variables["DMLC_NODE_HOST"] == f"10.0.0.{process.node}"
+        assert variables.get(CPU_DEVICES) == ("2" if process.role == TRAINER else None)
 
 
 def test_a_lone_replica_needs_no_server():

@@ -7,6 +7,9 @@ from dlperf_sdk.worker.processes import SERVICE, TRAINER, Cluster, Node, Process
 SERVE = "dlperf_mxnet.worker.service:serve"
 """What the scheduler and the servers call; `DMLC_ROLE` tells them which they are."""
 
+CPU_DEVICES = "DLPERF_MXNET_CPU_DEVICES"
+"""How many CPU devices share the cores of a process: `dlperf_mxnet.worker` reads it."""
+
 
 def processes(cluster: Cluster) -> List[Process]:
     """Where gradients meet, a trainer owns all devices of its node, as MXNet's kvstore has it; else one each.
@@ -39,7 +42,9 @@ def processes(cluster: Cluster) -> List[Process]:
         service("scheduler", 0),
         *(service("server", node) for node in range(len(cluster.nodes))),
         *(
-            trainer._replace(variables=variables("worker", cluster.nodes[trainer.node]))
+            trainer._replace(
+                variables=dict(trainer.variables, **variables("worker", cluster.nodes[trainer.node]))
+            )
             for trainer in trainers
         ),
     ]
@@ -48,4 +53,5 @@ def processes(cluster: Cluster) -> List[Process]:
 def _trainer(cluster: Cluster, node: int) -> Process:
     """The trainer that owns a whole node."""
     count, first = len(cluster.nodes[node].devices), cluster.first_replica(node)
-    return Process(TRAINER, node, {}, tuple(range(count)), tuple(range(first, first + count)), node)
+    variables = {CPU_DEVICES: str(count)} if cluster.device == "cpu" and count > 1 else {}
+    return Process(TRAINER, node, variables, tuple(range(count)), tuple(range(first, first + count)), node)

@@ -1,0 +1,40 @@
+"""Two CPU devices in one process: each has its share of the cores, and no team of all of them."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("mxnet", reason="the worker half needs MXNet, which is not in this environment")
+
+STEPS = """
+import os, sys
+if sys.argv[1] == "before":
+    import mxnet  # has read OMP_NUM_THREADS before anything of ours could
+from conftest import make_request
+from dlperf_sdk import in_process
+runtime, trainer = in_process.start(make_request("bert-base", devices_per_node=2))
+batch = trainer.canonical_batch()
+for _ in range(2):
+    trainer.step(batch)
+runtime.synchronize()
+print(os.environ["OMP_NUM_THREADS"], os.environ.get("DLPERF_MXNET_CPU_DEVICES"), len(os.listdir("/proc/self/task")))
+"""
+
+
+def threads(imported, cores):
+    """What a process with two devices and this many cores says: OMP_NUM_THREADS, our variable, its threads."""
+    variables = {**os.environ, "OMP_NUM_THREADS": str(cores), "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", STEPS, imported]
+    said = subprocess.run(command, check=True, env=variables, capture_output=True, text=True).stdout
+    each, ours, alive = said.split()
+    return int(each), ours, int(alive)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc, which only Linux has")
+def test_each_device_has_its_share_of_the_cores():
+    each, ours, alive = threads("after", cores=2)
+    assert (each, ours) == (1, "None"), "what is left of the variable would be read again in the loaders"
+    assert alive == threads("after", cores=1)[2] < threads("before", cores=2)[2]
+    assert threads("after", cores=5)[0] == 2
