@@ -706,7 +706,7 @@ def test_an_agent_that_was_never_heard_was_not_started(job, lines, said):
     assert said in last["failure"]["message"]
 
 
-PYTHON = "/opt/python9"
+PYTHON = "/nowhere/python9"
 OPENMPI = f"""\
 --------------------------------------------------------------------------
 mpirun was unable to find the specified executable file, and therefore
