@@ -18,7 +18,7 @@ import pytest
 from conftest import processes_with
 
 import dlperf_sdk
-from dlperf_sdk import Measurer, Metric, ResultStore, RunSpec, dry_run, hookimpl, rerun, run
+from dlperf_sdk import Capabilities, Measurer, Metric, ResultStore, RunSpec, dry_run, hookimpl, rerun, run
 from dlperf_sdk.api import spec_from
 from dlperf_sdk.errors import (
     Crashed,
@@ -243,6 +243,19 @@ def test_data_that_cannot_be_used_is_a_failed_case(tmp_path, monkeypatch, error,
     assert (result.status, result.exit_code) == ("unavailable", 4)
     assert said in result.failure.message
     assert ResultStore(tmp_path).load(result.id).status == "unavailable"
+
+
+def test_a_mistyped_folder_is_told_before_anything_is_installed(tmp_path):
+    here = {
+        "name": "mine",
+        "capabilities": Capabilities(data={"images"}),
+        "trainers": {"resnet50": "never:Reached"},
+    }
+    registry = Registry({"frameworks": {"mine": type("Mine", (type(Registry().framework("numpy")),), here)}})
+    asked = {"data": "images:/nowhere", "python": "/nowhere/bin/python", "store": None, "registry": registry}
+    result = run("mine", "resnet50", **asked, **QUICK)
+    assert result.status == "unavailable"
+    assert "data=images:/nowhere does not exist" in result.failure.message
 
 
 @pytest.mark.parametrize("data", ["synthetic:/tmp", "synthetic-host:/tmp"])

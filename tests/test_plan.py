@@ -15,6 +15,7 @@ from dlperf_sdk.errors import PluginError, SpecError, Unavailable, UnknownName, 
 from dlperf_sdk.plan import DEADLINES, make_plan
 from dlperf_sdk.registry import Registry
 from dlperf_sdk.spec_values import PHASES
+from dlperf_sdk.topologies.local import Local
 from dlperf_sdk.worker import gpus
 from dlperf_sdk.worker.processes import SERVICE, TRAINER, Cluster, Process, one_per_device
 
@@ -107,8 +108,12 @@ def test_a_plugins_own_words_are_known_to_it(kind):
     base = attrs.asdict(NumPy.capabilities)
     registry = with_framework(capabilities=Capabilities(**{**base, field: {"special"}}))
     fields = {"topology": "1n2d", "strategy": "independent", kind: "special"}
-    if kind == "data":
-        with pytest.raises(Unsupported, match="linear cannot be fed from 'special'; it takes synthetic"):
+    of_the_model = {
+        "data": "linear cannot be fed from 'special'; it takes synthetic",
+        "layout": "has no images",
+    }
+    if kind in of_the_model:
+        with pytest.raises(Unsupported, match=of_the_model[kind]):
             plan("mine", registry=registry, **fields)
     else:
         plan("mine", registry=registry, **fields)
@@ -143,17 +148,29 @@ def test_accumulation_has_to_be_offered():
 def test_a_framework_refuses_a_combination_in_its_own_words():
     seen = []
 
-    def refuses(self, case, options):
-        seen.append(case)
+    def refuses(self, spec, options):
+        seen.append(spec)
         assert isinstance(options, self.Options)
         return "amp needs a GPU."
 
     with pytest.raises(Unsupported, match="amp needs a GPU"):
         plan("mine", registry=with_framework(refuses=refuses))
-    kinds = {"device", "precision", "compiler", "strategy", "layout", "data", "model"}
-    assert set(seen[0]) == kinds | {"nodes", "devices_per_node", "accumulation"}
-    assert seen[0]["strategy"] == "all_reduce"
-    assert seen[0]["nodes"] == seen[0]["devices_per_node"] == seen[0]["accumulation"] == "1"
+    assert seen == [RunSpec(framework="mine", model="linear", device="cpu")]  # and no longer `auto`
+
+
+def test_a_model_without_images_has_no_layout_to_choose():
+    registry = with_framework(capabilities=Capabilities(layouts={"auto", "nhwc"}))
+    with pytest.raises(Unsupported, match="linear has no images .* nhwc; leave the layout at auto"):
+        plan("mine", registry=registry, layout="nhwc")
+
+
+def test_tf32_is_a_mode_of_one_kind_of_device(monkeypatch):
+    can = Capabilities(devices={"cpu", "cuda"}, precisions={"fp32", "tf32", "amp-bf16"})
+    registry = with_framework(capabilities=can)
+    with pytest.raises(Unsupported, match="NVIDIA GPUs' matrix units; on cpu, choose amp-bf16, fp32"):
+        plan("mine", registry=registry, precision="tf32", device="cpu")
+    monkeypatch.setattr(Local, "refuses", lambda *_: None)
+    assert plan("mine", registry=registry, precision="tf32", device="cuda").spec.precision == "tf32"
 
 
 # -- trainers

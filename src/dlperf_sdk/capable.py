@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import attrs
+
 from dlperf_sdk.errors import SpecError, UnknownName, Unsupported
 from dlperf_sdk.interfaces.framework import Capabilities, Framework
 from dlperf_sdk.interfaces.model import Model
@@ -47,7 +49,7 @@ def check_capabilities(spec: RunSpec, device: str, framework: Framework, model: 
     Raises:
         UnknownName: a name means nothing to anybody.
         SpecError: a folder is given where none belongs.
-        Unsupported: the framework, or its plugin, cannot do it.
+        Unsupported: the framework's plugin does not offer it, or it means nothing to the model or the device.
     """
     source, path = spec.data.source, spec.data.path
     if path is not None and source in ("synthetic", "synthetic-host"):
@@ -75,6 +77,15 @@ def check_capabilities(spec: RunSpec, device: str, framework: Framework, model: 
             f"{framework.name} does not offer the {kind} {value!r}; it offers {listed(offered)}."
             + (f" {why}" if why else "")
         )
+    if spec.layout != "auto" and not model.has_images:
+        raise Unsupported(
+            f"{model.name} has no images whose layout could be {spec.layout}; leave the layout at auto."
+        )
+    if spec.precision == "tf32" and device != "cuda":
+        raise Unsupported(
+            f"tf32 is a mode of NVIDIA GPUs' matrix units; on {device}, choose "
+            f"{listed(can.precisions - {'tf32'})}."
+        )
     if spec.data.source not in model.data:
         raise Unsupported(
             f"{model.name} cannot be fed from {spec.data.source!r}; it takes {listed(model.data)}."
@@ -89,18 +100,6 @@ def check_combination(spec: RunSpec, device: str, framework: Framework, options:
     Raises:
         Unsupported: the plugin refuses it.
     """
-    case = {
-        "device": device,
-        "precision": spec.precision,
-        "compiler": spec.compiler,
-        "strategy": spec.strategy,
-        "layout": spec.layout,
-        "data": spec.data.source,
-        "model": spec.model,
-        "nodes": str(spec.topology.nodes),
-        "devices_per_node": str(spec.topology.devices_per_node),
-        "accumulation": str(spec.accumulation),
-    }
-    reason = framework.refuses(case, options)
+    reason = framework.refuses(attrs.evolve(spec, device=device), options)
     if reason:
         raise Unsupported(reason)

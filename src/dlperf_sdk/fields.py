@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any, Literal
@@ -68,6 +69,23 @@ def whole(least: int, most: int) -> Callable[[Any, Any, Any], None]:
             )
 
     return check
+
+
+def number(*, least: float = 0.0, below: float = math.inf) -> Callable[[Any, Any, Any], None]:
+    """A validator: a finite number, `least` or more and less than `below`."""
+    limits = f"{least:g} or more" + ("" if below == math.inf else f", and less than {below:g}")
+
+    def check(_: Any, attribute: Any, value: Any) -> None:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < below:
+            raise SpecError(f"{attribute.name} is {shown(value)}; it must be a number, {limits}.")
+
+    return check
+
+
+def yes_or_no(_: Any, attribute: Any, value: Any) -> None:
+    """A validator: true or false, and no number."""
+    if not isinstance(value, bool):
+        raise SpecError(f"{attribute.name} is {shown(value)}; it must be true or false.")
 
 
 def is_positive(value: Any, most: float) -> bool:

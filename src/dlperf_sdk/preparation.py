@@ -40,7 +40,7 @@ class Ready:
 
 
 def made_ready(planned: Plan, like: Environment | None, collected: Collector) -> Ready:
-    """Announce a case, and make ready what it runs in and what it trains on; `like` is another result's environment.
+    """Announce a case, and make ready what it trains on and what it runs in; `like` is another result's environment.
 
     Raises:
         RunFailed: an environment or the data cannot be had.
@@ -48,6 +48,8 @@ def made_ready(planned: Plan, like: Environment | None, collected: Collector) ->
         StoreError: what was found cannot be written.
     """
     announce(planned, collected)
+    # Before the environment, which may be gigabytes: a folder's name is easily mistyped.
+    samples = _data(planned, collected)
     prepared = _environment(planned, like, collected)
     variables = _variables(planned.spec)
     collected.runs_in(
@@ -60,7 +62,7 @@ def made_ready(planned: Plan, like: Environment | None, collected: Collector) ->
             plugin=planned.plugin,
         )
     )
-    return Ready(planned, prepared, variables, _data(planned, collected))
+    return Ready(planned, prepared, variables, samples)
 
 
 def announce(planned: Plan, collected: Collector) -> None:

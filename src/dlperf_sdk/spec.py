@@ -189,6 +189,11 @@ class RunSpec:
         """Samples per optimisation step over all devices."""
         return self.batch_size * self.topology.devices
 
+    @property
+    def gradients_meet(self) -> bool:
+        """Whether there are several replicas that average their gradients."""
+        return self.topology.devices > 1 and self.strategy != "independent"
+
     def resolved_protocol(self) -> Protocol:
         """The named protocol with this spec's own numbers in place of its.
 

@@ -98,7 +98,7 @@ WRONG = {
     "out-of-memory-always": (NumPy, runtime("OutOfMemoryAlways")),
     "newer-than-declared": (NumPy, {"trainers": {"linear": "newer_than_declared:Linear"}}),
     "imports-the-core": (NumPy, {"trainers": {"linear": "imports_the_core:Linear"}}),
-    "refuses-in-a-word": (NumPy, {"refuses": lambda self, case, options: "no"}),
+    "refuses-in-a-word": (NumPy, {"refuses": lambda self, spec, options: "no"}),
     "old-lock": (NumPy, {"environment": locked}),
 }
 """Name → the right plugin, and the attributes in which the wrong one differs."""

@@ -12,20 +12,11 @@ from dlperf_torch import processes as processes_module
 from dlperf_torch.framework import Torch
 from dlperf_torch.processes import processes
 
+from dlperf_sdk import RunSpec
 from dlperf_sdk.errors import SpecError
 from dlperf_sdk.worker.processes import TRAINER, Cluster, Node
 
-CASE = {
-    "device": "cpu",
-    "precision": "fp32",
-    "compiler": "none",
-    "strategy": "all_reduce",
-    "layout": "auto",
-    "data": "synthetic",
-    "model": "resnet50",
-    "nodes": "1",
-    "devices_per_node": "1",
-}
+CASE = {"framework": "torch", "model": "resnet50", "device": "cpu"}
 
 
 def test_the_controller_half_imports_no_torch():
@@ -52,21 +43,19 @@ def test_what_the_plugin_names_is_in_its_files():
 @pytest.mark.parametrize(
     ("change", "word"),
     [
-        ({"precision": "tf32"}, "NVIDIA"),
-        ({"model": "bert-base", "layout": "nhwc"}, "layout"),
         ({"precision": "tf32", "device": "cuda"}, None),
         ({"precision": "amp-fp16"}, None),
         ({}, None),
     ],
 )
 def test_refuses(change, word):
-    reason = Torch().refuses({**CASE, **change}, Torch.Options())
+    reason = Torch().refuses(RunSpec(**CASE | change), Torch.Options())
     assert reason is None if word is None else word in reason
 
 
 GPU = {"device": "cuda"}
 BERT = {"model": "bert-base"}
-DEVICES = {"devices_per_node": "2"}
+DEVICES = {"topology": "1n2d"}
 
 
 @pytest.mark.parametrize(
@@ -89,13 +78,13 @@ DEVICES = {"devices_per_node": "2"}
         ({"bucket_cap_mb": 50}, {}, "No gradients meet"),
         ({"bucket_cap_mb": 50}, {**DEVICES, "strategy": "independent"}, "No gradients meet"),
         ({"bucket_cap_mb": 50}, DEVICES, None),
-        ({"bucket_cap_mb": 50}, {"nodes": "2"}, None),
+        ({"bucket_cap_mb": 50}, {"topology": "2n1d"}, None),
         ({"cudnn_benchmark": False}, {}, "no cuDNN on cpu"),
         ({"cudnn_benchmark": False}, GPU, None),
     ],
 )
 def test_an_option_that_means_nothing_to_the_case_is_refused(options, change, words):
-    reason = Torch().refuses({**CASE, **change}, Torch.Options(**options))
+    reason = Torch().refuses(RunSpec(**CASE | change), Torch.Options(**options))
     assert reason is None if words is None else words in reason
 
 

@@ -12,6 +12,8 @@ from typing import Any, ClassVar
 
 from attrs import define, field, frozen
 
+from dlperf_sdk.spec import RunSpec
+
 
 @frozen
 class EnvironmentSpec:
@@ -81,11 +83,10 @@ class Framework(ABC):
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
         """The environment for this kind of device and, where it matters, this strategy and model."""
 
-    def refuses(self, case: Mapping[str, str], options: Any) -> str | None:
+    def refuses(self, spec: RunSpec, options: Any) -> str | None:
         """Why a combination of offered capabilities cannot run, in a sentence; None if it can.
 
-        `case` holds `device`, `precision`, `compiler`, `strategy`, `layout`, `data` and `model`, and in digits
-        `nodes`, `devices_per_node` and `accumulation`. Each of them is offered on its own; this is the place for
+        All that `spec` names is offered on its own, and its `device` is decided: never `auto`. This is the place for
         "amp-fp16 needs a GPU", and for a compiler that cannot take one of the models: the suite tries it with the
         others. A model in fp32 without a compiler on one device is nothing that may be refused: leave that model out
         of `trainers`.

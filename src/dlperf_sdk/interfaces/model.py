@@ -87,6 +87,8 @@ class Model(ABC):
     """Framework name → `module:attribute` of a trainer, for frameworks whose plugins do not know this model."""
     data: ClassVar[frozenset[str]] = frozenset({"synthetic", "synthetic-host"})
     """The data sources that can feed it."""
+    has_images: ClassVar[bool] = False
+    """Whether its inputs are images, so that there is a memory layout to choose."""
     unit: ClassVar[str] = "samples/s"
     """How its throughput is written: img/s, seq/s."""
     references: ClassVar[Path | None] = None

@@ -38,9 +38,8 @@ from pathlib import Path
 from attrs import frozen
 
 from dlperf_sdk.errors import SpecError
-from dlperf_sdk.fields import workload
+from dlperf_sdk.fields import number, optional, whole, workload
 from dlperf_sdk.interfaces.model import Input, Model, Optimizer, Parameter, Term
-from dlperf_sdk.models.options import number, or_none, whole
 
 POSITIONS = 512
 """Rows of the position embeddings: the longest sequence."""
@@ -78,7 +77,7 @@ class BertBaseOptions:
         "Dropout of embeddings, attention and each block's output.", 0.1, validator=number(below=1)
     )
     clip_norm: float | None = workload(
-        "Clip gradients to this global norm; 0 or none for no clipping.", 1.0, validator=or_none(number())
+        "Clip gradients to this global norm; 0 or none for no clipping.", 1.0, validator=optional(number())
     )
     learning_rate: float = workload("The rate, constant or after the warm-up.", 1e-4, validator=number())
     weight_decay: float = workload(

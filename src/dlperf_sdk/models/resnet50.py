@@ -41,9 +41,8 @@ from typing import NamedTuple
 
 from attrs import frozen
 
-from dlperf_sdk.fields import workload
+from dlperf_sdk.fields import number, optional, whole, workload
 from dlperf_sdk.interfaces.model import Input, Model, Optimizer, Parameter, Term
-from dlperf_sdk.models.options import number, or_none, whole
 
 STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
 """Width and number of bottlenecks of each stage."""
@@ -74,7 +73,7 @@ class ResNet50Options:
         validator=number(),
     )
     learning_rate: float | None = workload(
-        "Instead of the recipe's rate, constant or after the warm-up.", None, validator=or_none(number())
+        "Instead of the recipe's rate, constant or after the warm-up.", None, validator=optional(number())
     )
     momentum: float = workload("Momentum of SGD.", 0.875, validator=number(below=1))
     weight_decay: float = workload(
@@ -124,6 +123,7 @@ class ResNet50(Model):
     name = "resnet50"
     Options = ResNet50Options
     data = frozenset({"synthetic", "synthetic-host", "images"})
+    has_images = True
     unit = "img/s"
     references = Path(__file__).with_name("references") / "resnet50.json"
 

@@ -144,30 +144,23 @@ class ControllerHalf(FrameworkSubject):
         """`refuses` is asked for every pair of what is declared, and answers with None or with advice."""
         can, plugin = self.plugin.capabilities, self.plugin
         for model in self.tried():
-            base = {
+            fields = {
                 "device": sorted(can.devices)[0],
-                "precision": "fp32",
-                "compiler": "none",
                 "strategy": sorted(can.strategies)[0],
-                "layout": "auto",
-                "data": "synthetic",
-                "model": model,
-                "nodes": "1",
-                "devices_per_node": "2",
-                "accumulation": "1",
+                "topology": "1n2d",
             }
-            axes = {kind: getattr(can, _PLURAL.get(kind, kind)) for kind in base if kind not in _GIVEN}
-            cases = [
-                {**base, one: first, other: second}
+            axes = {kind: getattr(can, _PLURAL.get(kind, kind)) for kind in VOCABULARY}
+            asked = [
+                {**fields, one: first, other: second}
                 for one in axes
                 for other in axes
                 for first in axes[one]
                 for second in axes[other]
             ]
-            for case in cases:
-                reason = plugin.refuses(case, plugin.Options())
+            for chosen in asked:
+                reason = plugin.refuses(self.spec(model, **chosen), plugin.Options())
                 assert reason is None or (isinstance(reason, str) and len(reason.split()) > 3), advice(
-                    f"refuses({case}) gave {reason!r}.",
+                    f"refuses(…) of {chosen} gave {reason!r}.",
                     "it is all that a user will read",
                     "return None, or a sentence that says why not and what to choose instead",
                 )
@@ -193,9 +186,6 @@ class ControllerHalf(FrameworkSubject):
         own = {reference.partition(".")[0].partition(":")[0] for reference in (self.plugin.runtime,)}
         yield from sorted(found - own - {"attr", "attrs", "dlperf_sdk"})
 
-
-_GIVEN = ("model", "nodes", "devices_per_node", "accumulation")
-"""What a case says beside what is declared."""
 
 _PLURAL = {
     "device": "devices",

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from attrs import frozen
 
-from dlperf_sdk.fields import circumstance
+from dlperf_sdk.fields import circumstance, whole
 from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
-from dlperf_sdk.models.options import whole
+from dlperf_sdk.spec import RunSpec
 
 _PYTHON = ">=3.10,<3.12"
 # NumPy 1.24 took away `np.bool`, which MXNet 1.9.1 uses on import.
@@ -79,29 +79,25 @@ class MXNet(Framework):
             )
         return EnvironmentSpec(_PYTHON, ("mxnet-cu112==1.9.1", _NUMPY))
 
-    def refuses(self, case: Mapping[str, str], options: Any) -> str | None:
+    def refuses(self, spec: RunSpec, options: Any) -> str | None:
         """What MXNet cannot do although it can do each part of it."""
-        cpu = case["device"] == "cpu"
-        if case["strategy"] == "all_reduce" and int(case["nodes"]) > 1:
+        cpu = spec.device == "cpu"
+        if spec.strategy == "all_reduce" and spec.topology.nodes > 1:
             return (
                 "MXNet's own all-reduce (the kvstores `device` and `nccl`) stays within a node; over several nodes "
                 "its replicas meet in the kvstore `dist_sync`, which is --strategy parameter_server."
             )
-        reason = _no_precision(case, cpu)
+        reason = _no_precision(spec, cpu)
         if reason:
             return reason
-        if case["model"] == "bert-base" and case["layout"] != "auto":
-            return (
-                f"bert-base has no images whose layout could be {case['layout']}; leave the layout at auto."
-            )
-        if cpu and case["layout"] == "nhwc":
+        if cpu and spec.layout == "nhwc":
             return "MXNet's convolutions take NHWC on GPUs only; on a CPU, choose nchw."
         return None
 
 
-def _no_precision(case: Mapping[str, str], cpu: bool) -> str | None:
+def _no_precision(spec: RunSpec, cpu: bool) -> str | None:
     """Why this precision cannot be had in this case."""
-    precision = case["precision"]
+    precision = spec.precision
     if cpu and precision == "amp-fp16":
         return (
             "MXNet has convolutions and matrix products in fp16 for GPUs only, and raises an error on a CPU; "
@@ -109,7 +105,7 @@ def _no_precision(case: Mapping[str, str], cpu: bool) -> str | None:
         )
     if not cpu and precision == "amp-bf16":
         return "MXNet computes in bfloat16 through oneDNN, on CPUs only; on a GPU, choose amp-fp16."
-    if precision in ("amp-bf16", "amp-fp16") and case["accumulation"] != "1":
+    if precision in ("amp-bf16", "amp-fp16") and spec.accumulation != 1:
         return (
             "MXNet's casts for mixed precision overwrite the gradients that accumulation adds to, and say nothing "
             "(seen with amp-bf16: half of the update was missing); choose fp32, or accumulation 1."

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from attrs import frozen
 
-from dlperf_sdk.fields import circumstance
+from dlperf_sdk.fields import circumstance, whole
 from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
-from dlperf_sdk.models.options import whole
+from dlperf_sdk.spec import RunSpec
 
 _PYTHON = ">=3.10,<3.11"
 _REQUIREMENTS = (
@@ -86,15 +86,11 @@ class OneFlow(Framework):
             lock=Path(__file__).with_name("locks") / "cpu.txt",
         )
 
-    def refuses(self, case: Mapping[str, str], options: Any) -> str | None:
+    def refuses(self, spec: RunSpec, options: Any) -> str | None:
         """What OneFlow cannot do although it can do each part of it."""
-        if case["compiler"] == "graph" and case["accumulation"] != "1":
+        if spec.compiler == "graph" and spec.accumulation != 1:
             return (
                 "OneFlow's graphs accumulate gradients wrongly on a CPU: in three of four runs single elements of the "
                 "first update were others, and not the same in each; choose the compiler none, or accumulation 1."
-            )
-        if case["model"] == "bert-base" and case["layout"] != "auto":
-            return (
-                f"bert-base has no images whose layout could be {case['layout']}; leave the layout at auto."
             )
         return None

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from attrs import frozen
 
-from dlperf_sdk.fields import circumstance, treatment
+from dlperf_sdk.fields import circumstance, treatment, whole
 from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
-from dlperf_sdk.models.options import whole
+from dlperf_sdk.spec import RunSpec
 
 _PYTHON = ">=3.11,<3.14"
 # Paddle imports setuptools without asking for it.
@@ -78,30 +78,23 @@ class Paddle(Framework):
             return EnvironmentSpec(_PYTHON, _CPU, lock=Path(__file__).with_name("locks") / "cpu.txt")
         return EnvironmentSpec(_PYTHON, _CUDA, uv_options=("--extra-index-url", _CUDA_INDEX))
 
-    def refuses(self, case: Mapping[str, str], options: Any) -> str | None:
+    def refuses(self, spec: RunSpec, options: Any) -> str | None:
         """What Paddle cannot do although it can do each part of it."""
-        if case["model"] == "bert-base" and case["layout"] != "auto":
-            return (
-                f"bert-base has no images whose layout could be {case['layout']}; leave the layout at auto."
-            )
-        alone = case["strategy"] == "independent" or case["nodes"] == case["devices_per_node"] == "1"
-        if alone and options.comm_buffer_mb != PaddleOptions().comm_buffer_mb:
+        if not spec.gradients_meet and options.comm_buffer_mb != PaddleOptions().comm_buffer_mb:
             return (
                 "comm_buffer_mb is how many gradients replicas collect before they average them, and here none are "
                 "averaged: leave it out, or choose all_reduce over two devices or more."
             )
-        return None if case["device"] == "cuda" else _only_on_gpus(case)
+        return None if spec.device == "cuda" else _only_on_gpus(spec)
 
 
-def _only_on_gpus(case: Mapping[str, str]) -> str | None:
+def _only_on_gpus(spec: RunSpec) -> str | None:
     """What Paddle's build for CPUs cannot do."""
-    if case["precision"] == "tf32":
-        return "tf32 is a mode of NVIDIA GPUs' matrix units; on a CPU, choose fp32."
-    if case["precision"] != "fp32":
+    if spec.precision != "fp32":
         return (
-            f"On a CPU Paddle's auto_cast computes in fp32 whatever it is told, so {case['precision']} would be a "
+            f"On a CPU Paddle's auto_cast computes in fp32 whatever it is told, so {spec.precision} would be a "
             "name only; choose fp32."
         )
-    if case["compiler"] == "cinn":
+    if spec.compiler == "cinn":
         return "Paddle's build for CPUs comes without CINN; choose the compiler graph."
     return None

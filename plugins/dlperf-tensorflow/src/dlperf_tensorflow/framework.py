@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
+from dlperf_sdk.spec import RunSpec
 from dlperf_tensorflow.options import TensorFlowOptions, means_nothing
 
 _PYTHON = ">=3.11,<3.14"
@@ -55,44 +56,37 @@ class TensorFlow(Framework):
             return EnvironmentSpec(_PYTHON, _CPU, lock=Path(__file__).with_name("locks") / "cpu.txt")
         return EnvironmentSpec(_PYTHON, _CUDA)
 
-    def refuses(self, case: Mapping[str, str], options: Any) -> str | None:
+    def refuses(self, spec: RunSpec, options: Any) -> str | None:
         """What TensorFlow cannot do although it can do each part of it."""
-        if case["precision"] == "tf32" and case["device"] != "cuda":
-            return "tf32 is a mode of NVIDIA GPUs' matrix units; on a CPU, choose fp32 or amp-bf16."
-        if case["model"] == "bert-base" and case["layout"] != "auto":
-            return (
-                f"bert-base has no images whose layout could be {case['layout']}; leave the layout at auto."
-            )
-        if case["layout"] == "nchw" and case["device"] == "cpu":
+        if spec.layout == "nchw" and spec.device == "cpu":
             return "TensorFlow's max-pool on a CPU takes nhwc only; leave the layout at auto."
-        alone = case["nodes"] == case["devices_per_node"] == "1"
-        if case["strategy"] == "parameter_server_async" and not alone:
-            reason = _not_with_servers(case)
+        if spec.strategy == "parameter_server_async" and spec.gradients_meet:
+            reason = _not_with_servers(spec)
             if reason:
                 return reason
-        return means_nothing(options, case)
+        return means_nothing(options, spec)
 
 
-def _not_with_servers(case: Mapping[str, str]) -> str | None:
+def _not_with_servers(spec: RunSpec) -> str | None:
     """What ParameterServerStrategy cannot do, or not so that its number would be true."""
-    if case["device"] != "cpu":
+    if spec.device != "cpu":
         return (
             "With parameter_server_async TensorFlow's servers compute, and on GPUs nobody would tell them the "
             "arithmetic that is asked for, or ask them for their memory; run with --device cpu, or with all_reduce."
         )
-    if case["compiler"] == "xla":
+    if spec.compiler == "xla":
         return (
             "XLA compiles what lies on one device, and with parameter_server_async the variables lie on the servers; "
             "choose the compiler none."
         )
-    if case["precision"] == "amp-fp16":
+    if spec.precision == "amp-fp16":
         return (
             "With parameter_server_async one worker could change the loss scale between another's backward pass and "
             "its update, whose gradients would then be wrong by a factor; choose fp32 or amp-bf16."
         )
-    if case["data"] != "synthetic":
+    if spec.data.source != "synthetic":
         return (
             "With parameter_server_async the batches are made by TensorFlow's servers, which call no Python, and the "
-            f"pipeline for {case['data']} does; choose synthetic data, or all_reduce."
+            f"pipeline for {spec.data.source} does; choose synthetic data, or all_reduce."
         )
     return None

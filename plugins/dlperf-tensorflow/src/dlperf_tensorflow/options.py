@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from attrs import frozen
 
-from dlperf_sdk.errors import SpecError
-from dlperf_sdk.fields import circumstance, treatment
-from dlperf_sdk.models.options import whole
-
-
-def _yes_or_no(_: Any, attribute: Any, value: Any) -> None:
-    if not isinstance(value, bool):
-        raise SpecError(f"{attribute.name} is {value!r}; it must be true or false.")
+from dlperf_sdk.fields import circumstance, treatment, whole, yes_or_no
+from dlperf_sdk.spec import RunSpec
 
 
 @frozen
@@ -28,7 +19,7 @@ class TensorFlowOptions:
     one_process_per_node: bool = treatment(
         "With all_reduce: one process owns all devices of a node (MirroredStrategy) instead of one each.",
         False,
-        validator=_yes_or_no,
+        validator=yes_or_no,
     )
     pack_mb: int = treatment(
         "With all_reduce: MiB of gradients that are averaged together; 0: all of them at once.",
@@ -42,42 +33,42 @@ class TensorFlowOptions:
     )
 
 
-def means_nothing(options: TensorFlowOptions, case: Mapping[str, str]) -> str | None:
+def means_nothing(options: TensorFlowOptions, spec: RunSpec) -> str | None:
     """Which option was changed and means nothing to a case, or cannot be had in it; None if none was."""
     if options.one_process_per_node:
-        reason = _one_process_per_node(case)
+        reason = _one_process_per_node(spec)
         if reason:
             return reason
-    return _pack_mb(options, case) if options.pack_mb else None
+    return _pack_mb(options, spec) if options.pack_mb else None
 
 
-def _one_process_per_node(case: Mapping[str, str]) -> str | None:
-    if case["devices_per_node"] == "1":
+def _one_process_per_node(spec: RunSpec) -> str | None:
+    if spec.topology.devices_per_node == 1:
         return (
             "With one device on a node one_process_per_node changes nothing; leave it at false, or choose a topology "
             "with several devices per node."
         )
-    if case["strategy"] == "parameter_server_async":
+    if spec.strategy == "parameter_server_async":
         return (
             "With parameter_server_async every device has a server of its own; leave one_process_per_node at false, "
             "or choose all_reduce."
         )
-    if case["strategy"] != "all_reduce":
+    if spec.strategy != "all_reduce":
         return (
-            f"With {case['strategy']} every replica has a process of its own; leave one_process_per_node at false, or "
+            f"With {spec.strategy} every replica has a process of its own; leave one_process_per_node at false, or "
             "choose all_reduce."
         )
-    return _on_cpus(case) if case["device"] == "cpu" else None
+    return _on_cpus(spec) if spec.device == "cpu" else None
 
 
-def _on_cpus(case: Mapping[str, str]) -> str | None:
+def _on_cpus(spec: RunSpec) -> str | None:
     """Why one process cannot own several CPU devices."""
-    if case["nodes"] != "1":
+    if spec.topology.nodes != 1:
         return (
             "TensorFlow's MultiWorkerMirroredStrategy takes one CPU device of each process; on several nodes leave "
             "one_process_per_node at false."
         )
-    if case["compiler"] == "xla":
+    if spec.compiler == "xla":
         return (
             "XLA compiles for the first CPU device of a process only; leave one_process_per_node at false, or choose "
             "the compiler none."
@@ -85,13 +76,13 @@ def _on_cpus(case: Mapping[str, str]) -> str | None:
     return None
 
 
-def _pack_mb(options: TensorFlowOptions, case: Mapping[str, str]) -> str | None:
-    if case["strategy"] != "all_reduce" or case["nodes"] == case["devices_per_node"] == "1":
+def _pack_mb(options: TensorFlowOptions, spec: RunSpec) -> str | None:
+    if spec.strategy != "all_reduce" or not spec.gradients_meet:
         return (
             "No gradients are averaged in this case, so pack_mb changes nothing; leave it at 0, or choose several "
             "devices and the strategy all_reduce."
         )
-    if options.one_process_per_node and case["device"] == "cpu":
+    if options.one_process_per_node and spec.device == "cpu":
         return (
             "On the CPU devices of one process TensorFlow adds up one gradient after another (ReductionToOneDevice) "
             "and packs none; leave pack_mb at 0, or one_process_per_node at false."

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
+from dlperf_sdk.spec import RunSpec
 from dlperf_torch.options import TorchOptions, means_nothing
 
 _PYTHON = ">=3.11,<3.14"
@@ -49,12 +50,6 @@ class Torch(Framework):
             )
         return EnvironmentSpec(_PYTHON, _REQUIREMENTS, uv_options=("--torch-backend", "auto"))
 
-    def refuses(self, case: Mapping[str, str], options: Any) -> str | None:
+    def refuses(self, spec: RunSpec, options: Any) -> str | None:
         """What torch cannot do although it can do each part of it."""
-        if case["precision"] == "tf32" and case["device"] != "cuda":
-            return "tf32 is a mode of NVIDIA GPUs' matrix units; on a CPU, choose fp32 or amp-bf16."
-        if case["model"] == "bert-base" and case["layout"] != "auto":
-            return (
-                f"bert-base has no images whose layout could be {case['layout']}; leave the layout at auto."
-            )
-        return means_nothing(options, case)
+        return means_nothing(options, spec)
