@@ -83,3 +83,12 @@ class Linear(worker.Linear):
 
     def read_loss(self, loss):
         return [float(loss.result())]
+
+
+class GivesUpCompiled(worker.Linear):
+    """Right: it says of one compiler that it has nothing for this machine."""
+
+    def __init__(self, runtime, request, process):
+        if request.compiler == "graph":
+            raise interface.Unsupported("the compiler has no instructions for this processor; choose none")
+        super().__init__(runtime, request, process)

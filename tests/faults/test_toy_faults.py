@@ -57,6 +57,29 @@ def test_it_is_wrong_in_that_cell_only(fault, tmp_path):
     attrs.evolve(fault, where=()).hold(suite_of(fault.plugin), tmp_path)
 
 
+@pytest.mark.parametrize("compiler", ["none", "graph"])
+def test_what_only_other_machines_can_do_is_skipped_and_says_so(compiler):
+    suite, cell = suite_of("narrow"), Cell(("linear",), compiler=compiler)
+    pair = attrs.evolve(cell, strategy="all_reduce")
+    held = [
+        (suite.test_it_trains, cell),
+        (suite.test_the_worker_answers, cell),
+        (suite.test_it_follows_the_reference, cell),
+        (suite.test_the_requested_precision_is_in_effect, cell),
+        (suite.test_replicas_are_equal, pair),
+        (suite.test_replicas_follow_the_reference, pair),
+    ]
+    for test, what in held:
+        if compiler == "none":
+            test(what)
+        else:
+            with pytest.raises(
+                pytest.skip.Exception,
+                match="not on this machine: .* instructions for this processor; choose none",
+            ):
+                test(what)
+
+
 @pytest.mark.usefixtures("planted")
 @pytest.mark.parametrize("fault", BY_VERDICT, ids=lambda fault: fault.plugin)
 def test_a_verdict_catches(fault):

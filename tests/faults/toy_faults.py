@@ -12,7 +12,7 @@ import numpy as np
 from dlperf_numpy import worker
 
 from dlperf_sdk.worker import canonical
-from dlperf_sdk.worker.interface import Step
+from dlperf_sdk.worker.interface import Step, Unsupported
 
 # -- time: over the asynchronous toy
 
@@ -290,6 +290,13 @@ class WritesPastItsRecord(worker.Runtime):
 class LeavesAFile(worker.Runtime):
     def stop(self):
         os.close(tempfile.mkstemp()[0])
+
+
+class GivesUp(worker.Linear):
+    """Says of every case that this machine cannot do it."""
+
+    def __init__(self, runtime, request, process):
+        raise Unsupported("this processor has no products of that kind; choose another")
 
 
 class OutOfMemoryAlways(worker.Runtime):

@@ -26,6 +26,15 @@ class Events(Asynchronous):
     runtime = "asynchronous_toy:EventRuntime"
 
 
+class Narrow(NumPy):
+    """Declares a compiler that not every machine can use: this one cannot."""
+
+    name = "narrow"
+    trainers = {"linear": "asynchronous_toy:GivesUpCompiled"}
+    packages = ("dlperf_numpy", "asynchronous_toy")
+    capabilities = attrs.evolve(CAN, compilers={"none", "graph"})
+
+
 class Dropping(Linear):
     """With an option that the toys' trainers do not know."""
 
@@ -95,6 +104,7 @@ WRONG = {
     ),
     "past-its-record": (NumPy, runtime("WritesPastItsRecord")),
     "leaves-a-file": (NumPy, runtime("LeavesAFile")),
+    "gives-up": (NumPy, linear("GivesUp")),
     "out-of-memory-always": (NumPy, runtime("OutOfMemoryAlways")),
     "newer-than-declared": (NumPy, {"trainers": {"linear": "newer_than_declared:Linear"}}),
     "imports-the-core": (NumPy, {"trainers": {"linear": "imports_the_core:Linear"}}),
@@ -103,7 +113,7 @@ WRONG = {
 }
 """Name → the right plugin, and the attributes in which the wrong one differs."""
 
-RIGHT = (Asynchronous, Events)
+RIGHT = (Asynchronous, Events, Narrow)
 FRAMEWORKS = {right.name: right for right in RIGHT} | {
     name: type(name, (right,), {"name": name, "packages": ("dlperf_numpy", "asynchronous_toy"), **differs})
     for name, (right, differs) in WRONG.items()

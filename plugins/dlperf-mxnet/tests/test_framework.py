@@ -23,6 +23,7 @@ CASE = {"framework": "mxnet", "model": "resnet50", "device": "cpu", "topology": 
         ({"precision": "amp-fp16"}, "fp16"),
         ({"precision": "amp-fp16", "device": "cuda"}, None),
         ({"precision": "amp-bf16"}, None),
+        ({"precision": "amp-bf16", "model": "bert-base"}, "batch_dot"),
         ({"precision": "amp-bf16", "accumulation": 2}, "overwrite"),
         ({"accumulation": 2}, None),
         ({"precision": "amp-bf16", "device": "cuda"}, "oneDNN"),

@@ -4,6 +4,7 @@ import functools
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from conftest import make_request
@@ -13,9 +14,7 @@ from dlperf_sdk import side_by_side
 CASES = {
     "images": ("resnet50", {}),
     "images-graph": ("resnet50", {"compiler": "graph"}),
-    "text": ("bert-base", {}),
-    "text-graph": ("bert-base", {"compiler": "graph"}),
-    "text-pair": ("bert-base", {"devices_per_node": 2}),
+    "images-pair": ("resnet50", {"devices_per_node": 2}),
 }
 
 
@@ -29,6 +28,8 @@ def train(name, ports, rank):
 def answer(name):
     """What it said."""
     pytest.importorskip("mxnet", reason="the worker half needs MXNet, which is not in this environment")
+    if "avx512bw" not in Path("/proc/cpuinfo").read_text(encoding="utf-8"):
+        pytest.skip("MXNet's bfloat16 takes a processor with AVX-512, and this one has none")
     return side_by_side.answers(__file__, name, ports=1, processes=1)[0]
 
 
@@ -44,11 +45,10 @@ def losses(name):
     return [replica["losses"] for replica in answer(name)["replicas"]]
 
 
-@pytest.mark.parametrize("name", ["images", "text"])
-def test_a_graph_trains_as_the_imperative_network_does(name):
-    """Were residual sums `+`, whose imperative kernel cuts bfloat16s off instead of rounding them, the images' second
-    loss would be off by 3.6e-2."""
-    (imperative,), (graph,) = losses(name), losses(f"{name}-graph")
+def test_a_graph_trains_as_the_imperative_network_does():
+    """Were residual sums `+`, whose imperative kernel cuts bfloat16s off instead of rounding them, the second loss
+    would be off by 3.6e-2."""
+    (imperative,), (graph,) = losses("images"), losses("images-graph")
     assert imperative == pytest.approx(graph, rel=1e-3)
 
 
@@ -62,6 +62,25 @@ except Unsupported as refused:
 else:
     raise AssertionError("it was switched on")
 """
+
+
+ONE_BATCH_DOT = """
+import mxnet as mx
+from mxnet.contrib.amp.amp import bfloat16
+ones = mx.nd.amp_cast(mx.nd.ones((2, 16, 16)), dtype=bfloat16)
+try:
+    mx.nd.batch_dot(ones, ones).wait_to_read()
+except mx.MXNetError as error:
+    assert "dot only supports float32/float64 for CPU" in str(error), error
+else:
+    raise AssertionError("it has a product of batches in bfloat16")
+"""
+
+
+def test_there_is_no_batched_product_in_bfloat16():
+    """Which is why BERT in amp-bf16 is refused."""
+    pytest.importorskip("mxnet", reason="the worker half needs MXNet, which is not in this environment")
+    subprocess.run([sys.executable, "-c", ONE_BATCH_DOT], check=True)
 
 
 def test_a_processor_without_bfloat16_is_named():

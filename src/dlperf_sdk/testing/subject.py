@@ -22,6 +22,7 @@ from dlperf_sdk.testing import cells
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import Conformance, advice
 from dlperf_sdk.testing.probing import Answer, probe
+from dlperf_sdk.worker.interface import Unsupported
 
 SMALL: Mapping[str, Mapping[str, Scalar]] = {
     "resnet50": {"image_size": 64, "num_classes": 10},
@@ -39,6 +40,8 @@ SMALL: Mapping[str, Mapping[str, Scalar]] = {
 """Options that make the models of dlperf-sdk small enough for any machine, with every kind of layer left in."""
 
 
+UNSUPPORTED = f"{Unsupported.__module__}.{Unsupported.__qualname__}: "
+"""What a probe's traceback ends with where a worker says that its machine cannot do what was asked."""
 TO_BE_FILLED_IN = "FILL IN"
 """What `dlperf new-plugin` marks the gaps of its skeleton with."""
 
@@ -157,6 +160,7 @@ class FrameworkSubject(Conformance):
             case = self._begun(spec, ())
             execute.prepare(case)
             if case.parity is None:
+                self.excuse(case.collected.failure)
                 pytest.fail(f"{described(spec)} could not be made ready: {case.collected.failure}")
             self._followed[key] = case.parity
         return self._followed[key]
@@ -178,8 +182,13 @@ class FrameworkSubject(Conformance):
         return self._answers[key]
 
     def excuse(self, failed: Failure | str | None) -> None:
-        """Skip the test where a worker came to what is still to be filled in: one test lists it all."""
+        """Skip the test where a worker came to what is still to be filled in: one test lists it all; and where it says
+        that this machine cannot do it, such as a processor without 16-bit products (never the plainest case)."""
+        if isinstance(failed, Failure) and failed.kind == "unsupported":
+            pytest.skip(f"not on this machine: {failed.message}")
         said = failed.traceback if isinstance(failed, Failure) else failed
+        if said and UNSUPPORTED in said:
+            pytest.skip(f"not on this machine: {said[said.rindex(UNSUPPORTED) + len(UNSUPPORTED) :].strip()}")
         if said and TO_BE_FILLED_IN in said:
             what = said[said.rindex(TO_BE_FILLED_IN) :].splitlines()[0]
             pytest.skip(f"{what}; `test_nothing_is_left_to_fill_in` lists what is left")

@@ -25,7 +25,14 @@ class Training(FrameworkSubject):
 
     def test_it_trains(self, cell: Cell) -> None:
         """The case ends well: the record follows the protocol, and every integrity verdict that applies passes."""
-        self.trained(self.spec_of(cell))
+        spec = self.spec_of(cell)
+        status = self.measured(spec).status if cell.is_plain else None
+        assert status != "unsupported", advice(
+            f"{described(spec)} ended with {status}.",
+            "a model in fp32 on one device is what a plugin offers wherever it offers anything",
+            "raise Unsupported for what only some machines can do; leave a model that cannot run out of `trainers`",
+        )
+        self.trained(spec)
 
     def test_the_worker_answers(self, cell: Cell) -> None:
         """Everything that the contract of `Runtime` and `Trainer` asks for is there."""

@@ -105,6 +105,11 @@ def _no_precision(spec: RunSpec, cpu: bool) -> str | None:
         )
     if not cpu and precision == "amp-bf16":
         return "MXNet computes in bfloat16 through oneDNN, on CPUs only; on a GPU, choose amp-fp16."
+    if precision == "amp-bf16" and spec.model == "bert-base":
+        return (
+            "MXNet multiplies batches of matrices on a CPU in float32 and float64 only (batch_dot), so attention would "
+            "stay in float32 under the name amp-bf16; choose fp32."
+        )
     if precision in ("amp-bf16", "amp-fp16") and spec.accumulation != 1:
         return (
             "MXNet's casts for mixed precision overwrite the gradients that accumulation adds to, and say nothing "
