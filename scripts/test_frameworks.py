@@ -19,6 +19,8 @@ FRAMEWORKS = ("tensorflow", "mxnet", "oneflow", "paddle")
 """Beside torch, which `make test` goes through."""
 BESIDE = ("attrs", "pytest", "pytest-timeout", "tokenizers", "pillow")
 """What their own tests need beside their environments: never in them."""
+BOTH_PROCESSORS = ("--numprocesses", "2", "--dist", "loadgroup")
+"""Most of a start's seconds are one thread's: a second process of pytest finds the other processor free."""
 OUTSIDE = ("test_framework.py", "test_conformance.py")
 """Tests that run in the controller's environment: they need no framework."""
 
@@ -39,12 +41,12 @@ def own_tests(framework: str) -> bool:
     if passed and inside:
         beside = [argument for package in BESIDE for argument in ("--with", package)]
         passed &= python("scripts/in_environment.py", framework, *beside, "--", *configured, *inside)
-    return (not outside or python(*configured, *outside)) and passed
+    return (not outside or python(*configured, *BOTH_PROCESSORS, *outside)) and passed
 
 
 def together() -> bool:
     """All of them through the front door, one after another from one interpreter."""
-    return python("-m", "pytest", "-m", "frameworks", "tests/test_frameworks.py")
+    return python("-m", "pytest", *BOTH_PROCESSORS, "-m", "frameworks", "tests/test_frameworks.py")
 
 
 def main() -> int:
