@@ -52,9 +52,10 @@ torch: torch-environment
 test-long: torch-environment
 	$(BIN)/pytest --numprocesses 2 --dist loadgroup -m long tests
 
-# The other frameworks, each in its own environment; half an hour where none of these is there yet.
+# The other frameworks, each in its own environment; half an hour where none of these is there yet. Some of them:
+# make test-frameworks FRAMEWORKS="mxnet together"
 test-frameworks: $(READY)
-	$(BIN)/python scripts/test_frameworks.py
+	$(BIN)/python scripts/test_frameworks.py $(FRAMEWORKS)
 
 # Reports in a real browser. The first time it finds one, or installs one; where neither can be done the tests are
 # skipped by name, and it says so.

@@ -2,8 +2,8 @@
 
     python scripts/test_frameworks.py [NAME …]
 
-Behind `make test-frameworks`. Goes through every framework even if one fails, and says at the end how long each took,
-the making of its environment included.
+Behind `make test-frameworks`. `together` is the name of the last part. Goes through every framework even if one fails,
+and says at the end how long each took, the making of its environment included.
 """
 
 from __future__ import annotations
@@ -50,10 +50,12 @@ def together() -> bool:
 
 
 def main() -> int:
-    chosen = sys.argv[1:] or FRAMEWORKS
-    here = [name for name in chosen if (ROOT / "plugins" / f"dlperf-{name}" / "pyproject.toml").exists()]
-    jobs: dict[str, Callable[[], bool]] = {name: lambda name=name: own_tests(name) for name in here}
-    jobs["side by side"] = together
+    jobs: dict[str, Callable[[], bool]] = {name: lambda name=name: own_tests(name) for name in FRAMEWORKS}
+    jobs["together"] = together
+    unknown = sorted(set(sys.argv[1:]) - set(jobs))
+    if unknown:
+        sys.exit(f"There is nothing called {', '.join(unknown)}; there are {', '.join(jobs)}.")
+    jobs = {name: job for name, job in jobs.items() if name in (sys.argv[1:] or jobs)}
     took: dict[str, tuple[float, bool]] = {}
     for name, job in jobs.items():
         print(f"\n== {name}", flush=True)

@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlperf_sdk.worker import canonical, schedule
+from dlperf_sdk.worker.request import Request
 
 OLD_NUMPY = "1.21.6"
 
@@ -205,8 +206,13 @@ def test_distributions() -> None:
     assert np.abs(counts[1:127] - 5000 * 20 / 126).max() < 5 * 26
 
 
-def test_a_replica_has_one_of_two_shards() -> None:
-    assert [canonical.shard(replica) for replica in range(5)] == [0, 1, 0, 1, 0]
+@pytest.mark.parametrize(("program", "shards"), [("measure", [0, 1, 2, 3]), ("parity", [0, 1, 0, 1])])
+def test_a_replica_has_a_shard_of_its_own_but_in_a_parity_run(program: str, shards: list[int]) -> None:
+    request = Request(*[None] * len(Request._fields))  # type: ignore[arg-type]
+    request = request._replace(inputs=INPUTS, batch_size=2, seed=5, program=program)
+    for replica, shard in enumerate(shards):
+        found, wanted = canonical.batch_of(request, replica), canonical.batch(INPUTS, 2, shard, 5)
+        assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
 
 
 def test_unknown_kinds() -> None:

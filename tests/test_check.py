@@ -53,6 +53,15 @@ def test_what_was_not_edited_is_as_its_records_say(directory):
     assert contradictions(ResultStore(directory.parent).load(directory)) == ()
 
 
+def test_a_result_of_a_time_before_a_verdict_is_as_its_records_say(directory):
+    def older(document):
+        document["verdicts"] = [each for each in document["verdicts"] if each["name"] != "as-requested"]
+
+    edit(directory / "result.json", older)
+    assert checked(directory) == ()
+    assert contradictions(ResultStore(directory.parent).load(directory)) == ()
+
+
 def metric(document, name):
     return next(each for each in document["metrics"] if each["name"] == name)
 

@@ -18,7 +18,7 @@ from toy_reference import RATE, registry
 from dlperf_sdk import RunSpec, bundle, environments, hookimpl, replay, run, verify
 from dlperf_sdk.dispatch import launched
 from dlperf_sdk.errors import DocumentError, OutOfMemory, Unavailable, UnknownName, UsageError
-from dlperf_sdk.parity import cache, reference
+from dlperf_sdk.parity import reference
 from dlperf_sdk.parity.evidence import evidence
 from dlperf_sdk.plan import make_plan
 from dlperf_sdk.registry import Registry
@@ -269,23 +269,6 @@ def test_an_interruption_leaves_nothing_behind(place: Path) -> None:
         judged(place, launch, topology="1n2d")
     assert ids
     assert not processes_with(ids[0])
-
-
-def test_the_key_changes_with_everything_that_could_change_the_steps(place: Path) -> None:
-    keys = [judged(place, None).key, judged(place, None, precision="fp32", batch_size=64).key]
-    assert keys[0] == keys[1], "the measured batch is no part of the parity run"
-    others = [
-        judged(place, None, topology="1n2d").key,
-        judged(place, None, topology="2n1d").key,
-        judged(place, None, strategy="independent", topology="1n2d").key,
-        judged(place, None, env={"OMP_WAIT_POLICY": "ACTIVE"}).key,
-    ]
-    path = place / "mine.json"
-    path.write_text(path.read_text().replace("this test", "another source"))
-    reference.load.cache_clear()
-    others.append(judged(place, None).key)
-    assert len({keys[0], *others}) == 1 + len(others)
-    assert all(cache.fetch(key) is not None for key in (keys[0], *others))
 
 
 # -- verify

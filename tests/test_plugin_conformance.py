@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -22,6 +23,8 @@ from dlperf_sdk.testing import (
     ModelConformance,
     TopologyConformance,
 )
+from dlperf_sdk.testing.training import is_loss_of
+from dlperf_sdk.testing.worker_half import _imported
 
 
 class TestResNet50(ModelConformance):
@@ -77,6 +80,47 @@ def test_every_test_says_what_it_holds_a_plugin_to():
         tests = [getattr(suite, name) for name in dir(suite) if name.startswith("test_")]
         assert len(tests) > 5
         assert [test.__qualname__ for test in tests if not test.__doc__] == []
+
+
+# -- what the suite decides by
+
+
+RIGHT = [3.2552, 2.3181, 1.5753, 1.0328]
+"""Losses of a small BERT in fp32."""
+THREE_OF_FOUR = [3.2503, 2.4586, 1.8089, 1.2961]
+"""Its losses on three of the four samples: each is nearest to the right one of its own step."""
+
+
+@pytest.mark.parametrize(
+    ("losses", "precision", "same"),
+    [
+        (RIGHT, "fp32", [True] * 4),
+        ([3.2552, 2.3190, 1.5800, 1.0400], "fp32", [True] * 4),  # rounding that has grown
+        (THREE_OF_FOUR, "fp32", [True, False, False, False]),
+        (THREE_OF_FOUR, "amp-bf16", [True, True, False, False]),
+        (
+            [2.3181, 1.5753, 1.0328, 1.0328],
+            "amp-bf16",
+            [False, False, False, True],
+        ),  # those of the step behind
+    ],
+)
+def test_a_loss_of_the_same_step_in_another_run(losses, precision, same):
+    assert [is_loss_of(step, loss, RIGHT, precision) for step, loss in enumerate(losses)] == same
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "found"),
+    [
+        ("mine/worker/net.py", "from numpy import linalg", ["numpy", "numpy.linalg"]),
+        ("mine/worker/net.py", "from . import layers", ["mine.worker", "mine.worker.layers"]),
+        ("mine/worker/net.py", "from .layers import Norm", ["mine.worker.layers", "mine.worker.layers.Norm"]),
+        ("mine/worker/net.py", "from ..names import ALL", ["mine.names", "mine.names.ALL"]),
+        ("mine/worker/__init__.py", "from .rich import more", ["mine.worker.rich", "mine.worker.rich.more"]),
+    ],
+)
+def test_relative_imports_are_followed(file, text, found):
+    assert _imported(file, ast.parse(text)) == found
 
 
 # -- gaps and failures, as pytest shows them

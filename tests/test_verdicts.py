@@ -26,6 +26,7 @@ NAMES = {
     "loss-falls": INTEGRITY,
     "replicas-equal": INTEGRITY,
     "precision-effective": INTEGRITY,
+    "as-requested": INTEGRITY,
     "steady-state": QUALITY,
     "spread": QUALITY,
     "stopping-rule": QUALITY,
@@ -282,6 +283,43 @@ def test_the_arithmetic_behind_the_lower_bounds() -> None:
         rounded = np.ldexp(np.round(mantissa * 2.0**bits) / 2.0**bits, exponent)
         deviation = np.linalg.norm(rounded[0] @ rounded[1].T - a @ b) / np.linalg.norm(a @ b)
         assert deviation == pytest.approx(0.6 * 2.0**-bits, rel=0.1)
+
+
+# ---- as-requested ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "observed", "outcome"),
+    [
+        ({}, {}, PASS),
+        ({}, {"compiler": "none", "layout": "nchw"}, PASS),
+        ({}, {"compiler": "graph"}, FAIL),
+        ({"compiler": "graph"}, {"compiler": "graph"}, PASS),
+        ({"compiler": "graph"}, {"compiler": "none"}, FAIL),
+        ({"compiler": "graph"}, {}, INCONCLUSIVE),
+        ({"layout": "nhwc"}, {"compiler": "none", "layout": "nhwc"}, PASS),
+        ({"layout": "nhwc"}, {"compiler": "none", "layout": "nchw+nhwc"}, FAIL),
+        ({"layout": "nhwc"}, {"compiler": "none"}, INCONCLUSIVE),
+        ({"compiler": "graph", "layout": "nhwc"}, {"layout": "nchw"}, FAIL),
+    ],
+)
+def test_what_was_asked_for_must_have_run(
+    asked: dict[str, str], observed: dict[str, str], outcome: str
+) -> None:
+    """A layout that was left open may be any."""
+    assert outcomes(repeats(3, observed=observed), **asked)["as-requested"] == outcome
+
+
+def test_one_process_that_did_not_compile_fails_and_is_named() -> None:
+    found = repeats(3, ranks=2, observed={"compiler": "graph"})
+    silent = changed(
+        repeats(3, ranks=2, observed={}), lambda last: attrs.evolve(last, observed={"compiler": "none"})
+    )
+    openly = changed(found, lambda last: attrs.evolve(last, observed={"compiler": "none"}))
+    for spoiled in (openly, silent):
+        verdict = integrity.as_requested(spoiled, "graph", "auto")
+        assert verdict.outcome == FAIL
+        assert "The compiler graph was asked for, none ran (attempt 2, rank 1)." in verdict.detail
 
 
 # ---- trend ---------------------------------------------------------------------

@@ -146,10 +146,22 @@ BY_CONFORMANCE = (
         "must not import",
     ),
     Fault(
+        "imports-to-refuse",
+        "the framework imported in the controller half where it is asked what it refuses, and only there",
+        "test_it_imports_no_framework",
+        "must not import",
+    ),
+    Fault(
         "newer-than-declared",
         "a worker half in newer syntax than its declared Python reads",
         "test_it_compiles_on_the_oldest_python_it_declares",
         "is no Python 3.7",
+    ),
+    Fault(
+        "newer-relatively",
+        "newer syntax in what a worker half imports relatively",
+        "test_it_compiles_on_the_oldest_python_it_declares",
+        "newer_relatively/trainer.py",
     ),
     Fault(
         "imports-the-core",
@@ -165,6 +177,13 @@ BY_CONFORMANCE = (
         "a refusal that says nothing",
         "test_what_it_refuses_it_says_in_a_sentence",
         "gave 'no'",
+    ),
+    Fault(
+        "refuses-altogether",
+        "a compiler that is declared, and refused for every batch that is tried",
+        "test_it_refuses_nothing_altogether_that_it_declares",
+        "The compiler 'graph' is declared",
+        parameters=(("kind", "compiler"),),
     ),
     Fault(
         "own-weights",
@@ -199,8 +218,14 @@ BY_CONFORMANCE = (
         "the next steps on the canonical batch have",
     ),
     Fault(
+        "slower-in-the-window",
+        "nine tenths of the learning rate in the warm-up and the window: each loss is nearest to the right one",
+        "test_the_window_goes_on_where_the_first_steps_ended",
+        "the next steps on the canonical batch have",
+    ),
+    Fault(
         "leaves-out-dropout",
-        "dropout left out where it is asked for",
+        "dropout left out altogether where it is asked for",
         "test_dropout_drops",
         "with dropout 0.5",
         "dropping",
@@ -227,7 +252,7 @@ BY_CONFORMANCE = (
     ),
     Fault(
         "pretends",
-        "a compiler request ignored",
+        "a trainer that does not say what compiled",
         "test_the_compiler_compiles",
         "the compiler None",
         parameters=(("compiler", "graph"),),
@@ -249,8 +274,22 @@ BY_CONFORMANCE = (
 )
 BY_VERDICT = (
     Fault("unsynchronised", "replicas not synchronised", "replicas-equal", "different parameters"),
+    Fault(
+        "meets-in-pairs",
+        "four replicas of which two and two meet, as in an all-reduce over the wrong group",
+        "replicas-equal",
+        "different parameters",
+        where=(("topology", "1n4d"),),
+    ),
     Fault("smaller-on-one-rank", "one rank training another batch size", "complete-records", "samples"),
     Fault("wrong-sign", "an update of the wrong sign", "loss-falls", "loss"),
+    Fault(
+        "never-compiles",
+        "nothing compiled where a compiler is asked for, and a trainer that says so",
+        "as-requested",
+        "The compiler graph was asked for, none ran",
+        where=COMPILED,
+    ),
 )
 BY_PARITY = (
     Fault(
@@ -368,4 +407,22 @@ BY_PAIR = (
 )
 """Trainers of torch that are wrong in company only."""
 
-ALL = (*BY_CONFORMANCE, *BY_VERDICT, *BY_PARITY, *BY_TRAJECTORY, *BY_PAIR)
+BY_OTHER_CASES = (
+    Fault(
+        "FirstMicroBatch",
+        "gradient accumulation that trains on the first micro-batch only",
+        "test_accumulated_gradients_follow_the_reference",
+        "The loss of step 0 deviates",
+        "bert-base",
+    ),
+    Fault(
+        "FrozenResiduals",
+        "no gradient for the convolutions of the residual branches",
+        "test_it_follows_the_models_other_references",
+        "layer1.0.conv1.weight",
+        "resnet50",
+    ),
+)
+"""Trainers of torch that the plainest case cannot show to be wrong."""
+
+ALL = (*BY_CONFORMANCE, *BY_VERDICT, *BY_PARITY, *BY_TRAJECTORY, *BY_PAIR, *BY_OTHER_CASES)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch_faults_controller as controller
-from faults import BY_PAIR, BY_TRAJECTORY
+from faults import BY_OTHER_CASES, BY_PAIR, BY_TRAJECTORY
 
 from dlperf_sdk import bundle, environments
 from dlperf_sdk.parity.compare import compare
@@ -18,6 +18,7 @@ from dlperf_sdk.parity.reference import load
 from dlperf_sdk.plan import make_plan
 from dlperf_sdk.registry import Registry
 from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.worker.variables import worker_environment
 
 # One process tries them all, and they share what it found.
@@ -101,3 +102,12 @@ def test_parity_catches_in_company(fault):
     found = suite.followed(suite.spec(fault.model, topology="1n2d"))
     assert found.outcome == "fail", found
     assert fault.said in found.detail, found.detail
+
+
+@pytest.mark.usefixtures("planted")
+@pytest.mark.parametrize("fault", BY_OTHER_CASES, ids=lambda fault: fault.plugin)
+def test_the_other_cases_catch(fault, tmp_path):
+    suite = controller.suite_of(fault)
+    suite.test_it_follows_the_reference(Cell((fault.model,)))  # which is why there are others
+    with pytest.raises(AssertionError, match=fault.said):
+        fault.hold(suite, tmp_path)

@@ -6,6 +6,7 @@ import attrs
 import pytest
 from faults import BY_CONFORMANCE, BY_PARITY, BY_VERDICT
 from imports_the_framework import Imports
+from imports_to_refuse import ImportsToRefuse
 from toy_frameworks import FRAMEWORKS, Dropping
 
 from dlperf_sdk import run
@@ -15,7 +16,8 @@ from dlperf_sdk.testing.asynchrony import Asynchrony
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.subject import verdict
 
-REGISTRY = Registry({"frameworks": {**FRAMEWORKS, "imports": Imports}, "models": {"dropping": Dropping}})
+IMPORTING = {"imports": Imports, "imports-to-refuse": ImportsToRefuse}
+REGISTRY = Registry({"frameworks": {**FRAMEWORKS, **IMPORTING}, "models": {"dropping": Dropping}})
 
 
 class TestAsynchronous(FrameworkConformance):
@@ -80,11 +82,18 @@ def test_what_only_other_machines_can_do_is_skipped_and_says_so(compiler):
                 test(what)
 
 
+def test_what_a_model_that_is_not_tried_may_have_is_not_judged():
+    suite = suite_of("refuses-altogether")
+    type(suite).models = ("linear",)
+    with pytest.raises(pytest.skip.Exception, match="may be for models that are not tried"):
+        suite.test_it_refuses_nothing_altogether_that_it_declares("compiler")
+
+
 @pytest.mark.usefixtures("planted")
 @pytest.mark.parametrize("fault", BY_VERDICT, ids=lambda fault: fault.plugin)
 def test_a_verdict_catches(fault):
     fields = {"batch_size": 8, "warmup": 1, "steps": 5, "repeats": 1, "store": None, "registry": REGISTRY}
-    result = run(fault.plugin, "linear", topology="1n2d", **fields)
+    result = run(fault.plugin, "linear", **{"topology": "1n2d", **dict(fault.where)}, **fields)
     found = verdict(result, fault.by)
     assert found.outcome == "fail", found
     assert fault.said in found.detail, found

@@ -71,6 +71,15 @@ class BatchNormMomentum(resnet50.ResNet50Trainer):
         return network
 
 
+class FrozenResiduals(resnet50.ResNet50Trainer):
+    def build(self, options):
+        network = super().build(options)
+        for name, layer in network.named_modules():
+            if isinstance(layer, nn.Conv2d) and ".conv" in name:
+                layer.weight.register_hook(torch.zeros_like)
+        return network
+
+
 class NoLabelSmoothing(resnet50.ResNet50Trainer):
     def loss(self, outputs, batch):
         return F.cross_entropy(outputs[0], batch["label"])
@@ -192,6 +201,11 @@ class NoClipping(bert_base.BertBaseTrainer):
     def __init__(self, *given):
         super().__init__(*given)
         self.request.optimizer["clip_norm"] = None
+
+
+class FirstMicroBatch(bert_base.BertBaseTrainer):
+    def _micro_batches(self, batch):
+        return super()._micro_batches(batch)[:1]
 
 
 class DropoutOn(bert_base.BertBaseTrainer):

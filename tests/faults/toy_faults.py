@@ -152,6 +152,17 @@ class Unsynchronised(worker.Runtime):
         return array
 
 
+class MeetsInPairs(worker.Runtime):
+    """Ranks 2k and 2k + 1 exchange with each other and with nobody else, as all-reduce over a wrong group does."""
+
+    def start(self):
+        node, rank = self.cluster.nodes[0], self.process.rank
+        pair = node._replace(devices=node.devices[:2], ports=node.ports[rank // 2 :])
+        self.cluster = self.cluster._replace(nodes=(pair,))
+        self.process = self.process._replace(rank=rank % 2)
+        super().start()
+
+
 class FirstOfAll(worker.Runtime):
     def mean(self, array):
         ours = array if self.process.rank == 0 else np.zeros_like(array)
@@ -223,6 +234,12 @@ class HalfOfItInTheWindow(worker.Linear):
         return super().step(batch)._replace(samples=self.request.batch_size)
 
 
+class SlowerInTheWindow(worker.Linear):
+    def batches(self):
+        self.request.optimizer["learning_rate"] *= 0.9
+        return super().batches()
+
+
 class OwnWeights(worker.Linear):
     def __init__(self, runtime, request, process):
         super().__init__(runtime, request, process)
@@ -272,10 +289,17 @@ class Transposed(worker.Softmax):
 
 
 class Pretends(worker.Linear):
-    """Says that it does what the request asks for, and does what it always does."""
+    """Says the precision that the request asks for and nothing of the compiler, and does what it always does."""
 
     def observed(self):
         return {"precision": self.request.precision}
+
+
+class NeverCompiles(worker.Linear):
+    """Compiles nothing, whatever is asked for, and says so."""
+
+    def observed(self):
+        return dict(super().observed(), compiler="none")
 
 
 # -- ending: over the example

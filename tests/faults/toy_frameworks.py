@@ -50,6 +50,12 @@ def locked(self, device, strategy, model):
     return attrs.evolve(NumPy.environment(self, device, strategy, model), lock=LOCK)
 
 
+def only_large(self, spec, options):
+    if spec.compiler == "graph" and spec.batch_size < 16:
+        return "the compiler graph needs a batch of 16; choose none"
+    return None
+
+
 def linear(trainer):
     return {"trainers": {"linear": f"toy_faults:{trainer}"}}
 
@@ -80,6 +86,7 @@ WRONG = {
     "one-buffer": (Asynchronous, linear("OneBufferForAllLosses")),
     "no-memory": (Asynchronous, runtime("NoMemory")),
     "unsynchronised": (NumPy, runtime("Unsynchronised")),
+    "meets-in-pairs": (NumPy, runtime("MeetsInPairs")),
     "first-of-all": (NumPy, runtime("FirstOfAll")),
     "summed": (NumPy, runtime("Summed")),
     "postpones-the-exchange": (NumPy, runtime("MeetsWhenWaitedFor") | linear("PostponesTheExchange")),
@@ -89,6 +96,7 @@ WRONG = {
     "secretly-smaller": (NumPy, linear("SecretlySmallerOnOneRank")),
     "every-second-backward": (NumPy, linear("EverySecondBackward")),
     "half-in-the-window": (NumPy, linear("HalfOfItInTheWindow")),
+    "slower-in-the-window": (NumPy, linear("SlowerInTheWindow")),
     "leaves-out-dropout": (NumPy, {"trainers": {"dropping": "dlperf_numpy.worker:Linear"}}),
     "own-weights": (NumPy, linear("OwnWeights")),
     "loss-of-the-step-before": (NumPy, linear("LossOfTheStepBefore")),
@@ -102,13 +110,22 @@ WRONG = {
         linear("Pretends")
         | {"capabilities": attrs.evolve(CAN, precisions={"fp32", "amp-bf16"}, compilers={"none", "graph"})},
     ),
+    "never-compiles": (
+        NumPy,
+        linear("NeverCompiles") | {"capabilities": attrs.evolve(CAN, compilers={"none", "graph"})},
+    ),
     "past-its-record": (NumPy, runtime("WritesPastItsRecord")),
     "leaves-a-file": (NumPy, runtime("LeavesAFile")),
     "gives-up": (NumPy, linear("GivesUp")),
     "out-of-memory-always": (NumPy, runtime("OutOfMemoryAlways")),
     "newer-than-declared": (NumPy, {"trainers": {"linear": "newer_than_declared:Linear"}}),
+    "newer-relatively": (NumPy, {"trainers": {"linear": "newer_relatively:Linear"}}),
     "imports-the-core": (NumPy, {"trainers": {"linear": "imports_the_core:Linear"}}),
     "refuses-in-a-word": (NumPy, {"refuses": lambda self, spec, options: "no"}),
+    "refuses-altogether": (
+        NumPy,
+        {"capabilities": attrs.evolve(CAN, compilers={"none", "graph"}), "refuses": only_large},
+    ),
     "old-lock": (NumPy, {"environment": locked}),
 }
 """Name → the right plugin, and the attributes in which the wrong one differs."""

@@ -133,6 +133,14 @@ def test_accumulation_is_one_step(make_trainer):
     assert parts.step(parts.canonical_batch()).samples == 4
 
 
+def test_the_layout_shows_where_images_shrink_to_a_pixel(make_trainer):
+    """A single pixel lies the same in both."""
+    for layout in ("nhwc", "nchw"):
+        small = make_trainer("resnet50", layout=layout, options={"image_size": 32})
+        small.deviation()
+        assert small.observed()["layout"] == layout
+
+
 def test_layouts_agree(make_trainer):
     nhwc, nchw = make_trainer("resnet50", layout="nhwc"), make_trainer("resnet50", layout="nchw")
     assert nhwc.deviation() == nchw.deviation() == 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
@@ -17,7 +18,7 @@ from dlperf_sdk.parity import cache
 from dlperf_sdk.parity.compare import Comparison, compare, expected
 from dlperf_sdk.parity.key import key_of
 from dlperf_sdk.parity.record import ParityRecord, records_from
-from dlperf_sdk.parity.reference import Reference, load
+from dlperf_sdk.parity.reference import Reference, ReferenceCase, load
 from dlperf_sdk.plan import Plan, make_plan
 from dlperf_sdk.records import Failure
 from dlperf_sdk.registry import Registry
@@ -184,7 +185,7 @@ def _plan(plan: Plan, registry: Registry, reference: Reference, case: str) -> Pl
     own = {name: value for name, value in spec.options.items() if name in kept}
     changes: dict[str, Any] = {
         "batch_size": of_case.batch_size,
-        "accumulation": 1,
+        "accumulation": _accumulation(spec.accumulation, of_case),
         "device": plan.device,
         "data": DataSpec("synthetic"),
         "learning_rate_policy": "constant",
@@ -199,6 +200,12 @@ def _plan(plan: Plan, registry: Registry, reference: Reference, case: str) -> Pl
         "options": {**of_case.options, **own},
     }
     return make_plan(attrs.evolve(spec, **changes), registry)
+
+
+def _accumulation(asked: int, case: ReferenceCase) -> int:
+    """As many micro-batches of those that are asked for as keep the trajectory: the mean over equal parts is the mean
+    over all, but for batch norm, which sees each part alone."""
+    return 1 if case.alone[0].running_means else math.gcd(asked, case.batch_size)
 
 
 def _request(plan: Plan, prepared: PreparedEnvironment) -> Request:
@@ -271,7 +278,7 @@ def _with(compared: Comparison, records: Sequence[ParityRecord], found: Asked, m
     followers = sorted((one for record in records for one in record.replicas), key=lambda one: one.index)
     accumulated = (
         " Parity was run without accumulation, and does not vouch for it."
-        if plan.spec.accumulation > 1
+        if plan.spec.accumulation > 1 and found.followed.spec.accumulation == 1
         else ""
     )
     return Parity(

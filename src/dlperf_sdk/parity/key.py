@@ -1,43 +1,55 @@
-"""What parity evidence is evidence for: everything that could make another run's first steps differ, in one hash."""
+"""What parity evidence is evidence for: what could make another run's first steps differ, part by part, in one hash."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+from typing import Any
 
 from dlperf_sdk import bundle
 from dlperf_sdk.environments import PreparedEnvironment
 from dlperf_sdk.plan import Plan
 from dlperf_sdk.worker import hardware
 from dlperf_sdk.worker.request import Request
+from dlperf_sdk.worker.variables import worker_environment
 
 CIRCUMSTANCES = ("id", "deadlines", "samplers", "on_busy", "memory_limit", "first_attempt")
 """What a request says beside what is computed."""
 
+SEARCHED = ("PATH", "LD_LIBRARY_PATH")
+"""Inherited variables that decide which code runs: where compilers are found, and where shared libraries are."""
+
 
 def key_of(plan: Plan, request: Request, prepared: PreparedEnvironment, reference: str) -> str:
-    """SHA-256 over the request without its circumstances, all code in the bundle, the environment's lock and
-    interpreter, the variables as this shell fills them in, the engine, the devices' names, the reference's digest.
+    """SHA-256 over the `parts`."""
+    return _digest(json.dumps(parts(plan, request, prepared, reference), sort_keys=True).encode())
 
-    The devices are those of this machine: of nodes that an engine places elsewhere, only the engine is known here.
+
+def parts(plan: Plan, request: Request, prepared: PreparedEnvironment, reference: str) -> dict[str, Any]:
+    """The request without its circumstances, all code in the bundle, the environment's lock and interpreter, the
+    container, the variables that were asked for and those of `SEARCHED` as this shell gives them to a worker, the
+    engine, the names of processor and GPUs, the plugin's distribution and version, the reference's digest.
+
+    Shell and devices are this machine's: of nodes that an engine places elsewhere, only the engine is known here.
     """
     asked = {name: value for name, value in request.to_dict().items() if name not in CIRCUMSTANCES}
-    files = bundle.contents(request, plan.packages)
+    spec, files = plan.spec, bundle.contents(request, plan.packages)
+    variables = worker_environment(os.environ, request.variables, {})
     facts = hardware.describe()
-    parts = {
+    return {
         "request": asked,
         "code": {name: _digest(content) for name, content in files.items() if name != "request.json"},
         "lock": prepared.lock,
         "python": prepared.python,
-        "variables": {n: os.environ.get(n) if v is None else v for n, v in request.variables.items()},
-        "engine": plan.spec.topology.engine,
+        "container": [spec.container, spec.container_mounts, spec.container_devices],
+        "variables": {name: variables.get(name) for name in (*SEARCHED, *request.variables)},
+        "engine": spec.topology.engine,
         "cpu": (facts.get("cpu") or {}).get("model"),
         "gpus": [gpu.get("name") for gpu in facts.get("gpus") or ()],
         "plugin": plan.plugin,
         "reference": reference,
     }
-    return _digest(json.dumps(parts, sort_keys=True).encode())
 
 
 def _digest(content: bytes) -> str:

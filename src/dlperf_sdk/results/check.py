@@ -13,12 +13,11 @@ from dlperf_sdk.documents import LARGEST_RESULT, load_document
 from dlperf_sdk.errors import DocumentError
 from dlperf_sdk.interfaces.measurer import Measured, Measurer, Metric
 from dlperf_sdk.records import Repeat
-from dlperf_sdk.results import integrity
 from dlperf_sdk.results.convert import to_plain
 from dlperf_sdk.results.repeats import StoredRepeats, attempts_of
 from dlperf_sdk.results.result import FAIL, INTEGRITY, PASS, Result, Verdict
 from dlperf_sdk.results.store import ResultStore
-from dlperf_sdk.results.verdicts import Expected, judge
+from dlperf_sdk.results.verdicts import Expected, integrity_of, judge
 from dlperf_sdk.worker.processes import TRAINER
 
 
@@ -39,7 +38,7 @@ def contradictions(result: Result) -> tuple[str, ...]:
         found.append(f"Attempt {empty[0]} is among the repeats, but has no records.")
     elif repeats and result.workload is not None:
         found += _throughput(result, repeats)
-        found += _verdicts(result, _integrity(repeats, _expected(result, repeats, None)))
+        found += _verdicts(result, integrity_of(repeats, _expected(result, repeats, None)))
     return tuple(found)
 
 
@@ -254,16 +253,8 @@ def _expected(result: Result, repeats: Sequence[Repeat], ranks: int | None) -> E
         strategy=spec.strategy,
         protocol=spec.resolved_protocol(),
         learning_rate_policy=spec.learning_rate_policy,
-    )
-
-
-def _integrity(repeats: tuple[Repeat, ...], expected: Expected) -> tuple[Verdict, ...]:
-    return (
-        integrity.complete_records(repeats, expected),
-        integrity.finite_loss(repeats),
-        integrity.loss_falls(repeats, expected.learning_rate_policy, expected.strategy),
-        integrity.replicas_equal(repeats, expected.strategy),
-        integrity.precision_effective(repeats, expected.precision),
+        compiler=spec.compiler,
+        layout=spec.layout,
     )
 
 

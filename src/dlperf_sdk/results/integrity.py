@@ -62,6 +62,8 @@ class Expected:
     strategy: str
     protocol: Protocol
     learning_rate_policy: str = "constant"
+    compiler: str = "none"
+    layout: str = "auto"
 
 
 def complete_records(repeats: tuple[Repeat, ...], expected: Expected) -> Verdict:
@@ -266,3 +268,31 @@ def precision_effective(repeats: tuple[Repeat, ...], precision: str) -> Verdict:
         f"The outputs deviate from fp32 by {max(known):.3g} at most; with {precision} it must be {between}."
     )
     return Verdict(name, kind, PASS, detail)
+
+
+def as_requested(repeats: tuple[Repeat, ...], compiler: str, layout: str) -> Verdict:
+    """The compiler that was asked for ran, and the layout where one was, by the trainer's own word (`observed`)."""
+    name, kind = "as-requested", INTEGRITY
+    asked = {"compiler": compiler, **({} if layout == "auto" else {"layout": layout})}
+    unseen: Verdict | None = None
+    for attempt, record in ((repeat.attempt, record) for repeat in repeats for record in repeat.records):
+        where = f"(attempt {attempt}, rank {record.rank})"
+        for what, value in asked.items():
+            observed = record.observed.get(what)
+            if observed is None and value != "none":
+                detail = f"The {what} {value} was asked for, and the trainer does not say what ran {where}."
+                unseen = unseen or Verdict(name, kind, INCONCLUSIVE, detail)
+            elif observed not in (None, value):
+                detail = (
+                    f"The {what} {value} was asked for, {observed} ran {where}. Ask for what ran, or mend the plugin: "
+                    "it must do what it declares, or refuse it."
+                )
+                return Verdict(name, kind, FAIL, detail)
+    if unseen is not None:
+        return unseen
+    if compiler == "none" and layout == "auto":
+        return Verdict(
+            name, kind, PASS, "No compiler and no layout was asked for, and no compiler was seen at work."
+        )
+    ran = " and ".join(f"the {what} {value}" for what, value in asked.items())
+    return Verdict(name, kind, PASS, f"What was asked for ran: {ran}.")

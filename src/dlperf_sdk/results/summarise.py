@@ -60,6 +60,8 @@ def summarise(
                 strategy=spec.strategy,
                 protocol=plan.protocol,
                 learning_rate_policy=spec.learning_rate_policy,
+                compiler=spec.compiler,
+                layout=spec.layout,
             ),
             parity,
         )

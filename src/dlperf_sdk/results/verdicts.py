@@ -8,7 +8,7 @@ from dlperf_sdk.results import integrity, quality
 from dlperf_sdk.results.integrity import Expected
 from dlperf_sdk.results.result import INCONCLUSIVE, INTEGRITY, QUALITY, Parity, Verdict
 
-__all__ = ["Expected", "judge"]
+__all__ = ["Expected", "integrity_of", "judge"]
 
 
 def judge(
@@ -17,17 +17,25 @@ def judge(
     """All verdicts on a case with at least one finished repeat, integrity first; pure.
 
     Integrity says whether the number is true (`complete-records`, `finite-loss`, `loss-falls`,
-    `replicas-equal`, `precision-effective`, and `parity` where there is evidence, from a run of its own), quality
-    how good it is (`steady-state`, `spread`, `stopping-rule`).
+    `replicas-equal`, `precision-effective`, `as-requested`, and `parity` where there is evidence, from a run of its
+    own), quality how good it is (`steady-state`, `spread`, `stopping-rule`).
     """
+    return (
+        *integrity_of(repeats, expected),
+        *(() if parity is None else (Verdict("parity", INTEGRITY, parity.outcome, parity.detail),)),
+        *_quality(repeats, expected),
+    )
+
+
+def integrity_of(repeats: tuple[Repeat, ...], expected: Expected) -> tuple[Verdict, ...]:
+    """The integrity verdicts that the records alone give: all but `parity`; pure."""
     return (
         integrity.complete_records(repeats, expected),
         integrity.finite_loss(repeats),
         integrity.loss_falls(repeats, expected.learning_rate_policy, expected.strategy),
         integrity.replicas_equal(repeats, expected.strategy),
         integrity.precision_effective(repeats, expected.precision),
-        *(() if parity is None else (Verdict("parity", INTEGRITY, parity.outcome, parity.detail),)),
-        *_quality(repeats, expected),
+        integrity.as_requested(repeats, expected.compiler, expected.layout),
     )
 
 

@@ -68,9 +68,10 @@ class Asynchrony(Training):
                         "a device that waits for the host between steps is slower than it could be, and the number "
                         "is not the framework's",
                         "wait for nothing in `step`: no reading of the loss, no synchronisation. If steps are simply "
-                        "too short to tell, raise `batch_size` (`--batch-size`); if the framework cannot do otherwise "
-                        "in this case (look what the failing ones share: the compiler, often), let the runtime's "
-                        "constructor set the clock 'blocking' for it",
+                        "too short to tell, raise `batch_size` (`--batch-size`); if on a CPU the framework cannot do "
+                        "otherwise in this case (look what the failing ones share: the compiler, often), let the "
+                        "runtime's constructor set the clock 'blocking' for it: on a device that works by itself no "
+                        "clock is",
                     )
                 )
 

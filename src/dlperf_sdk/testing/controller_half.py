@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.metadata import packages_distributions
+from itertools import combinations_with_replacement, product
 
 import pytest
 from packaging.requirements import Requirement
@@ -15,33 +16,41 @@ from packaging.utils import canonicalize_name
 
 from dlperf_sdk import bundle
 from dlperf_sdk.capable import VOCABULARY
-from dlperf_sdk.errors import PluginError, UnknownName, Unsupported
-from dlperf_sdk.interfaces.framework import EnvironmentSpec
+from dlperf_sdk.errors import PluginError, RunFailed, Unavailable, UnknownName, Unsupported
+from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec
+from dlperf_sdk.options import options_of
 from dlperf_sdk.plan import make_plan
+from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.testing.cells import ALONE, PAIR
 from dlperf_sdk.testing.conformance import advice
-from dlperf_sdk.testing.subject import FrameworkSubject
+from dlperf_sdk.testing.subject import FrameworkSubject, described
 
 WITHOUT = """\
-import importlib, importlib.abc, json, sys, traceback
-sys.path[:] = json.loads(sys.argv[1])
+import importlib, importlib.abc, json, sys
+told = json.load(sys.stdin)
+sys.path[:] = told["path"]
 
 class Refuse(importlib.abc.MetaPathFinder):
-    forbidden = set(json.loads(sys.argv[2]))
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in self.forbidden:
+        if name.partition(".")[0] in told["forbidden"]:
             raise ImportError("the controller half must not import " + name)
 
 sys.meta_path.insert(0, Refuse())
-module, _, attribute = sys.argv[3].partition(":")
+from dlperf_sdk.spec import RunSpec
+module, _, attribute = told["plugin"].partition(":")
 plugin = getattr(importlib.import_module(module), attribute)()
-for device, strategy, model in json.loads(sys.argv[4]):
+plugin.trainers, plugin.packages, plugin.capabilities, plugin.lacks
+for device, strategy, model in told["environments"]:
     plugin.environment(device, strategy, model)
+for spec in told["specs"]:
+    plugin.refuses(RunSpec(**spec), plugin.Options())
 places, _, function = plugin.processes.partition(":")
 getattr(importlib.import_module(places), function)
 worker = plugin.runtime.partition(":")[0]
 assert worker not in sys.modules, "the controller half imports the worker half, " + worker
 """
-"""Import a controller half where its framework cannot be had, and ask it for every environment."""
+"""Import a controller half where its framework cannot be had, and ask it all that the core asks: what it offers, every
+environment, and which cases it refuses."""
 
 
 class ControllerHalf(FrameworkSubject):
@@ -70,10 +79,19 @@ class ControllerHalf(FrameworkSubject):
         """In a fresh interpreter in which what the environment requires cannot be imported."""
         cls = type(self.plugin)
         names = list(self._forbidden())
-        environments = [list(case) for case, _ in self._environments()]
-        arguments = (json.dumps(sys.path), json.dumps(names), f"{cls.__module__}:{cls.__qualname__}")
+        specs = [spec.to_dict() for spec in self._combined()]
+        for spec in specs:
+            del spec["schema_version"]  # the others are the fields of a RunSpec
+        told = {
+            "path": sys.path,
+            "forbidden": names,
+            "plugin": f"{cls.__module__}:{cls.__qualname__}",
+            "environments": [case for case, _ in self._environments()],
+            "specs": specs,
+        }
         ended = subprocess.run(
-            [sys.executable, "-I", "-c", WITHOUT, *arguments, json.dumps(environments)],
+            [sys.executable, "-I", "-c", WITHOUT],
+            input=json.dumps(told),
             capture_output=True,
             text=True,
             check=False,
@@ -125,45 +143,61 @@ class ControllerHalf(FrameworkSubject):
                     "correct the name; a package beside the plugin's own is named in `packages`",
                 )
 
-    @pytest.mark.parametrize("kind", ["precision", "compiler", "strategy", "layout", "data"])
+    @pytest.mark.parametrize("kind", sorted(VOCABULARY))
     def test_what_it_does_not_declare_is_refused(self, kind: str) -> None:
         """With a typed refusal that says what is offered, before anything is started."""
         model = self.tried()[0]
-        offered = getattr(self.plugin.capabilities, _PLURAL.get(kind, kind))
-        topology = "1n2d" if kind == "strategy" else "1n1d"
-        for value in sorted(VOCABULARY[kind] - offered):
-            text = f"{value}:/nowhere" if value in ("images", "text") else value
-            refused = self.refusal(self.spec(model, topology=topology, **{kind: text}))
+        for value in sorted(VOCABULARY[kind] - _declared(self.plugin.capabilities, kind)):
+            refused = self.refusal(self.spec(model, **_asked(kind, value)))
             assert isinstance(refused, Unsupported), advice(
                 f"{kind} {value!r} is not declared, and is not refused: {refused!r}.",
                 "something else would run under its name",
                 "leave `make_plan`'s checks alone; `refuses` adds to them",
             )
 
+    @pytest.mark.parametrize("kind", sorted(VOCABULARY))
+    def test_it_refuses_nothing_altogether_that_it_declares(self, kind: str) -> None:
+        """Each value can be had with one of the devices and one of the models, on this machine or on another."""
+        plugin, names = self.plugin, self.registry.names("models")
+        implemented = {name for name in names if self.registry.trainer(plugin, self.registry.model(name))}
+        for value in sorted(_declared(plugin.capabilities, kind)):
+            refused = self._refused(kind, value)
+            if refused and implemented - {*self.tried()}:
+                pytest.skip(f"{kind} {value!r} may be for models that are not tried here: {refused}")
+            assert not refused, advice(
+                f"The {kind} {value!r} is declared, and refused with every device and model, in these words: {refused}",
+                "what cannot be had is tried by no test, and nobody knows whether it works",
+                "refuse what cannot run, and nothing else; take out of `capabilities` what never can; if it needs more "
+                "samples, raise `batch_size` (`--batch-size`)",
+            )
+
     def test_what_it_refuses_it_says_in_a_sentence(self) -> None:
         """`refuses` is asked for every pair of what is declared, and answers with None or with advice."""
-        can, plugin = self.plugin.capabilities, self.plugin
-        for model in self.tried():
-            fields = {
-                "device": sorted(can.devices)[0],
-                "strategy": sorted(can.strategies)[0],
-                "topology": "1n2d",
-            }
-            axes = {kind: getattr(can, _PLURAL.get(kind, kind)) for kind in VOCABULARY}
-            asked = [
-                {**fields, one: first, other: second}
-                for one in axes
-                for other in axes
-                for first in axes[one]
-                for second in axes[other]
-            ]
-            for chosen in asked:
-                reason = plugin.refuses(self.spec(model, **chosen), plugin.Options())
-                assert reason is None or (isinstance(reason, str) and len(reason.split()) > 3), advice(
-                    f"refuses(…) of {chosen} gave {reason!r}.",
-                    "it is all that a user will read",
-                    "return None, or a sentence that says why not and what to choose instead",
-                )
+        plugin = self.plugin
+        for spec in self._combined():
+            reason = plugin.refuses(spec, options_of(plugin, spec))
+            assert reason is None or (isinstance(reason, str) and len(reason.split()) > 3), advice(
+                f"refuses(…) of {described(spec)} on {spec.device} gave {reason!r}.",
+                "it is all that a user will read",
+                "return None, or a sentence that says why not and what to choose instead",
+            )
+
+    def _refused(self, kind: str, value: str) -> RunFailed | None:
+        """Why a value cannot be had with any device and model; None where one can have it, here or elsewhere."""
+        refused = None
+        for device, model in product(sorted(self.plugin.capabilities.devices), self.tried()):
+            refused = self.refusal(self.spec(model, **{"device": device, **_asked(kind, value)}))
+            if refused is None or isinstance(refused, Unavailable):
+                return None
+        return refused
+
+    def _combined(self) -> Iterator[RunSpec]:
+        """Every model with every pair of declared values, over two devices: nothing of it need be there."""
+        can = self.plugin.capabilities
+        fields = {"device": sorted(can.devices)[0], "strategy": sorted(can.strategies)[0], "topology": PAIR}
+        declared = [(kind, value) for kind in VOCABULARY for value in sorted(_declared(can, kind))]
+        for model, pair in product(self.tried(), combinations_with_replacement(declared, 2)):
+            yield self.spec(model, **{**fields, **dict(pair)})
 
     def _environments(self) -> Iterator[tuple[tuple[str, str, str], EnvironmentSpec]]:
         can = self.plugin.capabilities
@@ -194,6 +228,18 @@ _PLURAL = {
     "strategy": "strategies",
     "layout": "layouts",
 }
+
+
+def _declared(can: Capabilities, kind: str) -> frozenset[str]:
+    """What is offered of one kind of the vocabulary."""
+    found: frozenset[str] = getattr(can, _PLURAL.get(kind, kind))
+    return found
+
+
+def _asked(kind: str, value: str) -> dict[str, str]:
+    """The fields of a case that asks for a value: a strategy only where two could meet."""
+    text = f"{value}:/nowhere" if value in ("images", "text") else value
+    return {kind: text, "topology": PAIR if kind == "strategy" else ALONE}
 
 
 def _pins(spec: EnvironmentSpec) -> dict[str, str]:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from dlperf_sdk.results.result import NOT_APPLICABLE, PASS
+from dlperf_sdk.parity.evidence import CASE
+from dlperf_sdk.parity.reference import load
+from dlperf_sdk.results.result import NOT_APPLICABLE, PASS, Parity
 from dlperf_sdk.spec import RunSpec
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import advice
 from dlperf_sdk.testing.subject import FrameworkSubject, described
+from dlperf_sdk.verification import verify
+
+FULL = "full"
+"""A reference's case at the model's full size."""
 
 
 class Following(FrameworkSubject):
@@ -22,6 +28,45 @@ class Following(FrameworkSubject):
         """Two replicas whose gradients meet: equal is not enough, they can be wrong together."""
         self._follows(self.spec_of(pair))
 
+    def test_it_follows_the_models_other_references(self, model: str) -> None:
+        """What the case of ordinary runs cannot show, such as first gradients behind a gamma of zero; in fp32, alone.
+        The full-size case takes minutes, and is left to `dlperf verify --case full`."""
+        references = self.registry.model(model).references
+        cases = (
+            []
+            if references is None
+            else [name for name in load(references).cases if name not in (CASE, FULL)]
+        )
+        if not cases:
+            pytest.skip(f"{model} has no other reference than {CASE!r}")
+        for case in cases:
+            (found,) = verify(
+                [self.framework],
+                model,
+                case=case,
+                registry=self.registry,
+                device=self.device,
+                python=self.python,
+            )
+            (row,) = found.rows
+            assert row.parity is not None, f"{self.framework} {model}, case {case}: {row.reason}"
+            self.excuse(row.parity.traceback)
+            self._passed(f"{self.framework} {model}, case {case}", row.parity)
+
+    def test_accumulated_gradients_follow_the_reference(self) -> None:
+        """Two micro-batches are the very step that their whole batch is, but for batch norm, which sees each alone."""
+        if not self.plugin.capabilities.accumulation:
+            pytest.skip("the plugin does not declare accumulation")
+        models = [name for name in self.tried() if self._whole(name)]
+        if not models:
+            pytest.skip(f"no reference of {', '.join(self.tried())} is free of batch norm")
+        self._follows(self.offered(models, accumulation=2))
+
+    def _whole(self, model: str) -> bool:
+        """Whether the model's reference holds accumulation: it has no running means."""
+        references = self.registry.model(model).references
+        return references is not None and not load(references).cases[CASE].alone[0].running_means
+
     def _follows(self, spec: RunSpec) -> None:
         if self.registry.model(spec.model).references is None:
             pytest.skip(f"{spec.model} ships no reference trajectories")
@@ -29,8 +74,11 @@ class Following(FrameworkSubject):
         if found.outcome == NOT_APPLICABLE:
             pytest.skip(found.detail)
         self.excuse(found.traceback)
+        self._passed(described(spec), found)
+
+    def _passed(self, what: str, found: Parity) -> None:
         assert found.outcome == PASS, advice(
-            f"{described(spec)}: {found.detail}",
+            f"{what}: {found.detail}",
             "a throughput of another model, or of another optimizer, is compared with nobody's",
             "compare the worker half with the model's page (`dlperf describe`) at the first parameter that differs: "
             "its layer, or one after it, is wrong; if all differ by a factor, look at the loss's reduction, the mean "

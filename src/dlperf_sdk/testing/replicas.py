@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
+import attrs
 import pytest
 
 from dlperf_sdk.results.result import Result
+from dlperf_sdk.spec_values import TopologySpec
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import advice
 from dlperf_sdk.testing.subject import FrameworkSubject, described
+from dlperf_sdk.testing.training import LATE
 
 
 class Replicas(FrameworkSubject):
@@ -26,14 +31,29 @@ class Replicas(FrameworkSubject):
             "average the gradients of all replicas before every update, and keep the update itself deterministic",
         )
 
+    def test_replicas_that_wait_for_nobody_learn_from_each_other(self, pair: Cell) -> None:
+        """Where updates are asynchronous no trajectory is the right one, but that of a lone replica is wrong."""
+        spec = self.spec_of(pair)
+        if spec.strategy != "parameter_server_async":
+            pytest.skip("its replicas wait for each other: `test_replicas_are_equal` holds them")
+        alone = _losses(self.trained(attrs.evolve(spec, topology=TopologySpec(1, 1))))[0]
+        together = _losses(self.trained(spec))[0]
+        most = LATE.get(spec.precision, LATE["amp-bf16"])
+        same = all(math.isclose(one, other, rel_tol=most) for one, other in zip(alone, together, strict=True))
+        assert not same, advice(
+            f"{described(spec)}: replica 0 has the losses of a replica that trains alone ({list(together)}).",
+            "replicas that exchange nothing are faster than any that do",
+            "let every replica update the variables that all of them read",
+        )
+
     def test_replicas_see_different_samples(self, pair: Cell) -> None:
-        """Replica r trains on the canonical shard r mod 2: their losses differ from the first step on."""
+        """Each trains on a canonical shard of its own: their losses differ from the first step on."""
         spec = self.spec_of(pair)
         first, second = _losses(self.trained(spec))
         assert first[0] != second[0], advice(
             f"{described(spec)}: both replicas have the loss {first[0]} on their first batch.",
             "replicas that train on the same samples need no synchronisation to be equal, and do half the work",
-            "take `canonical.shard(replica)` of the global index in `process.replicas`",
+            "take `canonical.batch_of(request, replica)` of the global index in `process.replicas`",
         )
 
     def test_independent_replicas_do_not_meet(self, model: str) -> None:
@@ -45,7 +65,7 @@ class Replicas(FrameworkSubject):
         assert first != second, advice(
             f"{described(spec)}: the replicas end equal, although their gradients should not have met.",
             "either they do meet, or both train on the same samples; then `replicas-equal` shows nothing",
-            "with the strategy 'independent', exchange nothing; and train replica r on shard r mod 2",
+            "with the strategy 'independent', exchange nothing; and train each replica on its own `canonical.batch_of`",
         )
 
 

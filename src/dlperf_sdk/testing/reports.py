@@ -39,8 +39,8 @@ class Reports(Training):
         assert isinstance(peak, int) and peak >= least, advice(
             f"`peak_memory()` gives {peak!r} bytes on {device}; parameters and gradients alone take {least}.",
             "memory is what decides which batch sizes fit, and is compared between frameworks",
-            "return the allocator's peak since `reset_peak_memory`, over all devices of the process; None where the "
-            "framework cannot tell",
+            "return the allocator's peak since `reset_peak_memory`, over all devices of the process; where the "
+            "framework cannot tell, return None, and say so in `known_gaps`",
         )
 
     def test_a_replica_names_its_device(self, model: str) -> None:

@@ -18,6 +18,10 @@ from dlperf_sdk.testing.subject import FrameworkSubject, described, verdict
 LATE = {"fp32": 1e-4, "tf32": 1e-3, "amp-fp16": 1e-3, "amp-bf16": 8e-3}
 """Precision → relative difference of one step's loss in two runs: the order of summation may differ, and nothing
 else. For the narrower formats about one unit in the last place: 2⁻¹⁰ and 2⁻⁷."""
+APART = {"fp32": 1e-2, "tf32": 0.1, "amp-fp16": 0.1, "amp-bf16": 0.1}
+"""Precision → what that may have grown to some steps later, as training amplifies it: further off it is another step's
+loss, or another training's. A cap, for to be the nearest is little: BERT on three of four samples has losses of which
+each is nearest to its own step's on all four, and 6 % off at the second."""
 
 
 class Training(FrameworkSubject):
@@ -114,10 +118,7 @@ class Training(FrameworkSubject):
         assert len(set(early)) > 1, f"the losses do not change from step to step: {early}"
         most = LATE.get(spec.precision, LATE["amp-bf16"])
         first = math.isclose(early[0], late[0], rel_tol=most)
-        own = all(
-            math.isclose(loss, early[step], rel_tol=most) or _nearest(loss, early) == step
-            for step, loss in enumerate(late)
-        )
+        own = all(is_loss_of(step, loss, early, spec.precision) for step, loss in enumerate(late))
         assert early == again and first and own, advice(
             f"{described(spec)}: read at once the losses of the first steps are {_listed(early)}, read again after "
             f"more steps {_listed(again)}, and in another run read after the window {_listed(late)}.",
@@ -135,13 +136,9 @@ class Training(FrameworkSubject):
         assert result.failure is None, f"`test_it_trains` says more: {result.failure}"
         replica = result.repeats[0].records[0].replicas[0]
         window = [*replica.warmup_losses, *replica.losses]
-        most = LATE.get(spec.precision, LATE["amp-bf16"])
         pairs = list(zip(window, further, strict=False))
-        same = [
-            math.isclose(loss, other, rel_tol=most) or _nearest(loss, further) == step
-            for step, (loss, other) in enumerate(pairs)
-        ]
-        assert pairs and all(same), advice(
+        same = all(is_loss_of(step, loss, further, spec.precision) for step, (loss, _) in enumerate(pairs))
+        assert pairs and same, advice(
             f"{described(spec)}: the losses of the warm-up and the window are {_listed(window)}; the next steps on "
             f"the canonical batch have {_listed(further)}.",
             "parity and the precision are shown on the canonical batch: a window that trains on something else, or in "
@@ -151,7 +148,10 @@ class Training(FrameworkSubject):
         )
 
     def test_dropout_drops(self, model: str) -> None:
-        """Where a model has the option: the first step's loss is another with it. Parity is run without."""
+        """Where a model has the option: the first step's loss is another with it. Where and how much is not looked at.
+
+        Parity is run without.
+        """
         if not hasattr(self.registry.model(model).Options(), "dropout"):
             pytest.skip(f"{model} has no dropout")
         without, dropping = (self._first_loss(model, dropout=rate) for rate in (0.0, 0.5))
@@ -205,6 +205,18 @@ class Training(FrameworkSubject):
 
     def _manifest(self, model: str) -> tuple[dict[str, Any], ...]:
         return tuple(dict(entry) for entry in make_plan(self.spec(model), self.registry).parameters)
+
+
+def is_loss_of(step: int, loss: float, losses: list[float], precision: str) -> bool:
+    """Whether a run's loss is that of the same step in another run, whose losses these are.
+
+    It is where only the last bits differ; and where they have grown, but it is still nearer to that step's loss than to
+    any other's.
+    """
+    last_bits, grown = (most.get(precision, most["amp-bf16"]) for most in (LATE, APART))
+    return math.isclose(loss, losses[step], rel_tol=last_bits) or (
+        math.isclose(loss, losses[step], rel_tol=grown) and _nearest(loss, losses) == step
+    )
 
 
 def _nearest(loss: float, losses: list[float]) -> int:

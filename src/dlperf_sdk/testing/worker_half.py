@@ -70,7 +70,7 @@ class WorkerHalf(FrameworkSubject):
         """The standard library, the framework and what comes with it, its own package, `dlperf_sdk.worker`."""
         for model in self.tried():
             for file, (content, _) in self._reached(model).items():
-                for name in _imported(ast.parse(content)):
+                for name in _imported(file, ast.parse(content)):
                     top = name.partition(".")[0]
                     core = top in CORE or (
                         top == "dlperf_sdk"
@@ -127,7 +127,7 @@ def _closure(references: list[str], files: dict[str, str]) -> set[str]:
             for name in ("/".join(parts[:depth]) + ".py", "/".join(parts[:depth]) + "/__init__.py"):
                 if name in files and name not in found:
                     found.add(name)
-                    wanted += _imported(ast.parse(files[name]))
+                    wanted += _imported(name, ast.parse(files[name]))
     return found
 
 
@@ -144,12 +144,15 @@ def _gaps(tree: ast.AST) -> Iterator[tuple[int, str, str]]:
                     yield node.lineno, function.name, str(one.value).partition(": ")[2]
 
 
-def _imported(tree: ast.AST) -> list[str]:
+def _imported(file: str, tree: ast.AST) -> list[str]:
     """All modules that a file names in imports; `from a import b` may mean `a.b`."""
     found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.ImportFrom):
+            # `.` is the file's own folder, `..` the one above; without a dot the name is whole.
+            folder = file.split("/")[: -node.level]
+            module = ".".join([*folder, *([node.module] if node.module else [])])
+            found += [module, *(f"{module}.{alias.name}" for alias in node.names)]
     return found

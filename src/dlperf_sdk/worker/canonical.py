@@ -30,9 +30,15 @@ independent signs u (W. B. Johnson and J. Lindenstrauss, 1984; with signs: D. Ac
 """
 
 import hashlib
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 import numpy
+
+if TYPE_CHECKING:
+    from dlperf_sdk.worker.request import Request
+
+PARITY_SHARDS = 2
+"""How many shards the replicas of a parity run train on."""
 
 _CHUNK = 1 << 18  # Draws at a time: 2 MiB of float64 stay in a core's cache. No value depends on it.
 
@@ -40,12 +46,14 @@ PROJECTIONS = 8
 """Products in a fingerprint: as many as a byte has bits. They give a norm to about 25 %."""
 
 
-def shard(replica: int) -> int:
-    """The canonical shard that the replica of this global index trains on.
+def batch_of(request: "Request", replica: int) -> Dict[str, numpy.ndarray]:
+    """The canonical batch of the replica of this global index: name → C-contiguous (batch size, ...) array.
 
-    There are two, so that one reference trajectory serves every even number of replicas.
+    Every replica has a shard of its own, so that those which do not meet, or meet some of the others only, come apart.
+    In the parity program there are two shards, so that one reference trajectory serves every even number of replicas.
     """
-    return replica % 2
+    shard = replica % PARITY_SHARDS if request.program == "parity" else replica
+    return batch(request.inputs, request.batch_size, shard, request.seed)
 
 
 def weights(parameters: Iterable[Mapping[str, Any]], seed: int) -> Iterator[Tuple[str, numpy.ndarray]]:
@@ -72,8 +80,7 @@ def batch(
 ) -> Dict[str, numpy.ndarray]:
     """A canonical batch of a model's inputs (`Request.inputs`): name → C-contiguous (batch_size, ...) array.
 
-    A replica's fixed batch is the one of `shard(replica)`; every other whole number has a batch of its own.
-    Raises ValueError for an unknown kind of `fill`.
+    Every whole number is a shard, with a batch of its own. Raises ValueError for an unknown kind of `fill`.
     """
     arrays = {}
     for item in inputs:

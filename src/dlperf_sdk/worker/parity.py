@@ -5,7 +5,7 @@ finds is small whatever the model: losses, and fingerprints (`canonical.fingerpr
 update and of each running mean behind it.
 """
 
-from typing import Any, Dict, List
+from typing import Any, Dict, Iterator, List, Optional
 
 from dlperf_sdk.worker import canonical
 from dlperf_sdk.worker.digest import digest_of, held
@@ -25,7 +25,9 @@ def follow(
 ) -> Dict[str, Any]:
     """Train, and return what the parity record says about it: `replicas` and `skipped_steps`.
 
-    `canonical_steps` steps that update the parameters are taken; those that a loss scaler skips are not counted.
+    `canonical_steps` steps that update the parameters are taken; those that a loss scaler skips are not counted. The
+    first is on the canonical batch; the others are on what `batches` gives, which is where the measured window's come
+    from: from `synthetic` that is the same batch, and whatever else is done to it would show.
     Fingerprints are of the first two replicas of the case, which train on the two canonical shards.
     """
     wanted = request.protocol["canonical_steps"]
@@ -33,8 +35,11 @@ def follow(
     batch = trainer.canonical_batch()
     prints: List[Dict[str, Any]] = [{"updates": {}, "running_means": {}} for _ in process.replicas]
     handles: List[Any] = []
+    batches: Optional[Iterator[Any]] = None
     taken = 0
     while len(handles) < wanted:
+        if batches is not None:
+            batch = next(batches)
         before = trainer.skipped_steps()
         handle = trainer.step(batch).loss
         # As in the measured window nothing waits between steps: what a plugin did only there would not be measured.
@@ -50,8 +55,9 @@ def follow(
         handles.append(handle)
         if len(handles) == 1:
             for i, replica in enumerate(process.replicas):
-                if replica < 2:
+                if replica < canonical.PARITY_SHARDS:
                     prints[i] = _prints(trainer, request, i)
+            batches = iter(trainer.batches())
     runtime.synchronize()
     # Read late, as the measuring loop does: a handle must still hold the loss of its own step.
     losses = [trainer.read_loss(handle) for handle in handles]

@@ -54,8 +54,7 @@ class Trainer(interface.Trainer):
 
     # And trains on the same samples: each replica has its shard of them.
     def canonical_batch(self):
-        shard = canonical.shard(self.process.replicas[0])
-        return canonical.batch(self.request.inputs, self.request.batch_size, shard, self.request.seed)
+        return canonical.batch_of(self.request, self.process.replicas[0])
 
     # `synthetic` is the only data source that the plugin offers.
     def batches(self):

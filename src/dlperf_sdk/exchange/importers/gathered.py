@@ -55,7 +55,7 @@ _ROLES: dict[str, Role] = {
     },
     **OPTION_ROLES,
 }
-_UNVERIFIED = ("finite-loss", "loss-falls", "replicas-equal", "precision-effective")
+_UNVERIFIED = ("finite-loss", "loss-falls", "replicas-equal", "precision-effective", "as-requested")
 
 
 def import_logs(

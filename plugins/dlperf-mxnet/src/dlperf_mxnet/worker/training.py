@@ -92,12 +92,8 @@ class MXNetTrainer(Trainer):
     # Input.
 
     def _canonical_host_batch(self):
-        request = self.request
         return [
-            self.host_arrays(
-                canonical.batch(request.inputs, request.batch_size, canonical.shard(replica), request.seed)
-            )
-            for replica in self.process.replicas
+            self.host_arrays(canonical.batch_of(self.request, replica)) for replica in self.process.replicas
         ]
 
     def host_arrays(self, arrays):

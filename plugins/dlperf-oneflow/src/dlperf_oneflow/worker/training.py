@@ -85,9 +85,7 @@ class OneFlowTrainer(Trainer):
     # Input.
 
     def _canonical_host_batch(self):
-        request = self.request
-        shard = canonical.shard(self.runtime.replica)
-        return canonical.batch(request.inputs, request.batch_size, shard, request.seed)
+        return canonical.batch_of(self.request, self.runtime.replica)
 
     def canonical_batch(self):
         """The canonical shard of this replica, on its device."""

@@ -98,10 +98,7 @@ class PaddleTrainer(Trainer):
     # Input.
 
     def _canonical_host_batch(self):
-        request = self.request
-        arrays = canonical.batch(
-            request.inputs, request.batch_size, canonical.shard(self.runtime.replica), request.seed
-        )
+        arrays = canonical.batch_of(self.request, self.runtime.replica)
         if self.layout == "NHWC" and "image" in arrays:
             arrays["image"] = np.ascontiguousarray(arrays["image"].transpose(0, 2, 3, 1))
         return arrays

@@ -9,8 +9,6 @@ shards.
 import numpy as np
 import tensorflow as tf
 
-from dlperf_sdk.worker import canonical
-
 _STATUS = "/proc/self/status"
 
 
@@ -49,20 +47,20 @@ def beside(variable):
 class Scheduled:
     """A trainer's step, as functions for the workers.
 
-    `replica_step(batch, rate)` is what one replica does in a step; it gives the loss. `shards` are the canonical
-    shards, each a dict of arrays. `replicas` are the global indices of the replicas.
+    `replica_step(batch, rate)` is what one replica does in a step; it gives the loss. `shards` are the
+    replicas' canonical batches, each a dict of arrays.
     """
 
     name = "parameter_server_async"
     """Of the strategy in effect."""
 
-    def __init__(self, coordinator, replica_step, shards, replicas):
+    def __init__(self, coordinator, replica_step, shards):
         self._coordinator, self._replica_step = coordinator, replica_step
         held = {name: tf.constant(np.stack([shard[name] for shard in shards])) for name in shards[0]}
         # The coordinator would hand a plain function to AutoGraph, whose file stays if this process is killed.
         dataset = tf.function(lambda: tf.data.Dataset.from_tensors(held).repeat(), autograph=False)
         self._iterator = iter(coordinator.create_per_worker_dataset(dataset))
-        self._shards = [tf.constant(canonical.shard(replica)) for replica in replicas]
+        self._shards = [tf.constant(index) for index in range(len(shards))]
         self._train = tf.function(self._one_step, autograph=False)
         self._rate = None, None
         self._graph = None

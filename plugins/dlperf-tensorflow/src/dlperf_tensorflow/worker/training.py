@@ -49,8 +49,7 @@ class TensorFlowTrainer(Trainer):
         self._replicas = self._on_servers() if runtime.served else self._in_this_process()
 
     def _on_servers(self):
-        both = [self._host_batch(replica) for replica in range(2)]
-        return Scheduled(self.runtime.coordinator, self._replica_step, both, self.process.replicas)
+        return Scheduled(self.runtime.coordinator, self._replica_step, self._host_batches())
 
     def _in_this_process(self):
         kind, replicas = self.request.device, self.process.replicas
@@ -79,9 +78,7 @@ class TensorFlowTrainer(Trainer):
 
     def _host_batch(self, replica):
         """The canonical shard of a replica of this process, as NumPy arrays in the network's layout."""
-        request = self.request
-        shard = canonical.shard(self.process.replicas[replica])
-        arrays = canonical.batch(request.inputs, request.batch_size, shard, request.seed)
+        arrays = canonical.batch_of(self.request, self.process.replicas[replica])
         if self.weights.layout == "NHWC" and "image" in arrays:
             arrays["image"] = np.ascontiguousarray(arrays["image"].transpose(0, 2, 3, 1))
         return arrays

@@ -17,7 +17,7 @@ class Seen:
     def note(self, value):
         """A layer's output, or the network's."""
         self.dtypes.add(str(value.dtype).replace("torch.", ""))
-        if value.dim() == 4:
+        if value.dim() == 4 and value.shape[2:].numel() > 1:  # a single pixel lies the same in both
             self.layouts.add(layout_of(value))
 
     def precision(self, device):

@@ -109,10 +109,7 @@ class TorchTrainer(Trainer):
     # Input.
 
     def _canonical_host_batch(self):
-        request = self.request
-        arrays = canonical.batch(
-            request.inputs, request.batch_size, canonical.shard(self.runtime.replica), request.seed
-        )
+        arrays = canonical.batch_of(self.request, self.runtime.replica)
         return {name: self._laid_out(torch.from_numpy(values)) for name, values in arrays.items()}
 
     def canonical_batch(self):

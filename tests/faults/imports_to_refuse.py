@@ -1,0 +1,12 @@
+"""A controller half that imports the framework when it is asked what it refuses."""
+
+from dlperf_numpy.framework import NumPy
+
+
+class ImportsToRefuse(NumPy):
+    name = "imports-to-refuse"
+
+    def refuses(self, spec, options):
+        import numpy
+
+        return None if numpy.__version__ else "without NumPy nothing runs"
