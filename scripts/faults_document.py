@@ -25,9 +25,10 @@ of a reference's case, or counts its steps and stops training behind those that 
 interpreter's clock, or writes its record anew. Gradient accumulation that is done as one large batch. What the
 rounding of a narrow precision hides (docs/parity.md has the list), where fp32 is computed by other code. In fp32,
 ResNet-50's gradients rounded to fp16 for their exchange (BERT shows it). Dropout at another rate, in other places, or
-with masks that are drawn once. Files that are left outside TMPDIR. An input pipeline that decodes less than it says.
-A learning-rate schedule that stays at one rate. And nobody but the plugin reports its device memory, its versions,
-and which compiler and layout were at work. For these there is reading the worker half.
+with masks that are drawn once. A `synchronize` that waits for the loss alone, where the clock is no event's. Files
+that are left outside TMPDIR. An input pipeline that decodes less than it says. A learning-rate schedule that stays at
+one rate. And nobody but the plugin reports its device memory, its versions, and which compiler and layout were at
+work. For these there is reading the worker half.
 """
 PARTS = (
     ("Caught by the conformance suite", "tests of `dlperf_sdk.testing`; toy plugins", faults.BY_CONFORMANCE),

@@ -36,7 +36,7 @@ class Fault:
         """Let the suite's test look at the wrong plugin."""
         test = getattr(suite, self.by)
         cell = Cell((self.model,), **dict(self.where))
-        pair = attrs.evolve(cell, strategy="all_reduce")
+        pair = cell if cell.strategy else attrs.evolve(cell, strategy="all_reduce")
         offered = {"model": self.model, "tmp_path": tmp_path, **dict(self.parameters)}
         offered |= {"cell": cell, "pair": pair, "any_cell": cell}
         test(**{name: offered[name] for name in inspect.signature(test).parameters})
@@ -268,6 +268,13 @@ BY_CONFORMANCE = (
         "every case said to be beyond this machine, the plainest too",
         "test_it_trains",
         "ended with unsupported",
+    ),
+    Fault(
+        "each-for-itself",
+        "asynchronous replicas that exchange nothing",
+        "test_replicas_that_wait_for_nobody_learn_from_each_other",
+        "has the losses of a replica that trains alone",
+        where=(("strategy", "parameter_server_async"),),
     ),
     Fault("leaves-a-file", "a temporary file left behind", "test_it_leaves_nothing_behind", "left in TMPDIR"),
     Fault("past-its-record", "a worker writing past its record", "test_it_trains", "invalid-record"),

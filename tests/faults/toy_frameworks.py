@@ -116,6 +116,10 @@ WRONG = {
     ),
     "past-its-record": (NumPy, runtime("WritesPastItsRecord")),
     "leaves-a-file": (NumPy, runtime("LeavesAFile")),
+    "each-for-itself": (
+        NumPy,
+        {"capabilities": attrs.evolve(CAN, strategies={"all_reduce", "parameter_server_async"})},
+    ),
     "gives-up": (NumPy, linear("GivesUp")),
     "out-of-memory-always": (NumPy, runtime("OutOfMemoryAlways")),
     "newer-than-declared": (NumPy, {"trainers": {"linear": "newer_than_declared:Linear"}}),
