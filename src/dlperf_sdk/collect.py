@@ -177,7 +177,7 @@ def _sentence(plain: Mapping[str, Any]) -> str:
         return message
     where = f"Rank {plain.get('rank')} on node {plain.get('node')}, in phase '{plain.get('phase')}'"
     if plain["kind"] == "out-of-memory":
-        advice = "Use a smaller batch size, or accumulate gradients over micro-batches."
+        advice = "Use a smaller batch size, or, where the plugin offers it, accumulate gradients over micro-batches."
         return f"{where}, ran out of memory: {message} {advice}"
     if plain["kind"] == "unsupported":
         return message

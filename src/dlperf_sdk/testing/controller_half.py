@@ -74,6 +74,15 @@ class ControllerHalf(FrameworkSubject):
             "there is nothing that it could be measured with",
             "map a model's name to its trainer in `trainers`",
         )
+        can = plugin.capabilities
+        plainest = {"fp32": can.precisions, "none": can.compilers, "auto": can.layouts, "synthetic": can.data}
+        missing = [name for name, offered in plainest.items() if name not in offered]
+        assert not missing, advice(
+            f"{plugin.name} does not declare {', '.join(missing)}.",
+            "the plainest case is what everything else is compared with",
+            "declare them in `capabilities`; `none` is how the framework trains where nobody asks for a compiler, also "
+            "one that always compiles",
+        )
 
     def test_it_imports_no_framework(self) -> None:
         """In a fresh interpreter in which what the environment requires cannot be imported."""

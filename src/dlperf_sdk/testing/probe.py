@@ -24,6 +24,10 @@ def initial(request, trainer, canonical, answer):
     given = iter(trainer.parameters(0))
     answer["manifest"], answer["initial"] = [], []
     for name, values in given:
+        if not isinstance(values, canonical.numpy.ndarray):
+            raise TypeError(
+                "`parameters` gives a %s for %s; it must give NumPy arrays" % (type(values).__name__, name)
+            )
         answer["manifest"].append(
             [name, list(values.shape), str(values.dtype), bool(values.flags.c_contiguous)]
         )

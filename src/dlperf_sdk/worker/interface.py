@@ -93,7 +93,7 @@ class Runtime:
 class Trainer:
     """One model in one framework: the replicas that this process owns.
 
-    The constructor builds the model from the canonical weights, and its optimizer. It must not need the network.
+    The constructor builds the model from the canonical weights, and its optimizer. It downloads nothing.
     """
 
     def __init__(self, runtime: Runtime, request: Request, process: Process) -> None:
