@@ -82,10 +82,7 @@ def check_capabilities(spec: RunSpec, device: str, framework: Framework, model: 
             f"{model.name} has no images whose layout could be {spec.layout}; leave the layout at auto."
         )
     if spec.precision == "tf32" and device != "cuda":
-        raise Unsupported(
-            f"tf32 is a mode of NVIDIA GPUs' matrix units; on {device}, choose "
-            f"{listed(can.precisions - {'tf32'})}."
-        )
+        raise Unsupported(f"tf32 is a mode of NVIDIA GPUs' matrix units; on {device}, choose fp32.")
     if spec.data.source not in model.data:
         raise Unsupported(
             f"{model.name} cannot be fed from {spec.data.source!r}; it takes {listed(model.data)}."
