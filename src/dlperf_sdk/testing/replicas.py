@@ -36,10 +36,13 @@ class Replicas(FrameworkSubject):
         spec = self.spec_of(pair)
         if spec.strategy != "parameter_server_async":
             pytest.skip("its replicas wait for each other: `test_replicas_are_equal` holds them")
+        if spec.precision != "fp32":
+            pytest.skip("its rounding may hide what one replica changes for the other: fp32 shows it")
         alone = _losses(self.trained(attrs.evolve(spec, topology=TopologySpec(1, 1))))[0]
         together = _losses(self.trained(spec))[0]
-        most = LATE.get(spec.precision, LATE["amp-bf16"])
-        same = all(math.isclose(one, other, rel_tol=most) for one, other in zip(alone, together, strict=True))
+        same = all(
+            math.isclose(one, other, rel_tol=LATE["fp32"]) for one, other in zip(alone, together, strict=True)
+        )
         assert not same, advice(
             f"{described(spec)}: replica 0 has the losses of a replica that trains alone ({list(together)}).",
             "replicas that exchange nothing are faster than any that do",
