@@ -19,9 +19,11 @@ from pathlib import Path
 NAMES = ("n1", "n2", "n3", "n4")
 BRIDGE = "dlpbr"
 NETWORK = "10.77.0"
-PACKAGES = ("slurm-wlm", "openmpi-bin", "mpich", "openssh-server", "openssh-client", "iproute2")
+PACKAGES = ("slurm-wlm", "openmpi-bin", "mpich", "openssh-server", "openssh-client", "iproute2", "podman")
 HYDRA = "mpirun.mpich"
 """The mpirun that is refused; what Debian calls it beside OpenMPI's."""
+OPTIONAL = (HYDRA, "podman")
+"""Without them there is a cluster still, and some tests are skipped."""
 PROGRAMS = ("slurmctld", "slurmd", "srun", "mpirun", "sshd", "ssh", "ip", "nsenter")
 
 _CONF = """\
@@ -71,7 +73,7 @@ def missing() -> str | None:
     """Why a cluster cannot be made here, in a sentence; what apt can install is installed."""
     if os.geteuid() != 0:
         return "network namespaces need root"
-    if not all(shutil.which(program) for program in (*PROGRAMS, HYDRA)) and shutil.which("apt-get"):
+    if not all(shutil.which(program) for program in (*PROGRAMS, *OPTIONAL)) and shutil.which("apt-get"):
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         for words in (("update", "-qq"), ("install", "-y", "-qq", "--no-install-recommends", *PACKAGES)):
             subprocess.run(["apt-get", *words], env=environment, capture_output=True, check=False)

@@ -92,3 +92,10 @@ class GivesUpCompiled(worker.Linear):
         if request.compiler == "graph":
             raise interface.Unsupported("the compiler has no instructions for this processor; choose none")
         super().__init__(runtime, request, process)
+
+
+class KnowsItsArena(worker.Runtime):
+    """Right: it knows what `toy_faults.FillsItsArena` raises."""
+
+    def is_out_of_memory(self, error):
+        return super().is_out_of_memory(error) or "arena is full" in str(error)

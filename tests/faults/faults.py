@@ -277,6 +277,18 @@ BY_CONFORMANCE = (
         where=(("strategy", "parameter_server_async"),),
     ),
     Fault("leaves-a-file", "a temporary file left behind", "test_it_leaves_nothing_behind", "left in TMPDIR"),
+    Fault(
+        "leaves-shared-memory",
+        "shared memory left behind",
+        "test_it_leaves_nothing_behind",
+        "/dev/shm/dlperf-planted-",
+    ),
+    Fault(
+        "has-its-own-words",
+        "the framework's own error of memory not known",
+        "test_its_own_error_is_told_as_memory_running_out",
+        "RuntimeError: the arena is full",
+    ),
     Fault("past-its-record", "a worker writing past its record", "test_it_trains", "invalid-record"),
 )
 BY_VERDICT = (
@@ -298,6 +310,21 @@ BY_VERDICT = (
         where=COMPILED,
     ),
 )
+BY_AGENT = (
+    Fault(
+        "rewrites-its-record",
+        "a record written anew when the worker stops, with half the time",
+        "invalid-record",
+        "its agent saw it last for",
+    ),
+    Fault(
+        "slows-the-clock",
+        "an interpreter whose clock runs at half its speed",
+        "invalid-record",
+        "its agent saw it last for",
+    ),
+)
+"""What the node's agent contradicts, who has a clock of its own."""
 BY_PARITY = (
     Fault(
         "sum-over-the-batch", "gradients summed over the batch", "parity", "gradients summed over the batch"
@@ -432,4 +459,4 @@ BY_OTHER_CASES = (
 )
 """Trainers of torch that the plainest case cannot show to be wrong."""
 
-ALL = (*BY_CONFORMANCE, *BY_VERDICT, *BY_PARITY, *BY_TRAJECTORY, *BY_PAIR, *BY_OTHER_CASES)
+ALL = (*BY_CONFORMANCE, *BY_VERDICT, *BY_AGENT, *BY_PARITY, *BY_TRAJECTORY, *BY_PAIR, *BY_OTHER_CASES)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import attrs
 import pytest
-from faults import BY_CONFORMANCE, BY_PARITY, BY_VERDICT
+from faults import BY_AGENT, BY_CONFORMANCE, BY_PARITY, BY_VERDICT
 from imports_the_framework import Imports
 from imports_to_refuse import ImportsToRefuse
 from toy_frameworks import FRAMEWORKS, Dropping
@@ -32,6 +34,14 @@ class TestEvents(Asynchrony):
 
     framework = "events"
     registry = REGISTRY
+
+
+@pytest.fixture(autouse=True)
+def swept():
+    """What is left on purpose."""
+    yield
+    for left in Path("/dev/shm").glob("dlperf-planted-*"):
+        left.unlink()
 
 
 def suite_of(name):
@@ -88,6 +98,15 @@ def test_what_only_other_machines_can_do_is_skipped_and_says_so(compiler):
                 test(what)
 
 
+def test_a_framework_that_knows_its_own_error_of_memory():
+    suite_of("arena").test_its_own_error_is_told_as_memory_running_out()
+
+
+def test_steps_that_find_room_show_nothing_of_memory():
+    with pytest.raises(pytest.skip.Exception, match="find room in what little memory"):
+        suite_of("narrow").test_its_own_error_is_told_as_memory_running_out()
+
+
 def test_what_a_model_that_is_not_tried_may_have_is_not_judged():
     suite = suite_of("refuses-altogether")
     type(suite).models = ("linear",)
@@ -104,6 +123,17 @@ def test_a_verdict_catches(fault):
     assert found.outcome == "fail", found
     assert fault.said in found.detail, found
     assert result.exit_code == 1
+
+
+@pytest.mark.usefixtures("planted")
+@pytest.mark.parametrize("fault", BY_AGENT, ids=lambda fault: fault.plugin)
+def test_the_agent_contradicts(fault):
+    """A step takes this device 20 ms, so the window takes 3 s: half of it is not to be had."""
+    fields = {"batch_size": 8, "warmup": 1, "steps": 150, "repeats": 1, "store": None, "registry": REGISTRY}
+    result = run(fault.plugin, "linear", **fields)
+    assert result.failure is not None
+    assert result.failure.kind == fault.by
+    assert fault.said in result.failure.message
 
 
 @pytest.mark.usefixtures("planted")

@@ -11,7 +11,7 @@ import asynchronous_toy
 import numpy as np
 from dlperf_numpy import worker
 
-from dlperf_sdk.worker import canonical
+from dlperf_sdk.worker import canonical, clocks, loop
 from dlperf_sdk.worker.interface import Step, Unsupported
 
 # -- time: over the asynchronous toy
@@ -314,6 +314,43 @@ class WritesPastItsRecord(worker.Runtime):
 class LeavesAFile(worker.Runtime):
     def stop(self):
         os.close(tempfile.mkstemp()[0])
+
+
+class LeavesSharedMemory(worker.Runtime):
+    def stop(self):
+        os.close(tempfile.mkstemp(prefix="dlperf-planted-", dir="/dev/shm")[0])
+
+
+class FillsItsArena(worker.Linear):
+    """Like a framework with an allocator of its own, whose errors are of a kind of their own."""
+
+    def step(self, batch):
+        try:
+            np.ones((len(batch["x"]), 2**20), np.uint8)
+        except MemoryError as error:
+            raise RuntimeError("the arena is full") from error
+        return super().step(batch)
+
+
+class RewritesItsRecord(asynchronous_toy.Runtime):
+    """Twice as fast, once it is over."""
+
+    def stop(self):
+        super().stop()
+        path = Path("../record.json")
+        record = json.loads(path.read_text())
+        window = record["window"]
+        window["end"] = (window["start"] + window["end"]) / 2
+        record["step_times"] = [seconds / 2 for seconds in record["step_times"]]
+        path.write_text(json.dumps(record))
+
+
+class SlowsTheClock(asynchronous_toy.Runtime):
+    """The interpreter's own, which the loop reads: half a second in each."""
+
+    def start(self):
+        loop.monotonic = clocks.monotonic = lambda: time.monotonic() / 2
+        super().start()
 
 
 class GivesUp(worker.Linear):

@@ -35,6 +35,15 @@ class Narrow(NumPy):
     capabilities = attrs.evolve(CAN, compilers={"none", "graph"})
 
 
+class Arena(NumPy):
+    """Takes memory in its steps, and knows its own error for when there is none."""
+
+    name = "arena"
+    runtime = "asynchronous_toy:KnowsItsArena"
+    trainers = {"linear": "toy_faults:FillsItsArena"}
+    packages = ("dlperf_numpy", "asynchronous_toy")
+
+
 class Dropping(Linear):
     """With an option that the toys' trainers do not know."""
 
@@ -116,6 +125,10 @@ WRONG = {
     ),
     "past-its-record": (NumPy, runtime("WritesPastItsRecord")),
     "leaves-a-file": (NumPy, runtime("LeavesAFile")),
+    "leaves-shared-memory": (NumPy, runtime("LeavesSharedMemory")),
+    "has-its-own-words": (NumPy, linear("FillsItsArena")),
+    "rewrites-its-record": (Asynchronous, runtime("RewritesItsRecord")),
+    "slows-the-clock": (Asynchronous, runtime("SlowsTheClock")),
     "each-for-itself": (
         NumPy,
         {"capabilities": attrs.evolve(CAN, strategies={"all_reduce", "parameter_server_async"})},
@@ -134,7 +147,7 @@ WRONG = {
 }
 """Name → the right plugin, and the attributes in which the wrong one differs."""
 
-RIGHT = (Asynchronous, Events, Narrow)
+RIGHT = (Asynchronous, Events, Narrow, Arena)
 FRAMEWORKS = {right.name: right for right in RIGHT} | {
     name: type(name, (right,), {"name": name, "packages": ("dlperf_numpy", "asynchronous_toy"), **differs})
     for name, (right, differs) in WRONG.items()

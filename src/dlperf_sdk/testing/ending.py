@@ -11,14 +11,20 @@ from typing import Any
 
 import pytest
 
+from dlperf_sdk.capable import device_of
 from dlperf_sdk.hookspecs import hookimpl
 from dlperf_sdk.plan import make_plan
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.spec import RunSpec
 from dlperf_sdk.testing.conformance import advice
+from dlperf_sdk.testing.leftovers import MARK, alive, nobodys, shared_memory
+from dlperf_sdk.testing.probing import UNSAID, probe
+from dlperf_sdk.testing.subject import described
 from dlperf_sdk.testing.training import Training
+from dlperf_sdk.worker import memory
 
-MARK = "DLPERF_CONFORMANCE"
+LARGER = (64, 4096)
+"""Times the batch size for which a step is to find no memory; the second where the first still fits."""
 
 
 class Ending(Training):
@@ -33,9 +39,34 @@ class Ending(Training):
             "look for the framework's own exception, or the words it uses, and hand the rest to super()",
         )
 
+    def test_its_own_error_is_told_as_memory_running_out(self) -> None:
+        """Steps for which there is no memory: what the framework raises then, `is_out_of_memory` knows.
+
+        A framework that ends the process instead says why in its log, in words that the core knows.
+        """
+        device = device_of(self.device, self.plugin)
+        if device != "cpu":
+            pytest.skip(f"on {device} nothing bounds the memory that a step may take")
+        for times in LARGER:
+            spec = self.offered(batch_size=times * self.batch_size)
+            (answer,) = probe(spec, self.registry, "exhaustion")
+            failed, raised = answer.failed, answer.values.get("raised")
+            self.excuse(failed)
+            if failed is None and raised is None:
+                continue  # there was room
+            ended = answer.values["asked"] == UNSAID and memory.speaks(answer.log)
+            assert ended or (raised and raised["known"]), advice(
+                f"{described(spec)}: a step found no memory, and `is_out_of_memory` did not know what came of it: "
+                + (f"{raised['type']}: {raised['message']}" if raised else str(failed)),
+                "the search for the largest batch size, and every campaign, tell what does not fit from what is broken",
+                "look for this exception, or these words, in `Runtime.is_out_of_memory`",
+            )
+            return
+        pytest.skip(f"steps of {spec.batch_size} samples find room in what little memory is left to them")
+
     def test_it_leaves_nothing_behind(self, model: str) -> None:
-        """After a run of two replicas: no process, no temporary file."""
-        mark = uuid.uuid4().hex
+        """After a run of two replicas: no process, no temporary file, no shared memory."""
+        mark, before = uuid.uuid4().hex, shared_memory()
         with TemporaryDirectory(prefix="dlperf-conformance-") as folder:
             result = self._run(model, env={MARK: mark, "TMPDIR": folder})
             # Empty folders are caches that are made once per user, and do not grow.
@@ -44,8 +75,8 @@ class Ending(Training):
             )
         self.excuse(result.failure)
         assert result.failure is None, f"`test_it_trains` says more: {result.failure}"
-        assert not _alive(mark), advice(
-            f"After the run these processes are still there: {_alive(mark)}.",
+        assert not alive(mark), advice(
+            f"After the run these processes are still there: {alive(mark)}.",
             "they take time and memory from whatever is measured next",
             "end helpers (loaders, servers) in `Runtime.stop`, or start them so that they end with their parent",
         )
@@ -53,6 +84,12 @@ class Ending(Training):
             f"After the run these files are left in TMPDIR: {', '.join(left[:10])}.",
             "a campaign makes thousands of them, and disks are finite",
             "remove them in `Runtime.stop`; what lies in the worker's own working directory is removed for you",
+        )
+        kept = nobodys(before)
+        assert not kept, advice(
+            f"After the run this shared memory is left, and no process has it: {', '.join(kept[:10])}.",
+            "it is memory of the machine, until somebody removes it by hand",
+            "unlink it in `Runtime.stop`, or as soon as all that share it have it",
         )
 
     def test_a_killed_rank_is_a_typed_failure(self, model: str) -> None:
@@ -67,8 +104,8 @@ class Ending(Training):
             "on a cluster this is how nodes die; a campaign must know which, and go on",
             "do not catch the errors of collectives, do not exit with code 0, write nothing over the record",
         )
-        assert not _alive(mark), advice(
-            f"After the failure these processes are still there: {_alive(mark)}.",
+        assert not alive(mark), advice(
+            f"After the failure these processes are still there: {alive(mark)}.",
             "they hold devices and ports that the next case needs",
             "start helpers in the worker's own session, so that they are ended with it",
         )
@@ -107,18 +144,3 @@ class _Killer:
     def dlperf_step_progress(self, phase: str) -> None:
         if phase == "measure" and "rank-1" in self.pids:
             os.kill(self.pids.pop("rank-1"), signal.SIGKILL)
-
-
-def _alive(mark: str) -> list[str]:
-    """The command lines of all processes that carry a mark in their environment."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                environment = (entry / "environ").read_bytes()
-                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-            except OSError:
-                continue
-            if f"{MARK}={mark}".encode() in environment and line:
-                found.append(line)
-    return found

@@ -1,9 +1,10 @@
 """Ask one worker what a record does not tell. Runs in the framework's environment: standard library, Python 3.7.
 
-    python -I probe.py DIRECTORY NUMBER
+    python -I probe.py DIRECTORY NUMBER QUESTIONS
 
-The directory holds what a bundle does, and `cluster.json`; the number is that of the process in the case. The answer
-goes to `answer-NUMBER.json` there, whatever happens. All trainers go through the same questions, so they meet.
+The directory holds what a bundle does, and `cluster.json`; the number is that of the process in the case; the questions
+are among `QUESTIONS`. The answer goes to `answer-NUMBER.json` there, whatever happens. All trainers go through the same
+questions, so they meet.
 """
 
 import json
@@ -14,6 +15,8 @@ import traceback
 
 PAUSE = 0.1
 """Seconds in which nothing may change once `synchronize` has returned."""
+HEADROOM = 32 * 2**20
+"""Bytes that a step may still allocate where it is to run out of memory: what Python itself needs, and hardly more."""
 FURTHER = 4
 """Steps on the canonical batch behind the canonical ones: a short case's warm-up and window are as many."""
 
@@ -61,7 +64,7 @@ def asynchrony(runtime, trainer, batch, steps):
     }
 
 
-def ask(request, cluster, process, resolve, answer):
+def life(request, cluster, process, resolve, answer):
     """Go through a worker's life, and note each answer as soon as it is there."""
     from dlperf_sdk.worker import canonical
     from dlperf_sdk.worker.digest import digest_of
@@ -130,7 +133,38 @@ def ask(request, cluster, process, resolve, answer):
     answer["asked"] = None
 
 
-def main(directory, number):
+def exhaustion(request, cluster, process, resolve, answer):
+    """Take steps for which there is no memory, and note what is raised: the batch and the network are there already, so
+    it is the framework that asks in vain."""
+    from dlperf_sdk.worker import memory
+
+    answer["asked"] = "start"
+    runtime = resolve(request.runtime)(request, cluster, process)
+    runtime.start()
+    answer["asked"] = "the constructor of the trainer"
+    trainer = resolve(request.trainer)(runtime, request, process)
+    answer["asked"] = "canonical_batch"
+    batch = trainer.canonical_batch()
+    runtime.synchronize()
+    answer["asked"], answer["raised"] = "steps without memory", None
+    memory.limit(memory.in_use() + HEADROOM)
+    try:
+        handles = [trainer.step(batch).loss for _ in range(2)]
+        runtime.synchronize()
+        for handle in handles:
+            trainer.read_loss(handle)
+    except Exception as error:
+        memory.lift()
+        known = bool(runtime.is_out_of_memory(error))
+        answer["raised"] = {"type": type(error).__name__, "message": str(error)[:2000], "known": known}
+    memory.lift()
+    answer["asked"] = None
+
+
+QUESTIONS = {"life": life, "exhaustion": exhaustion}
+
+
+def main(directory, number, questions):
     """Answer in `answer-NUMBER.json`: `asked` is what it was asked when it failed, None if it did not."""
     sys.path.insert(0, directory)
     from dlperf_sdk.worker.main import cluster_from
@@ -146,11 +180,13 @@ def main(directory, number):
         if process.role == SERVICE:
             resolve(process.target or "")()
             return 0
-        ask(request, cluster, process, resolve, answer)
+        QUESTIONS[questions](request, cluster, process, resolve, answer)
     except Exception:
         answer["error"] = traceback.format_exc()[-8000:]
     with open(os.path.join(directory, "answer-%s.json" % number), "w", encoding="utf-8") as file:
         json.dump(answer, file)
+    if answer.get("raised"):
+        os._exit(0)  # a framework that has run out of memory may hang when the interpreter is taken down
     return 0 if answer["error"] is None else 1
 
 

@@ -51,8 +51,8 @@ class Answer:
         return f"the worker failed when it was asked for {self.values['asked']}:\n{said}"
 
 
-def probe(spec: RunSpec, registry: Registry) -> tuple[Answer, ...]:
-    """Ask the trainers of a case on one node, all at once; their answers by rank.
+def probe(spec: RunSpec, registry: Registry, questions: str = "life") -> tuple[Answer, ...]:
+    """Ask the trainers of a case on one node, all at once; their answers by rank. `questions`: see the probe.
 
     Raises:
         Unsupported, Unavailable, EnvironmentFailed: it cannot be started.
@@ -74,7 +74,9 @@ def probe(spec: RunSpec, registry: Registry) -> tuple[Answer, ...]:
         started = []
         try:
             for number, process in enumerate(processes):
-                started.append(_started(prepared.command, place, number, _variables(plan, process)))
+                started.append(
+                    _started(prepared.command, place, (str(number), questions), _variables(plan, process))
+                )
             _wait(started, processes)
         finally:
             for one in started:
@@ -113,12 +115,12 @@ def _variables(plan: Plan, process: Process) -> dict[str, str]:
 
 
 def _started(
-    command: Sequence[str], place: Path, number: int, variables: Mapping[str, str]
+    command: Sequence[str], place: Path, what: tuple[str, str], variables: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
-    with (place / f"log-{number}").open("wb") as log:
+    with (place / f"log-{what[0]}").open("wb") as log:
         return subprocess.Popen(
             # Where it dies in native code, its log says which line of Python called that.
-            [*command, "-I", "-X", "faulthandler", str(place / "probe.py"), str(place), str(number)],
+            [*command, "-I", "-X", "faulthandler", str(place / "probe.py"), str(place), *what],
             env=dict(variables),
             stdin=subprocess.DEVNULL,
             stdout=log,

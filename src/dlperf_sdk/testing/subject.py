@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import pytest
 
@@ -70,10 +70,12 @@ class FrameworkSubject(Conformance):
     _results: ClassVar[dict[str, Result]]
     _answers: ClassVar[dict[str, tuple[Answer, ...]]]
     _followed: ClassVar[dict[str, Parity]]
+    _unfinished: ClassVar[dict[tuple[str, str], str]]
+    """What was started, and the model → what its worker still lacks: no other case of it gets any further."""
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
-        cls._results, cls._answers, cls._followed = {}, {}, {}
+        cls._results, cls._answers, cls._followed, cls._unfinished = {}, {}, {}, {}
 
     @property
     def plugin(self) -> Framework:
@@ -148,21 +150,26 @@ class FrameworkSubject(Conformance):
 
     def carried_out(self, spec: RunSpec, observers: Sequence[Any] = ()) -> Result:
         """The result of a case as `run` gives it, but for parity, which has its own tests."""
+        self._skip_unfinished("run", spec)
         case = self._begun(spec, observers)
         execute.make_ready(case)
         execute.measure(case)
-        return execute.conclude(case)
+        result = execute.conclude(case)
+        self._note_unfinished("run", spec, result.failure.traceback if result.failure else None)
+        return result
 
     def followed(self, spec: RunSpec) -> Parity:
         """The parity of a case, from a short run of its own, kept for all tests of the class."""
         key = json.dumps(spec.to_dict(), sort_keys=True)
         if key not in self._followed:
+            self._skip_unfinished("parity", spec)
             case = self._begun(spec, ())
             execute.prepare(case)
             if case.parity is None:
                 self.excuse(case.collected.failure)
                 pytest.fail(f"{described(spec)} could not be made ready: {case.collected.failure}")
             self._followed[key] = case.parity
+            self._note_unfinished("parity", spec, case.parity.traceback)
         return self._followed[key]
 
     def _begun(self, spec: RunSpec, observers: Sequence[Any]) -> execute.Case:
@@ -178,7 +185,10 @@ class FrameworkSubject(Conformance):
             pytest.skip(f"not on this machine: {refused}")
         key = json.dumps(spec.to_dict(), sort_keys=True)
         if key not in self._answers:
+            self._skip_unfinished("probe", spec)
             self._answers[key] = probe(spec, self.registry)
+            for answer in self._answers[key]:
+                self._note_unfinished("probe", spec, answer.failed)
         return self._answers[key]
 
     def excuse(self, failed: Failure | str | None) -> None:
@@ -190,8 +200,18 @@ class FrameworkSubject(Conformance):
         if said and UNSUPPORTED in said:
             pytest.skip(f"not on this machine: {said[said.rindex(UNSUPPORTED) + len(UNSUPPORTED) :].strip()}")
         if said and TO_BE_FILLED_IN in said:
-            what = said[said.rindex(TO_BE_FILLED_IN) :].splitlines()[0]
-            pytest.skip(f"{what}; `test_nothing_is_left_to_fill_in` lists what is left")
+            self._skip_for(_first_lack(said))
+
+    def _note_unfinished(self, started: str, spec: RunSpec, said: str | None) -> None:
+        if said and TO_BE_FILLED_IN in said:
+            self._unfinished[started, spec.model] = _first_lack(said)
+
+    def _skip_unfinished(self, started: str, spec: RunSpec) -> None:
+        if (started, spec.model) in self._unfinished:
+            self._skip_for(self._unfinished[started, spec.model])
+
+    def _skip_for(self, lack: str) -> NoReturn:
+        pytest.skip(f"{lack}; `test_nothing_is_left_to_fill_in` lists what is left")
 
     def trained(self, spec: RunSpec) -> Result:
         """The result of a case that must end well, with every integrity verdict that can be had."""
@@ -211,6 +231,11 @@ class FrameworkSubject(Conformance):
             "see what each verdict found; `dlperf run` with the same case shows the whole report",
         )
         return result
+
+
+def _first_lack(said: str) -> str:
+    """Of a traceback, what the author still has to fill in."""
+    return said[said.rindex(TO_BE_FILLED_IN) :].splitlines()[0]
 
 
 def verdict(result: Result, name: str) -> Verdict:

@@ -84,7 +84,10 @@ def of_worker(
             % (name, exit["code"], phase, _perhaps(limit)),
         )
     elif record is None or record.get("status") != "ok":
-        said = "%s left with exit code 0 in phase '%s', but %s. See its log, and what in the plugin ends the process."
+        said = (
+            "%s left with exit code 0 in phase '%s', but %s. See its log, and what in the plugin ends the process or "
+            "touches its record."
+        )
         failed = failure("invalid-record", said % (name, phase, why_no_record))
     else:
         return None

@@ -1,7 +1,7 @@
 """A bound on what a worker process may allocate: running out of memory is then an error, not the machine's end."""
 
 import resource
-from typing import Dict, Optional
+from typing import Dict, List, Optional
 
 
 def limit(count: int) -> None:
@@ -20,6 +20,18 @@ def lift() -> None:
     """Take this process's bound away: what is left to do is to tell that it was reached, which takes memory, too."""
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
+
+
+def in_use() -> int:
+    """Bytes of this process that `limit` would count."""
+    return _status("VmData")[0]
+
+
+def _status(*names: str) -> List[int]:
+    """What the kernel says of this process, in bytes."""
+    with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+        lines = dict(line.split(":", 1) for line in file if ":" in line)
+    return [int(lines[name].split()[0]) * 1024 for name in names]
 
 
 _SAID = (
@@ -50,7 +62,5 @@ def facts(limit: Optional[int]) -> Dict[str, int]:
     """
     if limit is None:
         return {}
-    with open("/proc/self/status", encoding="ascii", errors="replace") as file:
-        lines = dict(line.split(":", 1) for line in file if ":" in line)
-    peak, size, data = (int(lines[name].split()[0]) for name in ("VmPeak", "VmSize", "VmData"))
-    return {"allocated_memory": (data + peak - size) * 1024}
+    peak, size, data = _status("VmPeak", "VmSize", "VmData")
+    return {"allocated_memory": data + peak - size}

@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Optional
 from dlperf_sdk.worker.failures import failure
 from dlperf_sdk.worker.processes import SERVICE, Process
 from dlperf_sdk.worker.progress import Progress
+from dlperf_sdk.worker.witness import Witness
 from dlperf_sdk.worker.writing import write_json
 
 LARGEST_RECORD = 64 * 1024 * 1024
@@ -30,6 +31,7 @@ class Supervised:
         self.ended = False
         self._record: Optional[Dict[str, Any]] = None
         self.why_no_record = "left no readable record"
+        self._witness = Witness()
 
     def start(self, command: List[str], environment: Dict[str, str], order: Dict[str, Any]) -> None:
         work = os.path.join(self.directory, "work")
@@ -53,6 +55,7 @@ class Supervised:
         self.changed = time.monotonic()
 
     def go(self) -> None:
+        self._witness.go(time.monotonic())
         try:
             self.popen.stdin.write(b"g")
             self.popen.stdin.flush()
@@ -61,9 +64,12 @@ class Supervised:
 
     def look(self) -> None:
         """Note how far it is, and when it last got on."""
-        now = self.progress.read()
-        if now != self.seen:
-            self.seen, self.changed = now, time.monotonic()
+        before = time.monotonic()
+        seen = self.progress.read()
+        after = time.monotonic()
+        self._witness.saw(seen[0], before, after)
+        if seen != self.seen:
+            self.seen, self.changed = seen, after
 
     def overdue(self) -> Optional[Dict[str, Any]]:
         """The failure, if the phase it is in has passed its deadline without a sign of life."""
@@ -124,6 +130,10 @@ class Supervised:
             self.why_no_record = (
                 "left a record that is no object, or nested more than %d deep" % DEEPEST_RECORD
             )
+            return None
+        contradiction = self._witness.contradicts(record.get("window"))
+        if contradiction is not None:
+            self.why_no_record = contradiction
             return None
         return record
 

@@ -1,0 +1,51 @@
+"""How long a worker's window took, as its agent sees it from outside: what the record says must fit.
+
+A record is written by the process that it praises. A plugin that puts back the interpreter's clock, or writes its
+record anew when it stops, is contradicted by the phases that the agent has seen go by on its own clock. Only lengths
+are compared, so the two clocks need not count from the same moment.
+"""
+
+from typing import Any, Optional
+
+SLACK = 1.0
+"""Seconds that a worker may lie still between reading its clock and saying that a phase has begun or ended: it can lose
+its processor there to others."""
+
+
+class Witness:
+    """What one agent has seen of one worker's window; all times are seconds of the agent's clock."""
+
+    def __init__(self) -> None:
+        self._went: Optional[float] = None
+        self._first: Optional[float] = None
+        self._last: Optional[float] = None
+        self._over: Optional[float] = None
+
+    def go(self, now: float) -> None:
+        """From now on the window may begin."""
+        self._went = now
+
+    def saw(self, phase: str, before: float, after: float) -> None:
+        """Between `before` and `after` the worker was in this phase."""
+        if phase == "measure":
+            self._first = after if self._first is None else self._first
+            self._last = before
+        elif phase in ("teardown", "done") and self._over is None:
+            self._over = after
+
+    def contradicts(self, window: Any) -> Optional[str]:
+        """Why a record's window (`start` and `end`, seconds of the worker's clock) cannot have been so; None if it can.
+
+        What is no window at all others have words for.
+        """
+        try:
+            seconds = float(window["end"]) - float(window["start"])
+        except (KeyError, TypeError, ValueError, OverflowError):
+            return None
+        if self._first is not None and self._last is not None and seconds < self._last - self._first - SLACK:
+            said = "its record has a window of %.3f s, and its agent saw it last for %.3f s at least"
+            return said % (seconds, self._last - self._first)
+        if self._went is not None and self._over is not None and seconds > self._over - self._went + SLACK:
+            said = "its record has a window of %.3f s, and its agent saw it last for %.3f s at most"
+            return said % (seconds, self._over - self._went)
+        return None
