@@ -64,4 +64,5 @@ def test_a_death_without_a_word_of_memory_names_the_limit_as_what_may_be_why(how
 
 def test_words_of_memory():
     assert memory.speaks("OSError: [Errno 12] Cannot allocate memory")
+    assert memory.speaks("terminate called: what():  Error: allocate failed")
     assert not memory.speaks("ValueError: the allocation of seats was wrong; no such file")

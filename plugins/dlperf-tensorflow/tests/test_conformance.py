@@ -11,7 +11,7 @@ import pytest
 
 from dlperf_sdk.hookspecs import hookimpl
 from dlperf_sdk.testing import FrameworkConformance
-from dlperf_sdk.testing.ending import MARK, _alive
+from dlperf_sdk.testing.leftovers import MARK, alive
 
 
 class TestTensorFlow(FrameworkConformance):
@@ -66,7 +66,7 @@ class TestTensorFlow(FrameworkConformance):
         failure = self.carried_out(spec, [_Killer(server)]).failure
         assert (failure.kind, failure.node, failure.rank) == ("crashed", 0, None)
         assert failure.message.startswith(f"{server}, which the trainers need, was ended by SIGKILL")
-        assert not _alive(mark)
+        assert not alive(mark)
         assert not [path for path in tmp_path.rglob("*") if not path.is_dir()]
 
 

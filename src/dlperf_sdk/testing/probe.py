@@ -15,8 +15,9 @@ import traceback
 
 PAUSE = 0.1
 """Seconds in which nothing may change once `synchronize` has returned."""
-HEADROOM = 32 * 2**20
-"""Bytes that a step may still allocate where it is to run out of memory: what Python itself needs, and hardly more."""
+HEADROOM = 256 * 2**20
+"""Bytes that a step may still allocate where it is to run out of memory: for libraries and threads that are only there
+once they have been used."""
 FURTHER = 4
 """Steps on the canonical batch behind the canonical ones: a short case's warm-up and window are as many."""
 

@@ -43,6 +43,7 @@ _SAID = (
     "MemoryError",
     "can't start new thread",  # its stack is memory as well
     "pthread_create failed",
+    "allocate failed",  # OneFlow's threads, which end the process with it
 )
 
 
