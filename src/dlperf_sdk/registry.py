@@ -7,7 +7,8 @@ be loaded is a row with its error; two distributions that claim one name are an 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeVar, cast
 
@@ -46,11 +47,14 @@ class Row:
     """`module:attribute`."""
 
 
-class _Driver(DriverManager[Any]):
-    """A stevedore driver that reads the entry points afresh: stevedore's own cache can miss a new installation."""
+def _driver(entry_points: Sequence[EntryPoint]) -> type[DriverManager[Any]]:
+    """A stevedore driver that chooses from these: stevedore's own cache can miss a new installation."""
 
-    def list_entry_points(self) -> list[EntryPoint]:
-        return list(entry_points(group=self.namespace))
+    class Driver(DriverManager[Any]):
+        def list_entry_points(self) -> list[EntryPoint]:
+            return list(entry_points)
+
+    return Driver
 
 
 def distribution(entry_point: EntryPoint) -> str:
@@ -70,16 +74,28 @@ def distribution(entry_point: EntryPoint) -> str:
 
 @frozen
 class Registry:
-    """The plugins of this interpreter, and what is given at hand (group → name → object, for tests and notebooks)."""
+    """The plugins of this interpreter, and what is given at hand (group → name → object, for tests and notebooks).
+
+    What is installed is read when it is first asked for, once: a new registry knows what has been installed since.
+    """
 
     extra: Mapping[str, Mapping[str, Any]] = field(factory=dict)
 
+    @cached_property
+    def _installed(self) -> Mapping[str, tuple[tuple[EntryPoint, Row], ...]]:
+        """By group. Each reading opens the metadata of every distribution, and a plan asks dozens of times."""
+        found = entry_points()
+        return {
+            group: tuple(
+                (entry, Row(group, entry.name, distribution(entry), entry.value))
+                for entry in found.select(group=_PREFIX + group)
+            )
+            for group in GROUPS
+        }
+
     def rows(self, group: str) -> tuple[Row, ...]:
         """What is installed, by name; nothing is imported."""
-        installed = [
-            Row(group, entry.name, distribution(entry), entry.value)
-            for entry in entry_points(group=_PREFIX + group)
-        ]
+        installed = [row for _, row in self._installed[group]]
         given = [
             Row(group, name, "given at run time", f"{cls.__module__}:{cls.__qualname__}")
             for name, cls in self.extra.get(group, {}).items()
@@ -117,7 +133,7 @@ class Registry:
             raise _broken(row, error) from error
 
         try:
-            manager = _Driver(
+            manager = _driver([entry for entry, _ in self._installed[group]])(
                 _PREFIX + group,
                 row.name,
                 on_load_failure_callback=refuse,
