@@ -66,9 +66,11 @@ test-report: .venv/browser
 	$(BIN)/pip install --quiet --editable '.[browser]'
 	if $(BIN)/python scripts/browser.py > $@.part; then mv $@.part $@; else rm $@.part; fi
 
-# Real Slurm, OpenMPI and sshd on four nodes that are network namespaces: as root, and skipped by name elsewhere.
+# Real Slurm, OpenMPI and sshd on four nodes that are network namespaces, and podman: as root, and skipped by name
+# elsewhere. The containers' tests follow, since podman is there by then.
 test-engines: $(READY)
 	DLPERF_TEST_ENGINES=1 $(BIN)/pytest --timeout 200 tests/engines
+	$(BIN)/pytest tests/test_containers.py
 
 # Quarter of an hour, on a machine with nothing else to do.
 bench: $(READY)
