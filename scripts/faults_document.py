@@ -22,13 +22,15 @@ TAIL = """\
 
 A worker half that behaves well as long as it believes to be looked at: that recognises parity's program or the sizes
 of a reference's case, or counts its steps and stops training behind those that the suite takes; that writes anew in
-its record what is not the window's length, or makes that shorter by less than a second. Gradient accumulation that is
-done as one large batch. What the rounding of a narrow precision hides (docs/parity.md has the list), where fp32 is
-computed by other code. In fp32, ResNet-50's gradients rounded to fp16 for their exchange (BERT shows it). Dropout at
-another rate, in other places, or with masks that are drawn once. A `synchronize` that waits for the loss alone, where
-the clock is no event's. Files that are left outside TMPDIR and shared memory. An input pipeline that decodes less than
-it says. A learning-rate schedule that stays at one rate. And nobody but the plugin reports its device memory, its
-versions, and which compiler and layout were at work. For these there is reading the worker half.
+its record what is not the window's length, or makes that shorter by little more than a second, or tells its agent of
+other phases than those that it is in. Gradient accumulation that is done as one large batch. What the rounding of a
+narrow precision hides (docs/parity.md has the list), where fp32 is computed by other code. In fp32, ResNet-50's
+gradients rounded to fp16 for their exchange (BERT shows it). Dropout at another rate, in other places, or with masks
+that are drawn once. A `synchronize` that waits for the loss alone, where the clock is no event's. Files that are left
+outside TMPDIR and /dev/shm, and shared memory of System V. A framework's own error of memory on another device than a
+CPU, or where NumPy or the interpreter raises one before it. An input pipeline that decodes less than it says. A
+learning-rate schedule that stays at one rate. And nobody but the plugin reports its device memory, its versions, and
+which compiler and layout were at work. For these there is reading the worker half.
 """
 PARTS = (
     ("Caught by the conformance suite", "tests of `dlperf_sdk.testing`; toy plugins", faults.BY_CONFORMANCE),

@@ -19,11 +19,11 @@ from pathlib import Path
 NAMES = ("n1", "n2", "n3", "n4")
 BRIDGE = "dlpbr"
 NETWORK = "10.77.0"
-PACKAGES = ("slurm-wlm", "openmpi-bin", "mpich", "openssh-server", "openssh-client", "iproute2", "podman")
+PACKAGES = ("slurm-wlm", "openmpi-bin", "openssh-server", "openssh-client", "iproute2")
 HYDRA = "mpirun.mpich"
 """The mpirun that is refused; what Debian calls it beside OpenMPI's."""
-OPTIONAL = (HYDRA, "podman")
-"""Without them there is a cluster still, and some tests are skipped."""
+OPTIONAL = {HYDRA: "mpich", "podman": "podman"}
+"""Programs and their packages without which there is a cluster still, and some tests are skipped."""
 PROGRAMS = ("slurmctld", "slurmd", "srun", "mpirun", "sshd", "ssh", "ip", "nsenter")
 
 _CONF = """\
@@ -75,7 +75,12 @@ def missing() -> str | None:
         return "network namespaces need root"
     if not all(shutil.which(program) for program in (*PROGRAMS, *OPTIONAL)) and shutil.which("apt-get"):
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for words in (("update", "-qq"), ("install", "-y", "-qq", "--no-install-recommends", *PACKAGES)):
+        install = ("install", "-y", "-qq", "--no-install-recommends")
+        for words in (
+            ("update", "-qq"),
+            (*install, *PACKAGES),
+            *((*install, one) for one in OPTIONAL.values()),
+        ):
             subprocess.run(["apt-get", *words], env=environment, capture_output=True, check=False)
     absent = [program for program in PROGRAMS if not shutil.which(program)]
     if absent:

@@ -261,7 +261,7 @@ BY_CONFORMANCE = (
         "out-of-memory-always",
         "every error taken for memory running out",
         "test_memory_that_runs_out_is_told_from_other_errors",
-        "'ValueError': True",
+        "True of ValueError",
     ),
     Fault(
         "gives-up",
@@ -313,15 +313,15 @@ BY_VERDICT = (
 BY_AGENT = (
     Fault(
         "rewrites-its-record",
-        "a record written anew when the worker stops, with half the time",
+        "a record written anew when the worker stops, with a third of the time",
         "invalid-record",
-        "its agent saw it last for",
+        "its agent saw it measure",
     ),
     Fault(
         "slows-the-clock",
-        "an interpreter whose clock runs at half its speed",
+        "an interpreter whose clock runs at a third of its speed",
         "invalid-record",
-        "its agent saw it last for",
+        "its agent saw it measure",
     ),
 )
 """What the node's agent contradicts, who has a clock of its own."""

@@ -162,9 +162,10 @@ def _begun(session: _Session, standing: Standing) -> Case | None:
     """A case that an attempt can be made of; one that cannot has a failure. None where the time was up before."""
     kept, id = session.kept, standing.asked.id
     spec, refusal = standing.asked.spec, None
+    registry = Registry(session.registry.extra)  # between two cases a plugin may have been installed anew
     if spec.wants_largest and standing.batch_size is None:
         spec, refusal, note = largest.resolved(
-            spec, session.observers, session.registry, run_id=id, until=session.until
+            spec, session.observers, registry, run_id=id, until=session.until
         )
         if _time_is_up(session, refusal):
             return None
@@ -175,7 +176,7 @@ def _begun(session: _Session, standing: Standing) -> Case | None:
     if standing.started_at is None:
         session.write("case-started", case=id)
     case = execute.begin(
-        spec, kept.store, session.observers, session.registry, run_id=id, started_at=standing.started_at
+        spec, kept.store, session.observers, registry, run_id=id, started_at=standing.started_at
     )
     case.collected.failure = case.collected.failure or refusal or _final(session, standing)
     before = _lock_of(kept.store.directory / id / "environment.json") if standing.highest else None

@@ -13,6 +13,7 @@ import pytest
 from attrs import define, field, frozen
 
 from dlperf_sdk.errors import PluginError, UsageError
+from dlperf_sdk.registry import Registry
 from dlperf_sdk.testing import (
     FrameworkConformance,
     MeasurerConformance,
@@ -64,7 +65,7 @@ def check(
         PluginError: the tests cannot be put together.
     """
     suite, subject = SUITES[group]
-    _chosen[:] = [type("TestPlugin", (suite,), {subject: name, **members})]
+    _chosen[:] = [type("TestPlugin", (suite,), {subject: name, "registry": Registry(), **members})]
     told = _Told(on_check, on_start, tuple(only))
     place = Path(__file__).with_name("chosen.py")
     arguments = [

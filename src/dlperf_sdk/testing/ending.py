@@ -23,6 +23,8 @@ from dlperf_sdk.testing.subject import described
 from dlperf_sdk.testing.training import Training
 from dlperf_sdk.worker import memory
 
+STARVING = 120.0
+"""Seconds that it may take to run out of memory."""
 LARGER = (64, 4096)
 """Times the batch size for which a step is to find no memory; the second where the first still fits."""
 
@@ -33,8 +35,9 @@ class Ending(Training):
     def test_memory_that_runs_out_is_told_from_other_errors(self, model: str) -> None:
         """`is_out_of_memory` knows the interpreter's own error, and does not take others for it."""
         found = self._answer(model)["out_of_memory"]
-        assert found == {"MemoryError": True, "ValueError": False, "RuntimeError": False}, advice(
-            f"`is_out_of_memory` says {found}.",
+        wrong = [f"{said} of {error}" for error, said in found.items() if said != (error == "MemoryError()")]
+        assert found and not wrong, advice(
+            f"`is_out_of_memory` says {', '.join(wrong)}.",
             "out of memory is a result (this batch size does not fit); a bug is not",
             "look for the framework's own exception, or the words it uses, and hand the rest to super()",
         )
@@ -49,7 +52,7 @@ class Ending(Training):
             pytest.skip(f"on {device} nothing bounds the memory that a step may take")
         for times in LARGER:
             spec = self.offered(batch_size=times * self.batch_size)
-            (answer,) = probe(spec, self.registry, "exhaustion")
+            (answer,) = probe(spec, self.registry, "exhaustion", STARVING)
             failed, raised = answer.failed, answer.values.get("raised")
             self.excuse(failed)
             if failed is None and raised is None:
@@ -59,7 +62,8 @@ class Ending(Training):
                 f"{described(spec)}: a step found no memory, and `is_out_of_memory` did not know what came of it: "
                 + (f"{raised['type']}: {raised['message']}" if raised else str(failed)),
                 "the search for the largest batch size, and every campaign, tell what does not fit from what is broken",
-                "look for this exception, or these words, in `Runtime.is_out_of_memory`",
+                "look for this exception, or these words, in `Runtime.is_out_of_memory`; where the framework ends the "
+                "process without a word, or never returns, say so in `known_gaps`",
             )
             return
         pytest.skip(f"steps of {spec.batch_size} samples find room in what little memory is left to them")
@@ -86,6 +90,10 @@ class Ending(Training):
             "remove them in `Runtime.stop`; what lies in the worker's own working directory is removed for you",
         )
         kept = nobodys(before)
+        if kept:  # or somebody else's, who was killed meanwhile: what leaves some does so every time
+            before = shared_memory()
+            self._run(model)
+            kept = nobodys(before)
         assert not kept, advice(
             f"After the run this shared memory is left, and no process has it: {', '.join(kept[:10])}.",
             "it is memory of the machine, until somebody removes it by hand",

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+
+from attrs import frozen
 
 MARK = "DLPERF_CONFORMANCE"
 """The environment variable that a run's processes are known by."""
@@ -28,24 +31,35 @@ def alive(mark: str) -> list[str]:
     return found
 
 
-def shared_memory() -> frozenset[Path]:
+@frozen
+class Shared:
+    """A file in shared memory, as it was made: one that is made anew under the same name is another."""
+
+    path: str
+    number: int
+    """Its inode."""
+    made: int
+    """When it was last changed, in nanoseconds."""
+
+
+def shared_memory() -> frozenset[Shared]:
     """The files in shared memory that are this user's."""
     found = set()
-    for path in SHARED.rglob("*"):
-        try:
-            about = path.lstat()
-        except OSError:
-            continue
-        if about.st_uid == os.getuid() and not path.is_dir():
-            found.add(path)
+    for folder, _, names in os.walk(SHARED):
+        for name in names:
+            path = Path(folder, name)
+            with suppress(OSError):  # gone meanwhile
+                about = path.lstat()
+                if about.st_uid == os.getuid():
+                    found.add(Shared(str(path), about.st_ino, about.st_ctime_ns))
     return frozenset(found)
 
 
-def nobodys(before: frozenset[Path]) -> list[str]:
+def nobodys(before: frozenset[Shared]) -> list[str]:
     """What is in shared memory now, was not `before`, and that no process has open or mapped; after a while."""
     until = time.monotonic() + PATIENCE
     while True:
-        new = {str(path) for path in shared_memory() - before}
+        new = {file.path for file in shared_memory() - before}
         left = sorted(new - _held()) if new else []
         if not left or time.monotonic() > until:
             return left
@@ -53,14 +67,16 @@ def nobodys(before: frozenset[Path]) -> list[str]:
 
 
 def _held() -> set[str]:
-    """The files in shared memory that this user's processes have open or mapped."""
+    """The files in shared memory that processes have open or mapped, as far as this user may see."""
     found = set()
-    for process in _processes():
-        try:
-            found |= {str(one.readlink()) for one in (process / "fd").iterdir()}
-            found |= {line.split(maxsplit=5)[-1] for line in (process / "maps").read_text().splitlines()}
-        except OSError:
-            continue
+    for process in (*_processes(), Path("/proc/self")):
+        with suppress(OSError):
+            lines = (process / "maps").read_bytes().splitlines()
+            found |= {os.fsdecode(line.split(maxsplit=5)[-1]) for line in lines}
+        with suppress(OSError):
+            for one in (process / "fd").iterdir():
+                with suppress(OSError):
+                    found.add(str(one.readlink()))
     return found
 
 

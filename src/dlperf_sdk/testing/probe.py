@@ -9,6 +9,7 @@ questions, so they meet.
 
 import json
 import os
+import resource
 import sys
 import time
 import traceback
@@ -16,8 +17,10 @@ import traceback
 PAUSE = 0.1
 """Seconds in which nothing may change once `synchronize` has returned."""
 HEADROOM = 256 * 2**20
-"""Bytes that a step may still allocate where it is to run out of memory: for libraries and threads that are only there
-once they have been used."""
+"""Bytes that a step may still allocate where it is to run out of memory: for libraries that are only loaded when they
+are used. Threads have their stacks beside it."""
+STACK = 8 * 2**20
+"""Bytes of a thread's stack where the user has no limit."""
 FURTHER = 4
 """Steps on the canonical batch behind the canonical ones: a short case's warm-up and window are as many."""
 
@@ -75,8 +78,13 @@ def life(request, cluster, process, resolve, answer):
     answer["clock"] = runtime.clock
     runtime.start()
     answer["out_of_memory"] = {
-        type(error).__name__: bool(runtime.is_out_of_memory(error))
-        for error in (MemoryError(), ValueError("a shape does not fit"), RuntimeError("something else"))
+        repr(error): bool(runtime.is_out_of_memory(error))
+        for error in (
+            MemoryError(),
+            ValueError("a shape does not fit"),
+            ValueError("unsupported memory format"),
+            RuntimeError("CUDA error: an illegal memory access was encountered"),
+        )
     }
     answer["asked"] = "the constructor of the trainer"
     trainer = resolve(request.trainer)(runtime, request, process)
@@ -148,7 +156,9 @@ def exhaustion(request, cluster, process, resolve, answer):
     batch = trainer.canonical_batch()
     runtime.synchronize()
     answer["asked"], answer["raised"] = "steps without memory", None
-    memory.limit(memory.in_use() + HEADROOM)
+    stack = resource.getrlimit(resource.RLIMIT_STACK)[0]
+    stacks = (os.cpu_count() or 1) * (STACK if stack == resource.RLIM_INFINITY else stack)
+    memory.limit(memory.in_use() + HEADROOM + stacks)
     try:
         handles = [trainer.step(batch).loss for _ in range(2)]
         runtime.synchronize()

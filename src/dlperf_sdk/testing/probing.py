@@ -31,6 +31,8 @@ GRACE = 10.0
 """Seconds that the others may take once one has failed."""
 UNSAID = "anything"
 """What a trainer was asked that died without an answer."""
+NO_END = "an end"
+"""What one was asked that never came to it."""
 
 
 @frozen
@@ -51,8 +53,12 @@ class Answer:
         return f"the worker failed when it was asked for {self.values['asked']}:\n{said}"
 
 
-def probe(spec: RunSpec, registry: Registry, questions: str = "life") -> tuple[Answer, ...]:
-    """Ask the trainers of a case on one node, all at once; their answers by rank. `questions`: see the probe.
+def probe(
+    spec: RunSpec, registry: Registry, questions: str = "life", patience: float = PATIENCE
+) -> tuple[Answer, ...]:
+    """Ask the trainers of a case on one node, all at once; their answers by rank.
+
+    `questions`: see the probe; `patience`: the seconds after which those that have not ended are ended.
 
     Raises:
         Unsupported, Unavailable, EnvironmentFailed: it cannot be started.
@@ -77,14 +83,15 @@ def probe(spec: RunSpec, registry: Registry, questions: str = "life") -> tuple[A
                 started.append(
                     _started(prepared.command, place, (str(number), questions), _variables(plan, process))
                 )
-            _wait(started, processes)
+            _wait(started, processes, patience)
+            hung = {number for number, one in enumerate(started) if one.poll() is None}
         finally:
             for one in started:
                 if one.poll() is None:
                     os.killpg(one.pid, signal.SIGKILL)
                 one.wait()
         return tuple(
-            _answer(place, number, started[number].returncode)
+            _answer(place, number, None if number in hung else started[number].returncode)
             for number, process in sorted(enumerate(processes), key=lambda pair: pair[1].rank or 0)
             if process.role == TRAINER
         )
@@ -130,10 +137,10 @@ def _started(
         )
 
 
-def _wait(started: Sequence[subprocess.Popen[bytes]], processes: Sequence[Process]) -> None:
+def _wait(started: Sequence[subprocess.Popen[bytes]], processes: Sequence[Process], patience: float) -> None:
     """Until all trainers have ended, or one has failed and the others had their time to notice."""
     trainers = [one for one, process in zip(started, processes, strict=True) if process.role == TRAINER]
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + patience
     while time.monotonic() < until:
         ended = [one.poll() for one in trainers]
         if None not in ended:
@@ -143,11 +150,16 @@ def _wait(started: Sequence[subprocess.Popen[bytes]], processes: Sequence[Proces
         time.sleep(0.05)
 
 
-def _answer(place: Path, number: int, code: int) -> Answer:
+def _answer(place: Path, number: int, code: int | None) -> Answer:
+    """What there is of one; `code` is None where it had to be ended."""
     said = (place / f"log-{number}").read_text(encoding="utf-8", errors="replace")[-8000:]
     try:
         values = json.loads((place / f"answer-{number}.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
+        if code is None:
+            return Answer(
+                {"asked": NO_END, "error": f"{said.rstrip()}\nit went on, and had to be ended"}, said
+            )
         ended = f"left with exit code {code}" if code >= 0 else f"was ended by signal {-code}"
         values = {"asked": UNSAID, "error": f"{said.rstrip()}\nit {ended} without an answer"}
     return Answer(values, said)

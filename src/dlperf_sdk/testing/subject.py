@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NoReturn
 
@@ -44,6 +45,7 @@ UNSUPPORTED = f"{Unsupported.__module__}.{Unsupported.__qualname__}: "
 """What a probe's traceback ends with where a worker says that its machine cannot do what was asked."""
 TO_BE_FILLED_IN = "FILL IN"
 """What `dlperf new-plugin` marks the gaps of its skeleton with."""
+_RAISED = re.compile(f"NotImplementedError: ({TO_BE_FILLED_IN}.*)")
 
 
 class FrameworkSubject(Conformance):
@@ -199,12 +201,15 @@ class FrameworkSubject(Conformance):
         said = failed.traceback if isinstance(failed, Failure) else failed
         if said and UNSUPPORTED in said:
             pytest.skip(f"not on this machine: {said[said.rindex(UNSUPPORTED) + len(UNSUPPORTED) :].strip()}")
-        if said and TO_BE_FILLED_IN in said:
-            self._skip_for(_first_lack(said))
+        lack = _RAISED.search(said or "")
+        if lack:
+            self._skip_for(lack[1])
 
     def _note_unfinished(self, started: str, spec: RunSpec, said: str | None) -> None:
-        if said and TO_BE_FILLED_IN in said:
-            self._unfinished[started, spec.model] = _first_lack(said)
+        """What the plainest case lacks, all others lack."""
+        lack = _RAISED.search(said or "")
+        if lack and spec == self.spec(spec.model):
+            self._unfinished[started, spec.model] = lack[1]
 
     def _skip_unfinished(self, started: str, spec: RunSpec) -> None:
         if (started, spec.model) in self._unfinished:
@@ -231,11 +236,6 @@ class FrameworkSubject(Conformance):
             "see what each verdict found; `dlperf run` with the same case shows the whole report",
         )
         return result
-
-
-def _first_lack(said: str) -> str:
-    """Of a traceback, what the author still has to fill in."""
-    return said[said.rindex(TO_BE_FILLED_IN) :].splitlines()[0]
 
 
 def verdict(result: Result, name: str) -> Verdict:

@@ -12,7 +12,7 @@ from dlperf_sdk.results.result import PASS
 from dlperf_sdk.spec import RunSpec
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import advice
-from dlperf_sdk.testing.probing import UNSAID, Answer
+from dlperf_sdk.testing.probing import NO_END, UNSAID, Answer
 from dlperf_sdk.testing.subject import FrameworkSubject, described, verdict
 
 LATE = {"fp32": 1e-4, "tf32": 1e-3, "amp-fp16": 1e-3, "amp-bf16": 8e-3}
@@ -196,10 +196,10 @@ class Training(FrameworkSubject):
         return [dict(answer.values) for answer in answers]
 
     def _first_failed(self, answers: tuple[Answer, ...]) -> str | None:
-        """Of one that died and one that missed it afterwards, the one that died."""
+        """Of one that died, one that missed it afterwards and one that waited for it until the end: in that order."""
         failed = sorted(
             (answer for answer in answers if answer.failed is not None),
-            key=lambda answer: answer.values["asked"] != UNSAID,
+            key=lambda answer: {UNSAID: 0, NO_END: 2}.get(answer.values["asked"], 1),
         )
         return failed[0].failed if failed else None
 

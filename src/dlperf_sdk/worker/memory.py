@@ -35,14 +35,15 @@ def _status(*names: str) -> List[int]:
 
 
 _SAID = (
-    "annot allocate memory",  # the C library's ENOMEM; the dynamic linker's
+    "cannot allocate memory",  # the C library's ENOMEM; the dynamic linker's
     "failed to map segment",
-    "emory allocation",  # OpenBLAS
+    "memory allocation",  # OpenBLAS
     "bad_alloc",
     "out of memory",
-    "MemoryError",
+    "memoryerror",
     "can't start new thread",  # its stack is memory as well
     "pthread_create failed",
+    "resource temporarily unavailable",  # the C library's EAGAIN, where a thread cannot be started
     "allocate failed",  # OneFlow's threads, which end the process with it
 )
 
@@ -52,7 +53,7 @@ def speaks(text: str) -> bool:
 
     What a library says of it is all that there is where it then ends the process. Only under a limit is it looked for.
     """
-    return any(words in text for words in _SAID)
+    return any(words in text.lower() for words in _SAID)
 
 
 def facts(limit: Optional[int]) -> Dict[str, int]:

@@ -8,8 +8,8 @@ are compared, so the two clocks need not count from the same moment.
 from typing import Any, Optional
 
 SLACK = 1.0
-"""Seconds that a worker may lie still between reading its clock and saying that a phase has begun or ended: it can lose
-its processor there to others."""
+"""Seconds that a worker may lie still between being told to go and reading its clock, and between reading it again and
+saying that the window is over: it can lose its processor there to others."""
 
 
 class Witness:
@@ -17,7 +17,6 @@ class Witness:
 
     def __init__(self) -> None:
         self._went: Optional[float] = None
-        self._first: Optional[float] = None
         self._last: Optional[float] = None
         self._over: Optional[float] = None
 
@@ -28,7 +27,6 @@ class Witness:
     def saw(self, phase: str, before: float, after: float) -> None:
         """Between `before` and `after` the worker was in this phase."""
         if phase == "measure":
-            self._first = after if self._first is None else self._first
             self._last = before
         elif phase in ("teardown", "done") and self._over is None:
             self._over = after
@@ -42,10 +40,14 @@ class Witness:
             seconds = float(window["end"]) - float(window["start"])
         except (KeyError, TypeError, ValueError, OverflowError):
             return None
-        if self._first is not None and self._last is not None and seconds < self._last - self._first - SLACK:
-            said = "its record has a window of %.3f s, and its agent saw it last for %.3f s at least"
-            return said % (seconds, self._last - self._first)
-        if self._went is not None and self._over is not None and seconds > self._over - self._went + SLACK:
-            said = "its record has a window of %.3f s, and its agent saw it last for %.3f s at most"
+        if self._went is None:
+            return None
+        if self._last is not None and seconds < self._last - self._went - SLACK:
+            said = "its record has a window of %.3f s, and %.3f s after it was told to go its agent saw it measure"
+            return said % (seconds, self._last - self._went)
+        if self._over is not None and seconds > self._over - self._went:
+            said = (
+                "its record has a window of %.3f s, and its agent saw it end %.3f s after it was told to go"
+            )
             return said % (seconds, self._over - self._went)
         return None
