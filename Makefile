@@ -60,16 +60,17 @@ test-frameworks: $(READY)
 # Reports in a real browser. The first time it finds one, or installs one; where neither can be done the tests are
 # skipped by name, and it says so.
 test-report: .venv/browser
-	$(BIN)/pytest -m browser tests
+	$(BIN)/pytest --numprocesses 2 -m browser tests/test_html_browser.py
 
 .venv/browser: $(READY) scripts/browser.py
 	$(BIN)/pip install --quiet --editable '.[browser]'
 	if $(BIN)/python scripts/browser.py > $@.part; then mv $@.part $@; else rm $@.part; fi
 
 # Real Slurm, OpenMPI and sshd on four nodes that are network namespaces, and podman: as root, and skipped by name
-# elsewhere. The containers' tests follow, since podman is there by then.
+# elsewhere. Most of the time is waiting, for Slurm and for deadlines, so three clusters are at it. The containers' tests
+# follow, since podman is there by then.
 test-engines: $(READY)
-	DLPERF_TEST_ENGINES=1 $(BIN)/pytest --timeout 200 tests/engines
+	DLPERF_TEST_ENGINES=1 $(BIN)/pytest --numprocesses 3 --dist load --timeout 300 tests/engines
 	$(BIN)/pytest tests/test_containers.py
 
 # Quarter of an hour, on a machine with nothing else to do.

@@ -17,9 +17,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FRAMEWORKS = ("tensorflow", "mxnet", "oneflow", "paddle")
 """Beside torch, which `make test` goes through."""
-BESIDE = ("attrs", "pytest", "pytest-timeout", "tokenizers", "pillow")
+BESIDE = ("attrs", "pytest", "pytest-timeout", "pytest-xdist", "tokenizers", "pillow")
 """What their own tests need beside their environments: never in them."""
-BOTH_PROCESSORS = ("--numprocesses", "2", "--dist", "loadgroup")
+BOTH_PROCESSORS = ("--numprocesses", "2", "--dist")
 """Most of a start's seconds are one thread's: a second process of pytest finds the other processor free."""
 OUTSIDE = ("test_framework.py", "test_conformance.py")
 """Tests that run in the controller's environment: they need no framework."""
@@ -40,13 +40,24 @@ def own_tests(framework: str) -> bool:
     passed = python("-m", "dlperf_sdk", "env", "create", framework)
     if passed and inside:
         beside = [argument for package in BESIDE for argument in ("--with", package)]
-        passed &= python("scripts/in_environment.py", framework, *beside, "--", *configured, *inside)
-    return (not outside or python(*configured, *BOTH_PROCESSORS, *outside)) and passed
+        passed &= python(
+            "scripts/in_environment.py",
+            framework,
+            *beside,
+            "--",
+            *configured,
+            *BOTH_PROCESSORS,
+            "loadfile",
+            *inside,
+        )
+    return (not outside or python(*configured, *BOTH_PROCESSORS, "loadgroup", *outside)) and passed
 
 
 def together() -> bool:
     """All of them through the front door, one after another from one interpreter."""
-    return python("-m", "pytest", *BOTH_PROCESSORS, "-m", "frameworks", "tests/test_frameworks.py")
+    return python(
+        "-m", "pytest", *BOTH_PROCESSORS, "loadgroup", "-m", "frameworks", "tests/test_frameworks.py"
+    )
 
 
 def main() -> int:

@@ -17,7 +17,12 @@ SMALL = {
     "resnet50": {"batch_size": 2, "options": {"image_size": 64, "num_classes": 10}},
     "bert-base": {
         "batch_size": 2,
-        "options": {"sequence_length": 32, "layers": 2, "predictions_per_sequence": 4},
+        "options": {
+            "sequence_length": 32,
+            "layers": 2,
+            "predictions_per_sequence": 4,
+            "vocabulary_size": 2048,
+        },
     },
 }
 """Both models, small enough for a laptop; all layers of ResNet-50, two of BERT's."""

@@ -1,12 +1,14 @@
 """A cluster on this machine: nodes in network namespaces of their own, with a private /tmp each, under real Slurm,
 OpenMPI and sshd. Needs root.
 
-The bridge's end with the address .254 is this machine, where the controller and slurmctld run.
+The bridge's end with the address .254 is this machine, where the controller and slurmctld run. Several clusters are
+told apart by a number, and know nothing of each other.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
@@ -17,8 +19,8 @@ import time
 from pathlib import Path
 
 NAMES = ("n1", "n2", "n3", "n4")
-BRIDGE = "dlpbr"
-NETWORK = "10.77.0"
+CONTROLLER_PORT = 6817
+"""Of the first cluster's slurmctld; they all listen on this machine."""
 PACKAGES = ("slurm-wlm", "openmpi-bin", "openssh-server", "openssh-client", "iproute2")
 HYDRA = "mpirun.mpich"
 """The mpirun that is refused; what Debian calls it beside OpenMPI's."""
@@ -28,8 +30,9 @@ runc: crun, which it brings, does not know machines with both kinds of control g
 PROGRAMS = ("slurmctld", "slurmd", "srun", "mpirun", "sshd", "ssh", "ip", "nsenter")
 
 _CONF = """\
-ClusterName=test
+ClusterName=test{number}
 SlurmctldHost={host}({network}.254)
+SlurmctldPort={port}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/none
@@ -71,9 +74,15 @@ exec sleep infinity
 
 
 def missing() -> str | None:
-    """Why a cluster cannot be made here, in a sentence; what apt can install is installed."""
+    """Why a cluster cannot be made here, in a sentence; what apt can install is installed, by one process at a time."""
     if os.geteuid() != 0:
         return "network namespaces need root"
+    with (Path(tempfile.gettempdir()) / "dlperf-test-engines.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _still_missing()
+
+
+def _still_missing() -> str | None:
     if not all(shutil.which(program) for program in (*PROGRAMS, *OPTIONAL)) and shutil.which("apt-get"):
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         install = ("install", "-y", "-qq", "--no-install-recommends")
@@ -102,12 +111,13 @@ class Node:
 
     def __init__(self, cluster: Cluster, index: int) -> None:
         self.name, self.index, self._cluster = NAMES[index], index, cluster
-        self.address = f"{NETWORK}.{index + 1}"
-        space, link = f"dlp-{self.name}", f"dlpv{index + 1}"
+        self.address = f"{cluster.network}.{index + 1}"
+        self._space, self._link = _names(cluster.number, index)
+        space, link = self._space, self._link
         _ip("netns", "add", space)
         _ip("-n", space, "link", "set", "lo", "up")
         _ip("link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", space)
-        _ip("link", "set", link, "master", BRIDGE, "up")
+        _ip("link", "set", link, "master", cluster.bridge, "up")
         _ip("-n", space, "addr", "add", f"{self.address}/24", "dev", "eth0")
         _ip("-n", space, "link", "set", "eth0", "up")
         self._holder = subprocess.Popen(
@@ -138,10 +148,10 @@ class Node:
 
     def cut(self) -> None:
         """Take its link down."""
-        _ip("link", "set", f"dlpv{self.index + 1}", "down")
+        _ip("link", "set", self._link, "down")
 
     def mend(self) -> None:
-        _ip("link", "set", f"dlpv{self.index + 1}", "up")
+        _ip("link", "set", self._link, "up")
 
     def processes(self, marker: str) -> list[int]:
         """The living processes in its network namespace whose command line holds a text."""
@@ -160,27 +170,32 @@ class Node:
         self._holder.wait()
         if self._holder.stdout:
             self._holder.stdout.close()
-        subprocess.run(["ip", "netns", "del", f"dlp-{self.name}"], capture_output=True, check=False)
+        subprocess.run(["ip", "netns", "del", self._space], capture_output=True, check=False)
 
 
 class Cluster:
     """Four nodes. `environment` holds what its users need in theirs."""
 
-    def __init__(self) -> None:
-        _remove_leftovers()
+    def __init__(self, number: int) -> None:
+        self.number, self.network, self.bridge = number, f"10.77.{number}", f"dlpbr{number}"
+        self._remove_leftovers()
         self.home = Path(tempfile.mkdtemp(prefix="dlp-cluster-", dir="/var/tmp"))
         self.conf = self.home / "slurm.conf"
         for name in ("state", "run", "log", *(f"spool/{node}" for node in NAMES)):
             (self.home / name).mkdir(parents=True)
         host = socket.gethostname().partition(".")[0]
-        self.conf.write_text(_CONF.format(host=host, network=NETWORK, home=self.home))
-        hosts = [f"{NETWORK}.{index + 1} {name}" for index, name in enumerate(NAMES)]
-        (self.home / "hosts").write_text(
-            "\n".join(["127.0.0.1 localhost", f"{NETWORK}.254 {host}", *hosts, ""])
+        self.conf.write_text(
+            _CONF.format(
+                host=host, network=self.network, home=self.home, number=number, port=CONTROLLER_PORT + number
+            )
         )
-        _ip("link", "add", BRIDGE, "type", "bridge")
-        _ip("addr", "add", f"{NETWORK}.254/24", "dev", BRIDGE)
-        _ip("link", "set", BRIDGE, "up")
+        hosts = [f"{self.network}.{index + 1} {name}" for index, name in enumerate(NAMES)]
+        (self.home / "hosts").write_text(
+            "\n".join(["127.0.0.1 localhost", f"{self.network}.254 {host}", *hosts, ""])
+        )
+        _ip("link", "add", self.bridge, "type", "bridge")
+        _ip("addr", "add", f"{self.network}.254/24", "dev", self.bridge)
+        _ip("link", "set", self.bridge, "up")
         self.environment = {"SLURM_CONF": str(self.conf)}
         self.nodes: list[Node] = []
         self._daemons: list[subprocess.Popen] = []
@@ -251,7 +266,7 @@ class Cluster:
             "OMPI_ALLOW_RUN_AS_ROOT": "1",
             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
             "OMPI_MCA_plm_rsh_agent": str(agent),
-            "OMPI_MCA_oob_tcp_if_include": f"{NETWORK}.0/24",
+            "OMPI_MCA_oob_tcp_if_include": f"{self.network}.0/24",
         }
 
     def options(self, engine: str) -> dict[str, str]:
@@ -276,14 +291,19 @@ class Cluster:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             node.close()
-        _remove_leftovers()
+        self._remove_leftovers()
         shutil.rmtree(self.home, ignore_errors=True)
 
+    def _remove_leftovers(self) -> None:
+        """Of a test run that was killed."""
+        subprocess.run(["ip", "link", "del", self.bridge], capture_output=True, check=False)
+        for index in range(len(NAMES)):
+            space, link = _names(self.number, index)
+            # A namespace goes with its last process, and its end of the link with it: that may take a while.
+            subprocess.run(["ip", "link", "del", link], capture_output=True, check=False)
+            subprocess.run(["ip", "netns", "del", space], capture_output=True, check=False)
 
-def _remove_leftovers() -> None:
-    """Of a test run that was killed."""
-    subprocess.run(["ip", "link", "del", BRIDGE], capture_output=True, check=False)
-    for index, name in enumerate(NAMES, 1):
-        # A namespace goes with its last process, and its end of the link with it: that may take a while.
-        subprocess.run(["ip", "link", "del", f"dlpv{index}"], capture_output=True, check=False)
-        subprocess.run(["ip", "netns", "del", f"dlp-{name}"], capture_output=True, check=False)
+
+def _names(number: int, index: int) -> tuple[str, str]:
+    """A node's network namespace, and this machine's end of its link."""
+    return f"dlp{number}-{NAMES[index]}", f"dlpv{number}-{index + 1}"

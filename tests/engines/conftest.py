@@ -1,4 +1,4 @@
-"""The cluster, made once; tests of engines run one after another."""
+"""The cluster: each of pytest's processes makes one of its own, once, and goes through its tests one after another."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session")
 def cluster():
     """Four nodes with real engines."""
-    made = cluster_module.Cluster()
+    made = cluster_module.Cluster(int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")))
     try:
         made.start()
         before = {name: os.environ.get(name) for name in made.environment}

@@ -51,7 +51,7 @@ def test_every_rank_of_every_repeat_hands_in_a_record(bench, engine):
     nodes = next(event for event in events if event["event"] == "agents-ready")["nodes"]
     assert [node["host"] for node in nodes] == ["n1", "n2"]
     assert [node["network"] for node in nodes] == [
-        {"address": f"10.77.0.{n}", "interface": "eth0"} for n in (1, 2)
+        {"address": node.address, "interface": "eth0"} for node in bench.cluster.nodes[:2]
     ]
 
 

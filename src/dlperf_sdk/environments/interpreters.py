@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -59,12 +60,22 @@ def find(specifier: str, environ: Mapping[str, str]) -> Interpreter:
     found.
 
     Looked at are the running interpreter, `python`, `python3` and `python3.*` on PATH (an inactive pyenv shim
-    does not answer, and is passed over), pyenv's versions, and those that uv has installed.
+    does not answer, and is passed over), pyenv's versions, and those that uv has installed. One process looks once.
 
     Raises:
         EnvironmentFailed: there is none; says what is wanted and where it was looked for.
         PluginError: the text is no specifier.
     """
+    found = _found(specifier, frozenset(environ.items()))
+    if not found.path.exists():
+        _found.cache_clear()
+        found = _found(specifier, frozenset(environ.items()))
+    return found
+
+
+@functools.cache  # it starts every interpreter that there is, and uv: two seconds for each case of a campaign
+def _found(specifier: str, variables: frozenset[tuple[str, str]]) -> Interpreter:
+    environ = dict(variables)
     plain = {name: value for name, value in environ.items() if not name.startswith("PYTHON")}
     search = _Search(probe.python_specifier(specifier), plain)
     running = search.look("the running interpreter", Path(sys.executable)) if sys.executable else None

@@ -23,6 +23,7 @@ for _name in (
     "capabilities",
     "controller_half",
     "ending",
+    "leftovers",
     "measurer",
     "model",
     "parity",

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import pytest
 
 from dlperf_sdk.capable import device_of
 from dlperf_sdk.spec import RunSpec
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import advice
+from dlperf_sdk.testing.probe_times import Times, was_done_at_once, was_waited_for, went_on_alone
 from dlperf_sdk.testing.subject import described
 from dlperf_sdk.testing.training import Training
 
-LEAST = 0.2
-"""Of the time of some steps, the part that must be left for `synchronize` where `step` does not wait."""
-MOST = 0.2
-"""The most of it that may be left for reading the losses, once `synchronize` has returned."""
-EARLY = 0.05
-"""The most by which the device's own events may say that the steps took longer than the host waited."""
 BEHIND = "the clock is not 'blocking': `test_synchronize_waits` looks at what goes on behind the host"
 BLOCKING = "the clock is 'blocking': a step is done when `step` returns, so there is nothing to see"
 
@@ -60,7 +52,7 @@ class Asynchrony(Training):
         """Some steps are enqueued sooner than they are done, on every rank."""
         spec = self.spec_of(any_cell)
         for rank, times in enumerate(self._times(spec)):
-            if not any(_left(one) >= LEAST * _whole(one) for one in times):
+            if not any(went_on_alone(one) for one in times):
                 pytest.fail(
                     advice(
                         f"{described(spec)}: {_said(rank, times)}: when `step` returned, hardly anything was left to "
@@ -79,7 +71,7 @@ class Asynchrony(Training):
         """When it returns, the losses can be read at once, on every rank, and the device's events agree."""
         spec = self.spec_of(any_cell)
         for rank, times in enumerate(self._times(spec)):
-            if not any(one["read"] <= MOST * _whole(one) and _early(one) <= EARLY for one in times):
+            if not any(was_waited_for(one) for one in times):
                 pytest.fail(
                     advice(
                         f"{described(spec)}: {_said(rank, times)}: `synchronize` returned before the steps were done.",
@@ -96,7 +88,7 @@ class Asynchrony(Training):
         if answer["clock"] != "blocking":
             pytest.skip(BEHIND)
         times = answer["asynchrony"]
-        assert any(_whole(one) - one["enqueue"] <= MOST * _whole(one) for one in times), advice(
+        assert any(was_done_at_once(one) for one in times), advice(
             f"{described(spec)}: the clock is 'blocking', and when `step` returned much was left to do: "
             f"{_said(0, times)}.",
             "steps that go on behind the host are counted before they are done, and their times are those of "
@@ -121,10 +113,6 @@ class Asynchrony(Training):
                 pytest.skip(BLOCKING)
 
 
-Times = Mapping[str, Any]
-"""What the probe says of some steps: seconds, and None for `device` where the clock is no event's."""
-
-
 def _said(rank: int, times: list[Times]) -> str:
     last = times[-1]
     said = (
@@ -136,20 +124,3 @@ def _said(rank: int, times: list[Times]) -> str:
         if last["device"] is None
         else f"{said}, and {last['device'] * 1e3:.1f} ms by the device's own events"
     )
-
-
-def _whole(times: Times) -> float:
-    return float(times["enqueue"] + times["synchronize"] + times["read"])
-
-
-def _left(times: Times) -> float:
-    """Seconds of the steps' work that were left when `step` had returned: the device says it, or the host's waiting."""
-    left = times["synchronize"] if times["device"] is None else times["device"] - times["enqueue"]
-    return float(left)
-
-
-def _early(times: Times) -> float:
-    """The part of the device's time, by its events, that had not passed when `synchronize` returned."""
-    if not times["device"]:
-        return 0.0
-    return 1.0 - float((times["enqueue"] + times["synchronize"]) / times["device"])

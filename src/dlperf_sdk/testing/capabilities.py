@@ -14,6 +14,7 @@ from dlperf_sdk.results.result import PASS, Result
 from dlperf_sdk.spec import RunSpec
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import advice
+from dlperf_sdk.testing.leftovers import leaves_nothing
 from dlperf_sdk.testing.samples import images, sentences
 from dlperf_sdk.testing.subject import FrameworkSubject, described, verdict
 
@@ -41,12 +42,12 @@ class DeclaredCapabilities(FrameworkSubject):
         self._observed(self.offered(layout=layout), "layout", layout)
 
     def test_the_source_feeds_it(self, source: str) -> None:
-        """Each data source that is declared."""
+        """Each data source that is declared; nothing of what fed it is left behind."""
         with _data(source) as text:
             takers = [name for name in self.tried() if source in self.registry.model(name).data]
             if not takers:
                 pytest.skip(f"none of the models takes {source!r}: {', '.join(self.tried())}")
-            self.trained(self.offered(takers, data=text))
+            leaves_nothing(lambda env: self.trained(self.offered(takers, data=text, env=env)))
 
     def test_accumulation_is_one_step(self) -> None:
         """Micro-batches are one optimisation step of all samples, or they are refused."""

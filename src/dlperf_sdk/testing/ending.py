@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import uuid
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from itertools import product
 from typing import Any
 
 import pytest
@@ -14,10 +13,9 @@ import pytest
 from dlperf_sdk.capable import device_of
 from dlperf_sdk.hookspecs import hookimpl
 from dlperf_sdk.plan import make_plan
-from dlperf_sdk.results.result import Result
 from dlperf_sdk.spec import RunSpec
 from dlperf_sdk.testing.conformance import advice
-from dlperf_sdk.testing.leftovers import MARK, alive, nobodys, shared_memory
+from dlperf_sdk.testing.leftovers import MARK, alive, leaves_nothing
 from dlperf_sdk.testing.probing import UNSAID, probe
 from dlperf_sdk.testing.subject import described
 from dlperf_sdk.testing.training import Training
@@ -68,42 +66,17 @@ class Ending(Training):
             return
         pytest.skip(f"steps of {spec.batch_size} samples find room in what little memory is left to them")
 
-    def test_it_leaves_nothing_behind(self, model: str) -> None:
-        """After a run of two replicas: no process, no temporary file, no shared memory."""
-        mark, before = uuid.uuid4().hex, shared_memory()
-        with TemporaryDirectory(prefix="dlperf-conformance-") as folder:
-            result = self._run(model, env={MARK: mark, "TMPDIR": folder})
-            # Empty folders are caches that are made once per user, and do not grow.
-            left = sorted(
-                str(path.relative_to(folder)) for path in Path(folder).rglob("*") if not path.is_dir()
-            )
-        self.excuse(result.failure)
-        assert result.failure is None, f"`test_it_trains` says more: {result.failure}"
-        assert not alive(mark), advice(
-            f"After the run these processes are still there: {alive(mark)}.",
-            "they take time and memory from whatever is measured next",
-            "end helpers (loaders, servers) in `Runtime.stop`, or start them so that they end with their parent",
-        )
-        assert not left, advice(
-            f"After the run these files are left in TMPDIR: {', '.join(left[:10])}.",
-            "a campaign makes thousands of them, and disks are finite",
-            "remove them in `Runtime.stop`; what lies in the worker's own working directory is removed for you",
-        )
-        kept = nobodys(before)
-        if kept:  # or somebody else's, who was killed meanwhile: what leaves some does so every time
-            before = shared_memory()
-            self._run(model)
-            kept = nobodys(before)
-        assert not kept, advice(
-            f"After the run this shared memory is left, and no process has it: {', '.join(kept[:10])}.",
-            "it is memory of the machine, until somebody removes it by hand",
-            "unlink it in `Runtime.stop`, or as soon as all that share it have it",
-        )
+    def test_it_leaves_nothing_behind(self) -> None:
+        """After a run of two replicas: no process, no temporary file, no shared memory. What feeds them is held to the
+        same, with its own source, in `test_the_source_feeds_it`."""
+        strategies = sorted(self.plugin.capabilities.strategies - {"independent", "parameter_server_async"})
+        pair = {"topology": "1n2d", "strategy": (strategies or ["independent"])[0]}
+        leaves_nothing(lambda env: self.trained(self.offered(env=env, **pair)))
 
-    def test_a_killed_rank_is_a_typed_failure(self, model: str) -> None:
+    def test_a_killed_rank_is_a_typed_failure(self) -> None:
         """The others end, within seconds, and the result says which rank died, where, and of what."""
         mark = uuid.uuid4().hex
-        spec = self._of_two_processes(model, env={MARK: mark}, steps=100_000)
+        spec = self._of_two_processes(env={MARK: mark}, steps=100_000)
         result = self.carried_out(spec, [_Killer()])
         failure = result.failure
         self.excuse(failure)
@@ -118,23 +91,17 @@ class Ending(Training):
             "start helpers in the worker's own session, so that they are ended with it",
         )
 
-    def _run(self, model: str, **fields: Any) -> Result:
-        observers = fields.pop("observers", ())
-        strategies = sorted(self.plugin.capabilities.strategies - {"independent", "parameter_server_async"})
-        spec = self.offered([model], topology="1n2d", strategy=(strategies or ["independent"])[0], **fields)
-        return self.carried_out(spec, observers)
-
-    def _of_two_processes(self, model: str, **fields: Any) -> RunSpec:
+    def _of_two_processes(self, **fields: Any) -> RunSpec:
         """A case with a rank 1: one process may own all devices of a node, and then it takes two nodes."""
         strategies = sorted(self.plugin.capabilities.strategies - {"parameter_server_async"})
         # Those that meet first: the others must notice that one is gone.
-        for strategy in sorted(strategies, key=lambda name: name == "independent"):
-            for topology in ("1n2d", "2n1d"):
-                spec = self.spec(model, topology=topology, strategy=strategy, **fields)
-                if self.refusal(spec) is None:
-                    processes = make_plan(spec, self.registry).placeholder_processes()
-                    if any(process.rank == 1 for process in processes):
-                        return spec
+        meeting_first = sorted(strategies, key=lambda name: name == "independent")
+        for strategy, topology, model in product(meeting_first, ("1n2d", "2n1d"), self.tried()):
+            spec = self.spec(model, topology=topology, strategy=strategy, **fields)
+            if self.refusal(spec) is None:
+                processes = make_plan(spec, self.registry).placeholder_processes()
+                if any(process.rank == 1 for process in processes):
+                    return spec
         pytest.skip("no strategy gives two processes that could lose one of them")
 
 

@@ -4,17 +4,53 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from attrs import frozen
+
+from dlperf_sdk.testing.conformance import advice
 
 MARK = "DLPERF_CONFORMANCE"
 """The environment variable that a run's processes are known by."""
 SHARED = Path("/dev/shm")  # noqa: S108 - nothing is made there
 PATIENCE = 5.0
 """Seconds that shared memory may take to be removed: others that are at work on this machine make some, too."""
+
+
+def leaves_nothing(run: Callable[[Mapping[str, str]], object]) -> None:
+    """Holds a run to that it leaves nothing: no process, no temporary file, no shared memory.
+
+    `run` is called with variables for the environment of all its processes, and sees for itself that it ends well.
+    """
+    mark, before = uuid.uuid4().hex, shared_memory()
+    with TemporaryDirectory(prefix="dlperf-conformance-") as folder:
+        run({MARK: mark, "TMPDIR": folder})
+        # Empty folders are caches that are made once per user, and do not grow.
+        left = sorted(str(path.relative_to(folder)) for path in Path(folder).rglob("*") if not path.is_dir())
+    assert not alive(mark), advice(
+        f"After the run these processes are still there: {alive(mark)}.",
+        "they take time and memory from whatever is measured next",
+        "end helpers (loaders, servers) in `Runtime.stop`, or start them so that they end with their parent",
+    )
+    assert not left, advice(
+        f"After the run these files are left in TMPDIR: {', '.join(left[:10])}.",
+        "a campaign makes thousands of them, and disks are finite",
+        "remove them in `Runtime.stop`; what lies in the worker's own working directory is removed for you",
+    )
+    kept = nobodys(before)
+    if kept:  # or somebody else's, who was killed meanwhile: what leaves some does so every time
+        before = shared_memory()
+        run({MARK: uuid.uuid4().hex})
+        kept = nobodys(before)
+    assert not kept, advice(
+        f"After the run this shared memory is left, and no process has it: {', '.join(kept[:10])}.",
+        "it is memory of the machine, until somebody removes it by hand",
+        "unlink it in `Runtime.stop`, or as soon as all that share it have it",
+    )
 
 
 def alive(mark: str) -> list[str]:

@@ -15,7 +15,7 @@ import time
 import traceback
 
 PAUSE = 0.1
-"""Seconds in which nothing may change once `synchronize` has returned."""
+"""Seconds in which nothing may change once `synchronize` has returned, and in which what it left undone is done."""
 HEADROOM = 256 * 2**20
 """Bytes that a step may still allocate where it is to run out of memory: for libraries that are only loaded when they
 are used. Threads have their stacks beside it."""
@@ -23,6 +23,8 @@ STACK = 8 * 2**20
 """Bytes of a thread's stack where the user has no limit."""
 FURTHER = 4
 """Steps on the canonical batch behind the canonical ones: a short case's warm-up and window are as many."""
+TRIES = 3
+"""How often time is taken at most, on a machine that may do something else meanwhile: the best counts."""
 
 
 def initial(request, trainer, canonical, answer):
@@ -44,32 +46,40 @@ def initial(request, trainer, canonical, answer):
             answer["initial"].append(name)
 
 
-def asynchrony(runtime, trainer, batch, steps):
-    """How long enqueueing takes, then synchronising, then what should wait for nothing any more; and, where it can say
-    so itself, how long the device was at it."""
+def asynchrony(runtime, trainer, batch):
+    """How long enqueueing some steps takes, then synchronising, then what should wait for nothing any more; and, where
+    it can say so itself, how long the device was at it. Beside the times, the steps' losses."""
     events = runtime.clock == "event"
     runtime.synchronize()
+    time.sleep(PAUSE)  # what it did not wait for is over by now, and is not taken for these steps' work
     begin = time.monotonic()
     marks = [runtime.mark()] if events else []
-    handles = [trainer.step(batch).loss for _ in range(steps)]
+    handles = [trainer.step(batch).loss for _ in range(FURTHER)]
     marks += [runtime.mark()] if events else []
     enqueued = time.monotonic()
     runtime.synchronize()
     synchronised = time.monotonic()
-    for handle in handles:
-        trainer.read_loss(handle)
+    losses = [trainer.read_loss(handle) for handle in handles]
     read = time.monotonic()
-    return {
+    times = {
         "enqueue": enqueued - begin,
         "synchronize": synchronised - enqueued,
         "read": read - synchronised,
         "device": sum(runtime.elapsed(marks)) if events else None,
-        "steps": steps,
+        "steps": FURTHER,
     }
+    return times, plain(losses)
+
+
+def plain(losses):
+    """The losses of some steps, of each replica of this process."""
+    return [[float(value) for value in step] for step in losses]
 
 
 def life(request, cluster, process, resolve, answer):
     """Go through a worker's life, and note each answer as soon as it is there."""
+    from probe_times import convinces
+
     from dlperf_sdk.worker import canonical
     from dlperf_sdk.worker.digest import digest_of
 
@@ -107,30 +117,31 @@ def life(request, cluster, process, resolve, answer):
         runtime.synchronize()
         now = digest_of(request.parameters, trainer.parameters(0))
         handles.append(loss)
-        answer["losses"].append([float(value) for value in trainer.read_loss(loss)])
+        answer["losses"] += plain([trainer.read_loss(loss)])
         answer["samples"].append(samples)
         answer["changed"].append(now != before)
         before = now
     answer["peak_memory"] = runtime.peak_memory()
 
     answer["asked"] = "synchronize"
-    further = [trainer.step(batch).loss for _ in range(FURTHER)]
-    runtime.synchronize()
-    answer["losses_again"] = [[float(value) for value in trainer.read_loss(handle)] for handle in handles]
-    answer["losses_further"] = [[float(value) for value in trainer.read_loss(handle)] for handle in further]
-    then = digest_of(request.parameters, trainer.parameters(0))
-    time.sleep(PAUSE)
-    answer["settled"] = digest_of(request.parameters, trainer.parameters(0)) == then
-    # Three times, for a machine that does something else meanwhile: the best counts. Where no step goes on behind the
-    # host, two show it as well as five.
-    steps = 2 if runtime.clock == "blocking" else 5
-    answer["asynchrony"] = [asynchrony(runtime, trainer, batch, steps) for _ in range(3)]
+    tried, answer["losses_further"] = asynchrony(runtime, trainer, batch)
+    answer["losses_again"] = plain([trainer.read_loss(handle) for handle in handles])
+    answer["asynchrony"] = [tried]
+    # In company all take as many steps, whatever each has seen: they meet in every one.
+    while len(answer["asynchrony"]) < TRIES and (
+        cluster.world_size > 1 or not convinces(runtime.clock, tried)
+    ):
+        tried, _ = asynchrony(runtime, trainer, batch)
+        answer["asynchrony"].append(tried)
 
     answer["asked"] = "batches"
     batches = trainer.batches()
     for _ in range(2):
         trainer.step(next(batches))
     runtime.synchronize()
+    then = digest_of(request.parameters, trainer.parameters(0))
+    time.sleep(PAUSE)
+    answer["settled"] = digest_of(request.parameters, trainer.parameters(0)) == then
     answer["prefetched"] = trainer.prefetched_batches()
 
     answer["asked"] = "facts"

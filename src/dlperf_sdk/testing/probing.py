@@ -73,7 +73,8 @@ def probe(
         for name, content in bundle.contents(request, plan.packages).items():
             (place / name).parent.mkdir(parents=True, exist_ok=True)
             (place / name).write_bytes(content)
-        (place / "probe.py").write_bytes(Path(__file__).with_name("probe.py").read_bytes())
+        for name in ("probe.py", "probe_times.py"):
+            (place / name).write_bytes(Path(__file__).with_name(name).read_bytes())
         cluster = _cluster(plan)
         (place / "cluster.json").write_text(json.dumps(cluster))
         processes: list[Process] = resolve(plan.processes)(cluster_from(cluster))

@@ -59,11 +59,11 @@ class Replicas(FrameworkSubject):
             "take `canonical.batch_of(request, replica)` of the global index in `process.replicas`",
         )
 
-    def test_independent_replicas_do_not_meet(self, model: str) -> None:
+    def test_independent_replicas_do_not_meet(self) -> None:
         """The control experiment: without synchronisation they end different, so that equality means something."""
         if "independent" not in self.plugin.capabilities.strategies:
             pytest.skip("the plugin does not declare the strategy 'independent'")
-        spec = self.offered([model], topology="1n2d", strategy="independent")
+        spec = self.offered(topology="1n2d", strategy="independent")
         first, second = _digests(self.trained(spec))
         assert first != second, advice(
             f"{described(spec)}: the replicas end equal, although their gradients should not have met.",

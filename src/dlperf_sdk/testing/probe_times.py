@@ -1,0 +1,56 @@
+"""What the times of some steps say of a worker: how long the host enqueued them, waited for them, and read the losses.
+
+Travels with the probe: standard library, Python 3.7. Times are seconds, by name; `device` is None where no clock of the
+device's own keeps time.
+"""
+
+from typing import Any, Mapping
+
+Times = Mapping[str, Any]
+
+LEAST = 0.2
+"""Of the time of some steps, the part that must be left for `synchronize` where `step` does not wait."""
+MOST = 0.2
+"""The most of it that may be left for reading the losses, once `synchronize` has returned."""
+EARLY = 0.05
+"""The most by which the device's own events may say that the steps took longer than the host waited."""
+
+
+def whole(times: Times) -> float:
+    """Seconds from the first step's call until the last loss was read."""
+    return float(times["enqueue"] + times["synchronize"] + times["read"])
+
+
+def left(times: Times) -> float:
+    """Seconds of work that were left when `step` had returned: the device says it, or the host's waiting."""
+    waited = times["synchronize"] if times["device"] is None else times["device"] - times["enqueue"]
+    return float(waited)
+
+
+def early(times: Times) -> float:
+    """The part of the device's time, by its events, that had not passed when `synchronize` returned."""
+    if not times["device"]:
+        return 0.0
+    return 1.0 - float((times["enqueue"] + times["synchronize"]) / times["device"])
+
+
+def went_on_alone(times: Times) -> bool:
+    """Whether the device was still at it when `step` returned."""
+    return left(times) >= LEAST * whole(times)
+
+
+def was_waited_for(times: Times) -> bool:
+    """Whether it was done when `synchronize` returned."""
+    return bool(times["read"] <= MOST * whole(times)) and early(times) <= EARLY
+
+
+def was_done_at_once(times: Times) -> bool:
+    """Whether it was done when `step` returned."""
+    return whole(times) - float(times["enqueue"]) <= MOST * whole(times)
+
+
+def convinces(clock: str, times: Times) -> bool:
+    """Whether they show what has to be shown of such a clock: then nobody needs to try again."""
+    if clock == "blocking":
+        return was_done_at_once(times)
+    return went_on_alone(times) and was_waited_for(times)
