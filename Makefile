@@ -32,7 +32,7 @@ lint: $(READY)
 	$(BIN)/mypy
 
 core: $(READY)
-	$(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadfile -m 'not framework and not frameworks and not browser' \
+	$(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadfile -m 'not framework and not frameworks and not browser and not long' \
 	  tests examples
 	$(BIN)/pytest -c plugins/dlperf-torch/pyproject.toml plugins/dlperf-torch/tests/test_framework.py
 
@@ -48,7 +48,7 @@ torch: torch-environment
 	  plugins/dlperf-torch/tests/test_conformance.py
 	$(BIN)/pytest --numprocesses 2 --dist loadgroup -m 'framework and not long' tests
 
-# A campaign over torch that is killed ten times, and every planted fault in torch's trainers.
+# Campaigns and searches that are killed again and again, over torch as well, and every planted fault in torch's trainers.
 test-long: torch-environment
 	$(BIN)/pytest --numprocesses 2 --dist loadgroup -m long tests
 

@@ -621,6 +621,7 @@ def kill_and_resume(directory, kills):
     return hits, answer.returncode
 
 
+@pytest.mark.long
 def test_a_campaign_that_is_killed_ends_as_one_that_is_not(tmp_path):
     matrix = Matrix(
         fields={**SMALL, "deadlines": {"step": 2.0}},

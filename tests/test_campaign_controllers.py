@@ -133,6 +133,7 @@ def test_all_that_a_run_starts_is_known_by_its_name(name):
     assert leftovers.wait([run], patience=0.2) is False
 
 
+@pytest.mark.long
 def test_a_controller_killed_in_its_search_leaves_probes_that_the_next_one_waits_for(tmp_path):
     """A probe beside another's would find less memory than there is."""
     kept = kept_with(tmp_path / "it", LARGEST)
@@ -325,6 +326,7 @@ def lifted(directory):
     (directory / "campaign.json").write_text(json.dumps(document))
 
 
+@pytest.mark.long
 def test_the_search_for_the_largest_batch_ends_with_the_session_and_is_begun_again(tmp_path):
     outcome = campaign(LARGEST, tmp_path / "it", campaign_limit=0.3)
     assert (outcome.ended, outcome.exit_code) == ("time-limit", 5)

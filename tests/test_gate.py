@@ -198,6 +198,7 @@ def test_what_is_simulated_is_like_what_was_measured():
     assert 0.001 < statistics.pstdev(LEVELS) < 0.05
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("repeats", "cases"), [(3, 1), (5, 1), (7, 1), (7, 5)])
 def test_a_false_alarm_is_as_rare_as_is_stated(repeats, cases):
     """Hundreds of A/A comparisons. With a minimum effect of nothing the level alone has to hold, which is harder."""

@@ -176,6 +176,7 @@ def measured(listener=None, **fields):
     return run("faulty", "linear", store=None, observers=[listener] if listener else [], **fields)
 
 
+@pytest.mark.long
 def test_the_largest_batch_is_found_with_few_probes_and_remembered():
     listener = Listener()
     result = measured(listener, batch_size="max")
@@ -196,6 +197,7 @@ def test_the_largest_batch_is_found_with_few_probes_and_remembered():
     assert not processes_with(result.id)
 
 
+@pytest.mark.long
 def test_under_data_parallel_each_process_has_its_limit():
     """And it is searched for anew: what fits beside a neighbour need not be what fits alone."""
     listener = Listener()
@@ -218,6 +220,7 @@ def test_a_probe_that_fails_otherwise_ends_the_search():
     assert run("numpy", "linear", batch_size="max", precision="amp-bf16", store=None).status == "unsupported"
 
 
+@pytest.mark.long
 def test_a_campaign_finds_it_once_and_goes_on_with_it(tmp_path):
     fields = {**SMALL, "repeats": 2, "memory_limit": LIMIT, "options": {"sample_bytes": 2 * MEBI}}
     matrix = Matrix(fields={**fields, "model": "linear", "batch_size": "max"}, axes={"framework": ["faulty"]})

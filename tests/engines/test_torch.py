@@ -6,24 +6,32 @@ import pytest
 
 from dlperf_sdk import run
 
-CASE = {
-    "batch_size": 2,
-    "warmup": 1,
-    "steps": 3,
-    "repeats": 1,
-    "options": {"image_size": 32, "num_classes": 10},
+SHORT = {"batch_size": 2, "warmup": 1, "steps": 3, "repeats": 1}
+SMALL = {
+    "resnet50": {"image_size": 32, "num_classes": 10},
+    "bert-base": {
+        "layers": 1,
+        "sequence_length": 16,
+        "predictions_per_sequence": 2,
+        "vocabulary_size": 512,
+        "dropout": 0.0,
+    },
 }
 
 
 @pytest.mark.framework
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize(("shape", "engine"), [("2n1d", "mpi"), ("4n1d", "slurm")])
-def test_resnet50_over_nodes_follows_the_same_course_as_on_one_machine(bench, tmp_path, shape, engine):
+@pytest.mark.parametrize(
+    ("shape", "engine", "model"), [("2n1d", "mpi", "resnet50"), ("2n1d", "slurm", "bert-base")]
+)
+def test_over_nodes_it_follows_the_same_course_as_on_one_machine(bench, tmp_path, shape, engine, model):
+    """ResNet-50 on four nodes of Slurm is in `test_campaign_in_allocation`."""
     bench._allocate()
-    here = run("torch", "resnet50", topology=shape, store=tmp_path / "here", **CASE)
+    options = SMALL[model]
+    here = run("torch", model, topology=shape, store=tmp_path / "here", options=options, **SHORT)
     assert here.failure is None, here.failure
-    case = {**CASE, "options": {**CASE["options"], **bench.cluster.options(engine)}}
-    there = run("torch", "resnet50", topology=f"{shape}@{engine}", store=tmp_path / "there", **case)
+    case = {**SHORT, "options": {**options, **bench.cluster.options(engine)}}
+    there = run("torch", model, topology=f"{shape}@{engine}", store=tmp_path / "there", **case)
     assert there.failure is None, there.failure
     assert not [v for v in there.verdicts if v.kind == "integrity" and v.outcome == "fail"], there.verdicts
     assert [node["network"]["interface"] for node in there.hardware] == ["eth0"] * len(there.hardware)
