@@ -188,7 +188,7 @@ def placed(engine: str) -> Iterator[None]:
     reason = cluster.missing()
     if reason is not None:
         sys.exit(f"Slurm cannot be had here: {reason}. Run this inside an allocation.")
-    made = cluster.Cluster()
+    made = cluster.Cluster(0)
     try:
         made.start()
         os.environ.update(made.environment)

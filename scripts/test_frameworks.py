@@ -19,10 +19,13 @@ FRAMEWORKS = ("tensorflow", "mxnet", "oneflow", "paddle")
 """Beside torch, which `make test` goes through."""
 BESIDE = ("attrs", "pytest", "pytest-timeout", "pytest-xdist", "tokenizers", "pillow")
 """What their own tests need beside their environments: never in them."""
-BOTH_PROCESSORS = ("--numprocesses", "2", "--dist")
-"""Most of a start's seconds are one thread's: a second process of pytest finds the other processor free."""
 OUTSIDE = ("test_framework.py", "test_conformance.py")
 """Tests that run in the controller's environment: they need no framework."""
+
+
+def both_processors(spread: str) -> tuple[str, ...]:
+    """Most of a start's seconds are one thread's: a second process of pytest finds the other processor free."""
+    return ("--numprocesses", "2", "--dist", spread)
 
 
 def python(*arguments: str) -> bool:
@@ -46,17 +49,16 @@ def own_tests(framework: str) -> bool:
             *beside,
             "--",
             *configured,
-            *BOTH_PROCESSORS,
-            "loadfile",
+            *both_processors("loadfile"),
             *inside,
         )
-    return (not outside or python(*configured, *BOTH_PROCESSORS, "loadgroup", *outside)) and passed
+    return (not outside or python(*configured, *both_processors("loadgroup"), *outside)) and passed
 
 
 def together() -> bool:
     """All of them through the front door, one after another from one interpreter."""
     return python(
-        "-m", "pytest", *BOTH_PROCESSORS, "loadgroup", "-m", "frameworks", "tests/test_frameworks.py"
+        "-m", "pytest", *both_processors("loadgroup"), "-m", "frameworks", "tests/test_frameworks.py"
     )
 
 

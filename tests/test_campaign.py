@@ -621,11 +621,10 @@ def kill_and_resume(directory, kills):
     return hits, answer.returncode
 
 
-@pytest.mark.long
 def test_a_campaign_that_is_killed_ends_as_one_that_is_not(tmp_path):
     matrix = Matrix(
         fields={**SMALL, "deadlines": {"step": 2.0}},
-        axes={"framework": ["numpy"], "seed": [1, 2], "topology": ["1n1d", "1n2d"]},
+        axes={"framework": ["numpy"], "seed": [1, 2]},
         include=[
             {"framework": "faulty", "options": {"fault": "out-of-memory"}},
             {"framework": "numpy", "precision": "amp-bf16"},
@@ -634,7 +633,7 @@ def test_a_campaign_that_is_killed_ends_as_one_that_is_not(tmp_path):
     kept_with(tmp_path / "calm", matrix)
     assert resume(tmp_path / "calm").exit_code == 5
     kept_with(tmp_path / "hit", matrix)
-    assert kill_and_resume(tmp_path / "hit", 4) == (4, 5)
+    assert kill_and_resume(tmp_path / "hit", 2) == (2, 5)
     assert essence(tmp_path / "hit") == essence(tmp_path / "calm")
     ended = [(e["case"], e["attempt"]) for e in entries_of(tmp_path / "hit") if e["event"] == "attempt-ended"]
     assert len(set(ended)) == len(ended)

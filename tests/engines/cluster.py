@@ -8,7 +8,6 @@ told apart by a number, and know nothing of each other.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import signal
@@ -74,16 +73,12 @@ exec sleep infinity
 
 
 def missing() -> str | None:
-    """Why a cluster cannot be made here, in a sentence; what apt can install is installed, by one process at a time."""
+    """Why a cluster cannot be made here, in a sentence; pytest's first process installs what apt can install."""
     if os.geteuid() != 0:
         return "network namespaces need root"
-    with (Path(tempfile.gettempdir()) / "dlperf-test-engines.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        return _still_missing()
-
-
-def _still_missing() -> str | None:
-    if not all(shutil.which(program) for program in (*PROGRAMS, *OPTIONAL)) and shutil.which("apt-get"):
+    first = "PYTEST_XDIST_WORKER" not in os.environ
+    there = all(shutil.which(program) for program in (*PROGRAMS, *OPTIONAL))
+    if first and not there and shutil.which("apt-get"):
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         install = ("install", "-y", "-qq", "--no-install-recommends")
         for words in (
@@ -95,10 +90,11 @@ def _still_missing() -> str | None:
     absent = [program for program in PROGRAMS if not shutil.which(program)]
     if absent:
         return f"{', '.join(absent)} cannot be installed"
-    probe = subprocess.run(["ip", "netns", "add", "dlp-probe"], capture_output=True, text=True, check=False)
+    name = f"dlp-probe-{os.getpid()}"
+    probe = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True, check=False)
     if probe.returncode:
         return f"network namespaces cannot be made: {probe.stderr.strip()}"
-    subprocess.run(["ip", "netns", "del", "dlp-probe"], check=False)
+    subprocess.run(["ip", "netns", "del", name], check=False)
     return None
 
 
@@ -186,7 +182,11 @@ class Cluster:
         host = socket.gethostname().partition(".")[0]
         self.conf.write_text(
             _CONF.format(
-                host=host, network=self.network, home=self.home, number=number, port=CONTROLLER_PORT + number
+                host=host,
+                network=self.network,
+                home=self.home,
+                number=number,
+                port=CONTROLLER_PORT + 10 * number,
             )
         )
         hosts = [f"{self.network}.{index + 1} {name}" for index, name in enumerate(NAMES)]

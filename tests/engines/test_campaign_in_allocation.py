@@ -77,6 +77,7 @@ def test_a_campaign_in_one_allocation_loses_nothing_to_a_killed_rank_and_a_kille
         assert result.failure is None, (name, result.failure)
         assert [repeat.attempt for repeat in result.repeats] == [1, 2], name
         assert not [v for v in result.verdicts if v.kind == "integrity" and v.outcome == "fail"], name
+        assert result.parity.outcome == "pass", (name, result.parity)
         nodes = 2 if name[1] == "bert-base" else 4
         assert [node["network"]["interface"] for node in result.hardware] == ["eth0"] * nodes, name
     assert results["torch", "bert-base"].repeats[0].records[0].facts["transport"] == "gloo"

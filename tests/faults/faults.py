@@ -106,6 +106,12 @@ BY_CONFORMANCE = (
         "much was left to do",
     ),
     Fault(
+        "blocking-until-the-loss",
+        "the clock `blocking` where a step waits for its loss, and its update goes on behind the host",
+        "test_a_blocking_step_is_done_when_it_returns",
+        "much was left to do",
+    ),
+    Fault(
         "before-the-optimizer",
         "a step that is over before its optimizer",
         "test_nothing_changes_after_synchronize",
@@ -282,6 +288,13 @@ BY_CONFORMANCE = (
         "shared memory left behind",
         "test_it_leaves_nothing_behind",
         "/dev/shm/dlperf-planted-",
+    ),
+    Fault(
+        "leaves-what-fed-it",
+        "a temporary file left behind by one data source, and only there",
+        "test_the_source_feeds_it",
+        "left in TMPDIR",
+        parameters=(("source", "synthetic-host"),),
     ),
     Fault(
         "has-its-own-words",

@@ -100,6 +100,10 @@ def test_what_only_other_machines_can_do_is_skipped_and_says_so(compiler):
                 test(what)
 
 
+def test_what_one_source_leaves_behind_shows_with_that_source_alone():
+    suite_of("leaves-what-fed-it").test_it_leaves_nothing_behind()
+
+
 def test_a_framework_that_knows_its_own_error_of_memory():
     suite_of("arena").test_its_own_error_is_told_as_memory_running_out()
 

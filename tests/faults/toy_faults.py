@@ -87,6 +87,22 @@ class SaysBlocking(asynchronous_toy.Runtime):
         pass
 
 
+class SaysBlockingAndWaits(asynchronous_toy.Runtime):
+    """It waits where it is asked to, and calls steps done that are not."""
+
+    clock = "blocking"
+
+
+class BlockingUntilTheLoss(asynchronous_toy.Linear):
+    """Each step waits for its loss; twice as much goes on behind it."""
+
+    def step(self, batch):
+        loss = super().step(batch).loss
+        loss.result()
+        self.runtime.enqueue(time.sleep, 2 * asynchronous_toy.BUSY)
+        return Step(loss, len(batch["x"]))
+
+
 class Blocking(asynchronous_toy.Runtime):
     """It keeps what it says: and the device waits for the host between steps."""
 
@@ -319,6 +335,15 @@ class LeavesAFile(worker.Runtime):
 class LeavesSharedMemory(worker.Runtime):
     def stop(self):
         os.close(tempfile.mkstemp(prefix="dlperf-planted-", dir="/dev/shm")[0])
+
+
+class LeavesWhatFedIt(worker.Linear):
+    """With one source, and only there."""
+
+    def batches(self):
+        if self.request.data["source"] == "synthetic-host":
+            os.close(tempfile.mkstemp()[0])
+        return super().batches()
 
 
 class FillsItsArena(worker.Linear):

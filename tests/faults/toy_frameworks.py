@@ -91,6 +91,10 @@ WRONG = {
     "alone-when-compiled": (Asynchronous, runtime("AloneWhenCompiled")),
     "waits-for-the-loss": (Events, runtime("WaitsForTheLoss") | linear("WorksBehindTheLoss")),
     "says-blocking": (Asynchronous, runtime("SaysBlocking")),
+    "blocking-until-the-loss": (
+        Asynchronous,
+        runtime("SaysBlockingAndWaits") | linear("BlockingUntilTheLoss"),
+    ),
     "before-the-optimizer": (Asynchronous, linear("BeforeTheOptimizer")),
     "one-buffer": (Asynchronous, linear("OneBufferForAllLosses")),
     "no-memory": (Asynchronous, runtime("NoMemory")),
@@ -126,6 +130,10 @@ WRONG = {
     "past-its-record": (NumPy, runtime("WritesPastItsRecord")),
     "leaves-a-file": (NumPy, runtime("LeavesAFile")),
     "leaves-shared-memory": (NumPy, runtime("LeavesSharedMemory")),
+    "leaves-what-fed-it": (
+        NumPy,
+        linear("LeavesWhatFedIt") | {"capabilities": attrs.evolve(CAN, data={"synthetic", "synthetic-host"})},
+    ),
     "has-its-own-words": (NumPy, linear("FillsItsArena")),
     "rewrites-its-record": (Asynchronous, runtime("RewritesItsRecord")),
     "slows-the-clock": (Asynchronous, runtime("SlowsTheClock")),

@@ -133,6 +133,16 @@ def test_accumulation_is_one_step(make_trainer):
     assert parts.step(parts.canonical_batch()).samples == 4
 
 
+def test_batch_norm_sees_each_micro_batch_alone(make_trainer):
+    """So the losses are others than the whole batch's, which has the same samples, and they fall all the same."""
+    whole, parts = make_trainer("resnet50"), make_trainer("resnet50", accumulation=2)
+    found = losses(parts, 4)
+    assert found != pytest.approx(losses(whole, 4), rel=1e-3)
+    assert found[-1] < found[0]
+    step = parts.step(parts.canonical_batch())
+    assert step.samples == whole.step(whole.canonical_batch()).samples
+
+
 def test_the_layout_shows_where_images_shrink_to_a_pixel(make_trainer):
     """A single pixel lies the same in both."""
     for layout in ("nhwc", "nchw"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import re
@@ -20,8 +19,13 @@ from dlperf_sdk.environments.installer import uv_binary
 from dlperf_sdk.environments.probe import Interpreter
 from dlperf_sdk.errors import EnvironmentFailed
 
+_KEPT: dict[tuple[object, ...], Interpreter] = {}
+"""What a search has found, by what it depends on: a search starts uv and every Python that there is, which takes
+seconds, and a campaign would do it for each of its cases."""
 _LAST_PATCH = 40
 """No minor version of Python has had more patch releases than this."""
+_PLACES = re.compile("PATH$|HOME$|PYENV_|UV_|XDG_")
+"""The variables that say where interpreters are kept."""
 
 
 @define
@@ -60,23 +64,22 @@ def find(specifier: str, environ: Mapping[str, str]) -> Interpreter:
     found.
 
     Looked at are the running interpreter, `python`, `python3` and `python3.*` on PATH (an inactive pyenv shim
-    does not answer, and is passed over), pyenv's versions, and those that uv has installed. One process looks once.
+    does not answer, and is passed over), pyenv's versions, and those that uv has installed. What was found is found
+    again in this process as long as it answers as it did.
 
     Raises:
         EnvironmentFailed: there is none; says what is wanted and where it was looked for.
         PluginError: the text is no specifier.
     """
-    found = _found(specifier, frozenset(environ.items()))
-    if not found.path.exists():
-        _found.cache_clear()
-        found = _found(specifier, frozenset(environ.items()))
-    return found
-
-
-@functools.cache  # it starts every interpreter that there is, and uv: two seconds for each case of a campaign
-def _found(specifier: str, variables: frozenset[tuple[str, str]]) -> Interpreter:
-    environ = dict(variables)
     plain = {name: value for name, value in environ.items() if not name.startswith("PYTHON")}
+    key = (specifier, sys.executable, *sorted(item for item in environ.items() if _PLACES.match(item[0])))
+    kept = _KEPT.get(key)
+    if kept is None or probe.version_of(kept.path, plain) != kept:
+        kept = _KEPT[key] = _searched(specifier, environ, plain)
+    return kept
+
+
+def _searched(specifier: str, environ: Mapping[str, str], plain: Mapping[str, str]) -> Interpreter:
     search = _Search(probe.python_specifier(specifier), plain)
     running = search.look("the running interpreter", Path(sys.executable)) if sys.executable else None
     if running:

@@ -1,4 +1,4 @@
-"""What a run may have left behind: processes, and shared memory that no process has any more."""
+"""What a run may have left behind: processes, temporary files, and shared memory that no process has any more."""
 
 from __future__ import annotations
 

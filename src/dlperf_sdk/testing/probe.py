@@ -51,7 +51,7 @@ def asynchrony(runtime, trainer, batch):
     it can say so itself, how long the device was at it. Beside the times, the steps' losses."""
     events = runtime.clock == "event"
     runtime.synchronize()
-    time.sleep(PAUSE)  # what it did not wait for is over by now, and is not taken for these steps' work
+    time.sleep(PAUSE)  # what it did not wait for is not taken for these steps' work
     begin = time.monotonic()
     marks = [runtime.mark()] if events else []
     handles = [trainer.step(batch).loss for _ in range(FURTHER)]
@@ -138,11 +138,12 @@ def life(request, cluster, process, resolve, answer):
     batches = trainer.batches()
     for _ in range(2):
         trainer.step(next(batches))
+    answer["prefetched"] = trainer.prefetched_batches()
+    answer["asked"] = "synchronize"
     runtime.synchronize()
     then = digest_of(request.parameters, trainer.parameters(0))
     time.sleep(PAUSE)
     answer["settled"] = digest_of(request.parameters, trainer.parameters(0)) == then
-    answer["prefetched"] = trainer.prefetched_batches()
 
     answer["asked"] = "facts"
     answer["facts"] = json.loads(json.dumps(runtime.facts(), allow_nan=False))

@@ -8,10 +8,13 @@ from typing import Any, Mapping
 
 Times = Mapping[str, Any]
 
-LEAST = 0.2
-"""Of the time of some steps, the part that must be left for `synchronize` where `step` does not wait."""
-MOST = 0.2
-"""The most of it that may be left for reading the losses, once `synchronize` has returned."""
+LEFT = 1.0
+"""Where `step` does not wait: at least as many steps are left for `synchronize`."""
+DONE = 0.4
+"""Where the clock is 'blocking': less than this of a step is left when `step` has returned. A step that waits for its
+loss alone leaves its backward pass and its update, two thirds of it."""
+READ = 0.2
+"""The most of the steps' time that may be left for reading the losses, once `synchronize` has returned."""
 EARLY = 0.05
 """The most by which the device's own events may say that the steps took longer than the host waited."""
 
@@ -36,17 +39,17 @@ def early(times: Times) -> float:
 
 def went_on_alone(times: Times) -> bool:
     """Whether the device was still at it when `step` returned."""
-    return left(times) >= LEAST * whole(times)
+    return left(times) * int(times["steps"]) >= LEFT * whole(times)
 
 
 def was_waited_for(times: Times) -> bool:
     """Whether it was done when `synchronize` returned."""
-    return bool(times["read"] <= MOST * whole(times)) and early(times) <= EARLY
+    return bool(times["read"] <= READ * whole(times)) and early(times) <= EARLY
 
 
 def was_done_at_once(times: Times) -> bool:
     """Whether it was done when `step` returned."""
-    return whole(times) - float(times["enqueue"]) <= MOST * whole(times)
+    return (whole(times) - float(times["enqueue"])) * int(times["steps"]) <= DONE * whole(times)
 
 
 def convinces(clock: str, times: Times) -> bool:

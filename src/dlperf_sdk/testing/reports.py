@@ -43,9 +43,9 @@ class Reports(Training):
             "framework cannot tell, return None, and say so in `known_gaps`",
         )
 
-    def test_a_replica_names_its_device(self, pair: Cell) -> None:
+    def test_a_replica_names_its_device(self, any_cell: Cell) -> None:
         """Every record lists its replicas with the devices that they are on."""
-        for record in self.trained(self.spec_of(pair)).repeats[0].records:
+        for record in self.trained(self.spec_of(any_cell)).repeats[0].records:
             for replica in record.replicas:
                 assert replica.device, f"replica {replica.index} of rank {record.rank} names no device"
 
