@@ -1,5 +1,8 @@
 """Parallel loading, the same for images and text: who loads what, and in which order."""
 
+import atexit
+import weakref
+
 import mxnet as mx
 from mxnet.gluon.data import DataLoader
 
@@ -7,6 +10,8 @@ from dlperf_sdk.worker import data
 
 PREFETCH = 2
 """Batches that each loader may hold ready; gluon's own default."""
+PATIENCE = 5.0
+"""Seconds in which a loader may finish what it is at."""
 
 
 class Batches:
@@ -35,12 +40,23 @@ class Batches:
             timeout=int(max(request.deadlines.values())),
         )
         self._iterator = iter(self._loader)
+        # Loaders that are asked to end take their sockets in TMPDIR along; gluon kills them.
+        atexit.register(_end, weakref.ref(self._loader))
 
     def __iter__(self):
         return self
 
     def __next__(self):
         return next(self._iterator)
+
+
+def _end(loader):
+    """Have no more batches made, and wait for who makes them."""
+    pool = loader() and loader()._worker_pool
+    if pool:
+        pool.close()
+        for process in pool._pool:
+            process.join(PATIENCE)
 
 
 class Shared:

@@ -1,7 +1,9 @@
 """Parallel loading, the same for images and text: who loads what, and in which order."""
 
+import atexit
 import functools
 import os
+import weakref
 
 import torch
 from torch.utils.data import DataLoader
@@ -44,6 +46,8 @@ class Batches:
             generator=torch.Generator().manual_seed(request.seed),
         )
         self._iterator = iter(loader)
+        # Loaders that are asked to end take their sockets in TMPDIR along; at the interpreter's end they are killed.
+        atexit.register(_end, weakref.ref(self))
 
     def __iter__(self):
         return self
@@ -54,6 +58,12 @@ class Batches:
             # A new one: an exception that its own traceback holds would keep the loaders until a collection.
             raise data.DataError(str(batch))
         return batch
+
+
+def _end(batches):
+    """Let go of the iterator, if it is still there: then torch ends its loaders, and waits for them."""
+    if batches() is not None:
+        del batches()._iterator
 
 
 def _begin(parent, loader):
