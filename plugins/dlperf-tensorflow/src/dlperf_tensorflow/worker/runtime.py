@@ -185,8 +185,8 @@ class TensorFlowRuntime(Runtime):
 def _must_round():
     """See that a product in bfloat16 is rounded: 1 + 0.75 · 2⁻⁷ to 1 + 2⁻⁷, its neighbour below being 1.
 
-    TensorFlow 2.21 cuts it to 1 on processors without AVX-512 (seen on AVX2; convolutions and XLA round there as well),
-    and BERT's losses come out 6e-3 off.
+    TensorFlow 2.21 was seen to cut it to 1 on an AMD EPYC with AVX2 (not its convolutions, nor XLA), where BERT's
+    losses came out 6e-3 off.
     """
     left = tf.ones((64, 64), tf.bfloat16)
     right = tf.concat([tf.ones((1, 64)), tf.fill((1, 64), 0.75 * 2**-7), tf.zeros((62, 64))], axis=0)

@@ -1,0 +1,29 @@
+"""The search for a Python: what it found is kept, as long as it is still what it was."""
+
+from __future__ import annotations
+
+from dlperf_sdk.environments import interpreters
+
+
+def test_what_was_found_is_asked_again_and_not_searched_for(tmp_path, monkeypatch):
+    python, searched = tmp_path / "python3.99", []
+    search = interpreters._searched
+
+    def counted(*arguments):
+        searched.append(arguments)
+        return search(*arguments)
+
+    def answers(version):
+        python.write_text(f"#!/bin/sh\necho {version} cpython -\n")
+        python.chmod(0o700)
+
+    monkeypatch.setattr(interpreters, "_searched", counted)
+    environ = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
+    answers("3.99.1")
+    found = interpreters.find("==3.99.*", environ)
+    assert (found.path, str(found.version)) == (python, "3.99.1")
+    assert interpreters.find("==3.99.*", {**environ, "OTHER": "1"}) == found
+    assert len(searched) == 1
+    answers("3.99.2")
+    assert str(interpreters.find("==3.99.*", environ).version) == "3.99.2"
+    assert len(searched) == 2
