@@ -10,8 +10,9 @@ class TestMXNet(FrameworkConformance):
     framework = "mxnet"
     # Compilers and strategies are tried with the first that does not refuse them: BERT is the quicker one.
     models = ("bert-base", "resnet50")
-    # A smaller BERT keeps Python busy for longer than MXNet's engine: nothing would be left to wait for.
+    # Smaller models keep Python busy for longer than MXNet's engine: nothing would be left to wait for.
     model_options: ClassVar = {
+        "resnet50": {**SMALL["resnet50"], "image_size": 64},
         "bert-base": {
             **SMALL["bert-base"],
             "sequence_length": 128,

@@ -9,8 +9,9 @@ from dlperf_sdk.testing.subject import SMALL
 class TestOneFlow(FrameworkConformance):
     framework = "oneflow"
     models = ("resnet50", "bert-base")
-    # A smaller BERT keeps Python busy for longer than OneFlow's threads: nothing would be left to wait for.
+    # Smaller models keep Python busy for longer than OneFlow's threads: nothing would be left to wait for.
     model_options: ClassVar = {
+        "resnet50": {**SMALL["resnet50"], "image_size": 64},
         "bert-base": {
             **SMALL["bert-base"],
             "sequence_length": 128,
