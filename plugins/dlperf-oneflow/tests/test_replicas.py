@@ -1,4 +1,4 @@
-"""Two processes, eager and in one static graph: what the replicas share, and what they do not."""
+"""Two processes, eager and in one static graph: what conformance does not ask of them. ResNet-50 it asks both ways."""
 
 import functools
 
@@ -12,7 +12,6 @@ CASES = {
     "graph": ("bert-base", {"options": {"clip_norm": 0.5}, "compiler": "graph"}),
     "whole": ("bert-base", {"options": {"clip_norm": 0.5}}),
     "parts": ("bert-base", {"options": {"clip_norm": 0.5}, "accumulation": 2}),
-    "graph-images": ("resnet50", {"batch_size": 2, "options": {"image_size": 32}, "compiler": "graph"}),
 }
 
 
@@ -49,8 +48,6 @@ def test_two_replicas_are_equal_and_what_is_their_own_stays_so(name):
     observed, facts = answers(name)[0]["observed"], answers(name)[0]["facts"]
     assert observed["strategy"] == "all_reduce" and facts["transport"] == "epoll"
     assert observed["compiler"] == CASES[name][1].get("compiler", "none")
-    if name == "graph-images":
-        assert first["means"] != second["means"]
 
 
 def test_a_graph_of_two_replicas_trains_as_they_do_without_one():

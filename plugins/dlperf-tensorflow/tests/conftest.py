@@ -23,7 +23,7 @@ def _one_thread():
     tf.config.threading.set_inter_op_parallelism_threads(2)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_trainer():
     """Builds the trainer of a case with one replica: `make_trainer("resnet50")`.
 
