@@ -21,9 +21,13 @@ test: $(READY)
 
 setup: $(READY)
 
+# What builds our packages is installed once, not into an environment for each of them; and what is never imported need
+# not be compiled.
 $(READY): pyproject.toml $(PLUGINS:%=%/pyproject.toml)
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --editable '.[dev,report,text]' $(PLUGINS:%=--editable %)
+	$(BIN)/pip install --quiet --no-compile hatchling editables
+	$(BIN)/pip install --quiet --no-compile --no-build-isolation --editable '.[dev,report,text]' \
+	  $(PLUGINS:%=--editable %)
 	touch $@
 
 lint: $(READY)
