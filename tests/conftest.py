@@ -66,6 +66,12 @@ def stream(tmp_path):
 
 
 @pytest.fixture
+def unheld(monkeypatch) -> None:
+    """Runs of the toy model without a reference: their evidence is no matter here, test_parity_evidence has it."""
+    monkeypatch.setattr("dlperf_numpy.framework.Linear.references", None)
+
+
+@pytest.fixture
 def planted(record_property) -> None:
     """Asked for by a test that holds a planted fault (`tests/faults`) against what must catch it."""
     record_property("planted", True)

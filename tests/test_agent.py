@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import signal
 import subprocess
@@ -25,9 +26,24 @@ def failure(events):
     return events[-1]["failure"]
 
 
+_PLAIN: dict[str, list[dict]] = {}
+
+
+@pytest.fixture
+def plain(stream):
+    """All events of the plain case on a topology: run once, for all who only read them."""
+
+    def events(topology):
+        if topology not in _PLAIN:
+            _PLAIN[topology] = stream(topology=topology)
+        return _PLAIN[topology]
+
+    return events
+
+
 @pytest.mark.parametrize("topology", ["1n1d", "1n2d", "2n1d", "2n2d"])
-def test_every_rank_of_every_repeat_hands_in_a_record(stream, topology):
-    events = stream(topology=topology)
+def test_every_rank_of_every_repeat_hands_in_a_record(plain, topology):
+    events = plain(topology)
     world = int(topology[0]) * int(topology[2])
     assert failure(events) is None
     assert [event["attempt"] for event in ended(events)] == [1, 2]
@@ -46,18 +62,18 @@ def test_every_rank_of_every_repeat_hands_in_a_record(stream, topology):
             assert len(record.replicas[0].canonical_losses) == 5
 
 
-def test_repeats_are_new_processes(stream):
-    pids = [event["pid"] for event in stream(topology="1n2d") if event["event"] == "worker-started"]
+def test_repeats_are_new_processes(plain):
+    pids = [event["pid"] for event in plain("1n2d") if event["event"] == "worker-started"]
     assert len(pids) == len(set(pids)) == 4
 
 
 def test_independent_replicas_train_apart(stream):
-    repeat = repeat_from(ended(stream(topology="1n2d", strategy="independent"))[0])
+    repeat = repeat_from(ended(stream(topology="1n2d", strategy="independent", repeats=1))[0])
     assert len({record.replicas[0].digest for record in repeat.records}) == 2
 
 
-def test_workers_share_the_cores(stream):
-    repeat = repeat_from(ended(stream(topology="2n1d"))[0])
+def test_workers_share_the_cores(plain):
+    repeat = repeat_from(ended(plain("2n1d"))[0])
     mine = sorted(os.sched_getaffinity(0))
     taken = [tuple(record.facts["cpus"]) for record in repeat.records]
     if len(mine) > 1:
@@ -70,7 +86,7 @@ def test_workers_share_the_cores(stream):
 def test_a_worker_inherits_only_what_is_allowed(stream, monkeypatch):
     monkeypatch.setenv("OMP_SCHEDULE", "static")
     monkeypatch.setenv("KMP_AFFINITY", "compact")
-    events = stream(env={"KMP_AFFINITY": None, "KMP_BLOCKTIME": "0"})
+    events = stream(env={"KMP_AFFINITY": None, "KMP_BLOCKTIME": "0"}, repeats=1)
     variables = repeat_from(ended(events)[0]).records[0].facts["thread_variables"]
     assert "OMP_SCHEDULE" not in variables
     assert variables["KMP_AFFINITY"] == "compact"
@@ -89,16 +105,16 @@ def test_a_worker_killed_in_mid_window(stream, tmp_path, topology):
 
 
 @pytest.mark.parametrize(
-    ("fault", "phase", "deadline"),
+    ("fault", "phase", "deadline", "seconds"),
     [
-        ("hang-start", "start", "start"),
-        ("hang-step", "measure", "step"),
-        ("hang-stop", "teardown", "teardown"),
-        ("stubborn", "measure", "step"),
+        ("hang-start", "start", "start", 1.0),  # in which the agent has to look at its node as well
+        ("hang-step", "measure", "step", 0.4),
+        ("hang-stop", "teardown", "teardown", 0.4),
+        ("stubborn", "measure", "step", 0.4),
     ],
 )
-def test_each_phase_has_its_own_deadline(stream, fault, phase, deadline):
-    events = stream("faulty", topology="1n2d", options={"fault": fault}, deadlines={deadline: 1.0})
+def test_each_phase_has_its_own_deadline(stream, fault, phase, deadline, seconds):
+    events = stream("faulty", topology="1n2d", options={"fault": fault}, deadlines={deadline: seconds})
     told = failure(events)
     assert told["kind"] == "timeout"
     assert told["phase"] == phase
@@ -128,14 +144,14 @@ def test_leaving_without_a_record(stream):
 
 
 def test_garbage_on_standard_output_is_a_log(stream):
-    events = stream("faulty", options={"fault": "garbage"})
+    events = stream("faulty", options={"fault": "garbage"}, repeats=1)
     assert failure(events) is None
-    assert len(ended(events)) == 2
+    assert len(ended(events)) == 1
     assert any('"event": "ended"' in log["text"] for log in ended(events)[0]["logs"])
 
 
 def test_not_even_a_daemon_outlives_its_attempt(stream):
-    assert failure(stream("faulty", options={"fault": "orphan"})) is None
+    assert failure(stream("faulty", options={"fault": "orphan"}, repeats=1)) is None
     assert not processes_with("dlperf-orphan")
 
 
@@ -151,14 +167,15 @@ def test_services_are_started_ended_and_never_recorded(stream):
 
 def test_a_node_may_have_services_only(stream):
     """It serves until the others have handed in their parts, and is then ended."""
-    events = stream("faulty", topology="2n1d", strategy="independent", options={"fault": "node-of-services"})
+    served = {"topology": "2n1d", "strategy": "independent", "options": {"fault": "node-of-services"}}
+    events = stream("faulty", repeats=1, **served)
     assert failure(events) is None
-    for event in ended(events):
-        assert [record["node"] for record in event["records"]] == [0]
-        assert {exit["node"]: (exit["role"], exit["signal"]) for exit in event["exits"]} == {
-            0: ("trainer", None),
-            1: ("service", "SIGTERM"),
-        }
+    (event,) = ended(events)
+    assert [record["node"] for record in event["records"]] == [0]
+    assert {exit["node"]: (exit["role"], exit["signal"]) for exit in event["exits"]} == {
+        0: ("trainer", None),
+        1: ("service", "SIGTERM"),
+    }
 
 
 @pytest.mark.parametrize(
@@ -185,8 +202,8 @@ def test_an_interpreter_that_is_not_there(stream):
     assert "/nowhere/python" in told["message"]
 
 
-def test_a_hostile_record_is_refused(stream):
-    event = ended(stream())[0]
+def test_a_hostile_record_is_refused(plain):
+    event = copy.deepcopy(ended(plain("1n1d"))[0])
     event["records"][0]["window"]["start"] = "yesterday"
     with pytest.raises(DocumentError, match="window"):
         repeat_from(event)
@@ -232,9 +249,10 @@ def _gone(marker, seconds=15.0):
     return False
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_nothing_outlives_a_controller_that_dies(tmp_path, number):
-    with _controller(tmp_path, "stubborn") as controller:
+# Who does not listen is killed, after a while; whoever does need not be waited for.
+@pytest.mark.parametrize(("number", "fault"), [(signal.SIGKILL, "stubborn"), (signal.SIGTERM, "hang-step")])
+def test_nothing_outlives_a_controller_that_dies(tmp_path, number, fault):
+    with _controller(tmp_path, fault) as controller:
         for line in controller.stdout:
             if line.split() == ["progress", "measure"]:
                 break
@@ -244,9 +262,9 @@ def test_nothing_outlives_a_controller_that_dies(tmp_path, number):
     assert _gone(str(tmp_path)), processes_with(str(tmp_path))
 
 
-@pytest.mark.parametrize("node", [0, 1])
-def test_nothing_outlives_an_agent_that_dies(tmp_path, node):
-    with _controller(tmp_path, "stubborn") as controller:
+@pytest.mark.parametrize(("node", "fault"), [(0, "stubborn"), (1, "hang-step")])
+def test_nothing_outlives_an_agent_that_dies(tmp_path, node, fault):
+    with _controller(tmp_path, fault) as controller:
         for line in controller.stdout:
             if line.split() == ["progress", "measure"]:
                 break

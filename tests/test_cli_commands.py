@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 
 import cyclopts
 import pytest
@@ -15,14 +16,20 @@ from dlperf_sdk.cli import EXIT_CODES, app, doctor, main, mount, running
 from dlperf_sdk.results.store import ResultStore
 
 CASE = ["numpy", "linear", "--batch-size", "4", "--warmup", "1", "--steps", "5", "--repeats", "2"]
+ONE = [*CASE[:-1], "1"]
+"""The same with one repeat, for whoever needs no second."""
 
 
 @pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    """Every test in a directory of its own."""
+def elsewhere(tmp_path, tmp_path_factory, monkeypatch):
+    """Every test in a directory of its own, with a cache of its own but for the evidence of parity runs."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("DLPERF_CACHE_DIR", str(tmp_path / "cache"))
+    # No fixture of its own: whoever imports this one would have to import that one as well.
+    evidence = tmp_path_factory.getbasetemp() / "parity"
+    evidence.mkdir(mode=0o700, exist_ok=True)
+    monkeypatch.setattr("dlperf_sdk.parity.cache.directory", lambda: evidence)
 
 
 @pytest.fixture
@@ -48,6 +55,16 @@ def stored():
         return result
 
     return store
+
+
+@pytest.fixture
+def measured(dlperf, tmp_path, tmp_path_factory):
+    """The directory of a finished run of CASE in the default store: a copy, of one run for all who ask."""
+    kept = tmp_path_factory.getbasetemp() / "measured"
+    if not kept.exists():
+        assert dlperf("run", *CASE, "--quiet", "--output", str(kept))[0] == 0
+    (directory,) = shutil.copytree(kept, tmp_path / running.DEFAULT_OUTPUT).iterdir()
+    return directory
 
 
 # -- help
@@ -263,7 +280,7 @@ def test_run_prints_the_table_and_keeps_a_report(dlperf, tmp_path):
 
 
 def test_quiet_is_nothing_but_the_table(dlperf):
-    code, out, err = dlperf("run", *CASE, "--quiet")
+    code, out, err = dlperf("run", *ONE, "--quiet")
     assert (code, err) == (0, "")
     assert out.startswith("numpy linear")
 
@@ -286,7 +303,7 @@ def test_json_is_the_result_and_nothing_else(dlperf, tmp_path):
 def test_redact_leaves_the_host_out_of_what_is_handed_out(dlperf, tmp_path):
     host = os.uname().nodename
     assert len(host) > 1, "this host has no name that could be left out"
-    code, out, _ = dlperf("run", *CASE, "--redact", "--quiet", "--env", f"WHO={host}")
+    code, out, _ = dlperf("run", *ONE, "--redact", "--quiet", "--env", f"WHO={host}")
     assert code == 0
     assert not re.search(rf"\b{re.escape(host)}\b", out)
     assert "host-1" in out
@@ -296,7 +313,7 @@ def test_redact_leaves_the_host_out_of_what_is_handed_out(dlperf, tmp_path):
 
 
 def test_a_failed_integrity_verdict_is_exit_code_1_and_said(dlperf):
-    words = ["faulty", *CASE[1:], "--topology", "1n2d", "--set", "fault=drift", "--set", "rank=1"]
+    words = ["faulty", *ONE[1:], "--topology", "1n2d", "--set", "fault=drift", "--set", "rank=1"]
     code, out, err = dlperf("run", *words, "--quiet")
     assert code == 1
     assert "not to be trusted: replicas-equal" in out
@@ -333,7 +350,7 @@ def test_rerun_measures_the_same_case_again_in_what_its_lock_describes(dlperf, m
         return environments.prepare(framework, spec, device, on_progress=on_progress)
 
     monkeypatch.setattr(environments, "from_lock", from_lock)
-    first = json.loads(dlperf("run", *CASE, "--seed", "5", "--json", "--quiet")[1])
+    first = json.loads(dlperf("run", *ONE, "--seed", "5", "--json", "--quiet")[1])
     code, out, _ = dlperf("rerun", first["id"], "--json", "--quiet")
     again = json.loads(out)
     assert code == 0
@@ -532,16 +549,14 @@ def test_env_create_says_what_it_came_to(dlperf):
 # -- validate
 
 
-def test_validate_tells_the_kinds_apart(dlperf, tmp_path):
-    run_id = json.loads(dlperf("run", *CASE, "--json", "--quiet")[1])["id"]
-    directory = tmp_path / "dlperf-results" / run_id
+def test_validate_tells_the_kinds_apart(dlperf, measured, tmp_path):
     spec = {"framework": "numpy", "model": "linear"}
     (tmp_path / "spec.yaml").write_text("framework: numpy\nmodel: linear\n")
     (tmp_path / "spec.json").write_text(json.dumps(spec))
     for path, kind in (
-        (directory / "result.json", "result"),
-        (directory / "spec.json", "run-spec"),
-        (directory / "attempts" / "1" / "rank-0.json", "worker-record"),
+        (measured / "result.json", "result"),
+        (measured / "spec.json", "run-spec"),
+        (measured / "attempts" / "1" / "rank-0.json", "worker-record"),
         (tmp_path / "spec.yaml", "run-spec"),
         (tmp_path / "spec.json", "run-spec"),
     ):
@@ -623,9 +638,8 @@ def test_report_goes_on_beside_a_corrupt_result(dlperf, stored, tmp_path):
     assert good.id not in err
 
 
-def test_report_of_a_run_without_a_result_says_what_finished(dlperf, tmp_path):
-    run_id = json.loads(dlperf("run", *CASE, "--json", "--quiet")[1])["id"]
-    (tmp_path / "dlperf-results" / run_id / "result.json").unlink()
+def test_report_of_a_run_without_a_result_says_what_finished(dlperf, measured):
+    (measured / "result.json").unlink()
     code, out, _ = dlperf("report")
     assert code == 5
     assert "unfinished" in out

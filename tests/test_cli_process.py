@@ -19,7 +19,7 @@ from conftest import processes_with
 from dlperf_sdk.results.store import ResultStore
 
 PROGRAM = [sys.executable, "-c", "import sys; from dlperf_sdk.cli import main; sys.exit(main())"]
-CASE = ["run", "numpy", "linear", "--batch-size", "4", "--warmup", "1", "--steps", "5", "--repeats", "2"]
+CASE = ["run", "numpy", "linear", "--batch-size", "4", "--warmup", "1", "--steps", "5", "--repeats", "1"]
 LONG = [
     "run",
     "numpy",
@@ -36,10 +36,10 @@ LONG = [
 
 
 @pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    """Every test in a directory of its own, with a cache of its own."""
+def elsewhere(tmp_path, tmp_path_factory, monkeypatch):
+    """Every test in a directory of its own; they share a cache, so that a case needs its parity run once."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DLPERF_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("DLPERF_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
     for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
 
@@ -128,7 +128,7 @@ def test_closed_streams_do_not_end_up_in_somebody_elses_file():
     (run_id,) = store.ids()
     assert store.load(run_id).status == "ok"
     for path in (store.directory / run_id).rglob("*"):
-        assert path.is_dir() or b"repeat 1 of 2" not in path.read_bytes()
+        assert path.is_dir() or b"repeat 1 of 1" not in path.read_bytes()
 
 
 def test_an_encoding_without_our_signs_is_no_obstacle():
@@ -195,15 +195,18 @@ def test_a_dumb_terminal_gets_plain_lines():
     code, text = on_a_terminal(*CASE, TERM="dumb")
     assert code == 0
     assert "\x1b" not in text
-    assert "repeat 1 of 2: " in text
+    assert "repeat 1 of 1: " in text
 
 
-@pytest.mark.parametrize("columns", [60, 80, 140])
-def test_the_table_fits_the_terminal(columns):
-    _, text = on_a_terminal(*CASE, "--quiet", columns=columns)
-    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
-    widths = [len(line) for line in plain.replace("\r", "").splitlines()]
-    assert max(widths) <= columns
+def test_the_table_fits_the_terminal():
+    """A report shows the table that the run showed, so one run will do for all widths."""
+    for columns, words in ((60, [*CASE, "--quiet"]), (80, ["report"]), (140, ["report"])):
+        code, text = on_a_terminal(*words, columns=columns)
+        assert code == 0
+        plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+        assert "numpy linear" in plain
+        widths = [len(line) for line in plain.replace("\r", "").splitlines()]
+        assert max(widths) <= columns
 
 
 def test_on_a_terminal_a_failure_is_said_once():
@@ -215,18 +218,18 @@ def test_on_a_terminal_a_failure_is_said_once():
 # -- signals
 
 
-def started(*words, **options):
-    """A long run, as soon as its first repeat has finished: (process, its run's directory)."""
+def started(*words, finished=1, **options):
+    """A long run, as soon as this many repeats have finished: (process, its run's directory)."""
     program = subprocess.Popen([*PROGRAM, *words], start_new_session=True, text=True, **options)
     end = time.monotonic() + 60
     while time.monotonic() < end:
-        done = list(ResultStore("dlperf-results").directory.glob("*/attempts/2/attempt.json"))
+        done = list(ResultStore("dlperf-results").directory.glob(f"*/attempts/{finished}/attempt.json"))
         if done:
             return program, done[0].parents[2]
         assert program.poll() is None, "it ended by itself"
         time.sleep(0.05)
     program.kill()
-    raise AssertionError("no repeat finished in a minute")
+    raise AssertionError("too few repeats finished in a minute")
 
 
 def gone(run_id, patience=10.0):
@@ -267,7 +270,7 @@ def test_an_interrupted_run_with_json_is_one_object():
 
 
 def test_a_killed_run_leaves_no_process_and_can_be_reported():
-    program, directory = started(*LONG, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    program, directory = started(*LONG, finished=2, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     program.kill()
     program.wait(10)
     assert gone(directory.name, 30)

@@ -129,7 +129,7 @@ def test_a_file_that_cannot_be_written_leaves_nothing(dlperf, stored, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["dlperf-results", "taken"]
 
 
-@pytest.mark.parametrize("name", ["dlperf-v1.0", "tf-cnn-2017"])
-def test_published_figures_as_html(name, tmp_path):
-    assert main(["report", "--published", name, "--format", "html", "-o", str(tmp_path / "it.html")]) == 0
+def test_published_figures_as_html(tmp_path):
+    words = ["--published", "dlperf-v1.0", "--format", "html", "-o", str(tmp_path / "it.html")]
+    assert main(["report", *words]) == 0
     assert 1_000_000 < (tmp_path / "it.html").stat().st_size < 5_000_000

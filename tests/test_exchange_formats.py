@@ -25,22 +25,44 @@ few = settings(max_examples=20, deadline=None, suppress_health_check=list(Health
 lists = st.lists(any_results(), max_size=3)
 
 
-# -- Parquet
+# -- any results
 
 
 @few
 @given(lists)
-def test_parquet_reads_back_equal(results):
-    import pyarrow.parquet
-
+def test_any_results_can_be_written(results):
+    """Made once for both formats: to draw results takes much longer than to write them."""
+    _each_line_is_an_event_of_mlperfs(results)
     rows = table.rows(results)
     assume(all(-(2**63) <= row["global_batch_size"] < 2**63 for row in rows))
+    _parquet_reads_back_equal(results, rows)
+
+
+def _each_line_is_an_event_of_mlperfs(results):
+    entries = parsed(to_mllog(results))
+    for number, entry in enumerate(entries, 1):
+        assert list(entry) == ["namespace", "time_ms", "event_type", "key", "value", "metadata"]
+        assert type(entry["time_ms"]) is int
+        assert entry["event_type"] in ("INTERVAL_START", "INTERVAL_END", "POINT_IN_TIME")
+        assert entry["metadata"]["lineno"] == number
+        assert entry["metadata"]["file"] == "dlperf-sdk"
+    starts = [entry["namespace"] for entry in entries if entry["key"] == "run_start"]
+    assert starts == [result.id for result in results]
+    assert starts == [entry["namespace"] for entry in entries if entry["key"] == "run_stop"]
+
+
+def _parquet_reads_back_equal(results, rows):
+    import pyarrow.parquet
+
     read = pyarrow.parquet.read_table(io.BytesIO(to_parquet(results)))
     back = read.to_pylist()
     assert len(back) == len(rows) == len(results)
     assert read.schema.names == [column.name for column in table.columns(results)]
     for row, other in zip(rows, back, strict=True):
         assert all(same(row[name], other[name]) for name in row)
+
+
+# -- Parquet
 
 
 def test_parquet_says_what_its_columns_are():
@@ -75,21 +97,6 @@ def parsed(text):
         assert token == ":::MLLOG"
         entries.append(json.loads(rest, parse_constant=pytest.fail))
     return entries
-
-
-@few
-@given(lists)
-def test_each_line_is_an_event_of_mlperfs(results):
-    entries = parsed(to_mllog(results))
-    for number, entry in enumerate(entries, 1):
-        assert list(entry) == ["namespace", "time_ms", "event_type", "key", "value", "metadata"]
-        assert type(entry["time_ms"]) is int
-        assert entry["event_type"] in ("INTERVAL_START", "INTERVAL_END", "POINT_IN_TIME")
-        assert entry["metadata"]["lineno"] == number
-        assert entry["metadata"]["file"] == "dlperf-sdk"
-    starts = [entry["namespace"] for entry in entries if entry["key"] == "run_start"]
-    assert starts == [result.id for result in results]
-    assert starts == [entry["namespace"] for entry in entries if entry["key"] == "run_stop"]
 
 
 @pytest.mark.skipif(

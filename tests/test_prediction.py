@@ -83,8 +83,11 @@ def test_it_beats_a_plain_ring_on_the_same_series(trials):
     assert ours.ninetieth < sorted(errors)[math.ceil(0.9 * len(errors)) - 1]
 
 
-def test_the_docs_say_what_is_reached():
+def test_the_docs_say_what_is_reached(trials, monkeypatch):
     """`scripts/published_documents.py` writes it."""
+    monkeypatch.setattr(
+        "dlperf_sdk.report.published.trials.leave_out_the_largest", lambda figures: trials[figures.name]
+    )
     text = (ROOT / "docs" / "prediction.md").read_text(encoding="utf-8")
     assert text == markdown.text_of(validation())
 

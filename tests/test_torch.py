@@ -16,24 +16,12 @@ from conftest import processes_with
 from data_samples import image_folder, text_folder
 
 from dlperf_sdk import ResultStore, hookimpl, run
+from dlperf_sdk.testing.subject import SMALL
 
 pytestmark = pytest.mark.framework
 
-SMALL = {
-    "resnet50": {"batch_size": 2, "options": {"image_size": 64, "num_classes": 10}},
-    "bert-base": {
-        "batch_size": 2,
-        "options": {
-            "sequence_length": 32,
-            "layers": 2,
-            "predictions_per_sequence": 4,
-            "vocabulary_size": 2048,
-        },
-    },
-}
-"""Both models, small enough for a laptop; all layers of ResNet-50, two of BERT's. What each precision, compiler,
-strategy and data source does is conformance's to ask: here is what a user does with them."""
-SHORT = {"warmup": 1, "steps": 3, "repeats": 1}
+# What each precision, compiler, strategy and data source does is conformance's to ask: here is what a user does.
+SHORT = {"batch_size": 2, "warmup": 1, "steps": 3, "repeats": 1}
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +44,7 @@ def integrity(result):
 @pytest.mark.parametrize("model", ["resnet50", "bert-base"])
 def test_a_true_number(model, topology, source, real, tmp_path):
     data = real[model] if source == "real" else "synthetic"
-    result = run("torch", model, topology=topology, data=data, store=tmp_path, **SHORT, **SMALL[model])
+    result = run("torch", model, topology=topology, data=data, store=tmp_path, options=SMALL[model], **SHORT)
     assert result.status == "ok", result.failure
     assert result.exit_code == 0
     assert set(integrity(result).values()) == {"pass"}, result.verdicts
@@ -74,14 +62,6 @@ def test_verify_from_the_command_line():
     assert ended.returncode == 0, ended.stderr
     (found,) = json.loads(ended.stdout)["verifications"]
     assert [row["outcome"] for row in found["rows"]] == ["pass"]
-
-
-def test_inductor_compiles_what_is_measured_in_bf16():
-    case = {"precision": "amp-bf16", "compiler": "inductor"}
-    result = run("torch", "bert-base", store=None, **case, **SHORT, **SMALL["bert-base"])
-    assert set(integrity(result).values()) == {"pass"}, result.failure or result.verdicts
-    assert result.repeats[0].records[0].deviation > 1e-3
-    assert next(fact for fact in result.facts if fact.name == "compiler").observed == "inductor"
 
 
 class _Killer:
@@ -107,12 +87,10 @@ def test_a_rank_killed_in_mid_window(tmp_path):
         "torch",
         "resnet50",
         topology="1n2d",
-        warmup=1,
-        steps=10000,
-        repeats=1,
+        options=SMALL["resnet50"],
         store=tmp_path,
         observers=[killer],
-        **SMALL["resnet50"],
+        **{**SHORT, "steps": 10000},
     )
     assert time.monotonic() - killer.killed < 10
     assert result.status == "crashed"
@@ -161,7 +139,7 @@ def test_interrupting_a_run_leaves_nothing_behind(tmp_path):
         "--batch-size",
         "2",
         "--set",
-        "image_size=64",
+        "image_size=40",
     ]
     with subprocess.Popen(
         [*command, "--topology", "1n2d", "--steps", "10000", "--output", str(tmp_path)],

@@ -9,13 +9,15 @@ import pytest
 
 from dlperf_sdk import Matrix, campaign, run
 from dlperf_sdk.errors import InvalidRecord, Unsupported
+from dlperf_sdk.testing import subject
 from dlperf_sdk.tracing import traces
 
-SMALL = {"batch_size": 4, "canonical_steps": 2, "warmup": 1, "steps": 4, "repeats": 2}
+SMALL = {"batch_size": 4, "canonical_steps": 2, "warmup": 1, "steps": 4, "repeats": 1}
 
 
 def test_a_trace_lies_beside_the_repeats_and_is_none_of_them(tmp_path):
-    result = run("faulty", "linear", store=tmp_path, trace=True, topology="1n2d", **SMALL)
+    fields = {**SMALL, "topology": "1n2d", "repeats": 2}
+    result = run("faulty", "linear", store=tmp_path, trace=True, **fields)
     assert result.ok, result.failure
     assert len(result.repeats) == 2
     assert len(result.metric("throughput").repeats) == 2
@@ -42,7 +44,7 @@ def test_a_campaign_traces_each_case_once(tmp_path):
     outcome = campaign(matrix, tmp_path / "it", trace=True)
     assert outcome.exit_code == 0
     for result in outcome.results():
-        assert len(result.repeats) == 2
+        assert len(result.repeats) == 1
         assert (tmp_path / "it" / "runs" / result.id / "traces" / "rank-0.json.gz").is_file()
 
 
@@ -69,17 +71,9 @@ def test_what_comes_back_is_checked(events, error):
 
 @pytest.mark.framework
 def test_torch_s_profiler_sees_the_model(tmp_path):
-    options = {"image_size": 32}
-    result = run(
-        "torch",
-        "resnet50",
-        store=tmp_path,
-        trace=True,
-        device="cpu",
-        options=options,
-        **{**SMALL, "repeats": 1},
-    )
+    options = subject.SMALL["bert-base"]
+    result = run("torch", "bert-base", store=tmp_path, trace=True, device="cpu", options=options, **SMALL)
     assert result.ok, result.failure
     packed = (tmp_path / result.id / "traces" / "rank-0.json.gz").read_bytes()
     names = {event.get("name") for event in json.loads(gzip.decompress(packed))["traceEvents"]}
-    assert "aten::convolution" in names or "aten::conv2d" in names
+    assert "aten::native_layer_norm" in names

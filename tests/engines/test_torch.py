@@ -5,18 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dlperf_sdk import run
+from dlperf_sdk.testing.subject import SMALL
 
 SHORT = {"batch_size": 2, "warmup": 1, "steps": 3, "repeats": 1}
-SMALL = {
-    "resnet50": {"image_size": 32, "num_classes": 10},
-    "bert-base": {
-        "layers": 1,
-        "sequence_length": 16,
-        "predictions_per_sequence": 2,
-        "vocabulary_size": 512,
-        "dropout": 0.0,
-    },
-}
 
 
 @pytest.mark.framework

@@ -53,7 +53,9 @@ def suite_of(name):
 
 @pytest.mark.usefixtures("planted")
 @pytest.mark.parametrize("fault", BY_CONFORMANCE, ids=lambda fault: fault.plugin)
-def test_the_conformance_suite_catches(fault, tmp_path):
+def test_the_conformance_suite_catches(fault, tmp_path, monkeypatch):
+    # Nobody removes what is left in shared memory on purpose.
+    monkeypatch.setattr("dlperf_sdk.testing.leftovers.PATIENCE", 0.5)
     suite = suite_of(fault.plugin)
     with pytest.raises((AssertionError, pytest.fail.Exception)) as raised:
         fault.hold(suite, tmp_path)
@@ -77,10 +79,11 @@ def test_it_is_wrong_in_that_cell_only(fault, tmp_path):
     attrs.evolve(fault, where=()).hold(suite_of(fault.plugin), tmp_path)
 
 
-@pytest.mark.parametrize("compiler", ["none", "graph"])
-def test_what_only_other_machines_can_do_is_skipped_and_says_so(compiler):
-    suite, cell = suite_of("narrow"), Cell(("linear",), compiler=compiler)
+def test_what_only_other_machines_can_do_is_skipped_and_says_so():
+    suite, cell = suite_of("narrow"), Cell(("linear",), compiler="graph")
     pair = attrs.evolve(cell, strategy="all_reduce")
+    # Without the compiler it is the example itself, which is held to all of these where it lies.
+    suite.test_it_trains(Cell(("linear",)))
     held = [
         (suite.test_it_trains, cell),
         (suite.test_the_worker_answers, cell),
@@ -90,14 +93,11 @@ def test_what_only_other_machines_can_do_is_skipped_and_says_so(compiler):
         (suite.test_replicas_follow_the_reference, pair),
     ]
     for test, what in held:
-        if compiler == "none":
+        with pytest.raises(
+            pytest.skip.Exception,
+            match="not on this machine: .* instructions for this processor; choose none",
+        ):
             test(what)
-        else:
-            with pytest.raises(
-                pytest.skip.Exception,
-                match="not on this machine: .* instructions for this processor; choose none",
-            ):
-                test(what)
 
 
 def test_what_one_source_leaves_behind_shows_with_that_source_alone():
@@ -120,7 +120,7 @@ def test_what_a_model_that_is_not_tried_may_have_is_not_judged():
         suite.test_it_refuses_nothing_altogether_that_it_declares("compiler")
 
 
-@pytest.mark.usefixtures("planted")
+@pytest.mark.usefixtures("planted", "unheld")
 @pytest.mark.parametrize("fault", BY_VERDICT, ids=lambda fault: fault.plugin)
 def test_a_verdict_catches(fault):
     fields = {"batch_size": 8, "warmup": 1, "steps": 5, "repeats": 1, "store": None, "registry": REGISTRY}
@@ -131,11 +131,11 @@ def test_a_verdict_catches(fault):
     assert result.exit_code == 1
 
 
-@pytest.mark.usefixtures("planted")
+@pytest.mark.usefixtures("planted", "unheld")
 @pytest.mark.parametrize("fault", BY_AGENT, ids=lambda fault: fault.plugin)
 def test_the_agent_contradicts(fault):
-    """A step takes this device 20 ms, so the window takes 3 s: a third of it is not to be had."""
-    fields = {"batch_size": 8, "warmup": 1, "steps": 150, "repeats": 1, "store": None, "registry": REGISTRY}
+    """A step takes this device 20 ms, so the window takes 2.2 s: a third of it is not to be had."""
+    fields = {"batch_size": 8, "warmup": 1, "steps": 110, "repeats": 1, "store": None, "registry": REGISTRY}
     result = run(fault.plugin, "linear", **fields)
     assert result.failure is not None
     assert result.failure.kind == fault.by
