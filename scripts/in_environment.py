@@ -38,7 +38,8 @@ def beside(python: str, packages: list[str], alone: list[str]) -> Path:
     key = hashlib.sha256("\0".join([python, *sorted(packages), "", *sorted(alone)]).encode()).hexdigest()[:12]
     folder = ROOT / "build" / f"beside-{key}"
     if not (folder / "complete").exists():
-        pip = [sys.executable, "-m", "pip", "--quiet", "--python", python, "install", "--target", str(folder)]
+        into = ["install", "--no-compile", "--target", str(folder)]
+        pip = [sys.executable, "-m", "pip", "--quiet", "--python", python, *into]
         subprocess.run([*pip, *packages], check=True)
         if alone:
             subprocess.run([*pip, "--no-deps", *alone], check=True)

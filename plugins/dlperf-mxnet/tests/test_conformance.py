@@ -18,5 +18,5 @@ class TestMXNet(FrameworkConformance):
             "sequence_length": 128,
             "hidden_size": 256,
             "intermediate_size": 1024,
-        }
+        },
     }

@@ -17,5 +17,5 @@ class TestOneFlow(FrameworkConformance):
             "sequence_length": 128,
             "hidden_size": 256,
             "intermediate_size": 1024,
-        }
+        },
     }
