@@ -10,7 +10,7 @@ BESIDE_TORCH := --with attrs --with pytest --with pytest-timeout --with pytest-x
 IN_TORCH := $(BIN)/python scripts/in_environment.py torch $(BESIDE_TORCH) --
 
 # The core's tests wait now and then, for deadlines and for each other's processes.
-ONE_MORE := $(shell processors=$$(nproc); echo $$((processors < 8 ? processors + 1 : 8)))
+ONE_MORE := $(shell processors=$$(getconf _NPROCESSORS_ONLN); echo $$((processors < 8 ? processors + 1 : 8)))
 
 .PHONY: demo test test-engines setup lint core torch torch-environment test-long test-report bench clean test-frameworks
 
@@ -28,8 +28,8 @@ setup: $(READY)
 # not be compiled.
 $(READY): pyproject.toml $(PLUGINS:%=%/pyproject.toml)
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --no-compile hatchling editables
-	$(BIN)/pip install --quiet --no-compile --no-build-isolation --editable '.[dev,report,text]' \
+	$(BIN)/pip install --quiet --no-compile 'hatchling>=1.24' 'editables~=0.3'
+	$(BIN)/pip install --quiet --no-compile --no-build-isolation --check-build-dependencies --editable '.[dev,report,text]' \
 	  $(PLUGINS:%=--editable %)
 	touch $@
 

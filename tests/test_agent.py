@@ -109,7 +109,7 @@ def test_a_worker_killed_in_mid_window(stream, tmp_path, topology):
     [
         ("hang-start", "start", "start", 1.0),  # in which the agent has to look at its node as well
         ("hang-step", "measure", "step", 0.4),
-        ("hang-stop", "teardown", "teardown", 0.4),
+        ("hang-stop", "teardown", "teardown", 0.6),
         ("stubborn", "measure", "step", 0.4),
     ],
 )

@@ -86,7 +86,8 @@ def test_an_output_with_blanks_and_line_breaks_in_its_name(tmp_path):
     assert "numpy linear" in again.stdout
 
 
-def test_an_interpreter_with_blanks_and_line_breaks_in_its_name(tmp_path):
+def test_an_interpreter_with_blanks_and_line_breaks_in_its_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("DLPERF_CACHE_DIR", str(tmp_path / "cache"))
     odd = tmp_path / "a b\nc"
     odd.mkdir()
     (odd / "python").write_text(f'#!/bin/sh\nexec "{os.path.realpath("/proc/self/exe")}" "$@"\n')

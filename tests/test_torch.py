@@ -16,11 +16,13 @@ from conftest import processes_with
 from data_samples import image_folder, text_folder
 
 from dlperf_sdk import ResultStore, hookimpl, run
-from dlperf_sdk.testing.subject import SMALL
+from dlperf_sdk.testing import subject
 
 pytestmark = pytest.mark.framework
 
-# What each precision, compiler, strategy and data source does is conformance's to ask: here is what a user does.
+# What each precision, compiler, strategy and data source does is conformance's to ask: here is what a user does,
+# dropout and all.
+SMALL = {**subject.SMALL, "bert-base": {**subject.SMALL["bert-base"], "dropout": 0.1}}
 SHORT = {"batch_size": 2, "warmup": 1, "steps": 3, "repeats": 1}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dlperf_sdk.plan import make_plan
-from dlperf_sdk.results.result import PASS
+from dlperf_sdk.results.result import FAIL, PASS
 from dlperf_sdk.spec import RunSpec
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import advice
@@ -170,6 +170,12 @@ class Training(FrameworkSubject):
             f"{result.failure and result.failure.message}",
             "the option is in the model's default case, and the case of the published figures",
             f"read the traceback below\n{(result.failure and result.failure.traceback) or ''}",
+        )
+        effective = verdict(result, "precision-effective")
+        assert effective.outcome != FAIL, advice(
+            f"{self.framework} {model} with {options}: {effective.detail}",
+            "dropout is on in the model's default case, and every number of it would be marked as not true",
+            "compare the outputs in `deviation` without dropout",
         )
         return float(result.repeats[0].records[0].replicas[0].canonical_losses[0])
 
