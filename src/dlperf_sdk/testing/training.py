@@ -150,7 +150,7 @@ class Training(FrameworkSubject):
     def test_dropout_drops(self, model: str) -> None:
         """Where a model has the option: the first step's loss is another with it. Where and how much is not looked at.
 
-        Parity is run without.
+        The evidence of the precision must hold with it all the same. Parity is run without.
         """
         if not hasattr(self.registry.model(model).Options(), "dropout"):
             pytest.skip(f"{model} has no dropout")
