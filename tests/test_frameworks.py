@@ -8,12 +8,12 @@ import pytest
 from conftest import ROOT
 
 from dlperf_sdk import run, verify
-from dlperf_sdk.testing import subject
+from dlperf_sdk.in_process import SMALL as PLAIN
 from dlperf_sdk.verification import exit_code
 
 pytestmark = pytest.mark.frameworks
 
-SMALL = {**subject.SMALL, "bert-base": {**subject.SMALL["bert-base"], "dropout": 0.1}}  # as users have it
+SMALL = {**PLAIN, "bert-base": {**PLAIN["bert-base"], "dropout": 0.1}}  # as users have it
 FRAMEWORKS = sorted(path.parent.name.partition("-")[2] for path in ROOT.glob("plugins/*/pyproject.toml"))
 
 

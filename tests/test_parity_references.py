@@ -7,14 +7,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
+from dlperf_sdk.in_process import SMALL
 from dlperf_sdk.models.bert_base import BertBase
 from dlperf_sdk.models.resnet50 import ResNet50
 from dlperf_sdk.parity.compare import compare
 from dlperf_sdk.parity.mistakes import FOLLOWS, separation
 from dlperf_sdk.parity.record import records_from
 from dlperf_sdk.parity.reference import Mistake, Trajectory, load
+from dlperf_sdk.testing.subject import COMPILED, FrameworkSubject
 
 ROOT = Path(__file__).resolve().parents[1]
 MODELS = {model.name: model for model in (ResNet50(), BertBase())}
@@ -45,6 +48,14 @@ def test_a_case_is_of_its_model(name: str, case: str) -> None:
             assert trajectory.losses[0] > trajectory.losses[-1]
     assert len({trajectory.losses[0] for trajectory in found.alone}) == len(found.alone)
     assert not found.options.get("dropout")
+
+
+def test_what_compiled_cells_are_held_to_is_what_they_train() -> None:
+    """The same batches of the same network: what was compiled for one is the other's. Decay is the optimizer's."""
+    case = load(BertBase.references).cases[COMPILED]
+    trained = attrs.asdict(BertBase.Options(**SMALL["bert-base"]))
+    assert {**case.options, "weight_decay": trained["weight_decay"]} == trained
+    assert case.batch_size == FrameworkSubject.batch_size
 
 
 @pytest.mark.parametrize(("name", "case", "mistake"), MISTAKES)

@@ -16,13 +16,13 @@ from conftest import processes_with
 from data_samples import image_folder, text_folder
 
 from dlperf_sdk import ResultStore, hookimpl, run
-from dlperf_sdk.testing import subject
+from dlperf_sdk.in_process import SMALL as PLAIN
 
 pytestmark = pytest.mark.framework
 
 # What each precision, compiler, strategy and data source does is conformance's to ask: here is what a user does,
 # dropout and all.
-SMALL = {**subject.SMALL, "bert-base": {**subject.SMALL["bert-base"], "dropout": 0.1}}
+SMALL = {**PLAIN, "bert-base": {**PLAIN["bert-base"], "dropout": 0.1}}
 SHORT = {"batch_size": 2, "warmup": 1, "steps": 3, "repeats": 1}
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from dlperf_sdk import Matrix, campaign, run
 from dlperf_sdk.errors import InvalidRecord, Unsupported
-from dlperf_sdk.testing import subject
+from dlperf_sdk.in_process import SMALL as PLAIN
 from dlperf_sdk.tracing import traces
 
 SMALL = {"batch_size": 4, "canonical_steps": 2, "warmup": 1, "steps": 4, "repeats": 1}
@@ -71,7 +71,7 @@ def test_what_comes_back_is_checked(events, error):
 
 @pytest.mark.framework
 def test_torch_s_profiler_sees_the_model(tmp_path):
-    options = subject.SMALL["bert-base"]
+    options = PLAIN["bert-base"]
     result = run("torch", "bert-base", store=tmp_path, trace=True, device="cpu", options=options, **SMALL)
     assert result.ok, result.failure
     packed = (tmp_path / result.id / "traces" / "rank-0.json.gz").read_bytes()

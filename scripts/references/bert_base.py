@@ -1,6 +1,6 @@
 """The reference of `bert-base`, from the page of the model: functions and plain arithmetic, no module, no optimizer.
 
-PYTHONPATH=src python scripts/references/bert_base.py [small full]
+PYTHONPATH=src python scripts/references/bert_base.py [small tiny full]
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import torch
 import trajectory
 from trajectory import Product, Setting, Tensors, exact
 
+from dlperf_sdk import in_process
 from dlperf_sdk.models.bert_base import BertBase
 
 
@@ -67,6 +68,8 @@ SMALL = {
 }
 CASES = {
     "small": Setting(BertBase(), SMALL, 2),
+    # For compilers, which take a minute for a network: the very network that tests train, and its batch.
+    "tiny": Setting(BertBase(), {**in_process.SMALL["bert-base"], "weight_decay": 0.1}, 4),
     "full": Setting(BertBase(), {"dropout": 0.0}, 2),
 }
 
@@ -179,11 +182,13 @@ def surprise(logits: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
     return torch.logsumexp(logits, -1) - logits.gather(-1, truth[..., None])[..., 0]
 
 
-def forward(p: Tensors, batches: list[Tensors], v: Variant) -> list[tuple[torch.Tensor, Tensors]]:
+def forward(
+    p: Tensors, batches: list[Tensors], setting: Setting, v: Variant
+) -> list[tuple[torch.Tensor, Tensors]]:
     """Per replica its loss; there are no running means."""
-    layers = 1 + max(int(name.split(".")[1]) for name in p if name.startswith("encoder."))
-    network = Network(p, v, heads=12)
-    return [(network.loss(batch, layers), {}) for batch in batches]
+    options = setting.resolved
+    network = Network(p, v, options.heads)
+    return [(network.loss(batch, options.layers), {}) for batch in batches]
 
 
 def clipped(g: Tensors, most: float, v: Variant) -> Tensors:

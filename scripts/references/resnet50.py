@@ -197,7 +197,9 @@ class Network:
         return (product + self.p["fc.bias"]).unflatten(0, features.shape[:2])
 
 
-def forward(p: Tensors, batches: list[Tensors], v: Variant) -> list[tuple[torch.Tensor, Tensors]]:
+def forward(
+    p: Tensors, batches: list[Tensors], setting: Setting, v: Variant
+) -> list[tuple[torch.Tensor, Tensors]]:
     """Per replica its loss and its running means."""
     network = Network(p, v, len(batches))
     logits = network.logits(torch.stack([batch["image"] for batch in batches]))

@@ -84,8 +84,8 @@ class Followed:
     means: list[Tensors] = field(default_factory=list)
 
 
-Forward = Callable[[Tensors, list[Tensors], Any], list[tuple[torch.Tensor, Tensors]]]
-"""(parameters, the replicas' batches, variant) → per replica its loss, and its running means after one step."""
+Forward = Callable[[Tensors, list[Tensors], Setting, Any], list[tuple[torch.Tensor, Tensors]]]
+"""(parameters, the replicas' batches, setting, variant) → per replica its loss, and its running means after a step."""
 Update = Callable[[Tensors, Tensors, dict[str, Tensors], int, Setting, Any], None]
 """(parameters, gradients, state, step from 1, setting, variant): changes parameters and state."""
 Meet = Callable[[list[Tensors], Any, Setting], Tensors]
@@ -109,7 +109,7 @@ def follow(
     found = Followed([[] for _ in shards])
     state: dict[str, Tensors] = {}
     for step in range(1, steps + 1):
-        results = forward(parameters, batches, variant)
+        results = forward(parameters, batches, setting, variant)
         gradients = []
         for i, (loss, _) in enumerate(results):
             last = i == len(results) - 1

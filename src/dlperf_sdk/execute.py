@@ -23,7 +23,7 @@ from dlperf_sdk.dispatch import launched
 from dlperf_sdk.errors import RunFailed
 from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.interfaces.measurer import Measurer
-from dlperf_sdk.parity.evidence import Asked, asked, evidence, judged, on_its_own
+from dlperf_sdk.parity.evidence import CASE, Asked, asked, evidence, judged, on_its_own
 from dlperf_sdk.plan import Plan, make_plan
 from dlperf_sdk.preparation import Ready, made_ready
 from dlperf_sdk.records import Failure
@@ -121,12 +121,15 @@ def begin(
     return Case(id, spec, registry, measurers, planned, collected, started_at or _now())
 
 
-def prepare(case: Case, like: Environment | None = None) -> None:
-    """Make it ready, and see whether it trains the very model. A failure is collected, and the case is over."""
+def prepare(case: Case, like: Environment | None = None, held_to: str = CASE) -> None:
+    """Make it ready, and see whether it trains the very model, by the case `held_to` of the model's reference.
+
+    A failure is collected, and the case is over.
+    """
     make_ready(case, like)
     if case.ready is not None:
         with case.collected.failures():
-            _follow_reference(case, case.ready)
+            _follow_reference(case, case.ready, held_to)
 
 
 def make_ready(case: Case, like: Environment | None = None) -> None:
@@ -219,7 +222,7 @@ def _planned(spec: RunSpec, registry: Registry) -> tuple[Plan | None, Failure | 
         return None, Failure(error.kind, str(error))
 
 
-def _follow_reference(case: Case, ready: Ready) -> None:
+def _follow_reference(case: Case, ready: Ready, held_to: str) -> None:
     """Parity, from a short run of its own, or from what an earlier one left; that it fails stops no measurement.
 
     Where launches have to wait for their turn it is a part of the first one.
@@ -233,9 +236,10 @@ def _follow_reference(case: Case, ready: Ready) -> None:
                 registry,
                 lambda plan, request: launched(plan, request._replace(id=f"parity-{case.id}"), registry),
                 say,
+                case=held_to,
             )
             return
-        found = asked(ready.plan, ready.prepared, registry, say)
+        found = asked(ready.plan, ready.prepared, registry, say, case=held_to)
     case.parity, case.parity_run = (found, None) if isinstance(found, Parity) else (None, found)
 
 

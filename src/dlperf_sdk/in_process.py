@@ -22,19 +22,21 @@ from dlperf_sdk.worker.request import Request, resolve
 
 MODELS = {"resnet50": ResNet50(), "bert-base": BertBase()}
 SMALL: Mapping[str, Mapping[str, Any]] = {
-    "resnet50": {"image_size": 64, "num_classes": 10},
+    # Its last layers see 2 x 2 pixels, as at 64: over fewer values batch norm has steps that overflow in fp16.
+    "resnet50": {"image_size": 40, "num_classes": 10},
     "bert-base": {
-        "sequence_length": 16,
-        "layers": 2,
-        "hidden_size": 64,
+        "sequence_length": 32,
+        "layers": 1,
+        "hidden_size": 128,
         "heads": 4,
-        "intermediate_size": 128,
+        "intermediate_size": 256,
         "vocabulary_size": 1000,
-        "predictions_per_sequence": 3,
+        "predictions_per_sequence": 4,
         "dropout": 0.0,
     },
 }
-"""Model → options that make it small, with every kind of layer left in."""
+"""Model → options that make it small enough for any machine, with every kind of layer left in. All tests have the
+same: what a compiler made for one of them serves the others."""
 
 
 def request(

@@ -2,8 +2,8 @@
 
 from typing import ClassVar
 
+from dlperf_sdk.in_process import SMALL
 from dlperf_sdk.testing import FrameworkConformance
-from dlperf_sdk.testing.subject import SMALL
 
 
 class TestOneFlow(FrameworkConformance):

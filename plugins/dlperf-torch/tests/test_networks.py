@@ -2,7 +2,7 @@
 
 import pytest
 
-from dlperf_sdk.in_process import MODELS
+from dlperf_sdk.in_process import MODELS, SMALL
 
 torch = pytest.importorskip("torch", reason="the worker half needs torch, which is not in this environment")
 
@@ -116,13 +116,14 @@ def test_resnet50_equals_transformers(make_trainer):
 
 def test_bert_base_equals_transformers(make_trainer):
     transformers = pytest.importorskip("transformers", reason="the second implementation is transformers'")
-    trainer = make_trainer("bert-base")
+    trainer = make_trainer("bert-base", options={"layers": 2})
+    options = {**SMALL["bert-base"], "layers": 2}
     config = transformers.BertConfig(
-        vocab_size=1000,
-        hidden_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=128,
+        vocab_size=options["vocabulary_size"],
+        hidden_size=options["hidden_size"],
+        num_hidden_layers=options["layers"],
+        num_attention_heads=options["heads"],
+        intermediate_size=options["intermediate_size"],
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
     )

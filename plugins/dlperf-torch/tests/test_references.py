@@ -81,7 +81,8 @@ def groups(manifest, parameters, numbers):
 
 
 @pytest.mark.parametrize(
-    ("model", "name"), [("resnet50", "small"), ("resnet50", "gamma"), ("bert-base", "small")]
+    ("model", "name"),
+    [("resnet50", "small"), ("resnet50", "gamma"), ("bert-base", "small"), ("bert-base", "tiny")],
 )
 def test_the_reference_is_what_transformers_does_in_float64(model, name):
     case, options, batch, numbers = case_of(model, name)

@@ -89,7 +89,7 @@ def test_few_sequences_fill_a_large_batch(tmp_path):
     request = request_for(tmp_path / "data", batch_size=32)
     assert request.data["samples"] < 32
     batches = text.batches(request, process())
-    assert next(batches)["input_ids"].shape == (32, 16)
+    assert next(batches)["input_ids"].shape == (32, SMALL["bert-base"]["sequence_length"])
     assert batches.facts["repeats_within_a_batch"] is True
 
 

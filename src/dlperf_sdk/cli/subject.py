@@ -56,7 +56,7 @@ def _flag(option: str) -> str:
 
 def _of_framework(name: str, given: Mapping[str, Any], registry: Registry) -> dict[str, Any]:
     from dlperf_sdk import environments
-    from dlperf_sdk.testing.subject import SMALL
+    from dlperf_sdk.in_process import SMALL
 
     plugin = registry.framework(name)
     implemented = [one for one in registry.names("models") if registry.trainer(plugin, registry.model(one))]

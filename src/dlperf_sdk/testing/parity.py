@@ -10,7 +10,7 @@ from dlperf_sdk.results.result import NOT_APPLICABLE, PASS, Parity
 from dlperf_sdk.spec import RunSpec
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import advice
-from dlperf_sdk.testing.subject import FrameworkSubject, described
+from dlperf_sdk.testing.subject import COMPILED, FrameworkSubject, described
 from dlperf_sdk.verification import verify
 
 FULL = "full"
@@ -35,7 +35,7 @@ class Following(FrameworkSubject):
         cases = (
             []
             if references is None
-            else [name for name in load(references).cases if name not in (CASE, FULL)]
+            else [name for name in load(references).cases if name not in (CASE, COMPILED, FULL)]
         )
         if not cases:
             pytest.skip(f"{model} has no other reference than {CASE!r}")

@@ -112,14 +112,13 @@ def _cluster(plan: Plan) -> dict[str, Any]:
 
 
 def _variables(plan: Plan, process: Process) -> dict[str, str]:
-    """The worker's: one thread, the spec's, its own of the devices that this shell sees, the plugin's."""
+    """The worker's: the spec's, its own of the devices that this shell sees, the plugin's."""
     seen = os.environ.get("CUDA_VISIBLE_DEVICES")
     names = (
         seen.split(",") if seen else [str(device) for device in range(1 + max(process.devices, default=0))]
     )
     own = visible(plan.device, [names[device] for device in process.devices]) if process.devices else {}
-    threads = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
-    return worker_environment(os.environ, {**threads, **plan.spec.env}, {**own, **process.variables})
+    return worker_environment(os.environ, plan.spec.env, {**own, **process.variables})
 
 
 def _started(
