@@ -55,7 +55,8 @@ torch: torch-environment
 	  plugins/dlperf-torch/tests/test_conformance.py
 	$(BIN)/pytest --numprocesses 2 --dist loadgroup -m 'framework and not long' tests
 
-# Campaigns and searches that are killed again and again, over torch as well, and every planted fault in torch's trainers.
+# Campaigns and searches that are killed again and again, over torch as well, and every planted fault that conformance must
+# catch, or parity in torch's trainers.
 test-long: torch-environment
 	$(BIN)/pytest --numprocesses 2 --dist loadgroup -m long tests
 

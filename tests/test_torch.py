@@ -40,9 +40,7 @@ def integrity(result):
 
 
 # Conformance has one replica of synthetic data; two devices are fed like one, each by its own process.
-@pytest.mark.parametrize(
-    ("topology", "source"), [("1n2d", "synthetic"), ("2n1d", "synthetic"), ("1n1d", "real"), ("2n1d", "real")]
-)
+@pytest.mark.parametrize(("topology", "source"), [("1n2d", "synthetic"), ("1n1d", "real"), ("2n1d", "real")])
 @pytest.mark.parametrize("model", ["resnet50", "bert-base"])
 def test_a_true_number(model, topology, source, real, tmp_path):
     data = real[model] if source == "real" else "synthetic"

@@ -51,6 +51,7 @@ def suite_of(name):
     return type("Suite", (FrameworkConformance,), members)()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("planted")
 @pytest.mark.parametrize("fault", BY_CONFORMANCE, ids=lambda fault: fault.plugin)
 def test_the_conformance_suite_catches(fault, tmp_path, monkeypatch):
@@ -71,6 +72,7 @@ ELSEWHERE_RIGHT = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", ELSEWHERE_RIGHT, ids=lambda fault: fault.plugin)
 def test_it_is_wrong_in_that_cell_only(fault, tmp_path):
     """So a suite that tries the plainest case alone would not notice."""

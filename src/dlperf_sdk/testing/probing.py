@@ -18,6 +18,7 @@ from dlperf_sdk import bundle, environments
 from dlperf_sdk.plan import Plan, make_plan
 from dlperf_sdk.registry import Registry
 from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.worker.affinity import thread_variables
 from dlperf_sdk.worker.devices import visible
 from dlperf_sdk.worker.main import cluster_from
 from dlperf_sdk.worker.network import free_ports
@@ -112,13 +113,16 @@ def _cluster(plan: Plan) -> dict[str, Any]:
 
 
 def _variables(plan: Plan, process: Process) -> dict[str, str]:
-    """The worker's: the spec's, its own of the devices that this shell sees, the plugin's."""
+    """The worker's: one thread unless the spec has another number, the spec's, its own of the devices that this shell
+    sees, the plugin's."""
     seen = os.environ.get("CUDA_VISIBLE_DEVICES")
     names = (
         seen.split(",") if seen else [str(device) for device in range(1 + max(process.devices, default=0))]
     )
     own = visible(plan.device, [names[device] for device in process.devices]) if process.devices else {}
-    return worker_environment(os.environ, plan.spec.env, {**own, **process.variables})
+    return worker_environment(
+        os.environ, {**thread_variables(1), **plan.spec.env}, {**own, **process.variables}
+    )
 
 
 def _started(

@@ -26,7 +26,6 @@ from dlperf_sdk.testing import cells
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import Conformance, advice
 from dlperf_sdk.testing.probing import Answer, probe
-from dlperf_sdk.worker.affinity import thread_variables
 from dlperf_sdk.worker.interface import Unsupported
 
 UNSUPPORTED = f"{Unsupported.__module__}.{Unsupported.__qualname__}: "
@@ -58,6 +57,9 @@ class FrameworkSubject(Conformance):
     """The kind of device to try."""
     python: ClassVar[str | None] = None
     """The interpreter of an existing environment; the plugin's managed environment, unless given."""
+    env: ClassVar[Mapping[str, str]] = {"OMP_NUM_THREADS": "1"}
+    """Variables of all workers. One thread: compilers write other code for another number, and what one has made for a
+    run is to serve the probe and parity. A plugin whose processes have a number of their own takes it out."""
     registry: ClassVar[Registry] = Registry()
     """Where the plugin and its models are found: what is installed, unless given."""
 
@@ -110,9 +112,8 @@ class FrameworkSubject(Conformance):
         options = {**(self.model_options.get(model) or SMALL.get(model, {})), **self.options}
         short = {"warmup": 1, "steps": 3, "repeats": 1, "on_busy": "note"}
         own = {"batch_size": self.batch_size, "device": self.device, "python": self.python}
-        # One, wherever it is started: compilers write other code for another number, and it takes minutes.
-        own["env"] = {**thread_variables(1), **fields.pop("env", {})}
-        fields = {**short, **own, **fields, "options": {**options, **fields.get("options", {})}}
+        env = {**self.env, **fields.pop("env", {})}
+        fields = {**short, **own, **fields, "env": env, "options": {**options, **fields.get("options", {})}}
         return RunSpec(framework=self.framework, model=model, **fields)
 
     def refusal(self, spec: RunSpec) -> RunFailed | None:
