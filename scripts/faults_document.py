@@ -13,7 +13,8 @@ HEAD = """\
 
 What deliberately wrong plugins and trainers are caught by. Each is a few lines over a right one (`tests/faults/`), each
 must be caught by the test or verdict that is named here, for what it is, and the right ones must pass everything.
-`make test` and `make test-long` run them and print the score. This page is made by `scripts/faults_document.py`.
+`make test` tries those that take no time, `make test-long` all others; both print the score. This page is made by
+`scripts/faults_document.py`.
 
 """
 TAIL = """\
@@ -26,11 +27,12 @@ its record what is not the window's length, or makes that shorter by little more
 other phases than those that it is in. Gradient accumulation that is done as one large batch. What the rounding of a
 narrow precision hides (docs/parity.md has the list), where fp32 is computed by other code. In fp32, ResNet-50's
 gradients rounded to fp16 for their exchange (BERT shows it). Dropout at another rate, in other places, or with masks
-that are drawn once. A `synchronize` that waits for the loss alone, where the clock is no event's. Files that are left
-outside TMPDIR and /dev/shm, and shared memory of System V. A framework's own error of memory on another device than a
-CPU, or where NumPy or the interpreter raises one before it. An input pipeline that decodes less than it says. A
-learning-rate schedule that stays at one rate. And nobody but the plugin reports its device memory, its versions, and
-which compiler and layout were at work. For these there is reading the worker half.
+that are drawn once. What a compiler gets wrong in a narrow precision at some sizes only, or with several threads
+(BERT in fp32 is tried at 768 wide with all cores). A `synchronize` that waits for the loss alone, where the clock is
+no event's. Files that are left outside TMPDIR and /dev/shm, and shared memory of System V. A framework's own error of
+memory on another device than a CPU, or where NumPy or the interpreter raises one before it. An input pipeline that
+decodes less than it says. A learning-rate schedule that stays at one rate. And nobody but the plugin reports its
+device memory, its versions, and which compiler and layout were at work. For these there is reading the worker half.
 """
 PARTS = (
     ("Caught by the conformance suite", "tests of `dlperf_sdk.testing`; toy plugins", faults.BY_CONFORMANCE),
@@ -41,7 +43,7 @@ PARTS = (
         faults.BY_AGENT,
     ),
     ("Caught by parity", "toy plugins, two replicas", faults.BY_PARITY),
-    ("Caught by parity: torch", "one replica, the references' small cases", faults.BY_TRAJECTORY),
+    ("Caught by parity: torch", "one replica, the references' case `small`", faults.BY_TRAJECTORY),
     ("Caught by parity: torch in company", "two replicas over gloo", faults.BY_PAIR),
     (
         "Caught by the conformance suite: torch",

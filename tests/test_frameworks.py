@@ -62,6 +62,17 @@ def test_mxnet_s_servers_sum_what_two_workers_push(model):
     assert [record.rank for record in result.repeats[0].records] == [0, 1]
 
 
+@pytest.mark.parametrize(
+    ("framework", "compiler"),
+    [("tensorflow", "xla"), ("mxnet", "graph"), ("oneflow", "graph"), ("paddle", "graph")],
+)
+def test_what_users_compile_follows_the_reference(framework, compiler):
+    """With all cores, and at the size of `small`: conformance compiles a smaller network, for one thread."""
+    (found,) = verify([framework], "bert-base", compiler=compiler)
+    (row,) = found.rows
+    assert row.outcome == "pass", row
+
+
 def test_all_of_them_in_one_table():
     (found,) = verify(FRAMEWORKS, "bert-base")
     assert [(row.framework, row.parity.outcome) for row in found.rows] == [

@@ -236,6 +236,7 @@ def test_the_issues_checks_are_there():
 
 
 @pytest.mark.framework
+@pytest.mark.long
 def test_a_rehearsal_on_the_cpu(tmp_path):
     """Real cases: one that follows its reference, one that does not exist here, one whose worker is killed."""
     out = [

@@ -14,10 +14,11 @@ from dlperf_sdk.in_process import SMALL
 from dlperf_sdk.models.bert_base import BertBase
 from dlperf_sdk.models.resnet50 import ResNet50
 from dlperf_sdk.parity.compare import compare
+from dlperf_sdk.parity.evidence import CASE
 from dlperf_sdk.parity.mistakes import FOLLOWS, separation
 from dlperf_sdk.parity.record import records_from
 from dlperf_sdk.parity.reference import Mistake, Trajectory, load
-from dlperf_sdk.testing.subject import COMPILED, FrameworkSubject
+from dlperf_sdk.testing.subject import COMPILED, FrameworkSubject, held_to
 
 ROOT = Path(__file__).resolve().parents[1]
 MODELS = {model.name: model for model in (ResNet50(), BertBase())}
@@ -56,6 +57,19 @@ def test_what_compiled_cells_are_held_to_is_what_they_train() -> None:
     trained = attrs.asdict(BertBase.Options(**SMALL["bert-base"]))
     assert {**case.options, "weight_decay": trained["weight_decay"]} == trained
     assert case.batch_size == FrameworkSubject.batch_size
+
+
+@pytest.mark.parametrize(
+    ("model", "compiler", "case"),
+    [
+        ("bert-base", "graph", COMPILED),
+        ("bert-base", "none", CASE),
+        ("resnet50", "graph", CASE),
+        ("resnet50", "none", CASE),
+    ],
+)
+def test_only_what_is_compiled_is_held_to_it(model: str, compiler: str, case: str) -> None:
+    assert held_to(MODELS[model].references, compiler) == case
 
 
 @pytest.mark.parametrize(("name", "case", "mistake"), MISTAKES)

@@ -15,7 +15,7 @@ import pytest
 from conftest import processes_with
 from data_samples import image_folder, text_folder
 
-from dlperf_sdk import ResultStore, hookimpl, run
+from dlperf_sdk import ResultStore, hookimpl, run, verify
 from dlperf_sdk.in_process import SMALL as PLAIN
 
 pytestmark = pytest.mark.framework
@@ -62,6 +62,14 @@ def test_verify_from_the_command_line():
     assert ended.returncode == 0, ended.stderr
     (found,) = json.loads(ended.stdout)["verifications"]
     assert [row["outcome"] for row in found["rows"]] == ["pass"]
+
+
+@pytest.mark.long
+def test_what_users_compile_follows_the_reference():
+    """With all cores, and at the size of `small`: conformance compiles a smaller network, for one thread."""
+    (found,) = verify(["torch"], "bert-base", compiler="inductor")
+    (row,) = found.rows
+    assert row.outcome == "pass", row
 
 
 class _Killer:

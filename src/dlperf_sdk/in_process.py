@@ -35,8 +35,8 @@ SMALL: Mapping[str, Mapping[str, Any]] = {
         "dropout": 0.0,
     },
 }
-"""Model → options that make it small enough for any machine, with every kind of layer left in. All tests have the
-same: what a compiler made for one of them serves the others."""
+"""Model → options that make it small enough for any machine, with every kind of layer left in. Tests in this process
+and the conformance suite have the same: what a compiler has made for one serves the others."""
 
 
 def request(

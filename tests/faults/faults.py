@@ -236,6 +236,13 @@ BY_CONFORMANCE = (
         "with dropout 0.5",
         "dropping",
     ),
+    Fault(
+        "drops-in-its-evidence",
+        "dropout in the outputs by which the precision is shown",
+        "test_dropout_drops",
+        "The outputs deviate from fp32 by 0.5",
+        "dropping",
+    ),
     Fault("every-second-backward", "every second backward skipped", "test_every_step_updates", "False"),
     Fault(
         "one-shard",
@@ -344,6 +351,12 @@ BY_PARITY = (
     ),
     Fault("loss-of-the-step-before", "the loss of a stale step", "parity", "The loss of step 1 deviates"),
     Fault("one-buffer", "the loss of the last step for all", "parity", "The loss of step 0 deviates"),
+    Fault(
+        "leaves-its-trace",
+        "what is computed as the precision's evidence moves the steps behind it, and no parameter",
+        "parity",
+        "The loss of step 1 deviates",
+    ),
     Fault(
         "first-of-all",
         "replicas equal but all wrong: every one updates with the first one's gradients",

@@ -17,12 +17,17 @@ from dlperf_sdk.registry import Registry
 from dlperf_sdk.testing import FrameworkConformance
 from dlperf_sdk.testing.asynchrony import Asynchrony
 from dlperf_sdk.testing.cells import Cell
+from dlperf_sdk.testing.controller_half import ControllerHalf
 from dlperf_sdk.testing.subject import verdict
+from dlperf_sdk.testing.worker_half import WorkerHalf
+
+pytestmark = pytest.mark.xdist_group("toy-faults")  # what is swept at the end is all of theirs
 
 IMPORTING = {"imports": Imports, "imports-to-refuse": ImportsToRefuse}
 REGISTRY = Registry({"frameworks": {**FRAMEWORKS, **IMPORTING}, "models": {"dropping": Dropping}})
 
 
+@pytest.mark.long
 class TestAsynchronous(FrameworkConformance):
     """The right one: the example itself is held to the suite where it lies."""
 
@@ -30,6 +35,7 @@ class TestAsynchronous(FrameworkConformance):
     registry = REGISTRY
 
 
+@pytest.mark.long
 class TestEvents(Asynchrony):
     """With a clock of events, time alone is looked at: the rest is the same device's."""
 
@@ -51,9 +57,22 @@ def suite_of(name):
     return type("Suite", (FrameworkConformance,), members)()
 
 
-@pytest.mark.long
+# For whoever changes the suite; a plugin that is caught as it is written, before anything of it runs, takes no time.
+QUICK = (ControllerHalf, WorkerHalf)
+
+
 @pytest.mark.usefixtures("planted")
-@pytest.mark.parametrize("fault", BY_CONFORMANCE, ids=lambda fault: fault.plugin)
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(
+            fault,
+            id=fault.plugin,
+            marks=() if any(fault.by in vars(half) for half in QUICK) else pytest.mark.long,
+        )
+        for fault in BY_CONFORMANCE
+    ],
+)
 def test_the_conformance_suite_catches(fault, tmp_path, monkeypatch):
     # Nobody removes what is left in shared memory on purpose.
     monkeypatch.setattr("dlperf_sdk.testing.leftovers.PATIENCE", 0.5)
@@ -106,6 +125,14 @@ def test_what_only_other_machines_can_do_is_skipped_and_says_so(test, cell, monk
         for other in (suite.test_the_worker_answers, suite.test_it_follows_the_reference):
             with pytest.raises(pytest.skip.Exception, match=SAID):
                 other(cell)
+
+
+def test_workers_have_one_thread_unless_their_plugin_gives_them_a_number(monkeypatch):
+    suite = suite_of("narrow")
+    assert suite.spec("linear", env={"A": "1"}).env == {"OMP_NUM_THREADS": "1", "A": "1"}
+    monkeypatch.setattr(type(suite.plugin), "processes", "asynchronous_toy:with_threads_of_their_own")
+    assert suite.spec("linear", env={"A": "1"}).env == {"A": "1"}
+    suite.test_it_trains(Cell(("linear",)))
 
 
 def test_what_every_machine_can_do_is_not():

@@ -290,6 +290,30 @@ class TrainsInDeviation(worker.Linear):
         return 0.0
 
 
+class LeavesItsTrace(worker.Linear):
+    """What its evidence leaves behind is in no parameter: the steps that follow go further."""
+
+    further = np.float32(1.0)
+
+    def deviation(self):
+        self.further = np.float32(1.1)
+        return 0.0
+
+    def loss(self, z, y):
+        loss, slope = super().loss(z, y)
+        return loss, self.further * slope
+
+
+class DropsInItsEvidence(worker.Linear):
+    """It drops, if evenly: in one of the two outputs that its evidence compares as well."""
+
+    def loss(self, z, y):
+        return super().loss(z * np.float32(1.0 - self.request.model_options["dropout"]), y)
+
+    def deviation(self):
+        return self.request.model_options["dropout"]
+
+
 class AnotherName(worker.Softmax):
     def parameters(self, replica):
         yield "kernel", self.weights["weight"]

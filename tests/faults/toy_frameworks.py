@@ -111,11 +111,13 @@ WRONG = {
     "half-in-the-window": (NumPy, linear("HalfOfItInTheWindow")),
     "slower-in-the-window": (NumPy, linear("SlowerInTheWindow")),
     "leaves-out-dropout": (NumPy, {"trainers": {"dropping": "dlperf_numpy.worker:Linear"}}),
+    "drops-in-its-evidence": (NumPy, {"trainers": {"dropping": "toy_faults:DropsInItsEvidence"}}),
     "own-weights": (NumPy, linear("OwnWeights")),
     "loss-of-the-step-before": (NumPy, linear("LossOfTheStepBefore")),
     "wrong-sign": (NumPy, linear("WrongSign")),
     "sum-over-the-batch": (NumPy, linear("SumOverTheBatch")),
     "trains-in-deviation": (NumPy, linear("TrainsInDeviation")),
+    "leaves-its-trace": (NumPy, linear("LeavesItsTrace")),
     "another-name": (NumPy, softmax("AnotherName")),
     "transposed": (NumPy, softmax("Transposed")),
     "pretends": (

@@ -20,7 +20,7 @@ def verify(
         str | None, Parameter(help="A model's name; all that have a reference, unless given.")
     ] = None,
     case: Annotated[
-        str, Parameter(help="The reference's case: small, gamma (where it has one), full.")
+        str, Parameter(help="The reference's case: small, full, and what else it has: gamma, tiny.")
     ] = "small",
     topology: Annotated[str, Parameter(help="Nodes × devices per node: 1n1d, 1n2d, 2n1d.")] = "1n1d",
     precision: Annotated[str, Parameter(help="fp32, tf32, amp-fp16 or amp-bf16.")] = "fp32",

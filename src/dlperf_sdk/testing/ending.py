@@ -23,8 +23,9 @@ from dlperf_sdk.worker import memory
 
 STARVING = 120.0
 """Seconds that it may take to run out of memory."""
-LARGER = (64, 4096)
-"""Times the batch size for which a step is to find no memory; the second where the first still fits."""
+LARGER = (64, 512, 4096)
+"""Times the batch size for which a step is to find no memory, each where the one before still fits. No step is too
+large: where one tensor takes all that is left, TensorFlow has nothing to say so with, and ends with SIGSEGV."""
 
 
 class Ending(Training):

@@ -22,5 +22,5 @@ class FrameworkConformance(
     replica's training (`Training`), parity (`Following`) and two replicas (`Replicas`); what is declared
     (`DeclaredCapabilities`); time (`Asynchrony`), facts (`Reports`), and how a case ends (`Ending`). What may be set
     is in `FrameworkSubject`: `framework`, `models`, `model_options`, `options`, `batch_size`, `device`, `python`,
-    `env`, `known_gaps`.
+    `known_gaps`.
     """

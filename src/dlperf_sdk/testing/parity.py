@@ -10,7 +10,7 @@ from dlperf_sdk.results.result import NOT_APPLICABLE, PASS, Parity
 from dlperf_sdk.spec import RunSpec
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import advice
-from dlperf_sdk.testing.subject import COMPILED, FrameworkSubject, described
+from dlperf_sdk.testing.subject import FrameworkSubject, described
 from dlperf_sdk.verification import verify
 
 FULL = "full"
@@ -29,13 +29,13 @@ class Following(FrameworkSubject):
         self._follows(self.spec_of(pair))
 
     def test_it_follows_the_models_other_references(self, model: str) -> None:
-        """What the case of ordinary runs cannot show, such as first gradients behind a gamma of zero; in fp32, alone.
-        The full-size case takes minutes, and is left to `dlperf verify --case full`."""
+        """What the case of ordinary runs cannot show, such as first gradients behind a gamma of zero; in fp32, alone,
+        with the threads that users' runs have. The full-size case is left to `dlperf verify --case full`."""
         references = self.registry.model(model).references
         cases = (
             []
             if references is None
-            else [name for name in load(references).cases if name not in (CASE, COMPILED, FULL)]
+            else [name for name in load(references).cases if name not in (CASE, FULL)]
         )
         if not cases:
             pytest.skip(f"{model} has no other reference than {CASE!r}")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
+import attrs
 import pytest
 
 from dlperf_sdk import execute, hookspecs
@@ -17,6 +19,7 @@ from dlperf_sdk.in_process import SMALL
 from dlperf_sdk.interfaces.framework import Framework
 from dlperf_sdk.parity.evidence import CASE
 from dlperf_sdk.parity.reference import load
+from dlperf_sdk.plan import make_plan
 from dlperf_sdk.records import Failure
 from dlperf_sdk.registry import Registry
 from dlperf_sdk.results.result import FAIL, INTEGRITY, Parity, Result, Verdict
@@ -31,9 +34,9 @@ from dlperf_sdk.worker.interface import Unsupported
 UNSUPPORTED = f"{Unsupported.__module__}.{Unsupported.__qualname__}: "
 """What a probe's traceback ends with where a worker says that its machine cannot do what was asked."""
 COMPILED = "tiny"
-"""The case of a reference that compiled cells are held to, where there is one: the very network that they train. A
-compiler takes up to a minute for each, and what it has made for the run serves here. All others are held to what
-ordinary runs are."""
+"""The case of a reference that compiled cells are held to, where there is one: the network and the batch are those that
+they train, if nobody chose others. A compiler takes up to a minute for each, and what it has made for the run serves
+here. All other cells are held to what ordinary runs are."""
 TO_BE_FILLED_IN = "FILL IN"
 """What `dlperf new-plugin` marks the gaps of its skeleton with."""
 _RAISED = re.compile(f"NotImplementedError: ({TO_BE_FILLED_IN}.*)")
@@ -57,9 +60,6 @@ class FrameworkSubject(Conformance):
     """The kind of device to try."""
     python: ClassVar[str | None] = None
     """The interpreter of an existing environment; the plugin's managed environment, unless given."""
-    env: ClassVar[Mapping[str, str]] = {"OMP_NUM_THREADS": "1"}
-    """Variables of all workers. One thread: compilers write other code for another number, and what one has made for a
-    run is to serve the probe and parity. A plugin whose processes have a number of their own takes it out."""
     registry: ClassVar[Registry] = Registry()
     """Where the plugin and its models are found: what is installed, unless given."""
 
@@ -108,13 +108,23 @@ class FrameworkSubject(Conformance):
         }
 
     def spec(self, model: str, **fields: Any) -> RunSpec:
-        """A short case of a model; `fields` are those of `RunSpec`."""
+        """A short case of a model, whose workers have one thread each; `fields` are those of `RunSpec`."""
         options = {**(self.model_options.get(model) or SMALL.get(model, {})), **self.options}
         short = {"warmup": 1, "steps": 3, "repeats": 1, "on_busy": "note"}
         own = {"batch_size": self.batch_size, "device": self.device, "python": self.python}
-        env = {**self.env, **fields.pop("env", {})}
-        fields = {**short, **own, **fields, "env": env, "options": {**options, **fields.get("options", {})}}
-        return RunSpec(framework=self.framework, model=model, **fields)
+        fields = {**short, **own, **fields, "options": {**options, **fields.get("options", {})}}
+        spec = RunSpec(framework=self.framework, model=model, **fields)
+        return attrs.evolve(spec, env={**self._one_thread(spec), **spec.env})
+
+    def _one_thread(self, spec: RunSpec) -> Mapping[str, str]:
+        """What gives workers one thread: compilers write other code for another number, and what one has made for a run
+        is to serve the probe and parity. Nothing, where the plugin's processes have a number of their own."""
+        try:
+            processes = make_plan(spec, self.registry).placeholder_processes()
+        except DlperfError:  # whoever asks for the case will say why
+            processes = []
+        one = {"OMP_NUM_THREADS": "1"}
+        return {} if any(one.keys() & process.variables.keys() for process in processes) else one
 
     def refusal(self, spec: RunSpec) -> RunFailed | None:
         """Why the plan refuses a case, if it does."""
@@ -167,19 +177,13 @@ class FrameworkSubject(Conformance):
             self.excuse(self._unsupported.get(key))
             self._skip_unfinished("parity", spec)
             case = self._begun(spec, ())
-            execute.prepare(case, held_to=self._held_to(spec))
+            execute.prepare(case, held_to=held_to(self.registry.model(spec.model).references, spec.compiler))
             if case.parity is None:
                 self.excuse(case.collected.failure)
                 pytest.fail(f"{described(spec)} could not be made ready: {case.collected.failure}")
             self._followed[key] = case.parity
             self._note_unfinished("parity", spec, case.parity.traceback)
         return self._followed[key]
-
-    def _held_to(self, spec: RunSpec) -> str:
-        """The case of the model's reference that parity is run on."""
-        references = self.registry.model(spec.model).references
-        compiled = spec.compiler != "none" and references is not None and COMPILED in load(references).cases
-        return COMPILED if compiled else CASE
 
     def _begun(self, spec: RunSpec, observers: Sequence[Any]) -> execute.Case:
         refused = self.refusal(spec)
@@ -248,6 +252,12 @@ class FrameworkSubject(Conformance):
 
 def _key(spec: RunSpec) -> str:
     return json.dumps(spec.to_dict(), sort_keys=True)
+
+
+def held_to(references: Path | None, compiler: str) -> str:
+    """The case of a model's reference that conformance runs parity on."""
+    compiled = compiler != "none" and references is not None and COMPILED in load(references).cases
+    return COMPILED if compiled else CASE
 
 
 def verdict(result: Result, name: str) -> Verdict:

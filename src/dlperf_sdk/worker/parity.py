@@ -31,6 +31,7 @@ def follow(
     Fingerprints are of the first two replicas of the case, which train on the two canonical shards.
     """
     wanted = request.protocol["canonical_steps"]
+    trainer.deviation()  # as before the measured steps: what it leaves behind it would leave there
     progress.enter("warmup")
     batch = trainer.canonical_batch()
     prints: List[Dict[str, Any]] = [{"updates": {}, "running_means": {}} for _ in process.replicas]
