@@ -12,7 +12,6 @@ import numpy as np
 from dlperf_numpy import worker
 
 from dlperf_sdk.worker import interface
-from dlperf_sdk.worker.processes import one_per_device
 
 BUSY = 0.02
 """Seconds that the device takes for a step."""
@@ -100,11 +99,3 @@ class KnowsItsArena(worker.Runtime):
 
     def is_out_of_memory(self, error):
         return super().is_out_of_memory(error) or "arena is full" in str(error)
-
-
-def with_threads_of_their_own(cluster):
-    """Processes whose plugin says how many threads they have."""
-    threads = {"OMP_NUM_THREADS": "2"}
-    return [
-        process._replace(variables={**process.variables, **threads}) for process in one_per_device(cluster)
-    ]

@@ -5,6 +5,8 @@ from pathlib import Path
 import attrs
 from dlperf_numpy.framework import Linear, NumPy
 
+from dlperf_sdk.worker.processes import one_per_device
+
 CAN = NumPy.capabilities
 LOCK = Path(__file__).with_name("old-lock.txt")
 
@@ -53,6 +55,14 @@ class Dropping(Linear):
     @attrs.frozen
     class Options(Linear.Options):
         dropout: float = 0.0
+
+
+def with_threads_of_their_own(cluster):
+    """Processes whose plugin says how many threads they have."""
+    return [
+        process._replace(variables={**process.variables, "OMP_NUM_THREADS": "2"})
+        for process in one_per_device(cluster)
+    ]
 
 
 def locked(self, device, strategy, model):
