@@ -187,6 +187,19 @@ def test_impossible_variables(value):
         spec(env={"A": value})
 
 
+@pytest.mark.parametrize("value", ["0", "-1", "abc", "4,2", "", " 2", "1.5", "٣"])
+def test_impossible_numbers_of_threads(value):
+    with pytest.raises(
+        SpecError, match="OMP_NUM_THREADS is .* no number of threads; give a whole number from 1"
+    ):
+        spec(env={"OMP_NUM_THREADS": value})
+
+
+@pytest.mark.parametrize("value", ["1", "64", None])
+def test_possible_numbers_of_threads(value):
+    assert spec(env={"OMP_NUM_THREADS": value}).env == {"OMP_NUM_THREADS": value}
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, [1], {}, b"x", 10**400, object()])
 def test_impossible_options(value):
     with pytest.raises(SpecError, match="option 'x' is"):

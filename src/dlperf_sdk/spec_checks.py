@@ -24,6 +24,10 @@ _OPTION = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _CONTAINER = re.compile(r"(podman|docker|apptainer|enroot):[A-Za-z0-9./][^\0\s]{0,500}")
 _DEVICE_FILES = re.compile(r"/dev/[A-Za-z0-9._/-]{1,200}(,/dev/[A-Za-z0-9._/-]{1,200}){0,99}")
 
+THREADS = "OMP_NUM_THREADS"
+"""The variable whose value frameworks take for granted: some end on 0 or a word, others go on in silence."""
+_COUNT = re.compile("[1-9][0-9]{0,5}")
+
 
 def copied(value: Any) -> Any:
     """A mapping of the spec's own, so that a later change of the caller's does not change the spec."""
@@ -73,6 +77,11 @@ def variables(_: Any, attribute: Any, value: Any) -> None:
     for name, content in _items(attribute, value, _VARIABLE, "an environment variable"):
         if content is not None and (not isinstance(content, str) or "\0" in content):
             raise SpecError(f"The environment variable {name} is {shown(content)}; it must be text.")
+        if name == THREADS and content is not None and not _COUNT.fullmatch(content):
+            raise SpecError(
+                f"{THREADS} is {shown(content)}, which is no number of threads; give a whole number from 1, or leave "
+                "it out: every worker has one thread for each of its cores then."
+            )
 
 
 def options(_: Any, attribute: Any, value: Any) -> None:
