@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from typing import List
+from typing import List, Optional
 
 from dlperf_sdk.worker.alone import first_event
 from dlperf_sdk.worker.scratch import scratch
@@ -23,9 +23,14 @@ _ENDED = b'"event": "ended"'
 
 
 def main(folder: str, linger: float, step: List[str]) -> int:
-    """Run `step`, keep what it prints in `folder`/stream, wait up to `linger` seconds for it to be fetched."""
+    """Run `step`, keep what it prints in `folder`/stream, wait up to `linger` seconds for it to be fetched.
+
+    The value, and with it what Slurm calls the job in the end, is 0 if the run came to a good end. The step's own code
+    says less: the end of their tether, and our patience, may reach agents that have nothing left to do.
+    """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    process = None
+    process: Optional[subprocess.Popen] = None
+    code: Optional[int] = None
     over = threading.Event()
     held = contextlib.ExitStack()
     held.enter_context(scratch(folder))
@@ -41,19 +46,20 @@ def main(folder: str, linger: float, step: List[str]) -> int:
             for line in process.stdout:
                 stream.write(line)
                 if _ENDED in line:
+                    code = _code(line)
                     over.set()
                     # The step does not end by itself where one of its nodes cannot be reached any more.
                     killing = threading.Timer(_GRACE, process.kill)
                     killing.daemon = True
                     killing.start()
             over.set()
-            code = process.wait()
+            left = process.wait()
             stream.write(_last_words(diagnostics.name))
         open(os.path.join(folder, "over"), "w").close()
         end = time.monotonic() + linger
         while time.monotonic() < end and not os.path.exists(os.path.join(folder, "fetched")):
             time.sleep(_LOOK)
-        return code
+        return left if code is None else code
     finally:
         over.set()
         shutil.rmtree(folder, ignore_errors=True)  # before anything that Slurm may not wait for
@@ -63,6 +69,14 @@ def main(folder: str, linger: float, step: List[str]) -> int:
             except subprocess.TimeoutExpired:
                 process.kill()
         held.close()
+
+
+def _code(line: bytes) -> int:
+    """Of the stream's last event."""
+    try:
+        return 0 if json.loads(line.decode())["failure"] is None else 1
+    except (ValueError, KeyError, TypeError):
+        return 1
 
 
 def _last_words(path: str) -> bytes:
