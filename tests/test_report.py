@@ -138,6 +138,12 @@ def test_the_published_figure_comes_first():
     )
 
 
+def test_a_strategy_names_a_case_only_where_gradients_meet():
+    fields = {"strategy": "parameter_server"}
+    assert naming.title(a_result(fields=fields)) == "torch resnet50 · 1n2d · fp32 · parameter_server"
+    assert naming.title(a_result(fields={**fields, "topology": "1n1d"})) == "torch resnet50 · 1n1d · fp32"
+
+
 def test_footnotes_are_numbered_where_they_are_pointed_at():
     text = shown(single.page(a_result()))
     assert "throughput [1]" in text

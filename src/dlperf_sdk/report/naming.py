@@ -18,12 +18,15 @@ _MARKS: dict[str, tuple[str, Tone]] = {
 
 
 def title(result: Result) -> str:
-    """`torch resnet50 · 1n2d · fp32`, with the compiler and strategy that are not the usual ones."""
+    """`torch resnet50 · 1n2d · fp32`, with the compiler and strategy that are not the usual ones.
+
+    One device has no strategy, whatever was asked for.
+    """
     spec = result.spec
     parts = [f"{spec.framework} {spec.model}", str(spec.topology), spec.precision]
     if spec.compiler != "none":
         parts.append(spec.compiler)
-    if spec.strategy != "all_reduce":
+    if spec.strategy != "all_reduce" and spec.topology.devices > 1:
         parts.append(spec.strategy)
     return " · ".join(parts)
 
