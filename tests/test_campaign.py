@@ -443,7 +443,7 @@ def test_a_case_may_take_only_so_long(tmp_path):
     fields = {**SMALL, "repeats": 1, "framework": "faulty"}
     matrix = Matrix(fields=fields, include=[{"options": {"fault": "hang-step"}}, {"seed": 3}])
     began = time.monotonic()
-    outcome = campaign(matrix, tmp_path / "it", case_limit=6.0)
+    outcome = campaign(matrix, tmp_path / "it", case_limit=10.0)
     assert time.monotonic() - began < 60
     by_fault = {each.asked.spec.options.get("fault"): each for each in outcome.standings.values()}
     assert by_fault["hang-step"].status == "timeout"

@@ -147,7 +147,7 @@ def until(condition: object, what: str, patience: float = 60.0) -> None:
 def alive(process: int) -> bool:
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except OSError:  # it has ended; perhaps in this very moment
         return False
 
 

@@ -446,6 +446,43 @@ def test_slurms_controller_may_be_restarted_while_a_job_waits(fake, monkeypatch)
     assert json.loads(last)["status"] == "interrupted"
 
 
+def test_slurms_controller_is_asked_once_more_where_it_was_busy(fake, monkeypatch):
+    monkeypatch.setattr(slurm_facts, "_PAUSE", 0.0)
+    fake(
+        "scontrol",
+        f"case $(wc -l < {fake.called}) in 1) echo Socket timed out on send/recv operation >&2; exit 1;; "
+        "*) echo JobId=7 JobState=RUNNING;; esac",
+    )
+    assert slurm_facts.facts("7")["JobState"] == "RUNNING"
+
+
+ENDED = {"event": "ended", "failure": {"message": "…"}, "stopping": None}
+
+
+@pytest.mark.parametrize("status", ["crashed", "lost-node"])
+@pytest.mark.parametrize(
+    ("state", "kind"), [("CANCELLED", "interrupted"), ("TIMEOUT", "timeout"), ("RUNNING", None)]
+)
+def test_what_slurm_is_ending_has_not_crashed(fake, monkeypatch, status, state, kind):
+    """Slurm ends workers and agents, and says why only behind that; meanwhile there are signs of life."""
+    monkeypatch.setattr(slurm_stream, "_LOOK", 0.0)
+    fake(
+        "scontrol",
+        f"case $(wc -l < {fake.called}) in [12]) echo JobState=COMPLETING;; *) echo JobState={state};; esac",
+    )
+    line = json.dumps({**ENDED, "status": status}).encode()
+    *before, last = slurm._with_reason(iter([line]), {"SLURM_JOB_ID": "7"})
+    assert [json.loads(each)["event"] for each in before] == ["heartbeat"] * 2
+    assert json.loads(last)["status"] == (kind or status)
+
+
+def test_other_failures_are_passed_on_at_once(fake):
+    fake("scontrol", "exit 1")
+    line = json.dumps({**ENDED, "status": "out-of-memory"}).encode()
+    assert next(slurm._with_reason(iter([line]), {"SLURM_JOB_ID": "7"})) == line
+    assert not fake.called.exists()
+
+
 def test_an_interruption_while_a_job_is_being_submitted_cancels_it(fake, job, monkeypatch):
     """By its name: its number is not known."""
     fake("scancel", "")

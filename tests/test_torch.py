@@ -83,8 +83,8 @@ class _Killer:
         self.pids[name] = pid
 
     @hookimpl
-    def dlperf_step_progress(self, phase):
-        if phase == "measure" and "rank-1" in self.pids:
+    def dlperf_step_progress(self, phase, step):
+        if phase == "measure" and step and "rank-1" in self.pids:  # rank 0 has met it in a step of the window
             self.killed = time.monotonic()
             os.kill(self.pids.pop("rank-1"), signal.SIGKILL)
 
@@ -100,7 +100,7 @@ def test_a_rank_killed_in_mid_window(tmp_path):
         observers=[killer],
         **{**SHORT, "steps": 10000},
     )
-    assert time.monotonic() - killer.killed < 10
+    assert time.monotonic() - killer.killed < 30  # not when a collective or a deadline gives up
     assert result.status == "crashed"
     assert (result.failure.rank, result.failure.phase) == (1, "measure")
     assert "SIGKILL" in result.failure.message

@@ -36,6 +36,15 @@ def test_what_was_is_never_contradicted(went, seconds, wakes, late, early, looks
     assert witness.contradicts({"start": 1000.0, "end": 1000.0 + seconds}) is None
 
 
+def test_who_waits_long_for_a_processor_is_believed():
+    """Told to go with many others, seen once while it waits for its turn and once in its window."""
+    witness = Witness()
+    witness.go(10.0)
+    witness.saw("ready", 13.0, 13.1)
+    witness.saw("measure", 13.4, 13.5)
+    assert witness.contradicts({"start": 0.0, "end": 0.3}) is None
+
+
 @given(st.floats(0.0, 5.0), st.floats(4.0, 20.0), st.floats(0.0, 0.5))
 def test_half_a_window_is_contradicted(entered, seconds, offset):
     looks = [(LOOK, 0.001)] * int((entered + seconds) / LOOK + 5)

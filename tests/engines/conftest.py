@@ -114,8 +114,9 @@ class Bench:
         return told.stdout.split()[0]
 
     def left(self):
-        """What of a case still lives or lies on the nodes; looked at until there is nothing, for a while."""
-        end = time.monotonic() + 20
+        """What of a case still lives or lies on the nodes; looked at until there is nothing, for as long as agents may
+        take that hear nothing any more."""
+        end = time.monotonic() + 30
         while True:
             marks = (self.id, "dlperf-")
             found = [

@@ -179,8 +179,8 @@ def test_a_full_disk_on_one_node(bench, engine):
 
 
 def test_agents_and_workers_listen_on_the_chosen_address_and_ports_alone(bench, engine):
-    options = {"fault": "slow", "ports": "40000-40063"}
-    with closing(bench.events(engine, framework="faulty", options=options, steps=200)) as stream:
+    options = {"fault": "stubborn", "ports": "40000-40063"}
+    with closing(bench.events(engine, framework="faulty", options=options)) as stream:
         until_measuring(stream)
         for node in bench.cluster.nodes[:2]:
             sockets = [line.split() for line in node.run("ss", "-ltnpH").splitlines() if "python" in line]

@@ -10,12 +10,13 @@ import time
 
 import pytest
 
-CASE = ("--batch-size", "8", "--python", sys.executable, "--set", "fault=slow")
-LONG = ("--warmup", "2", "--steps", "3000", "--repeats", "2")
-SHORT = ("--warmup", "2", "--steps", "20", "--repeats", "2")
+CASE = ("--batch-size", "8", "--python", sys.executable)
+SLOW = ("--set", "fault=slow")
+LONG = (*SLOW, "--warmup", "2", "--steps", "3000", "--repeats", "2")
+SHORT = ("--set", "fault=hang-second", "--warmup", "2", "--steps", "20", "--repeats", "2")
 PHASES = {
     "preflight": (LONG, "launch: "),
-    "warm-up": (("--warmup", "3000", "--steps", "20"), "repeat 1 of 7: warming up"),
+    "warm-up": ((*SLOW, "--warmup", "3000", "--steps", "20"), "repeat 1 of 7: warming up"),
     "window": (LONG, "repeat 1 of 2: measuring"),
     "collecting": (SHORT, " samples/s in "),
 }

@@ -61,7 +61,7 @@ def test_thirty_two_ranks_at_once(bench, engine):
 
 def test_a_stranger_who_calls_replays_and_babbles_disturbs_nobody(bench):
     with closing(
-        bench.events("slurm-step", framework="faulty", options={"fault": "slow"}, steps=200)
+        bench.events("slurm-step", framework="faulty", options={"fault": "slow"}, steps=500)
     ) as stream:
         until_measuring(stream)
         secret = zipfile.ZipFile(bench.folder / "case.pyz").read("secret").decode()
@@ -168,8 +168,11 @@ def _jobs():
     return {line.split()[0] for line in told.splitlines() if "JobName=dlperf-" in line}
 
 
-def test_a_job_that_is_cancelled_from_outside(bench):
-    with closing(bench.events("slurm-job", framework="faulty", options={"fault": "stubborn"})) as stream:
+@pytest.mark.parametrize(("fault", "steps"), [("stubborn", 20), ("slow", 3000)])
+def test_a_job_that_is_cancelled_from_outside(bench, fault, steps):
+    """Whether its agents or its workers are the first to end: Slurm may signal both."""
+    case = {"framework": "faulty", "options": {"fault": fault}, "steps": steps}
+    with closing(bench.events("slurm-job", **case)) as stream:
         until_measuring(stream)
         began = time.monotonic()
         subprocess.run(["scancel", bench.job()], check=True)
@@ -199,8 +202,11 @@ def _state_of(name):
     return told.stdout.split()
 
 
-def test_an_allocation_that_is_cancelled_from_outside(bench):
-    with closing(bench.events("slurm-step", framework="faulty", options={"fault": "stubborn"})) as stream:
+@pytest.mark.parametrize(("fault", "steps"), [("stubborn", 20), ("slow", 3000)])
+@pytest.mark.parametrize("shape", ["1n2d", "2n1d"])
+def test_an_allocation_that_is_cancelled_from_outside(bench, shape, fault, steps):
+    case = {"framework": "faulty", "options": {"fault": fault}, "steps": steps}
+    with closing(bench.events("slurm-step", shape, **case)) as stream:
         until_measuring(stream)
         subprocess.run(["scancel", os.environ["SLURM_JOB_ID"]], check=True)
         told = failure(list(stream))

@@ -296,7 +296,7 @@ time.sleep(60)
 def _alive(pid):
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except OSError:  # it has ended; perhaps in this very moment
         return False
 
 

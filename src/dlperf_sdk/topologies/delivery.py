@@ -29,6 +29,8 @@ PATIENCE = 10.0
 _SETTLE = 5.0
 """Seconds in which, after a node's command has failed, agent 0 may tell the story better."""
 _LAST_WORDS = 4000
+HEARTBEAT = b'{"event": "heartbeat"}'
+"""A sign of life in a stream, from an engine that has something to wait for."""
 
 
 @cache
@@ -183,13 +185,24 @@ def lost(host: str | None, how: str, said: str = "") -> bytes:
 
 def is_lost(line: bytes) -> bool:
     """Whether a line is the stream's last event, and says that a node was lost."""
-    if b'"lost-node"' not in line:
-        return False
+    return _ended_in(line) == "lost-node"
+
+
+def has_died(line: bytes) -> bool:
+    """Whether a line is the stream's last event, and says that a node was lost or a worker died: what a scheduler that
+    ends everything looks like to whoever it ends last."""
+    return _ended_in(line) in ("lost-node", "crashed")
+
+
+def _ended_in(line: bytes) -> str | None:
+    """The status in a stream's last event; None for any other line."""
+    if b'"ended"' not in line:
+        return None
     try:
         event = json.loads(line)
     except (ValueError, RecursionError):
-        return False
-    return isinstance(event, dict) and (event.get("event"), event.get("status")) == ("ended", "lost-node")
+        return None
+    return event.get("status") if isinstance(event, dict) and event.get("event") == "ended" else None
 
 
 def last_words(diagnostics: IO[bytes]) -> bytes:

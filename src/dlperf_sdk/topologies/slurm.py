@@ -9,26 +9,20 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import subprocess
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 
 import attrs
 from attrs import frozen
 
-from dlperf_sdk.errors import Unavailable
 from dlperf_sdk.interfaces.topology import Job, Topology
-from dlperf_sdk.topologies import delivery, slurm_job, unstarted
+from dlperf_sdk.topologies import delivery, slurm_job, slurm_stream, unstarted
 from dlperf_sdk.topologies.hosts import INTERFACE, PORTS, checked_ports
-from dlperf_sdk.topologies.slurm_facts import facts, why
+from dlperf_sdk.topologies.slurm_facts import why
 
 _WAIT = 30
 """Seconds after the end of one agent in which srun lets the others end."""
-_TAKEN_DOWN = 30
-"""Seconds that Slurm may take to end what runs in an allocation (its KillWait)."""
-
 _NODE, _NODES = "SLURM_NODEID", "SLURM_STEP_NODELIST"
 
 
@@ -130,31 +124,18 @@ def step(job: Job) -> tuple[str, ...]:
 def _with_reason(lines: Iterator[bytes], variables: Mapping[str, str]) -> Iterator[bytes]:
     """The lines, and at their end what Slurm did to the allocation, if that is why they ended.
 
-    It ends the agents one after another, so the coordinator may still have the time to miss another node.
+    It ends the agents one after another, and their workers too, so the coordinator may still have the time to miss a
+    node, or to hear of a worker's death.
     """
     last = b""
     for line in lines:
         last = line or last
-        if delivery.is_lost(line) and (done := why(_settled(variables["SLURM_JOB_ID"]), "")) is not None:
-            yield delivery.ended(*done)
-            return
+        if delivery.has_died(line):
+            state = yield from slurm_stream.settled(variables["SLURM_JOB_ID"])
+            if (done := why(state, "")) is not None:
+                yield delivery.ended(*done)
+                return
         yield line
-    said = why(_state(variables["SLURM_JOB_ID"]), last.decode(errors="replace"))
-    if said is not None:
-        yield delivery.ended(*said)
-
-
-def _settled(job: str) -> str:
-    """An allocation's state; where it is being taken down just now, what it was taken down for, once Slurm says it."""
-    deadline = time.monotonic() + _TAKEN_DOWN
-    while (state := _state(job)) == "COMPLETING" and time.monotonic() < deadline:
-        time.sleep(0.2)
-    return state
-
-
-def _state(job: str) -> str:
-    """An allocation's state, as `RUNNING` or `TIMEOUT`; empty where nobody can tell."""
-    try:
-        return facts(job).get("JobState", "")
-    except (Unavailable, subprocess.SubprocessError):
-        return ""
+    state = yield from slurm_stream.settled(variables["SLURM_JOB_ID"])
+    if (done := why(state, last.decode(errors="replace"))) is not None:
+        yield delivery.ended(*done)

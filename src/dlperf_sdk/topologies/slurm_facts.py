@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import time
 from collections.abc import Sequence
 
 from dlperf_sdk.errors import Unavailable
@@ -14,6 +15,8 @@ OVER = {
     *("PREEMPTED", "REVOKED"),
 }
 """The states of a job that is over."""
+TAKEN_DOWN = "COMPLETING"
+"""The state of a job that Slurm is ending."""
 OURS = "dlperf-"
 """What the names of our jobs begin with."""
 _UNCONFIGURED = (
@@ -21,6 +24,10 @@ _UNCONFIGURED = (
     "slurm.conf in the variable SLURM_CONF, or put it at /etc/slurm/slurm.conf."
 )
 """The next step where `Could not establish a configuration source` is all that Slurm says."""
+_BUSY = "Unable to contact slurm controller|[Tt]imed out"
+"""What scontrol says where Slurm's controller has much to do, or is being restarted."""
+_PAUSE = 2.0
+"""Seconds before it is asked once more."""
 _PATIENCE = 60.0
 """Seconds that a command is waited for."""
 
@@ -38,6 +45,7 @@ def answer(command: Sequence[str], text: str = "") -> str:
             timeout=_PATIENCE,
             check=False,
             env=variables,
+            start_new_session=True,  # a Ctrl-C is for whoever waits for the answer
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise Unavailable(f"{command[0]} does not work here: {error}.") from error
@@ -57,7 +65,14 @@ def facts(number: str) -> dict[str, str]:
     """
     if not re.fullmatch("[0-9]+(_[0-9]+)?", number):
         raise Unavailable(f"{number[:50]!r} is no number of a Slurm job.")
-    told = answer(["scontrol", "--oneliner", "show", "job", number])
+    command = ["scontrol", "--oneliner", "show", "job", number]
+    try:
+        told = answer(command)
+    except Unavailable as error:
+        if not re.search(_BUSY, str(error)):
+            raise
+        time.sleep(_PAUSE)
+        told = answer(command)
     return dict(re.findall(r"(\S+?)=(\S*)", told))
 
 

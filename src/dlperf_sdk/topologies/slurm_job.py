@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ import psutil
 from dlperf_sdk.errors import Unavailable
 from dlperf_sdk.interfaces.topology import Job
 from dlperf_sdk.topologies import delivery, slurm_stream
-from dlperf_sdk.topologies.slurm_facts import OURS, OVER, answer, facts
+from dlperf_sdk.topologies.slurm_facts import OURS, OVER, TAKEN_DOWN, answer, facts_or
 
 if TYPE_CHECKING:
     from dlperf_sdk.topologies.slurm import SlurmOptions
@@ -82,17 +83,28 @@ def submitted(job: Job, step: Sequence[str], options: SlurmOptions) -> Iterator[
         raise Unavailable(
             f"The batch script has {len(text):,} bytes, and Slurm takes {LARGEST:,}; run in an allocation."
         )
-    try:
-        number = answer([*submission(job, options)], text).partition(";")[0].strip()
-    except KeyboardInterrupt:  # its number was on the way, perhaps
-        _cancel("--me", f"--name={_name(job)}")
-        raise
+    number = _number(job, [*submission(job, options)], text)
     try:
         yield slurm_stream.stream(number)
     finally:
         _cancel(number)
-        with contextlib.suppress(Unavailable):
-            _await_end(number)
+        _await_end(number)
+
+
+def _number(job: Job, command: Sequence[str], text: str) -> str:
+    """Submit, and the job's number. Whoever is interrupted meanwhile waits for it: a job that is still on its way to
+    Slurm cannot be cancelled."""
+    with ThreadPoolExecutor(1) as pool:
+        submitting = pool.submit(answer, command, text)
+        try:
+            return submitting.result().partition(";")[0].strip()
+        except KeyboardInterrupt:
+            try:
+                with contextlib.suppress(Unavailable):
+                    submitting.result()
+            finally:
+                _cancel("--me", f"--name={_name(job)}")
+            raise
 
 
 def end_left(ids: Set[str]) -> dict[str, str]:
@@ -142,10 +154,13 @@ def _name(job: Job) -> str:
 
 
 def _await_end(number: str) -> None:
-    """Until Slurm has ended a cancelled job on the nodes that it reaches, or for a while."""
+    """Until Slurm has ended a cancelled job on the nodes that it reaches, or for a while. It is told again, if it was
+    too busy to hear of it."""
     deadline = time.monotonic() + delivery.PATIENCE
     while time.monotonic() < deadline:
-        about = facts(number)
-        if about.get("JobState") in OVER:
+        state = facts_or({}, number).get("JobState", "")
+        if state in OVER:
             return
+        if state != TAKEN_DOWN:
+            _cancel(number)
         time.sleep(0.2)

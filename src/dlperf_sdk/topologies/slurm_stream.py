@@ -9,18 +9,21 @@ import select
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 from dlperf_sdk.errors import Unavailable
 from dlperf_sdk.topologies import delivery
-from dlperf_sdk.topologies.slurm_facts import OVER, facts, facts_or, why
+from dlperf_sdk.topologies.slurm_facts import OVER, TAKEN_DOWN, facts, facts_or, why
 
 _LOOK = 1.0
 _START = 300.0
 """Seconds from the job's start to the first word of its agents, as the deadline 'start' has it."""
+_TAKEN_DOWN = 45.0
+"""Seconds that Slurm may take to end a job: its KillWait, which is 30 unless the administrator has it otherwise, and
+what it does behind that."""
 _SETTLE = 5.0
 """Seconds in which, after the agents have ended without a word, Slurm may say what it did to them."""
 _ACKNOWLEDGE = 60.0
@@ -48,6 +51,9 @@ def stream(number: str) -> Iterator[bytes]:
             with _follower(number, about["BatchHost"], offset) as (process, diagnostics):
                 assert process.stdout is not None
                 for line in _lines(process.stdout, patience):
+                    if delivery.has_died(line) and (done := why((yield from settled(number)), "")):
+                        yield delivery.ended(*done)
+                        return
                     offset, heard = offset + len(line), time.monotonic()
                     patience = _patience(line, patience)
                     last = _told_by(line) or last
@@ -56,6 +62,8 @@ def stream(number: str) -> Iterator[bytes]:
                 if last["event"] == "ended":
                     return
         about = facts_or(about, number)
+        if about.get("JobState") == TAKEN_DOWN:
+            about = {**about, "JobState": (yield from settled(number))}
         if about.get("JobState") in OVER or (last["event"] == "diagnostics" and why("", said)):
             told = why(about["JobState"], said) or (
                 "lost-node",
@@ -69,6 +77,20 @@ def stream(number: str) -> Iterator[bytes]:
         if time.monotonic() > heard + patience:
             yield delivery.lost(about.get("BatchHost"), f"has not been heard for {patience:.0f} s", said)
             return
+        time.sleep(_LOOK)
+
+
+def settled(number: str) -> Generator[bytes, None, str]:
+    """A job's state, as `RUNNING` or `TIMEOUT`; empty where nobody can tell.
+
+    Where it is being taken down just now: what it was taken down for, once Slurm says it, and signs of life meanwhile.
+    """
+    deadline = time.monotonic() + _TAKEN_DOWN
+    while True:
+        state = facts_or({}, number).get("JobState", "")
+        if state not in (TAKEN_DOWN, "") or time.monotonic() > deadline:
+            return state
+        yield delivery.HEARTBEAT
         time.sleep(_LOOK)
 
 

@@ -221,7 +221,7 @@ class Coordinator(threading.Thread):
     def _collect(self, parts: List[Dict[str, Any]], failures: List[Dict[str, Any]]) -> None:
         """After the order to end: what the nodes hand in within a while. A lost node hands in nothing."""
         end = time.monotonic() + SILENCE
-        while len(parts) < self._roster.present() and time.monotonic() < end:
+        while self._roster.present() - {part["node"] for part in parts} and time.monotonic() < end:
             try:
                 message = self._roster.next(end - time.monotonic())
             except Failed as failed:

@@ -4,7 +4,7 @@ import queue
 import socket
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from dlperf_sdk.worker import link, preflight
 from dlperf_sdk.worker.failures import Failed, failure
@@ -95,9 +95,9 @@ class Roster:
         """Each node, and the address that the others reach it at."""
         return [(node, self._hellos[node]["address"]) for node in sorted(self._hellos)]
 
-    def present(self) -> int:
-        """How many nodes there are still to hear from."""
-        return len(self._links)
+    def present(self) -> Set[int]:
+        """The nodes that there are still to hear from."""
+        return set(self._links)
 
     def order(self, message: Dict[str, Any]) -> None:
         """Tell all nodes the same."""

@@ -8,8 +8,8 @@ are compared, so the two clocks need not count from the same moment.
 from typing import Any, Optional
 
 SLACK = 1.0
-"""Seconds that a worker may lie still between being told to go and reading its clock, and between reading it again and
-saying that the window is over: it can lose its processor there to others."""
+"""Seconds that a worker may lie still between saying that it begins and reading its clock, and between reading it
+again and saying that the window is over: it can lose its processor there to others."""
 
 
 class Witness:
@@ -17,16 +17,19 @@ class Witness:
 
     def __init__(self) -> None:
         self._went: Optional[float] = None
+        self._began: Optional[float] = None
         self._last: Optional[float] = None
         self._over: Optional[float] = None
 
     def go(self, now: float) -> None:
         """From now on the window may begin."""
-        self._went = now
+        self._went = self._began = now
 
     def saw(self, phase: str, before: float, after: float) -> None:
         """Between `before` and `after` the worker was in this phase."""
-        if phase == "measure":
+        if phase == "ready" and self._went is not None and self._last is None:
+            self._began = before  # it has been told, and has not been given a processor yet
+        elif phase == "measure":
             self._last = before
         elif phase in ("teardown", "done") and self._over is None:
             self._over = after
@@ -40,11 +43,13 @@ class Witness:
             seconds = float(window["end"]) - float(window["start"])
         except (KeyError, TypeError, ValueError, OverflowError):
             return None
-        if self._went is None:
+        if self._went is None or self._began is None:
             return None
-        if self._last is not None and seconds < self._last - self._went - SLACK:
-            said = "its record has a window of %.3f s, and %.3f s after it was told to go its agent saw it measure"
-            return said % (seconds, self._last - self._went)
+        if self._last is not None and seconds < self._last - self._began - SLACK:
+            said = (
+                "its record has a window of %.3f s, and %.3f s after it could begin its agent saw it measure"
+            )
+            return said % (seconds, self._last - self._began)
         if self._over is not None and seconds > self._over - self._went:
             said = (
                 "its record has a window of %.3f s, and its agent saw it end %.3f s after it was told to go"
