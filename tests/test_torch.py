@@ -107,6 +107,7 @@ def test_a_rank_killed_in_mid_window(tmp_path):
     assert not processes_with(result.id)
 
 
+@pytest.mark.long
 def test_out_of_memory_under_a_limit(tmp_path):
     """The limit is on the command and all that it starts: it cannot take the test run with it."""
     limit = 5 * 2**30
@@ -136,6 +137,7 @@ def test_out_of_memory_under_a_limit(tmp_path):
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.long
 def test_interrupting_a_run_leaves_nothing_behind(tmp_path):
     command = [
         sys.executable,
