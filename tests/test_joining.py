@@ -123,6 +123,18 @@ def test_only_ports_of_the_range_are_taken():
     assert len(set(free)) == 3
 
 
+def test_workers_are_handed_ports_that_linux_gives_to_nobody():
+    """Between a port's choice and its use lie seconds in which others connect, or listen on port 0."""
+    given = {int(port) for _ in range(20) for port in network.free_ports("127.0.0.1", 6)}
+    assert len(given) > 100  # and nobody who chooses at the same time begins where we did
+    assert given <= set(network.USUAL)
+
+
+def test_the_address_of_somebody_else_has_no_ports():
+    with pytest.raises(OSError, match="assign requested address"):
+        network.free_ports("192.0.2.1", 1)
+
+
 def test_too_few_free_ports_are_said():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -77,7 +77,7 @@ def _chosen(request: Request, message: Dict[str, Any], ports: Sequence[int]) -> 
     if isinstance(chosen, str):
         return {"event": "unprepared", "message": chosen}
     # Nodes of one machine choose at the same time: each among its own.
-    free = network.free_ports(message["address"], 2 * count + 4, ports[index::of])
+    free = network.free_ports(message["address"], 2 * count + 4, (ports or network.USUAL)[index::of])
     return {
         "event": "prepared",
         "devices": list(chosen.devices),

@@ -1,11 +1,16 @@
 """Addresses, interfaces and ports of this node: found, not typed."""
 
+import errno
 import fcntl
+import random
 import re
 import socket
 import struct
 from typing import List, Sequence
 
+USUAL = range(20000, 32000)
+"""Ports to listen on where nobody has said which. They end below 32768, from where Linux gives out ports by itself
+(`ip_local_port_range`): to whoever connects, and to whoever listens on port 0, as frameworks do as well."""
 _SIOCGIFADDR = 0x8915
 
 
@@ -24,23 +29,24 @@ def port_range(text: str) -> range:
     return range(first, last + 1)
 
 
-def free_ports(host: str, count: int, among: Sequence[int] = ()) -> List[str]:
-    """Ports on this address that nobody listens on at this moment, of those in `among` where there are any.
+def free_ports(host: str, count: int, among: Sequence[int] = USUAL) -> List[str]:
+    """Ports of `among` on this address that nobody listens on at this moment, nor is likely to until a worker does:
+    whoever else looks for some begins elsewhere.
 
     Raises:
         OSError: there are not so many, or the address is not this node's.
     """
     held: List[socket.socket] = []
     try:
-        for port in among or [0] * count:
+        for port in random.SystemRandom().sample(among, len(among)):
             if len(held) == count:
                 break
             listener = socket.socket()
             try:
                 listener.bind((host, port))
-            except OSError:
+            except OSError as error:
                 listener.close()
-                if not among:
+                if error.errno == errno.EADDRNOTAVAIL:
                     raise
                 continue
             held.append(listener)

@@ -11,10 +11,9 @@ import time
 from typing import List, Sequence
 
 from dlperf_sdk.worker import link
+from dlperf_sdk.worker.network import USUAL
 
 CANDIDATES = 8
-_USUAL = range(20000, 32000)
-"""Below 32768, from where Linux takes the ports of outgoing connections (`ip_local_port_range`)."""
 _CALL = 5.0
 """Seconds that one call may take, proof included."""
 _AGAIN = 0.1
@@ -25,7 +24,7 @@ _NAMED = 10.0
 
 def ports(secret: str, among: Sequence[int] = ()) -> List[int]:
     """The candidates, in the order in which they are tried; `among` is where they may be, if that was said."""
-    place = among or _USUAL
+    place = among or USUAL
     found: List[int] = []
     number = 0
     while len(found) < min(CANDIDATES, len(place)):
