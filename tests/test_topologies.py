@@ -9,9 +9,11 @@ import itertools
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import zipfile
 from contextlib import contextmanager, nullcontext
@@ -495,6 +497,22 @@ def test_an_interruption_while_a_job_is_being_submitted_cancels_it(fake, job, mo
     with pytest.raises(KeyboardInterrupt), slurm_job.submitted(job(options), ("srun",), options):
         pass
     assert fake.called.read_text().endswith("scancel --me --name=dlperf-case\n")
+
+
+def test_what_is_on_its_way_to_slurm_is_cancelled_when_it_has_arrived(fake, job):
+    """Ctrl-C does not reach sbatch, whose request may have left; before it is answered there is nothing to cancel."""
+    fake("sbatch", f"sleep 1; echo arrived >> {fake.called}; echo 7")
+    fake("scancel", "")
+    options = slurm.SlurmOptions()
+    pressing = threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT])
+    pressing.start()
+    with pytest.raises(KeyboardInterrupt), slurm_job.submitted(job(options), ("srun",), options):
+        pass
+    pressing.join()
+    submitted, arrived, cancelled = fake.called.read_text().splitlines()
+    assert "sbatch --parsable" in submitted
+    assert arrived == "arrived"
+    assert cancelled.endswith("scancel --me --name=dlperf-case")
 
 
 QUEUE = """\
