@@ -100,7 +100,7 @@ def test_a_rank_killed_in_mid_window(tmp_path):
         observers=[killer],
         **{**SHORT, "steps": 10000},
     )
-    assert time.monotonic() - killer.killed < 30  # not when a collective or a deadline gives up
+    assert time.monotonic() - killer.killed < 10
     assert result.status == "crashed"
     assert (result.failure.rank, result.failure.phase) == (1, "measure")
     assert "SIGKILL" in result.failure.message
