@@ -499,12 +499,21 @@ def test_an_interruption_while_a_job_is_being_submitted_cancels_it(fake, job, mo
     assert fake.called.read_text().endswith("scancel --me --name=dlperf-case\n")
 
 
-def test_what_is_on_its_way_to_slurm_is_cancelled_when_it_has_arrived(fake, job):
+def test_what_is_on_its_way_to_slurm_is_cancelled_when_it_has_arrived(fake, job, tmp_path):
     """Ctrl-C does not reach sbatch, whose request may have left; before it is answered there is nothing to cancel."""
-    fake("sbatch", f"sleep 1; echo arrived >> {fake.called}; echo 7")
+    pressed = tmp_path / "pressed"
+    slowly = f"until test -e {pressed}; do sleep 0.05; done; sleep 0.5"
+    fake("sbatch", f"{slowly}; echo arrived >> {fake.called}; echo 7")
     fake("scancel", "")
     options = slurm.SlurmOptions()
-    pressing = threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT])
+
+    def press():
+        while not fake.called.exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+        pressed.touch()
+
+    pressing = threading.Thread(target=press)
     pressing.start()
     with pytest.raises(KeyboardInterrupt), slurm_job.submitted(job(options), ("srun",), options):
         pass
