@@ -85,6 +85,11 @@ def test_sums_are_merged_from_strips(monkeypatch, strips):
     test_it_is_batch_norm((5, 6, 8, 8), torch.float32, "residual")
 
 
+def test_more_strips_than_a_tile_has_rows():
+    """Seventy-nine, the last of them short."""
+    test_it_is_batch_norm((2, 3, 50, 50), torch.float32, "relu")
+
+
 def test_strangely_laid_out_images_are_the_same_images():
     from dlperf_torch.worker.fused_batch_norm import FusedBatchNorm
 

@@ -8,8 +8,9 @@ take 13 for batch norm + ReLU and 16 with a residual (docs/performance.md counts
     backward    sums: read dy and x (and y; write the masked dy, which is the residual's gradient).
                 dx: read dy (or the masked one) and x, write dx.
 
-Statistics are float32, by Welford's method with Chan's merge (Chan, Golub, LeVeque 1983), which cancels nothing. No
-atomics: the order of every sum is fixed, and so are its last bits. What ReLU cut off is computed anew from x.
+Statistics are float32, merged as Chan, Golub and LeVeque do (1983), which cancels nothing; threads meet once for each
+strip of rows. No atomics: the order of every sum is fixed, and so are its last bits. What ReLU cut off is computed anew
+from x.
 """
 
 import torch
@@ -43,21 +44,35 @@ def _keep(out, first, second, channels, ROWS: tl.constexpr, CHANNELS: tl.constex
 
 
 @triton.jit
+def _merge(mean, square, count, new_mean, new_square, new):
+    """Groups of values, each an element of (ROWS, CHANNELS), with `new` more each, (ROWS,): mean, squares and count."""
+    share = new / tl.maximum(count + new, 1.0)
+    delta = new_mean - mean
+    square += new_square + delta * delta * (count * share)[:, None]
+    return mean + delta * share[:, None], square, count + new
+
+
+@triton.jit
+def _merged(mean, square, count):
+    """The groups of all rows as one per channel: mean, and the sum of squares around it."""
+    middle = tl.sum(mean * count[:, None], 0) / tl.sum(count, 0)
+    apart = mean - middle[None, :]
+    return middle, tl.sum(square + apart * apart * count[:, None], 0)
+
+
+@triton.jit
 def _moments(x, moments, rows, channels, strip, ROWS: tl.constexpr, CHANNELS: tl.constexpr):
     """Of each strip of rows: the mean, and the sum of squares around it."""
     first = tl.program_id(0) * strip
-    mean, square = tl.zeros((CHANNELS,), tl.float32), tl.zeros((CHANNELS,), tl.float32)
+    mean, square = tl.zeros((ROWS, CHANNELS), tl.float32), tl.zeros((ROWS, CHANNELS), tl.float32)
+    count = tl.zeros((ROWS,), tl.float32)
     for row in range(first, tl.minimum(first + strip, rows), ROWS):
         at, inside, _, _ = _tile(row, rows, channels, ROWS, CHANNELS)
-        before = (row - first).to(tl.float32)
-        new = tl.minimum(rows - row, ROWS).to(tl.float32)
+        new = (row + tl.arange(0, ROWS) < rows).to(tl.float32)
         values = tl.load(x + at, inside, 0.0).to(tl.float32)
-        tile_mean = tl.sum(values, 0) / new
-        apart = tl.where(inside, values - tile_mean[None, :], 0.0)
-        delta = tile_mean - mean
-        square += tl.sum(apart * apart, 0) + delta * delta * (before * new / (before + new))
-        mean += delta * (new / (before + new))
-    _keep(moments, mean, square, channels, ROWS, CHANNELS)
+        mean, square, count = _merge(mean, square, count, values, 0.0, new)
+    strip_mean, strip_square = _merged(mean, square, count)
+    _keep(moments, strip_mean, strip_square, channels, ROWS, CHANNELS)
 
 
 @triton.jit
@@ -66,15 +81,17 @@ def _finish(
     rows, channels, strip, strips, momentum, epsilon, ROWS: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     """The strips' moments as one: mean, 1/√(σ² + ε) with the biased σ², and the running ones with the unbiased σ²."""
-    _, _, c, real = _tile(0, rows, channels, ROWS, CHANNELS)
-    mean, square = tl.zeros((CHANNELS,), tl.float32), tl.zeros((CHANNELS,), tl.float32)
-    for i in range(0, strips):
-        before = (i * strip).to(tl.float32)
-        new = tl.minimum(rows - i * strip, strip).to(tl.float32)
-        delta = tl.load(moments + i * channels + c, real, 0.0) - mean
-        square += tl.load(moments + (strips + i) * channels + c, real, 0.0)
-        square += delta * delta * (before * new / (before + new))
-        mean += delta * (new / (before + new))
+    means, squares = tl.zeros((ROWS, CHANNELS), tl.float32), tl.zeros((ROWS, CHANNELS), tl.float32)
+    count = tl.zeros((ROWS,), tl.float32)
+    for i in range(0, strips, ROWS):
+        at, inside, _, _ = _tile(i, strips, channels, ROWS, CHANNELS)
+        new = tl.minimum(rows - (i + tl.arange(0, ROWS)) * strip, strip)
+        new_mean = tl.load(moments + at, inside, 0.0)
+        new_square = tl.load(moments + strips * channels + at, inside, 0.0)
+        new = tl.maximum(new, 0).to(tl.float32)
+        means, squares, count = _merge(means, squares, count, new_mean, new_square, new)
+    mean, square = _merged(means, squares, count)
+    _, _, c, real = _tile(0, strips, channels, ROWS, CHANNELS)
     tl.store(mean_out + c, mean, real)
     tl.store(scale_out + c, 1.0 / tl.sqrt(square / rows + epsilon), real)
     kept = 1.0 - momentum
@@ -112,7 +129,7 @@ def _sums(
 ):  # fmt: skip
     """Of each strip: the sums of dy x̂ and of dy, where ReLU let through; that dy is kept where there is a residual."""
     first = tl.program_id(0) * strip
-    d_gamma, d_beta = tl.zeros((CHANNELS,), tl.float32), tl.zeros((CHANNELS,), tl.float32)
+    d_gamma, d_beta = tl.zeros((ROWS, CHANNELS), tl.float32), tl.zeros((ROWS, CHANNELS), tl.float32)
     for row in range(first, tl.minimum(first + strip, rows), ROWS):
         at, inside, c, real = _tile(row, rows, channels, ROWS, CHANNELS)
         gradient = tl.load(dy + at, inside, 0.0).to(tl.float32)
@@ -122,9 +139,9 @@ def _sums(
             tl.store(masked + at, gradient.to(masked.dtype.element_ty), inside)
         elif RELU:
             gradient = tl.where(before_relu <= 0.0, 0.0, gradient)
-        d_gamma += tl.sum(gradient * normalised, 0)
-        d_beta += tl.sum(gradient, 0)
-    _keep(parts, d_gamma, d_beta, channels, ROWS, CHANNELS)
+        d_gamma += gradient * normalised
+        d_beta += gradient
+    _keep(parts, tl.sum(d_gamma, 0), tl.sum(d_beta, 0), channels, ROWS, CHANNELS)
 
 
 @triton.jit
