@@ -177,6 +177,17 @@ def test_skipped_steps_are_counted_and_change_nothing(make_trainer):
     assert digest(trainer) != before
 
 
+def test_a_first_step_that_is_skipped_leaves_no_momentum(make_trainer):
+    """Made at the first step, as torch makes it, a fused optimizer's momentum would be whatever its memory held."""
+    trainer, untouched = (make_trainer("resnet50", precision="amp-fp16") for _ in range(2))
+    before, scaler = digest(trainer), trainer.scaler
+    trainer.scaler = torch.amp.GradScaler(trainer.device.type, init_scale=2.0**120)  # all gradients overflow
+    losses(trainer, 1)
+    assert digest(trainer) == before
+    trainer.scaler = scaler
+    assert losses(trainer, 3) == losses(untouched, 3)
+
+
 def test_parameters_are_the_manifests(make_trainer):
     from dlperf_sdk.worker import canonical
 

@@ -279,7 +279,12 @@ def _optimizer(network, request):
     ]
     rate = numbers["learning_rate"]
     if numbers["kind"] == "sgd":
-        return torch.optim.SGD(groups, lr=rate, momentum=numbers["momentum"], fused=fused)
+        optimizer = torch.optim.SGD(groups, lr=rate, momentum=numbers["momentum"], fused=fused)
+        # Left to torch it is made at the first step, of memory that the fused kernel never writes to if the loss
+        # scaler skips that step.
+        for parameter in parameters.values():
+            optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+        return optimizer
     if numbers["kind"] == "adamw":
         betas = (numbers["beta1"], numbers["beta2"])
         return torch.optim.AdamW(groups, lr=rate, betas=betas, eps=numbers["epsilon"], fused=fused)
