@@ -13,7 +13,7 @@ from dlperf_torch.framework import Torch
 from dlperf_torch.processes import processes
 
 from dlperf_sdk import RunSpec
-from dlperf_sdk.errors import SpecError
+from dlperf_sdk.errors import UsageError
 from dlperf_sdk.worker.processes import TRAINER, Cluster, Node
 
 CASE = {"framework": "torch", "model": "resnet50", "device": "cpu"}
@@ -81,6 +81,12 @@ DEVICES = {"topology": "1n2d"}
         ({"bucket_cap_mb": 50}, {"topology": "2n1d"}, None),
         ({"cudnn_benchmark": False}, {}, "no cuDNN on cpu"),
         ({"cudnn_benchmark": False}, GPU, None),
+        ({"cudnn_benchmark_limit": 0}, {}, "no cuDNN on cpu"),
+        ({"cudnn_benchmark_limit": 0}, GPU, None),
+        ({"cudnn_benchmark_limit": 0, "cudnn_benchmark": False}, GPU, "nothing is timed"),
+        ({"attention": "cudnn"}, {"model": "bert-base"}, "choose flash, math, or leave"),
+        ({"attention": "flash"}, {**GPU, "model": "bert-base"}, "choose efficient, cudnn, math, or leave"),
+        ({"attention": "math"}, {"model": "bert-base"}, None),
     ],
 )
 def test_an_option_that_means_nothing_to_the_case_is_refused(options, change, words):
@@ -121,7 +127,7 @@ def test_other_devices_have_no_cpu_build():
     ],
 )
 def test_impossible_options(options):
-    with pytest.raises(SpecError):
+    with pytest.raises(UsageError):
         Torch.Options(**options)
 
 

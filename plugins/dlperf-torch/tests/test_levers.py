@@ -105,6 +105,12 @@ def test_packed_layers_are_the_layers():
     ("model", "lever", "changes", "words"),
     [
         ("bert-base", {"attention": "cudnn"}, {}, "attention cudnn cannot"),
+        (
+            "bert-base",
+            {"attention": "cudnn"},
+            {"options": {"dropout": 0.1}},
+            "round dropout 0.1 to sixteenths",
+        ),
         ("bert-base", {"attention": "efficient"}, {}, "attention efficient cannot"),
         ("bert-base", {"attention": "flash"}, {"options": {"dropout": 0.1}}, "and dropout 0.1"),
     ],
@@ -138,7 +144,16 @@ def test_the_controller_names_the_implementations_of_attention_that_there_are():
     from dlperf_torch.options import ATTENTION
     from dlperf_torch.worker import levers
 
-    assert ("auto", *levers.ATTENTION) == ATTENTION
+    assert list(levers.ATTENTION) == list(ATTENTION)
+
+
+@pytest.mark.parametrize(("dropout", "allowed"), [(0.0, True), (0.125, True), (0.1, False)])
+def test_torchs_own_choice_is_among_those_that_keep_the_dropout(make_trainer, dropout, allowed):
+    trainer = make_trainer("bert-base", options={"dropout": dropout})
+    assert torch.backends.cuda.cudnn_sdp_enabled() is allowed
+    assert torch.backends.cuda.flash_sdp_enabled()
+    trainer.deviation()
+    assert torch.backends.cuda.cudnn_sdp_enabled() is allowed
 
 
 # Torch's own: on importing inductor, on the loss function's inputs, on a machine with few cores.

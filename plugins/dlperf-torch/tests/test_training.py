@@ -230,7 +230,12 @@ def test_out_of_memory_is_known(make_trainer):
     assert runtime.is_out_of_memory(MemoryError())
     assert not runtime.is_out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
     assert not runtime.is_out_of_memory(ValueError("CUDA error: out of memory"))
-    assert runtime.is_out_of_memory(RuntimeError("CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"))
+    for said in (
+        "CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
+        "Triton Error [CUDA]: out of memory",
+        "backend='inductor' raised:\nOutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
+    ):
+        assert runtime.is_out_of_memory(RuntimeError(said))
 
 
 def test_without_an_algorithm_left_the_allocators_count_tells_why(make_trainer, monkeypatch):

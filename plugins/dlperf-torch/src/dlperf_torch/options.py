@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from attrs import frozen
 
-from dlperf_sdk.errors import SpecError
-from dlperf_sdk.fields import circumstance, treatment, whole, yes_or_no
+from dlperf_sdk.fields import circumstance, one_of, treatment, whole, yes_or_no
 from dlperf_sdk.spec import RunSpec
 
-ATTENTION = ("auto", "flash", "efficient", "cudnn", "math")
-
-
-def _known_attention(_: Any, attribute: Any, value: Any) -> None:
-    if value not in ATTENTION:
-        raise SpecError(f"{attribute.name} is {value!r}; it must be one of {', '.join(ATTENTION)}.")
+ATTENTION = {"flash": {"cpu"}, "efficient": {"cuda"}, "cudnn": {"cuda"}, "math": {"cpu", "cuda"}}
+"""Implementation of scaled dot product attention → where torch has it with a mask."""
 
 
 @frozen
@@ -31,6 +25,11 @@ class TorchOptions:
         "Let cuDNN time its convolution algorithms in the first steps, and keep the fastest (CUDA).",
         True,
         validator=yes_or_no,
+    )
+    cudnn_benchmark_limit: int = treatment(
+        "How many of its algorithms cuDNN times for each convolution at most; 0 for all of them (CUDA).",
+        10,
+        validator=whole(0, 1000),
     )
     bucket_cap_mb: int = treatment(
         "MiB of gradients that are collected before they are averaged, while the backward pass goes on.",
@@ -66,7 +65,7 @@ class TorchOptions:
     attention: str = treatment(
         "Implementation of scaled dot product attention: auto, flash, efficient, cudnn or math (bert-base).",
         "auto",
-        validator=_known_attention,
+        validator=one_of("auto", *ATTENTION),
     )
     loader_workers: int = circumstance(
         "Parallel loaders per device, for images and text.", 2, validator=whole(1, 1024)
@@ -85,18 +84,25 @@ OF_MODEL: Mapping[str, str] = {
 
 def means_nothing(options: TorchOptions, spec: RunSpec) -> str | None:
     """Which option was changed and means nothing to a case, or cannot be had in it; None if none was."""
-    plain = TorchOptions()
+    for judge in (_other_model, _training, _cudnn, _attention, _fused_batch_norm):
+        if (refused := judge(options, spec)) is not None:
+            return refused
+    return None
+
+
+def _other_model(options: TorchOptions, spec: RunSpec) -> str | None:
     for name, model in OF_MODEL.items():
-        neutral = getattr(plain, name)
-        if spec.model != model and getattr(options, name) != neutral:
-            return f"{spec.model} has nothing that {name} could change; leave it at {_shown(neutral)}."
-    if not spec.gradients_meet and options.bucket_cap_mb != plain.bucket_cap_mb:
+        if spec.model != model and _changed(options, name):
+            return f"{spec.model} has nothing that {name} could change; leave it at {_plain(name)}."
+    return None
+
+
+def _training(options: TorchOptions, spec: RunSpec) -> str | None:
+    if not spec.gradients_meet and _changed(options, "bucket_cap_mb"):
         return (
             "No gradients meet in this case, so bucket_cap_mb changes nothing; leave it at "
-            f"{plain.bucket_cap_mb}, or choose several devices and the strategy all_reduce."
+            f"{_plain('bucket_cap_mb')}, or choose several devices and the strategy all_reduce."
         )
-    if spec.device != "cuda" and not options.cudnn_benchmark:
-        return f"There is no cuDNN on {spec.device}; leave cudnn_benchmark at true."
     if options.max_autotune and spec.compiler != "inductor":
         return "max_autotune tunes what inductor compiles; add --compiler inductor, or leave it at false."
     if not options.fused_optimizer and spec.precision == "amp-fp16":
@@ -104,10 +110,35 @@ def means_nothing(options: TorchOptions, spec: RunSpec) -> str | None:
             "Without the fused optimizer the loss scaler of amp-fp16 waits for the device in every step, which a "
             "measured step must not; leave fused_optimizer at true, or choose amp-bf16."
         )
-    return _fused_batch_norm(options, spec) if options.fused_batch_norm else None
+    return None
+
+
+def _cudnn(options: TorchOptions, spec: RunSpec) -> str | None:
+    if spec.device != "cuda":
+        for name in ("cudnn_benchmark", "cudnn_benchmark_limit"):
+            if _changed(options, name):
+                return f"There is no cuDNN on {spec.device}; leave {name} at {_plain(name)}."
+    if not options.cudnn_benchmark and _changed(options, "cudnn_benchmark_limit"):
+        return (
+            "Without cudnn_benchmark nothing is timed that cudnn_benchmark_limit could limit; leave that at "
+            f"{_plain('cudnn_benchmark_limit')}."
+        )
+    return None
+
+
+def _attention(options: TorchOptions, spec: RunSpec) -> str | None:
+    if options.attention == "auto" or spec.device in ATTENTION[options.attention]:
+        return None
+    there = ", ".join(name for name, devices in ATTENTION.items() if spec.device in devices)
+    return (
+        f"torch has no attention {options.attention} on {spec.device} that takes a mask, which BERT's input has; "
+        f"choose {there}, or leave it at auto."
+    )
 
 
 def _fused_batch_norm(options: TorchOptions, spec: RunSpec) -> str | None:
+    if not options.fused_batch_norm:
+        return None
     if spec.device != "cuda":
         return f"fused_batch_norm is a kernel for GPUs; on {spec.device}, leave it at false."
     if spec.layout == "nchw":
@@ -125,6 +156,10 @@ def _fused_batch_norm(options: TorchOptions, spec: RunSpec) -> str | None:
     return None
 
 
-def _shown(value: Any) -> str:
-    """As it is typed."""
-    return str(value).lower()
+def _changed(options: TorchOptions, name: str) -> bool:
+    return bool(getattr(options, name) != getattr(TorchOptions(), name))
+
+
+def _plain(name: str) -> str:
+    """The option's default, as it is typed."""
+    return str(getattr(TorchOptions(), name)).lower()

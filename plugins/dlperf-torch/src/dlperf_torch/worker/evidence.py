@@ -4,8 +4,14 @@ import contextlib
 
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from dlperf_torch.worker import levers
+ANY_ATTENTION = [
+    SDPBackend.FLASH_ATTENTION,
+    SDPBackend.EFFICIENT_ATTENTION,
+    SDPBackend.CUDNN_ATTENTION,
+    SDPBackend.MATH,
+]
 
 
 class Seen:
@@ -66,22 +72,21 @@ def undisturbed(network):
 
 
 @contextlib.contextmanager
-def plain_fp32(attention):
-    """float32 arithmetic in the full width of float32; `attention` is what is allowed again afterwards."""
+def plain_fp32():
+    """float32 arithmetic in the full width of float32, and any attention: some implementations have no float32."""
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     before = matmul.allow_tf32, cudnn.allow_tf32
     matmul.allow_tf32 = cudnn.allow_tf32 = False
-    levers.allow_attention("auto")  # some implementations have no float32
     try:
-        yield
+        with sdpa_kernel(ANY_ATTENTION):
+            yield
     finally:
         matmul.allow_tf32, cudnn.allow_tf32 = before
-        levers.allow_attention(attention)
 
 
 def apart(values, references):
     """‖y - y32‖ / ‖y32‖ over all outputs."""
-    difference = sum(_squares(y.detach().double() - y32.double()) for y, y32 in zip(values, references))
+    difference = sum(_squares(y.double() - y32.double()) for y, y32 in zip(values, references))
     return (difference / sum(_squares(y32.double()) for y32 in references)) ** 0.5
 
 

@@ -17,7 +17,7 @@ ATTENTION = {
     "cudnn": torch.backends.cuda.enable_cudnn_sdp,
     "math": torch.backends.cuda.enable_math_sdp,
 }
-"""Implementation of scaled dot product attention → what allows it; on a CPU there are flash and math."""
+"""Implementation of scaled dot product attention → what allows it."""
 
 
 def check(request):
@@ -72,10 +72,20 @@ def padded_linear(x, weight, bias, multiple):
     return F.linear(x, F.pad(weight, (0, 0, 0, extra)), F.pad(bias, (0, extra)))[..., :outputs]
 
 
-def allow_attention(name):
-    """Let scaled dot product attention use this implementation and no other; "auto" is torch's own choice."""
+def is_rounded(dropout):
+    """Whether cuDNN's attention would drop out something else.
+
+    Some of its kernels know sixteenths only (pytorch/pytorch, pull request 174245); from 2.12 on torch gives them
+    nothing else.
+    """
+    return 16 * dropout != int(16 * dropout)
+
+
+def allow_attention(name, dropout=0.0):
+    """Let scaled dot product attention use this implementation and no other; "auto" is torch's own choice, of those
+    that drop out what they are told to."""
     for each, allow in ATTENTION.items():
-        allow(name in ("auto", each))
+        allow(each == name or (name == "auto" and not (each == "cudnn" and is_rounded(dropout))))
 
 
 def probe_attention(name, device, dtype, heads, tokens, size, dropout):
@@ -86,7 +96,12 @@ def probe_attention(name, device, dtype, heads, tokens, size, dropout):
     Raises:
         Unsupported: this device, type or size is not for it.
     """
-    allow_attention(name)
+    if name == "cudnn" and is_rounded(dropout):
+        raise Unsupported(
+            "attention cudnn may round dropout %g to sixteenths; choose another dropout, such as 0.125, or leave "
+            "attention at auto" % dropout
+        )
+    allow_attention(name, dropout)
     if name == "auto":
         return
     query = torch.zeros(1, heads, tokens, size, device=device, dtype=dtype, requires_grad=True)
@@ -95,7 +110,7 @@ def probe_attention(name, device, dtype, heads, tokens, size, dropout):
         attended = F.scaled_dot_product_attention(query, query, query, attn_mask=mask, dropout_p=dropout)
         attended.sum().backward()
     except RuntimeError as error:
-        allow_attention("auto")
+        allow_attention("auto", dropout)
         raise Unsupported(
             "attention %s cannot attend with a mask and dropout %g in %s over %d tokens on %s: %s; "
             "leave attention at auto"

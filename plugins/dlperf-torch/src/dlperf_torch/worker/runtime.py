@@ -15,6 +15,9 @@ from dlperf_sdk.worker.interface import Runtime, Unsupported
 _OUT_OF_MEMORY = (
     "DefaultCPUAllocator: can't allocate memory",
     "CUDA error: out of memory",
+    "CUDA driver error: out of memory",
+    "CUDA out of memory",  # torch's own exception, inside one of inductor's
+    "Triton Error [CUDA]: out of memory",
     "CUBLAS_STATUS_ALLOC_FAILED",
     "CUDNN_STATUS_ALLOC_FAILED",
     "ALLOCATION_FAILED",  # cuDNN 9: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED, …_HOST_…
@@ -81,6 +84,7 @@ class TorchRuntime(Runtime):
                 % (torch.cuda.get_device_name(self.device), *capability, self.request.precision)
             )
         torch.backends.cudnn.benchmark = self.request.framework_options["cudnn_benchmark"]
+        torch.backends.cudnn.benchmark_limit = self.request.framework_options["cudnn_benchmark_limit"]
 
     def synchronize(self):
         """On a CPU every call has finished when it returns, the collectives in `step` included."""
@@ -139,6 +143,7 @@ class TorchRuntime(Runtime):
                 cudnn_version=torch.backends.cudnn.version(),
                 nccl_version=".".join(map(str, torch.cuda.nccl.version())),
                 cudnn_benchmark=torch.backends.cudnn.benchmark,
+                cudnn_benchmark_limit=torch.backends.cudnn.benchmark_limit,
                 cudnn_deterministic=torch.backends.cudnn.deterministic,
                 matmul_allow_tf32=torch.backends.cuda.matmul.allow_tf32,
                 cudnn_allow_tf32=torch.backends.cudnn.allow_tf32,

@@ -4,6 +4,7 @@ A model's own file has its network, its loss, and nothing else.
 """
 
 import contextlib
+import functools
 import inspect
 import itertools
 
@@ -108,13 +109,15 @@ class TorchTrainer(Trainer):
 
     # Input.
 
+    @functools.cached_property
     def _canonical_host_batch(self):
+        """Drawn once: for a thousand images that takes seconds."""
         arrays = canonical.batch_of(self.request, self.runtime.replica)
         return {name: self._laid_out(torch.from_numpy(values)) for name, values in arrays.items()}
 
     def canonical_batch(self):
         """The canonical shard of this replica, on its device."""
-        return self._place(self._canonical_host_batch())
+        return self._place(self._canonical_host_batch)
 
     def batches(self):
         """The data source's batches, on the device, without end."""
@@ -123,7 +126,7 @@ class TorchTrainer(Trainer):
             return itertools.repeat(self.canonical_batch())
         if source == "synthetic-host":
             # One batch in page-locked memory, copied to the device for every step; a CPU has it already.
-            batch = self._canonical_host_batch()
+            batch = self._canonical_host_batch
             if self.device.type == "cuda":
                 batch = {name: value.pin_memory() for name, value in batch.items()}
             return map(self._place, itertools.repeat(batch))
@@ -224,9 +227,9 @@ class TorchTrainer(Trainer):
     def deviation(self):
         """‖y - y32‖ / ‖y32‖ over the logits of the canonical batch's first micro-batch.
 
-        y comes from the very network that `step` calls, wrapped and compiled as it is, with gradients
-        recorded, so that nothing is compiled that `step` does not use; y32 from the plain network, eager, in
-        fp32 without TF32. In both dropout is off, batch norm uses the batch's statistics, and no trace stays.
+        y comes from the very network that `step` calls, wrapped and compiled as it is, with gradients recorded: what
+        is compiled here serves `step` as well, unless the model has dropout, which is off here. y32 comes from the
+        plain network, eager, in fp32 without TF32. In both batch norm uses the batch's statistics, and no trace stays.
         """
         batch = self._micro_batches(self.canonical_batch())[0]
         eager = self.request.compiler == "none"  # compiled, the layers' own outputs are hidden
@@ -235,7 +238,9 @@ class TorchTrainer(Trainer):
                 values = self.outputs(self.trained, batch)
             for value in values:
                 self._seen.note(value)
-            with torch.no_grad(), evidence.plain_fp32(self.request.framework_options["attention"]):
+            # Without their gradients, or this would be the moment that takes the most memory.
+            values = [value.detach() for value in values]
+            with torch.no_grad(), evidence.plain_fp32():
                 references = self.outputs(self.network, batch)
         return evidence.apart(values, references)
 
