@@ -30,10 +30,11 @@ def request(
     options: dict[str, Any],
     batch_size: int,
     precision: str = "fp32",
-    layout: str = "auto",
     device: str = "cpu",
+    **changes: Any,
 ) -> Request:
-    """What a worker is told about one replica, eager, with synthetic data."""
+    """What a worker is told about one replica with synthetic data, eager but for the `changes`, which are arguments of
+    `in_process.request`."""
     return in_process.request(
-        Torch, model, options, batch_size=batch_size, precision=precision, layout=layout, device=device
+        Torch, model, options, batch_size=batch_size, precision=precision, device=device, **changes
     )

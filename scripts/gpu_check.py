@@ -2,7 +2,7 @@
 
     python scripts/gpu_check.py --python PATH -o gpu
 
-PATH is an interpreter that has torch, NumPy and attrs; without it, it is the one that runs this. How a machine
+PATH is an interpreter that has torch, NumPy, Pillow and attrs; without it, it is the one that runs this. How a machine
 without any network is prepared, docs/gpu/README.md says. In the folder of `-o` there will be `checks/`, a JSON file
 for each check; `results/`, the results that they were made from, in the project's own format, without the names of
 hosts and people; `checks.md`, the table; and `raw/`, logs and all, which is not for others.
@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from attrs import asdict, evolve
-from gpu_checks import CHECKS, Bench, Check, Outcome
+from gpu_bench import Bench, Outcome
+from gpu_checks import CHECKS, Check
 
 from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, PASS
 

@@ -29,8 +29,12 @@ from dlperf_torch.framework import Torch
 from dlperf_sdk import in_process
 from dlperf_sdk.worker.interface import Runtime, Trainer
 
-TRIED = 8
+TRIED = 64
 """Samples in the batch that the first guess is made with."""
+GUESSES = 5
+"""How often at most."""
+NEAR = 0.2
+"""As a fraction of the time that a step should take, how far off it may be."""
 TIMED = 5
 """Steps that a guess is made with."""
 
@@ -58,10 +62,13 @@ def started(device: str, size: int, batch_size: int, precision: str) -> tuple[Ru
 
 
 def batch_size_for(device: str, size: int, precision: str, step: float) -> int:
-    """The batch size whose step takes about so many seconds: two guesses, the second from close by."""
+    """The batch size whose step takes about so many seconds, guessed again from ever closer by: a step of few samples
+    is all launching, and its time does not grow with them."""
     found = TRIED
-    for _ in range(2):
+    for _ in range(GUESSES):
         taken = seconds_per_step(*started(device, size, found, precision))
+        if abs(taken / step - 1) <= NEAR:
+            break
         found = max(2, round(found * step / taken))  # batch norm needs two
     return found
 

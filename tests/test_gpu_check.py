@@ -224,12 +224,20 @@ def test_an_unknown_word_is_a_usage_error_and_starts_nothing(tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
-def test_the_issues_checks_are_there():
+def test_the_promised_checks_are_there():
     names = {each.name for each in gpu_checks.CHECKS}
     assert {
         f"parity-{m}-{p}" for m in ("resnet50", "bert-base") for p in ("fp32", "tf32", "amp-fp16", "amp-bf16")
     } <= names
+    assert {"parity-resnet50-amp-fp16-fused_batch_norm", "parity-bert-base-amp-bf16-inductor"} <= names
     assert {"doctor", "clocks", "sensors", "out-of-memory", "killed-worker", "largest", "overhead"} <= names
+
+
+def test_without_nvidia_smi_nothing_is_held_against_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = gpu_checks.sensors(gpu_checks.Bench("cuda", None, tmp_path))
+    assert found.outcome == "inconclusive"
+    assert "nvidia-smi" in found.sentence
 
 
 # -- a rehearsal
@@ -249,6 +257,8 @@ def test_a_rehearsal_on_the_cpu(tmp_path):
         "--only",
         "tf32",
         "--only",
+        "fused_batch_norm",
+        "--only",
         "killed",
     ]
     assert gpu_check.main(out) == 0
@@ -258,6 +268,7 @@ def test_a_rehearsal_on_the_cpu(tmp_path):
     assert {name: each["outcome"] for name, each in found.items()} == {
         "parity-bert-base-fp32": "pass",
         "parity-bert-base-tf32": "not-applicable",
+        "parity-resnet50-amp-fp16-fused_batch_norm": "not-applicable",
         "parity-resnet50-tf32": "not-applicable",
         "killed-worker": "pass",
     }
@@ -266,6 +277,7 @@ def test_a_rehearsal_on_the_cpu(tmp_path):
     assert sorted(result.status for result in kept.values()) == [
         "crashed",
         "ok",
+        "unsupported",
         "unsupported",
         "unsupported",
     ]

@@ -1,0 +1,76 @@
+"""Where the checks of `gpu_check.py` run: cases in the sizes of a device, and what a check says of them."""
+
+from __future__ import annotations
+
+import getpass
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+from dlperf_sdk import ResultStore, run
+from dlperf_sdk.results.redact import redacted
+from dlperf_sdk.results.result import Result
+from dlperf_sdk.worker.nvml import Nvml
+
+_BERT = {"layers": 1, "hidden_size": 64, "heads": 4, "intermediate_size": 128, "vocabulary_size": 1000}
+SIZES: dict[str, dict[str, dict[str, Any]]] = {
+    "cuda": {"resnet50": {"batch_size": 256}, "bert-base": {"batch_size": 64}},
+    "cpu": {
+        "resnet50": {"batch_size": 2, "options": {"image_size": 64, "num_classes": 10}},
+        "bert-base": {"batch_size": 2, "options": {**_BERT, "sequence_length": 32}},
+    },
+}
+"""Kind of device → model → the case that is run on it."""
+SHORT = {"canonical_steps": 4, "warmup": 5, "steps": 10, "repeats": 1}
+
+
+@frozen
+class Outcome:
+    """How a check came out."""
+
+    outcome: str
+    sentence: str
+    figures: Mapping[str, Any] = {}
+    results: tuple[str, ...] = ()
+    """The results that it was made from, by their names in `results/`."""
+
+
+@frozen
+class Bench:
+    """Where the checks run, and where what they find is kept."""
+
+    device: str
+    python: str | None
+    out: Path
+
+    def run(self, model: str, **fields: Any) -> Result:
+        """A case of a model in this device's size, put into both stores."""
+        size = SIZES[self.device][model]
+        case = size | SHORT | fields
+        case["options"] = size.get("options", {}) | fields.get("options", {})
+        result = run(
+            "torch",
+            model,
+            device=self.device,
+            python=self.python,
+            store=self.out / "raw",
+            observers=case.pop("observers", ()),
+            **case,
+        )
+        store = ResultStore(self.out / "results")
+        store.open_run(result.id).write_result(redacted(result, (platform.node(),), (getpass.getuser(),)))
+        return result
+
+    def gpu_memory(self) -> int:
+        """Bytes in use on all GPUs; 0 where there are none."""
+        nvml = Nvml.open()
+        if nvml is None:
+            return 0
+        try:
+            told = [nvml.memory(device) for device in nvml.devices()]
+            return sum(memory.used for memory in told if memory is not None)
+        finally:
+            nvml.close()
