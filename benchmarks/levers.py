@@ -1,0 +1,218 @@
+"""Each of the torch plugin's levers alone against the plain way: one process, blocks in turns, a ratio for each.
+
+    python scripts/in_environment.py torch --with attrs -- benchmarks/levers.py
+
+A lever is an option of the plugin, or a field of the case: layout, precision, batch size, compiler. The plain way is
+the plugin's default, in `PLAIN`'s precision. Both sides train on as many samples in a block, also where a batch is
+larger. This is the quick look; `docs/gpu/levers.toml` measures the same in processes of their own, with every verdict.
+
+A lever that means nothing on this device, or that cannot be had, is a row with its reason. `cudnn_benchmark_limit` is
+no row: cuDNN's choices are kept for the whole process. `--compiled` adds what takes minutes to compile.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import sys
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import paired
+import torch_case
+from dlperf_torch.options import TorchOptions, means_nothing
+from paired import Comparison, Spent
+
+from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.worker.interface import Unsupported
+
+SIZES: Mapping[str, Mapping[str, tuple[Mapping[str, Any], int, int]]] = {
+    "cpu": {
+        "resnet50": ({"image_size": 64}, 4, 4),
+        "bert-base": ({"layers": 2, "hidden_size": 256, "heads": 4, "sequence_length": 64}, 4, 4),
+    },
+    "cuda": {"resnet50": ({}, 256, 20), "bert-base": ({}, 256, 20)},
+}
+"""Kind of device → model → its options, the plain batch size, and the plain steps in a block."""
+PLAIN = {
+    "cpu": {"resnet50": "fp32", "bert-base": "fp32"},
+    "cuda": {"resnet50": "amp-fp16", "bert-base": "amp-bf16"},
+}
+"""Kind of device → model → the precision of everything but the rows that change it."""
+
+
+class Lever(NamedTuple):
+    """What is changed of the plain way."""
+
+    options: Mapping[str, Any] = {}
+    """The plugin's."""
+    fields: Mapping[str, Any] = {}
+    """The case's."""
+    batches: int = 1
+    """How many times the plain batch size a batch has; a divisor of the steps in a block."""
+
+
+PACKED = {"packed_qkv": True, "vocabulary_multiple": 64}
+LEVERS: Mapping[str, Mapping[str, Lever]] = {
+    "resnet50": {
+        "layout nchw": Lever(fields={"layout": "nchw"}),
+        "amp-bf16": Lever(fields={"precision": "amp-bf16"}),
+        "batch_norm_fp32": Lever({"batch_norm_fp32": True}),
+        "fused_batch_norm": Lever({"fused_batch_norm": True}),
+        "fused_batch_norm, amp-bf16": Lever({"fused_batch_norm": True}, {"precision": "amp-bf16"}),
+        "batch × 2": Lever(batches=2),
+        "batch × 4": Lever(batches=4),
+        "fused_batch_norm, batch × 2": Lever({"fused_batch_norm": True}, batches=2),
+    },
+    "bert-base": {
+        "amp-fp16": Lever(fields={"precision": "amp-fp16"}),
+        "no fused_optimizer": Lever({"fused_optimizer": False}),
+        "packed_qkv": Lever({"packed_qkv": True}),
+        "vocabulary_multiple 64": Lever({"vocabulary_multiple": 64}),
+        "both": Lever(PACKED),
+        "attention flash": Lever({"attention": "flash"}),
+        "attention efficient": Lever({"attention": "efficient"}),
+        "attention math": Lever({"attention": "math"}),
+        "both, batch × 2": Lever(PACKED, batches=2),
+    },
+}
+"""Model → name → what is changed."""
+COMPILED: Mapping[str, Mapping[str, Lever]] = {
+    "resnet50": {"inductor": Lever(fields={"compiler": "inductor"})},
+    "bert-base": {
+        "inductor": Lever(fields={"compiler": "inductor"}),
+        "inductor, both": Lever(PACKED, {"compiler": "inductor"}),
+    },
+}
+
+
+class Side:
+    """A trainer with a lever, or with none, and its block of work."""
+
+    def __init__(self, device: str, model: str, lever: Lever):
+        options, batch_size, steps = SIZES[device][model]
+        fields = {"precision": PLAIN[device][model], **lever.fields}
+        spec = RunSpec(framework="torch", model=model, device=device, **fields)
+        refusal = means_nothing(TorchOptions(**lever.options), spec)
+        if refusal is not None:
+            raise Unsupported(refusal)
+        request = torch_case.request(
+            model,
+            {**options},
+            batch_size * lever.batches,
+            device=device,
+            framework_options=lever.options,
+            **fields,
+        )
+        self.runtime, self.trainer = torch_case.start(request)
+        self.batches = self.trainer.batches()
+        self.steps = steps // lever.batches
+        self.loss: Any = None
+
+    def block(self) -> Spent:
+        """Its steps, behind one that is not timed, and waited for at both ends."""
+        from dlperf_torch.worker import levers
+
+        # The one choice that torch keeps for the whole process.
+        chosen = self.trainer.request
+        levers.allow_attention(
+            chosen.framework_options["attention"], chosen.model_options.get("dropout", 0.0)
+        )
+        self._train(1)
+        return paired.timed(lambda: self._train(self.steps))
+
+    def _train(self, steps: int) -> None:
+        for _ in range(steps):
+            self.loss = self.trainer.step(next(self.batches)).loss
+        self.runtime.synchronize()
+
+    def last_loss(self) -> float:
+        """Of the last block's last step; raises RuntimeError where it is no number."""
+        (loss,) = self.trainer.read_loss(self.loss)
+        if not math.isfinite(loss):
+            raise RuntimeError(f"it did not train: its last loss is {loss}")
+        return loss
+
+
+def compare(device: str, model: str, levers: Mapping[str, Lever], pairs: int) -> list[dict[str, Any]]:
+    """A row for each lever, one after another: the device holds two trainers at most. Then plain against plain."""
+    plain, rows = Side(device, model, Lever()), []
+    for name, lever in levers.items():
+        row: dict[str, Any] = {"name": name, **lever._asdict()}
+        rows.append(row)
+        try:
+            side = Side(device, model, lever)
+            comparison = Comparison(name, plain.block, side.block, plain.steps)
+            (found,) = paired.interleaved([comparison], pairs, paired.telling(f"{model}, {name}"))
+            row.update(paired.summary(comparison, found), last_loss=side.last_loss())
+        except Unsupported as error:
+            row["refused"] = str(error)
+        except Exception as error:
+            if not plain.runtime.is_out_of_memory(error):
+                raise
+            row["refused"] = "It does not fit beside the plain way."
+        side = None
+        gc.collect()  # the trainer's parts know each other
+    comparison = Comparison("plain, A/A", plain.block, plain.block, plain.steps)
+    (found,) = paired.interleaved([comparison], pairs, paired.telling(f"{model}, A/A"))
+    return [*rows, {**paired.summary(comparison, found), "last_loss": plain.last_loss()}]
+
+
+def main() -> int:
+    parser = paired.arguments(__doc__, pairs=6)
+    parser.add_argument("--device", choices=sorted(SIZES), default="cpu")
+    parser.add_argument("--model", choices=sorted(LEVERS), help="only this model")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="WORD", help="levers with one of these words"
+    )
+    parser.add_argument("--compiled", action="store_true", help="the compiler's as well")
+    chosen = parser.parse_args()
+    before = paired.machine()
+    torch_case.take_threads(None)
+    import torch
+
+    cases = {}
+    for model in (each for each in LEVERS if chosen.model in (None, each)):
+        levers = {**LEVERS[model], **(COMPILED[model] if chosen.compiled else {})}
+        wanted = {
+            name: lever
+            for name, lever in levers.items()
+            if not chosen.only or any(word in name for word in chosen.only)
+        }
+        cases[model] = compare(chosen.device, model, wanted, chosen.pairs)
+    document = {
+        "benchmark": "levers",
+        "machine": before,
+        "load_after": paired.load(),
+        "device": torch.cuda.get_device_name() if chosen.device == "cuda" else "cpu",
+        "versions": {"torch": torch.__version__},
+        "cases": cases,
+    }
+    if chosen.json:
+        print(paired.as_json(document))
+        return 0
+    print(paired.said(before))
+    print(f"torch {torch.__version__} on {document['device']}; throughput with the lever ÷ without")
+    for model, rows in cases.items():
+        _, batch_size, _ = SIZES[chosen.device][model]
+        print(f"\n{model}, {PLAIN[chosen.device][model]}, batch size {batch_size}")
+        measured = [row for row in rows if "ratio" in row]
+        headings = ("lever", "pairs", "plain, samples/s", "lever ÷ plain (95 %)")
+        print(paired.table(headings, [_cells(row, batch_size) for row in measured]))
+        for row in rows:
+            if "refused" in row:
+                print(f"{row['name']}: {row['refused']}")
+    return 0
+
+
+def _cells(row: dict[str, Any], batch_size: int) -> list[str]:
+    return [
+        row["name"],
+        str(row["pairs"]),
+        f"{batch_size / row['a_seconds_per_step']['median']:.1f}",
+        paired.number(row["ratio"], ".3f"),
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
