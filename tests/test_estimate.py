@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlperf_sdk.protocol import MOST_REPEATS
 from dlperf_sdk.worker import estimate
 
 numbers = st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=40)
@@ -30,6 +31,21 @@ def test_the_interval_takes_the_innermost_pair_that_reaches_the_confidence(n: in
         assert interval == (float(good[-1]), float(n + 1 - good[-1]))
     else:
         assert interval is None
+
+
+def test_the_interval_of_many_values_is_the_exact_one() -> None:
+    """Up to 1000 values each number of them, and beyond what a float has the probabilities of."""
+    for n in (*range(1, 1001), 1074, 1075, 2000, 5001):
+        values, tail, term, low = [float(value) for value in range(1, n + 1)], 0, 1, 0
+        while 40 * (tail + term) <= 2**n:  # the tail is at most 2.5 %, in integers
+            tail, term, low = tail + term, term * (n - low) // (low + 1), low + 1
+        assert estimate.median_interval(values) == ((low, n + 1 - low) if low else None), n
+
+
+def test_the_interval_narrows_as_the_root_of_the_number_of_values() -> None:
+    """The normal approximation's ranks, 1.96 standard deviations from the middle, at the most repeats there may be."""
+    low, high = estimate.median_interval(range(MOST_REPEATS)) or (0, 0)
+    assert high - low == pytest.approx(1.96 * math.sqrt(MOST_REPEATS), rel=0.005)
 
 
 def test_the_textbook_values() -> None:

@@ -1,5 +1,7 @@
 """The estimators, in one place: the agent's stopping rule and the controller's metrics both use them."""
 
+from bisect import bisect_right
+from itertools import accumulate
 from typing import List, Optional, Sequence, Tuple
 
 
@@ -33,17 +35,23 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> Option
 
     Source: H. A. David and H. N. Nagaraja, Order Statistics, 3rd edition, section 7.1.
     """
-    n = len(values)
-    tail, term, k = 0.0, 0.5**n, 0
-    # `tail` is P(Binomial(n, 1/2) <= k); step to the last k that still leaves enough in the middle.
-    while 1 - 2 * (tail + term) >= confidence and k < n // 2:
-        tail += term
-        term = term * (n - k) / (k + 1)
-        k += 1
+    k = _rank(len(values), confidence)
     if k == 0:
         return None
     ordered = sorted(values)
-    return ordered[k - 1], ordered[n - k]
+    return ordered[k - 1], ordered[len(ordered) - k]
+
+
+def _rank(n: int, confidence: float) -> int:
+    """The largest k with P(Binomial(n, ½) < k) <= (1 - confidence) / 2."""
+    # The probabilities of n // 2 and less, as multiples of that of n // 2: as themselves they come to nothing for n
+    # above 1074, where 0.5**n is 0.
+    multiples = [1.0]
+    for k in range(n // 2, 0, -1):
+        multiples.append(multiples[-1] * k / (n - k + 1))
+    whole = 2 * sum(multiples) - (n + 1) % 2  # an even n has one middle, an odd one two
+    tails = list(accumulate(reversed(multiples)))
+    return bisect_right(tails, (1 - confidence) / 2 * whole)
 
 
 def half_width(values: Sequence[float]) -> Optional[float]:
