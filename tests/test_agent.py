@@ -15,6 +15,9 @@ from conftest import processes_with
 
 from dlperf_sdk.collect import repeat_from
 from dlperf_sdk.errors import DocumentError
+from dlperf_sdk.worker import lifetime
+from dlperf_sdk.worker.attempt import Attempt
+from dlperf_sdk.worker.processes import TRAINER, Cluster, Process
 
 
 def ended(events):
@@ -141,6 +144,23 @@ def test_unsupported_in_the_worker(stream):
 
 def test_leaving_without_a_record(stream):
     assert failure(stream("faulty", options={"fault": "exit"}))["kind"] == "invalid-record"
+
+
+def test_an_agent_outlives_a_worker_that_has_died_when_it_is_told_to_go(tmp_path, monkeypatch):
+    monkeypatch.setattr(lifetime, "children", list)  # those of this process are not the attempt's
+    attempt = Attempt(1, str(tmp_path), {}, None)
+    order = {
+        "name": "rank-0",
+        "command": [sys.executable, "-c", ""],
+        "environment": {},
+        "cpus": [],
+        "request": "",
+    }
+    attempt.start(Cluster((), "cpu", "none"), [Process(TRAINER, 0, {}, rank=0)], [order])
+    attempt.workers[0].popen.wait()
+    attempt.go()
+    attempt.end()
+    assert [failure["kind"] for failure in attempt.failures()] == ["invalid-record"]
 
 
 def test_garbage_on_standard_output_is_a_log(stream):

@@ -46,6 +46,7 @@ class Supervised:
                 cwd=work,
                 env=environment,
                 stdin=subprocess.PIPE,
+                bufsize=0,  # what could not be written to who has died is not tried again when the pipe is closed
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -58,7 +59,6 @@ class Supervised:
         self._witness.go(time.monotonic())
         try:
             self.popen.stdin.write(b"g")
-            self.popen.stdin.flush()
         except OSError:
             pass  # it has died; its exit says so
 
