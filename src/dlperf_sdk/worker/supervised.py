@@ -1,6 +1,7 @@
 """One worker process, as its agent sees it: from its start to its exit, and what it leaves behind."""
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -120,7 +121,7 @@ class Supervised:
                 self.why_no_record = "left a record of %d bytes, and %d are read" % (size, LARGEST_RECORD)
                 return None
             with open(path, encoding="utf-8") as file:
-                record = json.load(file, parse_constant=_no_constant)
+                record = json.load(file, parse_float=_finite, parse_constant=_finite)
         except OSError:
             return None
         except (ValueError, RecursionError) as error:
@@ -143,8 +144,12 @@ class Supervised:
             return file.read().decode("utf-8", "replace")
 
 
-def _no_constant(name: str) -> None:
-    raise ValueError("%s is no number of JSON" % name)
+def _finite(text: str) -> float:
+    """A number that can be told on: Python's reader also takes `NaN`, and `1e999` for an infinity."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("%.40s is no finite number" % text)
+    return number
 
 
 def _within(value: Any, depth: int) -> bool:

@@ -35,6 +35,7 @@ RECORDS = {
     "huge-record": lambda record: json.dumps(dict(record, facts={"pad": "x" * 70 * 2**20})),
     "deep-record": lambda record: json.dumps(dict(record, facts={"deep": nested(100)})),
     "nan-record": lambda record: json.dumps(dict(record, samples=float("nan"))),
+    "infinite-record": lambda record: json.dumps(dict(record, samples="many")).replace('"many"', "1e999"),
     "half-record": lambda record: json.dumps(record)[:-100],
     "text-record": lambda record: '"ok"',
     "other-attempt": lambda record: json.dumps(dict(record, attempt=7)),
