@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from nvml_library import FIRST, SECOND, FakeNvml, compiled, nvml  # noqa: F401
 
 from dlperf_sdk.worker.samplers import host, rapl
 from dlperf_sdk.worker.samplers.nvml import Sampler as NvmlSampler
+from dlperf_sdk.worker.sampling import Sampling
 
 # ---- NVML ------------------------------------------------------------------------------------
 
@@ -191,3 +194,31 @@ def test_this_machines_busy_time_grows_when_it_works() -> None:
     after = {name: value for name, _, _, _, value in sampler.sample()}
     # Time is counted in ticks of a hundredth of a second, per processor.
     assert after["cpu-busy"] - before["cpu-busy"] >= 0.2 - 0.02 * (os.cpu_count() or 1)
+
+
+# ---- what becomes of the samples ---------------------------------------------------------------
+
+
+class Faltering:
+    """A sampler whose quantity cannot be measured now and then."""
+
+    def __init__(self, devices: Sequence[str]) -> None:
+        self._values = iter((1.0, math.nan, math.inf, 2.0))
+
+    def open(self) -> bool:
+        return True
+
+    def sample(self) -> list[tuple[str, str, str, str, float]]:
+        return [("power", "host", "W", "gauge", next(self._values))]
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_sample_that_is_no_number_is_absent() -> None:
+    sampling = Sampling([f"{__name__}:Faltering"], ("cpu:0",), 0)
+    for look in range(3):
+        sampling.look(look)
+    power, _ = sampling.close()
+    assert power["values"] == [1.0, 2.0]
+    assert len(power["times"]) == 2

@@ -1,5 +1,6 @@
 """What the agent samples on its node while the workers work."""
 
+import math
 import resource
 import time
 from typing import Any, Dict, List, Sequence, Tuple
@@ -42,6 +43,8 @@ class Sampling:
         for sampler in self._open:
             taken = time.monotonic()
             for name, device, unit, kind, value in sampler.sample():
+                if not math.isfinite(value):
+                    continue  # nobody could measure it: absent
                 fresh = {
                     "node": self._node,
                     "name": name,
