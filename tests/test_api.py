@@ -320,7 +320,8 @@ FAILURES = [
     ("unsupported", "unsupported", "This cannot be done here."),
     ("out-of-memory", "out-of-memory", "Use a smaller batch size"),
     ("exit", "invalid-record", "left no readable record"),
-    ("system-exit", "crashed", "left with exit code 3"),
+    ("system-exit", "crashed", "left with exit code 3 in phase 'measure', and left no readable record"),
+    ("exception-at-the-end", "crashed", "had written its record, and then left with exit code 1"),
     ("real-time-signal", "crashed", "was ended by SIG40"),
     ("huge-record", "invalid-record", "bytes, and 67108864 are read"),
     ("deep-record", "invalid-record", "nested"),
@@ -332,6 +333,7 @@ FAILURES = [
     ("other-attempt", "invalid-record", "attempt 7 in attempt 1"),
     ("odd-record", "invalid-record", "breaks the protocol"),
     ("odd-facts", "crashed", "not JSON serializable"),
+    ("neither-record", "invalid-record", "tells neither of success nor of how it failed"),
     ("odd-failure", "invalid-record", "rank-0 told of a failure of an unknown kind"),
 ]
 

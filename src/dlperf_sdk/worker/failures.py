@@ -57,6 +57,9 @@ def of_worker(
     """
     told = (record or {}).get("failure")
     phase = exit["phase"]
+    ok = record is not None and record.get("status") == "ok"
+    if record is not None and not ok:
+        why_no_record = "left a record that tells neither of success nor of how it failed"
     if found is not None:
         failed = dict(found)
     elif record is not None and record.get("status") == "failed" and isinstance(told, dict):
@@ -77,13 +80,16 @@ def of_worker(
         said = "%s was ended by %s in phase '%s'. Its log tells how far it came; %s.%s"
         advice = _advice(exit["signal"])
         failed = failure("crashed", said % (name, exit["signal"], phase, advice, _perhaps(limit)))
-    elif exit["code"]:
-        failed = failure(
-            "crashed",
-            "%s left with exit code %d in phase '%s' and without a record; its log may say why.%s"
-            % (name, exit["code"], phase, _perhaps(limit)),
+    elif exit["code"] and ok:
+        said = (
+            "%s had written its record, and then left with exit code %d in phase '%s': what failed came after its "
+            "work, where the runtime's `stop` and exit functions run. Its log may say why.%s"
         )
-    elif record is None or record.get("status") != "ok":
+        failed = failure("crashed", said % (name, exit["code"], phase, _perhaps(limit)))
+    elif exit["code"]:
+        said = "%s left with exit code %d in phase '%s', and %s; its log may say why.%s"
+        failed = failure("crashed", said % (name, exit["code"], phase, why_no_record, _perhaps(limit)))
+    elif not ok:
         said = (
             "%s left with exit code 0 in phase '%s', but %s. See its log, and what in the plugin ends the process or "
             "touches its record."

@@ -41,6 +41,7 @@ RECORDS = {
     "other-attempt": lambda record: json.dumps(dict(record, attempt=7)),
     "other-rank": lambda record: json.dumps(dict(record, rank=5)),
     "odd-record": lambda record: json.dumps(dict(record, window={"start": "yesterday", "end": 1})),
+    "neither-record": lambda record: json.dumps(dict(record, status="perhaps")),
     "odd-failure": lambda record: json.dumps(dict(record, status="failed", failure={"kind": "nonsense"})),
 }
 """What a worker's own record becomes after it has been written."""
@@ -95,6 +96,8 @@ class Runtime(worker.Runtime):
     def stop(self):
         if self.fault == "hang-stop":
             time.sleep(1000)
+        if self.fault == "exception-at-the-end":
+            raise RuntimeError("the fault that was asked for")
         if self.fault == "no-record":
             Path("../record.json").unlink()
         if self.fault in RECORDS:
