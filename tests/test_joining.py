@@ -135,6 +135,13 @@ def test_the_address_of_somebody_else_has_no_ports():
         network.free_ports("192.0.2.1", 1)
 
 
+@pytest.mark.parametrize("index", [0, 3])
+def test_a_range_too_short_to_be_shared_is_said(index):
+    """The fourth node of a machine has none of three ports at all."""
+    with pytest.raises(OSError, match=rf"6 ports are needed, and {1 - index // 3} may be used"):
+        network.free_ports("127.0.0.1", 6, range(40000, 40003)[index::4])
+
+
 def test_too_few_free_ports_are_said():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -36,6 +36,12 @@ def free_ports(host: str, count: int, among: Sequence[int] = USUAL) -> List[str]
     Raises:
         OSError: there are not so many, or the address is not this node's.
     """
+    if len(among) < count:
+        said = (
+            "%d ports are needed, and %d may be used: nodes of one machine share those that the topology's option "
+            "'ports' allows, so allow more"
+        )
+        raise OSError(said % (count, len(among)))
     held: List[socket.socket] = []
     try:
         for port in random.SystemRandom().sample(among, len(among)):
