@@ -20,6 +20,7 @@ from dlperf_sdk import records as r
 from dlperf_sdk.errors import DlperfError, DocumentError, StoreError, UnknownName
 from dlperf_sdk.results import files
 from dlperf_sdk.results import result as res
+from dlperf_sdk.results import store as store_module
 from dlperf_sdk.results.convert import attempt_from_dict, record_to_dict
 from dlperf_sdk.results.recover import Unreadable
 from dlperf_sdk.results.store import ResultStore, new_run_id
@@ -510,6 +511,21 @@ def test_runs_are_listed_from_the_newest(store):
     (store.directory / ".hidden").mkdir()
     (store.directory / "file").touch()
     assert store.ids() == (names[0], names[2], names[1], "a-name-of-my-own")
+
+
+def test_a_run_that_somebody_removes_hides_no_other(store, monkeypatch):
+    """In the moment between finding its directory and asking for its age."""
+    for name in ("mine", "yours"):
+        store.open_run(name)
+    age = store_module._age
+
+    def removing(entry):
+        if entry.name == "mine":
+            Path(entry.path).rmdir()
+        return age(entry)
+
+    monkeypatch.setattr(store_module, "_age", removing)
+    assert store.ids() == ("yours",)
 
 
 def test_names_differ_and_are_names(store):

@@ -8,6 +8,7 @@ import os
 import re
 import secrets
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -97,14 +98,18 @@ class ResultStore:
         Raises:
             StoreError: the directory cannot be read.
         """
+        found: list[tuple[str, str]] = []
         try:
             with os.scandir(self.directory) as entries:
-                found = [entry for entry in entries if _ID.fullmatch(entry.name) and entry.is_dir()]
-                return tuple(entry.name for entry in sorted(found, key=_age, reverse=True))
+                for entry in entries:
+                    if _ID.fullmatch(entry.name) and entry.is_dir():
+                        with suppress(FileNotFoundError):  # somebody has just removed it
+                            found.append((_age(entry), entry.name))
         except FileNotFoundError:
             return ()
         except OSError as error:
             raise StoreError(f"The results in {self.directory} cannot be read: {error.strerror}.") from error
+        return tuple(name for _, name in sorted(found, reverse=True))
 
     def __iter__(self) -> Iterator[Result | Unreadable]:
         """Every run, the newest first. What cannot be read is said, not left out."""
