@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -60,6 +61,29 @@ def test_a_run_carries_its_evidence_and_the_next_one_finds_it(place: Path, topol
     again = run("numpy", "mine", topology=topology, registry=registry(place), observers=[stages], **QUICK)
     assert "is evidence for this one" in [detail for stage, detail in stages.told if stage == "parity"][-1]
     assert again.parity == result.parity
+
+
+@pytest.mark.parametrize("topology", ["1n1d", "1n1d@queue"])
+def test_the_evidence_is_got_with_the_variables_that_are_measured(
+    place: Path, monkeypatch: pytest.MonkeyPatch, topology: str
+) -> None:
+    """Those of this shell, wherever the agents are: what they are told does not leave it to their own."""
+    told: list[dict[str, Any]] = []
+    launch = Local.launch
+
+    def reading(self: Local, job: Any) -> Any:
+        with zipfile.ZipFile(job.bundle) as packed:
+            files = {"request.json", "parity.json"} & {*packed.namelist()}
+            told.extend(json.loads(packed.read(name)) for name in files)
+        return launch(self, job)
+
+    monkeypatch.setattr(Local, "launch", reading)
+    monkeypatch.setenv("HANDED_ON", "from this shell")
+    plugins, env = registry(place, topologies={"queue": Queueing}), {"HANDED_ON": None, "NOT_HERE": None}
+    result = run("numpy", "mine", topology=topology, env=env, registry=plugins, **QUICK)
+    assert result.verdict("parity").outcome == "pass", result.verdict("parity")
+    assert sorted(request["program"] for request in told) == ["measure", "parity"]
+    assert [request["variables"] for request in told] == [{"HANDED_ON": "from this shell"}] * 2
 
 
 def test_replicas_that_do_not_meet_are_each_held_to_their_own_shard(place: Path) -> None:
@@ -215,7 +239,7 @@ def judged(place: Path, launch: Any, **fields: Any) -> Any:
     prepared = environments.prepare("numpy", plan.environment, "cpu")
     if launch is None:
         launch = lambda one, request: launched(one, request, plugins)  # noqa: E731
-    return evidence(plan, prepared, plugins, launch, lambda text: None)
+    return evidence(plan, prepared, {}, plugins, launch, lambda text: None)
 
 
 def failing(kind: str) -> Any:

@@ -19,6 +19,7 @@ from dlperf_sdk.parity import reference
 from dlperf_sdk.parity.evidence import Asked, asked
 from dlperf_sdk.parity.key import key_of, parts
 from dlperf_sdk.plan import make_plan
+from dlperf_sdk.preparation import requested_variables
 from dlperf_sdk.registry import Registry
 from dlperf_sdk.topologies.local import Local
 from dlperf_sdk.worker import hardware
@@ -78,7 +79,8 @@ def asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
         spec = RunSpec(
             **{"framework": "able", "model": "mine", "topology": "1n2d", "device": "cpu"} | changes
         )
-        made = asked(make_plan(spec, plugins), PREPARED, plugins, lambda text: None, kept=False)
+        variables = requested_variables(spec)
+        made = asked(make_plan(spec, plugins), PREPARED, variables, plugins, lambda text: None, kept=False)
         assert isinstance(made, Asked), made
         return made
 

@@ -233,13 +233,14 @@ def _follow_reference(case: Case, ready: Ready, held_to: str) -> None:
             case.parity = evidence(
                 ready.plan,
                 ready.prepared,
+                ready.variables,
                 registry,
                 lambda plan, request: launched(plan, request._replace(id=f"parity-{case.id}"), registry),
                 say,
                 case=held_to,
             )
             return
-        found = asked(ready.plan, ready.prepared, registry, say, case=held_to)
+        found = asked(ready.plan, ready.prepared, ready.variables, registry, say, case=held_to)
     case.parity, case.parity_run = (found, None) if isinstance(found, Parity) else (None, found)
 
 

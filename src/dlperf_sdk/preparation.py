@@ -51,7 +51,7 @@ def made_ready(planned: Plan, like: Environment | None, collected: Collector) ->
     # Before the environment, which may be gigabytes: a folder's name is easily mistyped.
     samples = _data(planned, collected)
     prepared = _environment(planned, like, collected)
-    variables = _variables(planned.spec)
+    variables = requested_variables(planned.spec)
     collected.runs_in(
         Environment(
             kind=prepared.kind,
@@ -108,7 +108,7 @@ def _environment(planned: Plan, like: Environment | None, collected: Collector) 
     )
 
 
-def _variables(spec: RunSpec) -> dict[str, str]:
+def requested_variables(spec: RunSpec) -> dict[str, str]:
     """The requested variables as the workers get them; one that this shell has not got is not handed on."""
     found = {name: os.environ.get(name) if value is None else value for name, value in spec.env.items()}
     return {name: value for name, value in found.items() if value is not None}

@@ -100,7 +100,7 @@ def _parity(case: Case, environment: Environment, said: Any) -> tuple[Parity | N
     if said is not None:
         return parity_from_dict(said), None
     prepared = _prepared(case.plan, environment.python, environment.lock, environment.command)
-    found = asked(case.plan, prepared, case.registry, lambda text: None, kept=False)
+    found = asked(case.plan, prepared, environment.variables, case.registry, lambda text: None, kept=False)
     if isinstance(found, Parity):
         return found, None
     return without("The stream that this is made from tells of no parity run."), found
@@ -162,7 +162,7 @@ def pack(spec: RunSpec, path: Path, registry: Registry | None = None) -> bundle.
         spec.data, planned.model_options, planned.inputs, seed=spec.seed, on_progress=lambda *_: None
     )
     prepared = _prepared(planned, "", "", ("python3",))
-    parity = asked(planned, prepared, plugins, lambda text: None, kept=False)
+    parity = asked(planned, prepared, spec.env, plugins, lambda text: None, kept=False)
     first, known = (parity.request, None) if isinstance(parity, Asked) else (None, parity)
     request = planned.request(new_run_id(spec, datetime.now(UTC)), prepared.command, spec.env, samples)
     return bundle.build(request, path, planned.packages, told(planned, known), first)

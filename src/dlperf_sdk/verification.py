@@ -14,7 +14,7 @@ from dlperf_sdk.parity.compare import Comparison, expected
 from dlperf_sdk.parity.evidence import CASE, evidence
 from dlperf_sdk.parity.reference import load
 from dlperf_sdk.plan import Plan, make_plan
-from dlperf_sdk.preparation import own_environment
+from dlperf_sdk.preparation import own_environment, requested_variables
 from dlperf_sdk.registry import Registry
 from dlperf_sdk.results.convert import to_plain
 from dlperf_sdk.results.result import FAIL, NOT_APPLICABLE, PASS, Parity
@@ -249,6 +249,7 @@ def _row(plan: Plan, case: str, registry: Registry, say: Say) -> Row:
             found = evidence(
                 plan,
                 prepared,
+                requested_variables(spec),
                 registry,
                 lambda followed, request: launched(followed, request, registry),
                 tell,

@@ -55,6 +55,7 @@ class Asked:
 def evidence(
     plan: Plan,
     prepared: PreparedEnvironment,
+    variables: Mapping[str, str | None],
     registry: Registry,
     launch: Launch,
     say: Callable[[str], None],
@@ -62,12 +63,13 @@ def evidence(
     case: str = CASE,
     kept: bool = True,
 ) -> Parity:
-    """The evidence for a plan in its environment; `kept` says whether an earlier run's may serve.
+    """The evidence for a plan in its environment, with the variables that its workers get; `kept` says whether an
+    earlier run's may serve.
 
     Raises:
         RunFailed: the run ended for a reason that ends the case as well: out of memory, no device, interrupted, …
     """
-    found = asked(plan, prepared, registry, say, case=case, kept=kept)
+    found = asked(plan, prepared, variables, registry, say, case=case, kept=kept)
     if isinstance(found, Parity):
         return found
     with closing(launch(found.followed, found.request)) as events:
@@ -77,6 +79,7 @@ def evidence(
 def asked(
     plan: Plan,
     prepared: PreparedEnvironment,
+    variables: Mapping[str, str | None],
     registry: Registry,
     say: Callable[[str], None],
     *,
@@ -95,7 +98,7 @@ def asked(
         followed = _plan(plan, registry, reference, case)
     except DlperfError as error:
         return _without(INCONCLUSIVE, case, f"The reference's case {case!r} cannot be run here: {error}")
-    request = _request(followed, prepared)
+    request = _request(followed, prepared, variables)
     found = Asked(
         plan, followed, request, reference, case, key_of(followed, request, prepared, reference.digest)
     )
@@ -208,10 +211,10 @@ def _accumulation(asked: int, case: ReferenceCase) -> int:
     return 1 if case.alone[0].running_means else math.gcd(asked, case.batch_size)
 
 
-def _request(plan: Plan, prepared: PreparedEnvironment) -> Request:
+def _request(plan: Plan, prepared: PreparedEnvironment, variables: Mapping[str, str | None]) -> Request:
     """What the nodes are told; nothing is sampled, since nothing is timed."""
     run_id = f"parity-{secrets.token_hex(6)}"
-    request = plan.request(run_id, prepared.command, plan.spec.env, {"source": "synthetic"})
+    request = plan.request(run_id, prepared.command, variables, {"source": "synthetic"})
     return request._replace(program="parity", samplers=[])
 
 
