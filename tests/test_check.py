@@ -7,6 +7,7 @@ import attrs
 import pytest
 import record_samples
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from result_values import results as any_results
 from test_cli_commands import dlperf, elsewhere  # noqa: F401 - fixtures
 from test_report import a_result
@@ -180,6 +181,48 @@ def test_an_attempt_that_failed_is_no_repeat(directory):
 def test_what_cannot_be_read_is_named(directory, name):
     (directory / name).write_text("{")
     assert any(name.rpartition("/")[2] in said or "attempts/1" in said for said in checked(directory))
+
+
+@pytest.mark.parametrize("processes", [None, 3, "trainer", {}, [1], [[]]], ids=str)
+def test_a_plan_that_does_not_say_its_processes_is_named(directory, processes):
+    edit(directory / "plan.json", lambda document: document.update(processes=processes))
+    (said,) = checked(directory)
+    assert said.startswith("plan.json does not say which processes there are, but: ")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+def places(value, keys=()):
+    """The keys to a document, and to each of its parts."""
+    yield keys
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in parts:
+        yield from places(part, (*keys, key))
+
+
+FILES = ("plan.json", "spec.json", "environment.json", "attempts/1/attempt.json", "attempts/1/rank-0.json")
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_whatever_stands_in_a_file_is_said_or_does_not_matter(directory, data):
+    path = directory / data.draw(st.sampled_from(FILES))
+    before = path.read_text()
+    document = whole = {"": json.loads(before)}
+    *keys, last = data.draw(st.sampled_from([*places(whole)][1:]))
+    for key in keys:
+        document = document[key]
+    document[last] = data.draw(JSON)
+    path.write_text(json.dumps(whole[""]))
+    try:
+        assert all(isinstance(said, str) for said in checked(directory))
+    finally:
+        path.write_text(before)
 
 
 def test_metrics_without_attempts_come_from_nowhere(directory):

@@ -9,7 +9,7 @@ from typing import Any
 
 import dlperf_sdk
 from dlperf_sdk import metrics
-from dlperf_sdk.documents import LARGEST_RESULT, load_document
+from dlperf_sdk.documents import LARGEST_RESULT, load_document, shown
 from dlperf_sdk.errors import DocumentError
 from dlperf_sdk.interfaces.measurer import Measured, Measurer, Metric
 from dlperf_sdk.records import Repeat
@@ -98,9 +98,7 @@ def check_directory(path: Path, measurers: Iterable[Measurer]) -> tuple[str, ...
         if result.workload is not None and to_plain(result.workload) != plan.get("workload"):
             where = _first_difference(plan.get("workload"), to_plain(result.workload))
             found.append(f"The workload is another than plan.json's: {where}.")
-        ranks = sum(
-            each.get("role") == TRAINER for each in plan.get("processes", ()) if isinstance(each, Mapping)
-        )
+        ranks = _ranks(plan, found)
     found += _medians(result.metrics)
     if repeats and result.workload is not None:
         found += _metrics(result, repeats, measurers)
@@ -119,6 +117,15 @@ def _document(path: Path, name: str, found: list[str]) -> dict[str, Any] | None:
     except DocumentError as error:
         found.append(str(error))
         return None
+
+
+def _ranks(plan: Mapping[str, Any], found: list[str]) -> int | None:
+    """How many trainers a plan has; None, and a sentence, where it does not say."""
+    processes = plan.get("processes")
+    if isinstance(processes, list) and all(isinstance(each, Mapping) for each in processes):
+        return [each.get("role") for each in processes].count(TRAINER)
+    found.append(f"plan.json does not say which processes there are, but: {shown(processes)}.")
+    return None
 
 
 # -- records
