@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,25 @@ def test_imports_point_up_the_list(module: str) -> None:
         assert above == unit or LEVEL[above] < LEVEL[unit] or above in ORDER[LEVEL[unit]], (
             f"{module} imports {imported}, which comes after it in the flow"
         )
+
+
+def together(module: str, imported: str) -> bool:
+    """Whether both are named in one entry of the list, which says why."""
+    names = {module.removeprefix("dlperf_sdk."), imported.removeprefix("dlperf_sdk.")}
+    return any(names <= {*units} for units in ORDER)
+
+
+def test_no_module_leads_back_to_itself() -> None:
+    """Within a package, too, where the list sets no order."""
+    graph = {
+        module: {
+            imported
+            for imported in imports_of(ast.parse(path.read_text(encoding="utf-8")))
+            if imported in MODULES and not together(module, imported)
+        }
+        for module, path in MODULES.items()
+    }
+    TopologicalSorter(graph).prepare()  # the error names the circle
 
 
 def test_the_worker_imports_nothing_of_the_core() -> None:

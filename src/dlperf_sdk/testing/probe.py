@@ -190,8 +190,7 @@ QUESTIONS = {"life": life, "exhaustion": exhaustion}
 def main(directory, number, questions):
     """Answer in `answer-NUMBER.json`: `asked` is what it was asked when it failed, None if it did not."""
     sys.path.insert(0, directory)
-    from dlperf_sdk.worker.main import cluster_from
-    from dlperf_sdk.worker.processes import SERVICE
+    from dlperf_sdk.worker.processes import SERVICE, cluster_from
     from dlperf_sdk.worker.request import Request, resolve
 
     answer = {"asked": "the bundle", "error": None}

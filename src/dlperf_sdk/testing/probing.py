@@ -20,9 +20,8 @@ from dlperf_sdk.registry import Registry
 from dlperf_sdk.spec import RunSpec
 from dlperf_sdk.worker.affinity import thread_variables
 from dlperf_sdk.worker.devices import visible
-from dlperf_sdk.worker.main import cluster_from
 from dlperf_sdk.worker.network import free_ports
-from dlperf_sdk.worker.processes import TRAINER, Process
+from dlperf_sdk.worker.processes import TRAINER, Process, cluster_from
 from dlperf_sdk.worker.request import resolve
 from dlperf_sdk.worker.variables import worker_environment
 

@@ -15,8 +15,8 @@ from dlperf_sdk.worker import fitness, link, preflight
 from dlperf_sdk.worker.attempt import Attempt
 from dlperf_sdk.worker.coordinator import PARITY
 from dlperf_sdk.worker.failures import SETTLE, failure
-from dlperf_sdk.worker.main import cluster_from
 from dlperf_sdk.worker.orders import Place, orders_for
+from dlperf_sdk.worker.processes import cluster_from
 from dlperf_sdk.worker.request import Request
 from dlperf_sdk.worker.sampling import Sampling
 

@@ -7,22 +7,8 @@ import sys
 from typing import List
 
 from dlperf_sdk.worker import lifetime, memory
-from dlperf_sdk.worker.processes import SERVICE, Cluster, Node, Process
+from dlperf_sdk.worker.processes import SERVICE, cluster_from, process_from
 from dlperf_sdk.worker.request import Request, resolve
-
-
-def cluster_from(plain: dict) -> Cluster:
-    """The inverse of what a namedtuple becomes in JSON."""
-    nodes = tuple(
-        Node(node["host"], tuple(node["ports"]), tuple(node["devices"]), node["interface"])
-        for node in plain["nodes"]
-    )
-    return Cluster(nodes, plain["device"], plain["strategy"], plain["options"])
-
-
-def process_from(plain: dict) -> Process:
-    """The inverse of what a namedtuple becomes in JSON."""
-    return Process(**dict(plain, devices=tuple(plain["devices"]), replicas=tuple(plain["replicas"])))
 
 
 def _wait_for_go() -> None:

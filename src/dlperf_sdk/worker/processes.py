@@ -92,3 +92,17 @@ def names_of(processes: List[Process]) -> List[str]:
         else:
             names.append("rank-%s" % process.rank)
     return names
+
+
+def cluster_from(plain: Mapping[str, Any]) -> Cluster:
+    """A cluster from what its tuples become in JSON."""
+    nodes = tuple(
+        Node(node["host"], tuple(node["ports"]), tuple(node["devices"]), node["interface"])
+        for node in plain["nodes"]
+    )
+    return Cluster(nodes, plain["device"], plain["strategy"], plain["options"])
+
+
+def process_from(plain: Mapping[str, Any]) -> Process:
+    """A process from what its tuple becomes in JSON."""
+    return Process(**dict(plain, devices=tuple(plain["devices"]), replicas=tuple(plain["replicas"])))
