@@ -38,6 +38,11 @@ def launched(
 
     `say` gives, for the name of a stage, what is told how it goes. `parity` is a run that comes first, on the same
     agents, or what is known already.
+
+    Raises:
+        PluginError: the plugin's files cannot be packed.
+        TimedOut: the time `until`, on the monotonic clock, has come.
+        Unavailable: the engine cannot place the job.
     """
     shape = planned.spec.topology
     first, known = (parity.request, None) if isinstance(parity, Asked) else (None, parity)

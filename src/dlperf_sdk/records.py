@@ -72,6 +72,7 @@ class Record:
     rank: int
     node: int
     clock: str
+    """How the duration of a step is known: `event`, `lagged` or `blocking`, as `Runtime.clock` has it."""
     window: Window
     samples: int
     """That this process's replicas took inside the window."""
@@ -85,8 +86,11 @@ class Record:
     skipped_steps: int
     """Steps inside the window that the loss scaler skipped."""
     prefetched_batches: int
+    """How many batches the input pipeline can hold ready."""
     peak_host_memory: int
+    """Bytes that the process held at its peak, since its start."""
     peak_device_memory: int | None
+    """Bytes at the peak inside the window, summed over the process's devices. None: nobody could measure it."""
     phases: Mapping[str, float]
     """Seconds that each phase took: start, compile, warmup, measure."""
     facts: Mapping[str, Any]

@@ -36,10 +36,14 @@ class Measured:
     unit: str
     """How the model's throughput is written."""
     batch_size: int
+    """Samples per device and optimisation step."""
     devices: int
+    """On all nodes together."""
     device: str
+    """Their kind: `cpu`, `cuda`, …"""
     precision: str
     flops_per_sample: int
+    """Floating-point operations per sample and training step; a multiply-accumulate counts as two."""
 
 
 class Measurer(ABC):
