@@ -564,9 +564,35 @@ def test_a_store_that_fails_on_the_way_ends_everything(tmp_path):
             folder = next(tmp_path.iterdir()) / "attempts"
             folder.write_text("")
 
-    with pytest.raises(StoreError, match="attempts"):
-        run("numpy", "linear", store=tmp_path, observers=[Saboteur()], **QUICK)
-    assert not processes_with(next(tmp_path.iterdir()).name)
+        @hookimpl
+        def dlperf_error(self, failure):
+            told.append(failure)
+
+        @hookimpl
+        def dlperf_result(self, result):
+            told.append(result)
+
+    told = []
+    result = run("numpy", "linear", store=tmp_path, observers=[Saboteur()], **{**QUICK, "repeats": 3})
+    assert (result.status, result.exit_code, len(result.repeats)) == ("unavailable", 5, 1)
+    assert "attempts/1/rank-0.json cannot be written: Not a directory" in result.failure.message
+    assert told == [result.failure, result]
+    assert result.metric("throughput").value > 0
+    assert not processes_with(result.id)
+
+
+def test_a_result_that_cannot_be_written_is_handed_back(tmp_path):
+    """Of hours of measuring the last write fails."""
+
+    class Saboteur:
+        @hookimpl
+        def dlperf_repeat_ended(self, attempt):
+            (next(tmp_path.iterdir()) / "result.json" / "in the way").mkdir(parents=True)
+
+    result = run("numpy", "linear", store=tmp_path, observers=[Saboteur()], **QUICK)
+    assert (result.status, result.exit_code, len(result.repeats)) == ("unavailable", 5, QUICK["repeats"])
+    assert "result.json cannot be written" in result.failure.message
+    assert len(ResultStore(tmp_path).recover(result.id).attempts) == QUICK["repeats"]
 
 
 def test_two_runs_at_once_in_one_store(tmp_path):

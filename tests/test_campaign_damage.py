@@ -8,10 +8,11 @@ import shutil
 import pytest
 from test_campaign import events_of_resuming, small
 
-from dlperf_sdk import campaign
+from dlperf_sdk import campaign, hookimpl, resume
 from dlperf_sdk.campaigns.kept import open_kept
 from dlperf_sdk.campaigns.runner import _lock_of
 from dlperf_sdk.campaigns.status import status
+from dlperf_sdk.errors import Unavailable
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +56,20 @@ def is_settled(directory):
 
 def test_a_copied_directory_is_a_campaign_of_its_own(copy):
     is_settled(copy)
+
+
+def test_a_directory_that_fails_in_the_middle_ends_the_campaign_which_can_be_resumed(tmp_path):
+    directory = tmp_path / "it"
+
+    class Saboteur:
+        @hookimpl
+        def dlperf_repeat_started(self, attempt):
+            (first_run(directory) / "attempts").write_text("")
+
+    with pytest.raises(Unavailable, match=r"Not a directory.*What is finished is kept.*campaign resume"):
+        campaign(small(seed=[1]), directory, observers=[Saboteur()])
+    (first_run(directory) / "attempts").unlink()
+    assert resume(directory).exit_code == 0
 
 
 def test_an_attempt_that_was_altered_is_set_aside_and_taken_again(copy):

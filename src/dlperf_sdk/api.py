@@ -60,7 +60,8 @@ def run(
         fields: Fields of `RunSpec`, in place of those in `what`.
 
     Returns:
-        The result; a case that failed is a result with a `failure`.
+        The result; a case that failed is a result with a `failure`. A store that fails in the middle is one, too, of
+        the kind `unavailable`: then this is all there is of what could not be written.
 
     Raises:
         UsageError: what is asked for cannot be understood, or the store cannot be written. Nothing was started.
@@ -140,6 +141,8 @@ def campaign(
         UsageError: the campaign cannot be understood (the message says in which line), or its directory cannot be
             written, or holds a campaign already. Nothing was started.
         PluginError: a plugin that is needed does not work.
+        Unavailable: its directory could not be written any more in the middle. Everything has been ended; what was
+            finished is kept, and `resume` goes on.
         KeyboardInterrupt: everything has been ended; `resume` goes on.
     """
     asked = campaign_of(load(what) if isinstance(what, str | Path) else what, **settings)
@@ -165,8 +168,9 @@ def resume(
 
     Raises:
         UnknownName: there is no such kind of failure.
-        StoreError: there is no campaign in the directory, another controller is at work on it, or it cannot be written.
-        PluginError, KeyboardInterrupt: as `campaign` does.
+        StoreError: there is no campaign in the directory, another controller is at work on it, or it cannot be
+            written. Nothing was started.
+        PluginError, Unavailable, KeyboardInterrupt: as `campaign` does.
     """
     kept, told = open_kept(Path(directory)), Observers(hookspecs.listeners(observers))
     return go_on(kept, registry or Registry(), told, watch, retry)

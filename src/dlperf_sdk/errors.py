@@ -15,7 +15,8 @@
     │   └── DuplicatePlugin              3     two distributions claim one name
     └── RunFailed                       3/4    a case failed; `.result` holds it, `.failure` says how
         ├── Unsupported                  4     the framework, or its plugin, cannot do this
-        ├── Unavailable                  4     the devices, ports or files are not there, or are in use
+        ├── Unavailable                  4     the devices, ports or files are not there, or are in use; or the
+        │                                      store has failed in the middle
         ├── EnvironmentFailed            3     the framework's environment could not be made or used
         ├── OutOfMemory                  4
         ├── TimedOut                     4     a phase passed its deadline
@@ -96,7 +97,7 @@ class CampaignError(UsageError, ValueError):
 
 
 class StoreError(UsageError):
-    """The result store's directory cannot be read or written."""
+    """The result store's directory cannot be read or written. Once something has been started, it is `Unavailable`."""
 
 
 class AnalysisError(UsageError, ValueError):
@@ -138,7 +139,8 @@ class Unsupported(RunFailed):
 
 
 class Unavailable(RunFailed):
-    """Devices, ports or files that the case needs are not there, or somebody else holds them."""
+    """Devices, ports or files that the case needs are not there, or somebody else holds them; or the store that was
+    there at its begin has failed in the middle."""
 
     kind = "unavailable"
 

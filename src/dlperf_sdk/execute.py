@@ -20,7 +20,7 @@ from attrs import define
 from dlperf_sdk import environments, hookspecs, metrics, tracing
 from dlperf_sdk.collect import Collector
 from dlperf_sdk.dispatch import launched
-from dlperf_sdk.errors import RunFailed
+from dlperf_sdk.errors import RunFailed, StoreError
 from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.interfaces.measurer import Measurer
 from dlperf_sdk.parity.evidence import CASE, Asked, asked, evidence, judged, on_its_own
@@ -68,6 +68,8 @@ def execute(
 ) -> Result:
     """Run a spec, in its own environment or in one `like` another result's; see `dlperf_sdk.api.run`.
 
+    Once something has been started, a store that fails is the case's failure: what was measured is still handed back.
+
     `refusal` is why it cannot be run, where that was found beforehand, and `notes` what else was. `with_trace` takes an
     extra attempt under the framework's profiler.
     """
@@ -83,7 +85,14 @@ def execute(
             trace(case)
     except KeyboardInterrupt:
         interrupted = True
-    result = conclude(case)
+    except StoreError as error:
+        _not_kept(case, error)
+    try:
+        result = conclude(case)
+    except StoreError as error:
+        _not_kept(case, error)
+        case.collected.directory = None
+        result = conclude(case)  # handed back, and told, all the same
     if interrupted:
         raise KeyboardInterrupt
     return result.raise_for_status() if raise_on_failure else result
@@ -125,6 +134,9 @@ def prepare(case: Case, like: Environment | None = None, held_to: str = CASE) ->
     """Make it ready, and see whether it trains the very model, by the case `held_to` of the model's reference.
 
     A failure is collected, and the case is over.
+
+    Raises:
+        StoreError: what was found cannot be written.
     """
     make_ready(case, like)
     if case.ready is not None:
@@ -147,6 +159,7 @@ def measure(case: Case, attempt: int | None = None, until: float | None = None) 
 
     Raises:
         KeyboardInterrupt: as it was; what had finished is kept.
+        StoreError: what came of it cannot be written; all processes have ended.
     """
     ready = case.ready
     if ready is not None and case.collected.failure is None:
@@ -171,10 +184,13 @@ def trace(case: Case) -> None:
             found = tracing.traces(
                 launched(ready.plan, tracing.traced(ready.request(case.id)), case.registry)
             )
+        paths = [directory.write_trace(rank, packed) for rank, packed in sorted(found.items())]
     except RunFailed as error:
         case.collected.notes.append(f"There is no trace ({error.kind}): {error}")
         return
-    paths = [directory.write_trace(rank, packed) for rank, packed in sorted(found.items())]
+    except StoreError as error:
+        case.collected.notes.append(f"There is no trace: {error}")
+        return
     case.collected.notes.append(f"Traced apart from what was measured: {', '.join(map(str, paths))}")
 
 
@@ -189,7 +205,11 @@ def enough(case: Case) -> bool:
 
 
 def conclude(case: Case) -> Result:
-    """The result of everything that has been collected; with a store it is written."""
+    """The result of everything that has been collected; with a store it is written.
+
+    Raises:
+        StoreError: it cannot be, and no observer has been told.
+    """
     collected = case.collected
     result = summarise(
         run_id=case.id,
@@ -220,6 +240,15 @@ def _planned(spec: RunSpec, registry: Registry) -> tuple[Plan | None, Failure | 
         return make_plan(spec, registry), None
     except RunFailed as error:
         return None, Failure(error.kind, str(error))
+
+
+def _not_kept(case: Case, error: StoreError) -> None:
+    """The store has failed in the middle: a failure of the case, or a note beside the one that it has."""
+    said = f"The store failed in the middle of the run: {error} What had been written before is kept."
+    if case.collected.failure is None:
+        case.collected.failure = Failure("unavailable", said)
+    elif case.collected.failure.message != said:
+        case.collected.notes.append(said)
 
 
 def _follow_reference(case: Case, ready: Ready, held_to: str) -> None:

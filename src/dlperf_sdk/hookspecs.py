@@ -91,7 +91,7 @@ class Hooks:
 
     @hookspec
     def dlperf_result(self, run_id: str, result: Result) -> None:
-        """The result is complete and, with a store, on disk. Fires once, last, for failed cases too."""
+        """The result is complete and, with a store that works, on disk. Fires once, last, for failed cases too."""
 
 
 def listeners(observers: Iterable[Any] = ()) -> dict[str, pluggy.PluginManager]:

@@ -20,7 +20,7 @@ from dlperf_sdk.campaigns.kept import Kept
 from dlperf_sdk.campaigns.standing import Standing, check_kinds, ended_in, told, verified
 from dlperf_sdk.campaigns.surroundings import changes, surroundings
 from dlperf_sdk.documents import load_document
-from dlperf_sdk.errors import DocumentError
+from dlperf_sdk.errors import DocumentError, StoreError, Unavailable
 from dlperf_sdk.execute import Case
 from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.records import Failure
@@ -94,8 +94,8 @@ def go_on(
 
     Raises:
         UnknownName: there is no such kind.
-        StoreError: another controller is at work, what an earlier one left cannot be ended, or something cannot be
-            written. What was finished is kept.
+        StoreError: another controller is at work, what an earlier one left cannot be ended, or nothing can be written.
+        Unavailable: in the middle nothing could be written any more. What was finished is kept.
         PluginError: a plugin that is needed does not work.
         KeyboardInterrupt: as it was; everything has been ended, and the campaign can be resumed.
     """
@@ -126,6 +126,9 @@ def go_on(
         except KeyboardInterrupt:
             session.write("interrupted")
             raise
+        except StoreError as error:
+            then = f"then go on with `dlperf campaign resume {kept.path}`."
+            raise Unavailable(f"The campaign was ended: {error} What is finished is kept; {then}") from error
         session.write("ended", how=ended)
         return Outcome(kept, standings, ended)
 
