@@ -5,6 +5,7 @@ import inspect
 import io
 import json
 import math
+import os
 
 import attrs
 import pytest
@@ -119,7 +120,7 @@ def test_a_name_that_is_given_twice_is_refused(field):
 
 
 def test_a_value_may_hold_equals_signs():
-    assert flags.entries("options", ["a=b=c"]) == {"a": "b=c"}
+    assert flags.entries("options", ["a=b=c", "d=3"]) == {"a": "b=c", "d": "3"}
     assert flags.entries("env", ["A=b=c", "B", "C="]) == {"A": "b=c", "B": None, "C": ""}
 
 
@@ -199,3 +200,31 @@ def test_flags_take_the_place_of_a_files_fields_and_add_to_its_mappings(tmp_path
         framework="numpy", model="linear", steps=5, seed=3, options={"features": 4, "learning_rate": 0.5}
     )
     assert planned(str(case), "--steps", "5", "--set", "learning_rate=0.5") == expected
+
+
+@pytest.fixture
+def a_slurm(tmp_path, monkeypatch):
+    """A machine that can submit to Slurm, as far as a plan looks."""
+    (tmp_path / "srun").touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+
+
+@pytest.mark.parametrize("value", ["30", "1e3", "1_000", "1:00:00", "true", "null", "", "a=b"])
+def test_an_option_that_is_a_text_is_taken_as_it_was_typed(a_slurm, value):
+    words = ["numpy", "linear", "--topology", "1n1d@slurm", "--set", "features=4"]
+    spec = planned(*words, "--set", f"time_limit={value}")
+    assert spec.options == {"features": 4, "time_limit": value}
+
+
+def test_an_option_of_a_file_that_is_no_text_stays_a_mistake(a_slurm, tmp_path):
+    from dlperf_sdk.cli import main
+
+    case = tmp_path / "case.toml"
+    case.write_text(
+        'framework = "numpy"\nmodel = "linear"\ntopology = "1n1d@slurm"\n[options]\ntime_limit = 30\n'
+    )
+    with contextlib.redirect_stderr(io.StringIO()) as err:
+        assert main(["plan", str(case)]) == 2
+    assert "must be a text" in err.getvalue()
+    assert planned(str(case), "--set", "time_limit=45").options == {"time_limit": "45"}

@@ -10,7 +10,7 @@ import attrs
 from cyclopts import Parameter
 
 from dlperf_sdk.cli import model_page, plugin_page
-from dlperf_sdk.cli.flags import entries
+from dlperf_sdk.cli.flags import entries, option_values
 from dlperf_sdk.cli.listing import group_named
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show
 from dlperf_sdk.errors import PluginError, SpecError, UnknownName, UsageError
@@ -41,15 +41,15 @@ def describe(
     registry = Registry()
     group, name = _named(registry, names)
     plugin = registry.load(group, name)
-    chosen = entries("options", options or ())
-    if chosen and group != "models":
+    written = entries("options", options or ())
+    if written and group != "models":
         raise UsageError(f"--set describes a model with other options; {name} is one of the {group}.")
     document = {
         "group": group,
         "name": name,
         "distribution": registry.distribution(group, name),
         "description": inspect.cleandoc(type(plugin).__doc__ or ""),
-        **_ABOUT[group](registry, plugin, chosen),
+        **_ABOUT[group](registry, plugin, written),
     }
     if common.json:
         emit(document)
@@ -98,7 +98,8 @@ def _about_framework(registry: Registry, plugin: Any, _: Any) -> dict[str, Any]:
     }
 
 
-def _about_model(registry: Registry, plugin: Any, chosen: dict[str, Any]) -> dict[str, Any]:
+def _about_model(registry: Registry, plugin: Any, written: dict[str, str]) -> dict[str, Any]:
+    chosen = option_values(written, plugin)
     known = {field.name for field in attrs.fields(plugin.Options)}
     for name in chosen:
         if name not in known:

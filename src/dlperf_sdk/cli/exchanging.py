@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from dlperf_sdk.cli.finding import find
-from dlperf_sdk.cli.flags import entries
+from dlperf_sdk.cli.flags import entries, option_values
 from dlperf_sdk.cli.running import DEFAULT_OUTPUT
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show, write, write_bytes
 from dlperf_sdk.errors import StoreError, UsageError
@@ -133,7 +133,7 @@ def import_(
     from dlperf_sdk.report import several
     from dlperf_sdk.results.store import ResultStore
 
-    results = import_logs(importer, logs, entries("options", options or ()))
+    results = import_logs(importer, logs, option_values(entries("options", options or ())))
     store = ResultStore(output)
     for result in results:
         directory = store.open_run(result.id)

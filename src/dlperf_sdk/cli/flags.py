@@ -33,7 +33,7 @@ _WORDS: dict[str, Scalar] = {"true": True, "false": False, "null": None}
 
 
 def scalar(text: str) -> Scalar:
-    """What is behind the `=` of `--set`: a whole number, a number, true, false, null, or else text."""
+    """What a text stands for: a whole number, a number, true, false, null, or else itself."""
     if text in _WORDS:
         return _WORDS[text]
     if _WHOLE.fullmatch(text):
@@ -56,11 +56,11 @@ def _size(_: Any, tokens: Sequence[Token]) -> Any:
     return LARGEST if tokens[0].value == LARGEST else whole(_, tokens)
 
 
-def _option(text: str) -> tuple[str, Scalar]:
+def _option(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise SpecError(f"--set {text}: write NAME=VALUE, for example --set image_size=64.")
-    return name, scalar(value)
+    return name, value
 
 
 def _variable(text: str) -> tuple[str, str | None]:
@@ -105,8 +105,22 @@ def entries(field: str, texts: Sequence[str]) -> dict[str, Any]:
     return found
 
 
+def option_values(written: Mapping[str, str], *owners: Any) -> dict[str, Scalar]:
+    """The values behind the `=` of `--set`: as they were typed where an owner's option is a text, else by `scalar`.
+
+    The owners are plugins with `Options`; that an option is one of theirs is not seen to here.
+    """
+    texts = {
+        field.name
+        for owner in owners
+        for field in attrs.fields(owner.Options)
+        if isinstance(field.default, str)
+    }
+    return {name: value if name in texts else scalar(value) for name, value in written.items()}
+
+
 def fields_of(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of `RunSpec` that the given flags stand for; raises as `entries` does."""
+    """The fields of `RunSpec` that the given flags stand for, options as they were typed; raises as `entries` does."""
     return {
         name: entries(name, value) if name in _MAPPINGS else value
         for name, value in given.items()

@@ -11,7 +11,7 @@ from attrs import define, frozen
 from cyclopts import Group, Parameter
 
 from dlperf_sdk.cli import campaigning
-from dlperf_sdk.cli.flags import REPEATED, fields_of, takes_a_case
+from dlperf_sdk.cli.flags import REPEATED, fields_of, option_values, takes_a_case
 from dlperf_sdk.cli.screen import AS_USUAL, INTERRUPTED, Common, command, complain, emit, err, say, show
 from dlperf_sdk.errors import DlperfError, UsageError
 from dlperf_sdk.hookspecs import hookimpl
@@ -166,19 +166,20 @@ def rerun(
 def _spec(what: str, model: str | None, given: dict[str, Any]) -> RunSpec:
     """The case that the arguments and flags describe."""
     from dlperf_sdk import api
+    from dlperf_sdk.registry import Registry
 
-    fields = fields_of(given)
-    if model is not None:
-        return api.spec_from(what, model, fields)
-    if not Path(what).suffix and not Path(what).exists():
-        from dlperf_sdk.registry import Registry
-
-        known = ", ".join(Registry().names("models")) or "none"
+    fields, registry = fields_of(given), Registry()
+    if model is None and not Path(what).suffix and not Path(what).exists():
+        known = ", ".join(registry.names("models")) or "none"
         raise UsageError(
             f"Which model? Write `dlperf run {what} MODEL` (models: {known}), or name a spec file: case.toml."
         )
     repeated = {name: fields.pop(name, {}) for name in REPEATED}
-    spec = api.spec_from(what, None, fields)
+    spec = api.spec_from(what, model, fields)
+    if repeated["options"]:
+        owners = registry.model(spec.model), registry.framework(spec.framework)
+        engine = registry.topology(spec.topology.engine)
+        repeated["options"] = option_values(repeated["options"], *owners, engine)
     merged = {name: {**getattr(spec, name), **given} for name, given in repeated.items()}
     return api.spec_from(spec, None, merged)
 

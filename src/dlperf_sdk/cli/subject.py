@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from dlperf_sdk.capable import VOCABULARY
+from dlperf_sdk.cli.flags import option_values
 from dlperf_sdk.errors import RunFailed, SpecError, UnknownName, UsageError
 from dlperf_sdk.plan import make_plan
 from dlperf_sdk.registry import Registry
@@ -26,7 +27,7 @@ FRAMEWORK, MODEL = "numpy", "linear"
 
 
 def members(group: str, name: str, given: Mapping[str, Any], registry: Registry) -> dict[str, Any]:
-    """What a suite's subclass for this plugin sets; `given` are the options that were given.
+    """What a suite's subclass for this plugin sets; `given` are the options that were given, those of `--set` as typed.
 
     Raises:
         UsageError: one does not belong to the plugin's kind, or cannot be meant.
@@ -38,7 +39,8 @@ def members(group: str, name: str, given: Mapping[str, Any], registry: Registry)
     if group == "frameworks":
         return _of_framework(name, given, registry)
     if group == "models":
-        return _of_model(name, given.get("options", {}), registry)
+        chosen = option_values(given.get("options", {}), registry.model(name))
+        return _of_model(name, chosen, registry)
     return _of_case(given.get("framework", FRAMEWORK), given.get("model", MODEL), registry)
 
 
@@ -76,7 +78,7 @@ def _of_framework(name: str, given: Mapping[str, Any], registry: Registry) -> di
     tried = tuple(dict.fromkeys(given.get("models") or implemented))
     if "models" in given:
         found["models"] = tried
-    chosen: Mapping[str, Scalar] = given.get("options", {})
+    chosen = option_values(given.get("options", {}), plugin, *map(registry.model, tried))
     own = {field.name for field in attrs.fields(plugin.Options)}
     of_models = {
         model: {field.name for field in attrs.fields(registry.model(model).Options)} for model in tried
