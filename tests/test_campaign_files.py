@@ -585,6 +585,22 @@ def test_each_case_says_where_it_comes_from_and_what_is_refused_by_which_line(tm
     assert [each["from"] for each in cases if each["skipped"]] == [f"{path}:6", f"{path}:11"]
 
 
+@pytest.mark.parametrize(
+    ("field", "values", "said"),
+    [
+        ("env", ({}, {"RANK": "3"}), "The variable RANK tells each worker of torch"),
+        ("data", ("synthetic", "synthetic:here"), "take no folder"),
+        ("options.packed_qkv", (True, 1), "must be true or false"),
+    ],
+)
+def test_a_mistake_in_one_value_of_an_axis_is_told_though_another_is_fine(tmp_path, field, values, said):
+    text = "name: a\nfields: {framework: torch, model: bert-base, topology: 1n2d}\naxes:\n  %s: %s\n"
+    for axis in (values, values[::-1]):
+        path = written(tmp_path, text % (field, json.dumps(axis)))
+        with pytest.raises(CampaignError, match=said):
+            planning.planned(file.load(path), REGISTRY)
+
+
 def test_an_impossible_included_case_is_told_with_its_line(tmp_path):
     path = written(tmp_path, WHERE.replace("exclude: [{accumulation: 3}]\n", ""))
     with pytest.raises(CampaignError, match=r"case.yaml:12: .*cannot be split"):

@@ -20,6 +20,21 @@ from dlperf_sdk.spec import RunSpec
 
 _PLUGINS = {"framework": "frameworks", "model": "models", "topology": "topologies"}
 
+_IMMATERIAL = {
+    *(
+        "batch_size",
+        "seed",
+        "protocol",
+        "canonical_steps",
+        "warmup",
+        "steps",
+        "repeats",
+        "max_repeats",
+        "target",
+    ),
+    *("on_busy", "deadlines", "memory_limit"),
+}
+"""Fields of a spec that no refusal depends on; a new field does until it is here."""
 
 MISSING = "missing"
 """The refusal of a case whose framework, model or engine is not installed, or does not work."""
@@ -44,7 +59,7 @@ def stamp() -> str:
 def entries(campaign: Campaign, registry: Registry, stamp: str) -> Iterator[Entry]:
     """The cases one by one.
 
-    Cases that differ only in what cannot matter (batch size, seed, protocol) are judged once.
+    Cases that differ only in what cannot matter (batch size, seed, protocol, deadlines) are judged once.
 
     Raises:
         CampaignError: a case names what nobody knows, or what is not installed and shall not be skipped; or a predicate
@@ -53,8 +68,8 @@ def entries(campaign: Campaign, registry: Registry, stamp: str) -> Iterator[Entr
     """
     check_predicates(campaign, registry)
     once = _Once(registry.extra)
-    judged: dict[Any, tuple[str, str] | UsageError | None] = {}
-    places: dict[Any, str] = {}
+    judged: dict[str, tuple[str, str] | UsageError | None] = {}
+    places: dict[tuple[str, str], str] = {}
     for each in asked(campaign, stamp):
         key = _key(each.spec)
         if key not in judged:
@@ -162,22 +177,10 @@ def _judged(spec: RunSpec, registry: Registry, skip_missing: bool) -> tuple[str,
     return None
 
 
-def _key(spec: RunSpec) -> Any:
-    """Of a spec what a refusal can depend on."""
-    return (
-        spec.framework,
-        spec.model,
-        spec.topology,
-        spec.device,
-        spec.precision,
-        spec.compiler,
-        spec.strategy,
-        spec.layout,
-        spec.data.source,
-        spec.accumulation > 1,
-        spec.learning_rate_policy,
-        tuple(sorted(spec.options.items())),
-    )
+def _key(spec: RunSpec) -> str:
+    """Of a spec what a refusal can depend on; a text, in which 1, 1.0 and true are different."""
+    fields = (field.name for field in attrs.fields(RunSpec) if field.name not in _IMMATERIAL)
+    return repr([getattr(spec, name) for name in fields])
 
 
 def _where(campaign: Campaign, each: Asked, error: UsageError) -> str:
