@@ -760,6 +760,27 @@ def test_the_presets_are_listed_with_their_sizes(capsys):
 
 
 @pytest.mark.parametrize(
+    ("data", "met"),
+    [("synthetic", {"all_reduce", "parameter_server_async"}), ("images:photos", {"all_reduce"})],
+)
+def test_the_preset_tf_cnn_2017_asks_for_what_can_be_run_on_several_devices(tmp_path, data, met):
+    (tmp_path / "photos").mkdir()
+    text = (
+        f"name: a\nextends: ['preset:tf-cnn-2017']\noverrides: [{{set: {{device: cpu, data: '{data}'}}}}]\n"
+    )
+    _, entries = planning.planned(file.load(written(tmp_path, text)), REGISTRY)
+    ran = [each.asked.spec for each in entries if each.refusal is None]
+    for sizes in ("1n2d", "1n4d", "1n8d"):
+        assert {each.strategy for each in ran if str(each.topology) == sizes} == met
+    kinds = {
+        each.refusal[0]
+        for each in entries
+        if each.refusal is not None and each.asked.spec.model == "resnet50"
+    }
+    assert kinds == (set() if data == "synthetic" else {"unsupported"})
+
+
+@pytest.mark.parametrize(
     ("preset", "collection"), [("dlperf-v1", "dlperf-v1.0"), ("tf-cnn-2017", "tf-cnn-2017")]
 )
 def test_a_preset_has_every_case_of_its_report(preset, collection):
