@@ -102,6 +102,15 @@ def test_a_plugin_may_say_why_it_lacks_something():
         plan("mine", registry=registry, layout="nchw")
 
 
+@pytest.mark.parametrize(("model", "source"), [("resnet50", "images"), ("bert-base", "text")])
+def test_data_that_lie_in_a_folder_need_one(model, source):
+    with pytest.raises(SpecError, match=f"data is '{source}'; name the folder .*{source}:FOLDER"):
+        plan("torch", model, data=source)
+    assert plan("torch", model, data=f"{source}:here").spec.data.path == "here"
+    with pytest.raises(Unsupported, match="numpy does not offer the data"):
+        plan(data=source)
+
+
 @pytest.mark.parametrize("kind", sorted(VOCABULARY))
 def test_a_plugins_own_words_are_known_to_it(kind):
     field = {"data": "data"}.get(kind, {"strategy": "strategies"}.get(kind, kind + "s"))

@@ -48,7 +48,7 @@ def check_capabilities(spec: RunSpec, device: str, framework: Framework, model: 
 
     Raises:
         UnknownName: a name means nothing to anybody.
-        SpecError: a folder is given where none belongs.
+        SpecError: a folder is given where none belongs, or is missing.
         Unsupported: the framework's plugin does not offer it, or it means nothing to the model or the device.
     """
     source, path = spec.data.source, spec.data.path
@@ -87,6 +87,8 @@ def check_capabilities(spec: RunSpec, device: str, framework: Framework, model: 
         raise Unsupported(
             f"{model.name} cannot be fed from {spec.data.source!r}; it takes {listed(model.data)}."
         )
+    if path is None and source in ("images", "text"):
+        raise SpecError(f"data is {source!r}; name the folder as well: {source}:FOLDER.")
     if spec.accumulation > 1 and not can.accumulation:
         raise Unsupported(f"{framework.name} does not offer gradient accumulation; leave accumulation at 1.")
 
