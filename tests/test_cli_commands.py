@@ -470,6 +470,44 @@ def test_describe_anything_else(dlperf, name):
 # -- doctor
 
 
+BROKEN = """
+from dlperf_sdk import Capabilities, Framework
+
+class Broken(Framework):
+    name = "broken"
+    runtime = "never:Reached"
+    trainers = {"linear": "never:Reached"}
+    capabilities = Capabilities(devices={"cpu"})
+
+    def environment(self, device, strategy, model):
+        return {}["cpu"]
+
+class Nowhere(Broken):
+    name = "nowhere"
+    capabilities = Capabilities(devices=())
+"""
+
+
+def test_a_framework_that_raises_is_a_row_with_its_error_and_ends_no_command_with_a_crash(
+    dlperf, tmp_path, monkeypatch
+):
+    entries = {name.lower(): f"raising_plugin:{name}" for name in ("Broken", "Nowhere")}
+    distribution(
+        tmp_path / "site", "raising-plugin", {"dlperf_sdk.frameworks": entries}, {"raising_plugin": BROKEN}
+    )
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    code, out, _ = dlperf("doctor", "--json")
+    found = {each["name"]: each for each in json.loads(out)["findings"]}
+    assert (code, found["python for numpy"]["outcome"]) == (3, "ok")
+    for name in ("broken", "nowhere"):
+        assert found[f"python for {name}"]["outcome"] == "broken"
+        assert f"{name}'s plugin (raising-plugin 1.0) cannot say" in found[f"python for {name}"]["advice"]
+    for words in (["run", "broken", "linear"], ["describe", "broken"], ["env", "create", "broken"]):
+        code, out, err = dlperf(*words)
+        assert (code, out) == (3, "")
+        assert "broken's plugin (raising-plugin 1.0) cannot" in " ".join(err.split())
+
+
 def test_doctor_looks_at_everything(dlperf):
     code, out, err = dlperf("doctor", "--json")
     assert (code, err) == (0, "")

@@ -310,6 +310,41 @@ def test_a_plugin_that_cannot_lay_out_its_processes_fails_before_anything_starts
         plan("mine", registry=with_framework(processes=processes), topology="1n2d")
 
 
+def broken(*_):
+    raise KeyError("what it needs")
+
+
+@pytest.mark.parametrize("method", ["environment", "refuses"])
+def test_a_framework_that_raises_is_a_plugin_that_does_not_work(method):
+    with pytest.raises(PluginError, match=r"mine's plugin .* cannot judge the case: KeyError.* line \d+"):
+        plan("mine", registry=with_framework(**{method: broken}))
+
+
+@pytest.mark.parametrize("method", ["parameters", "inputs", "optimizer", "flops"])
+def test_a_model_that_raises_is_a_plugin_that_does_not_work(method):
+    models = {
+        "mine": type(
+            "Mine", (Linear,), {"name": "mine", "trainers": {"numpy": "never:Reached"}, method: broken}
+        )
+    }
+    with pytest.raises(
+        PluginError, match=r"mine's plugin .* cannot describe itself with .*'features': 16.*KeyError"
+    ):
+        plan(model="mine", registry=Registry({"models": models}))
+
+
+@pytest.mark.parametrize("method", ["mistake", "refuses"])
+def test_an_engine_that_raises_is_a_plugin_that_does_not_work(method):
+    engines = {"mine": type("Mine", (Local,), {"name": "mine", method: broken})}
+    with pytest.raises(PluginError, match="mine's plugin .* cannot place 1n1d@mine: KeyError"):
+        plan(topology="1n1d@mine", registry=Registry({"topologies": engines}))
+
+
+def test_a_framework_without_a_device_offers_nothing():
+    with pytest.raises(Unsupported, match="mine does not offer the device 'cpu'; it offers nothing"):
+        plan("mine", registry=with_framework(capabilities=Capabilities(devices=())))
+
+
 @given(
     st.sampled_from(["1n1d", "1n2d", "2n3d"]),
     st.integers(1, 64),

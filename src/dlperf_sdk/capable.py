@@ -40,7 +40,7 @@ def device_of(asked: str, framework: Framework) -> str:
 
         if list_gpus():
             return "cuda"
-    return "cpu" if "cpu" in offered else sorted(offered)[0]
+    return "cpu" if "cpu" in offered else min(offered, default="cpu")
 
 
 def check_capabilities(spec: RunSpec, device: str, framework: Framework, model: Model) -> None:

@@ -9,7 +9,7 @@ import attrs
 from attrs import frozen
 
 from dlperf_sdk.capable import check_capabilities, check_combination, device_of, listed
-from dlperf_sdk.errors import PluginError, SpecError, Unavailable, Unsupported
+from dlperf_sdk.errors import SpecError, Unavailable, Unsupported
 from dlperf_sdk.interfaces.framework import EnvironmentSpec
 from dlperf_sdk.interfaces.model import plain
 from dlperf_sdk.options import split_options
@@ -156,24 +156,28 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
     device = device_of(spec.device, framework)
     check_capabilities(spec, device, framework, model)
     model_options, framework_options, topology_options = split_options(spec, model, framework, topology)
-    check_combination(spec, device, framework, framework_options)
-    mistake = topology.mistake(spec.topology.nodes, topology_options)
+    with registry.at_work("frameworks", framework.name, "judge the case"):
+        check_combination(spec, device, framework, framework_options)
+        environment = framework.environment(device, spec.strategy, spec.model)
+    with registry.at_work("topologies", topology.name, f"place {spec.topology}"):
+        mistake = topology.mistake(spec.topology.nodes, topology_options)
+        reason = topology.refuses(spec.topology.nodes, spec.topology.devices_per_node, device)
     if mistake:
         raise SpecError(mistake)
-    reason = topology.refuses(spec.topology.nodes, spec.topology.devices_per_node, device)
     if reason:
         raise Unavailable(reason)
-    optimizer = model.optimizer(model_options, spec.global_batch_size)
-    numbers = {"kind": optimizer.kind, "policy": spec.learning_rate_policy, **optimizer.numbers}
     samplers = {sampler for measurer in registry.measurers() for sampler in measurer.samplers}
-    parameters, inputs = model.parameters(model_options), model.inputs(model_options)
-    workload = Workload(
-        parameters=model.parameter_count(model_options),
-        flops_per_sample=model.flops_per_sample(model_options),
-        global_batch_size=spec.global_batch_size,
-        optimizer={**numbers, "source": optimizer.source},
-        unit=model.unit,
-    )
+    with registry.at_work("models", model.name, f"describe itself with {attrs.asdict(model_options)}"):
+        optimizer = model.optimizer(model_options, spec.global_batch_size)
+        numbers = {"kind": optimizer.kind, "policy": spec.learning_rate_policy, **optimizer.numbers}
+        parameters, inputs = model.parameters(model_options), model.inputs(model_options)
+        workload = Workload(
+            parameters=model.parameter_count(model_options),
+            flops_per_sample=model.flops_per_sample(model_options),
+            global_batch_size=spec.global_batch_size,
+            optimizer={**numbers, "source": optimizer.source},
+            unit=model.unit,
+        )
     shapes = [parameter.shape for parameter in parameters] + [entry.shape for entry in inputs]
     least = min((length for shape in shapes for length in shape), default=1)
     if least < 1 or workload.parameters < 1 or workload.flops_per_sample < 0:
@@ -198,16 +202,12 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
         deadlines={**DEADLINES, **spec.deadlines},
         samplers=tuple(sorted(samplers)),
         packages=tuple(framework.packages),
-        environment=framework.environment(device, spec.strategy, spec.model),
+        environment=environment,
         plugin=registry.distribution("frameworks", spec.framework),
     )
-    try:
+    laying_out = f"lay out the processes of {spec.topology} by {framework.processes}, which gets placeholders"
+    with registry.at_work("frameworks", framework.name, laying_out):
         processes = planned.placeholder_processes()
-    except Exception as error:
-        raise PluginError(
-            f"{framework.name}'s plugin ({planned.plugin}) cannot lay out the processes of {spec.topology}: "
-            f"{framework.processes} raised {type(error).__name__}: {error}. It must take placeholders for addresses."
-        ) from error
     for name in sorted(set(spec.env) & {name for process in processes for name in process.variables}):
         raise SpecError(
             f"The variable {name} tells each worker of {framework.name} who and where it is, and the plugin sets it; "

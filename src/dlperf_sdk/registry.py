@@ -7,7 +7,8 @@ be loaded is a row with its error; two distributions that claim one name are an 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeVar, cast
@@ -15,7 +16,7 @@ from typing import Any, TypeVar, cast
 from attrs import field, frozen
 from stevedore.driver import DriverManager
 
-from dlperf_sdk.errors import DuplicatePlugin, PluginError, UnknownName
+from dlperf_sdk.errors import DlperfError, DuplicatePlugin, PluginError, UnknownName
 from dlperf_sdk.interfaces.framework import Framework
 from dlperf_sdk.interfaces.measurer import Measurer
 from dlperf_sdk.interfaces.model import Model
@@ -164,6 +165,24 @@ class Registry:
     def distribution(self, group: str, name: str) -> str:
         """Name and version of the distribution that registers a plugin."""
         return next((row.distribution for row in self.rows(group) if row.name == name), "unknown")
+
+    @contextmanager
+    def at_work(self, group: str, name: str, doing: str) -> Iterator[None]:
+        """Around what a plugin's own code does: `… cannot {doing}`.
+
+        Raises:
+            PluginError: in place of whatever it raises that is not ours.
+        """
+        try:
+            yield
+        except DlperfError:
+            raise
+        except (Exception, SystemExit) as error:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            raise PluginError(
+                f"{name}'s plugin ({self.distribution(group, name)}) cannot {doing}: {type(error).__name__}: {error}, "
+                f"in {last.name} of {last.filename}, line {last.lineno}. Mend that distribution, or reinstall it."
+            ) from error
 
     def trainer(self, framework: Framework, model: Model) -> str | None:
         """Where the trainer for a pair is: the framework may bring it, or the model; None if neither does."""

@@ -44,12 +44,14 @@ def describe(
     written = entries("options", options or ())
     if written and group != "models":
         raise UsageError(f"--set describes a model with other options; {name} is one of the {group}.")
+    with registry.at_work(group, name, "describe itself"):
+        about = _ABOUT[group](registry, plugin, written)
     document = {
         "group": group,
         "name": name,
         "distribution": registry.distribution(group, name),
         "description": inspect.cleandoc(type(plugin).__doc__ or ""),
-        **_ABOUT[group](registry, plugin, written),
+        **about,
     }
     if common.json:
         emit(document)
@@ -81,7 +83,7 @@ def _about_framework(registry: Registry, plugin: Any, _: Any) -> dict[str, Any]:
     can = plugin.capabilities
     environments = {}
     for device in sorted(can.devices):
-        spec = plugin.environment(device, "all_reduce", next(iter(sorted(plugin.trainers)), ""))
+        spec = plugin.environment(device, "all_reduce", min(plugin.trainers, default=""))
         environments[device] = {
             "python": spec.python,
             "requirements": list(spec.requirements),

@@ -16,7 +16,7 @@ from attrs import frozen
 
 import dlperf_sdk
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, show
-from dlperf_sdk.errors import DlperfError
+from dlperf_sdk.errors import DlperfError, PluginError
 from dlperf_sdk.report.blocks import Cell, Column, Heading, Labels, Table, Tone
 from dlperf_sdk.report.numbers import counted, quantity
 
@@ -129,14 +129,19 @@ def _pythons() -> Iterator[Finding]:
     for name in registry.names("frameworks"):
         try:
             framework = registry.framework(name)
-            device = sorted(framework.capabilities.devices)[0]
-            wanted = framework.environment(
-                device, "all_reduce", next(iter(sorted(framework.trainers)), "")
-            ).python
+        except DlperfError:  # among the plugins is said what ails it
+            continue
+        try:
+            with registry.at_work("frameworks", name, "say which Python it runs on"):
+                device = min(framework.capabilities.devices)
+                model = min(framework.trainers, default="")
+                wanted = framework.environment(device, "all_reduce", model).python
             there = interpreters.find(wanted, os.environ)
+        except PluginError as error:
+            yield Finding(f"python for {name}", BROKEN, f"{name} does not say which", str(error))
+            continue
         except DlperfError as error:
-            if error.exit_code == _NOT_READY and "Python" in str(error):
-                yield Finding(f"python for {name}", ADVICE, "none that it runs on", str(error))
+            yield Finding(f"python for {name}", ADVICE, "none that it runs on", str(error))
             continue
         yield Finding(f"python for {name}", GOOD, f"{there.version}, {there.path} (it takes {wanted})")
 

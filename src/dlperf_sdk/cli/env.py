@@ -43,11 +43,13 @@ def create(
     from dlperf_sdk.capable import device_of
     from dlperf_sdk.registry import Registry
 
-    plugin = Registry().framework(framework)
+    registry = Registry()
+    plugin = registry.framework(framework)
     chosen = device_of(device, plugin)
     if chosen not in plugin.capabilities.devices:
         raise UnknownName(f"device of {framework}", chosen, plugin.capabilities.devices)
-    spec = plugin.environment(chosen, strategy, model or next(iter(sorted(plugin.trainers)), ""))
+    with registry.at_work("frameworks", framework, f"say what its environment for {chosen} is"):
+        spec = plugin.environment(chosen, strategy, model or min(plugin.trainers, default=""))
     told = (lambda text: None) if quiet else (lambda text: say(text, "dim"))
     prepared = environments.prepare(framework, spec, chosen, on_progress=told)
     about: dict[str, Any] = {
