@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import resource
 import subprocess
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from dlperf_sdk import Matrix, RunSpec, campaign, dry_run, hookimpl, run
 from dlperf_sdk.errors import SpecError
 from dlperf_sdk.largest import budget, cache
-from dlperf_sdk.largest.resolve import MOST, RESERVE, note_of
+from dlperf_sdk.largest.resolve import MOST, RESERVE, key_of, note_of
 from dlperf_sdk.largest.search import MOST_PROBES, Probe, largest, quantum
 
 MEBI = 2**20
@@ -229,6 +230,25 @@ def test_a_campaign_finds_it_once_and_goes_on_with_it(tmp_path):
     assert len(result.repeats) == 2
     assert result.spec.batch_size > 100
     assert any("batch_size max is" in note for note in result.notes)
+
+
+def test_what_was_found_in_another_environment_is_not_taken(monkeypatch):
+    monkeypatch.setenv("HERE", "secret")
+    environments = (
+        {},
+        {"container": "podman:torch:2.12"},
+        {"container": "podman:torch:2.13"},
+        {"container": "podman:torch:2.13", "container_mounts": "/opt/libraries"},
+        {"container": "podman:torch:2.13", "container_devices": "/dev/kfd"},
+        {"env": {"MALLOC_ARENA_MAX": "1"}},
+        {"env": {"MALLOC_ARENA_MAX": "2"}},
+        {"env": {"HERE": None}},
+    )
+    keys = [json.dumps(key_of(dry_run("numpy", "linear", **fields), None)) for fields in environments]
+    assert len(set(keys)) == len(environments)
+    assert not any("secret" in key for key in keys)
+    monkeypatch.setenv("HERE", "another")
+    assert json.dumps(key_of(dry_run("numpy", "linear", env={"HERE": None}), None)) not in keys
 
 
 def test_a_damaged_cache_is_no_cache():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import time
 from typing import Any
@@ -14,6 +16,7 @@ from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.largest import budget, cache
 from dlperf_sdk.largest.search import Found, Probe, largest
 from dlperf_sdk.plan import Plan, make_plan
+from dlperf_sdk.preparation import requested_variables
 from dlperf_sdk.records import Failure
 from dlperf_sdk.registry import Registry
 from dlperf_sdk.spec import RunSpec
@@ -62,7 +65,7 @@ def resolved(
             "batch_size max was not looked for: the case was refused.",
         )
     limit = budget.of(planned)
-    key = _key(planned, limit)
+    key = key_of(planned, limit)
     known = cache.read(key)
     if known is not None:
         found, probes = known["size"] * step, known["probes"]
@@ -115,9 +118,10 @@ def _probe(
     return Probe(size // spec.accumulation, failure is None, max(peaks, default=None))
 
 
-def _key(planned: Plan, limit: int | None) -> dict[str, Any]:
-    """Everything that the largest batch size depends on."""
+def key_of(planned: Plan, limit: int | None) -> dict[str, Any]:
+    """Everything that the largest batch size depends on; of variables, which may be secrets, it has a digest."""
     spec = planned.spec
+    variables = json.dumps(requested_variables(spec), sort_keys=True).encode()
     machine = hardware.describe()
     gpus = [{"name": gpu.get("name"), "memory": gpu.get("memory")} for gpu in machine.get("gpus") or ()]
     return {
@@ -139,6 +143,8 @@ def _key(planned: Plan, limit: int | None) -> dict[str, Any]:
         "topology": str(spec.topology),
         "data": spec.data.source,
         "python": spec.python,
+        "container": [spec.container, spec.container_mounts, spec.container_devices],
+        "variables": hashlib.sha256(variables).hexdigest(),
         "requirements": list(planned.environment.requirements),
     }
 
