@@ -47,7 +47,7 @@ THEIRS = re.compile(
         (["run", *CASE, "-z"], "There is no option -z. See"),
         (
             ["reprot"],
-            "There is no command named 'reprot'. Did you mean 'report'? Known: attach, bundle, campaign, ",
+            "There is no command named 'reprot'. Did you mean 'report'? Also like it: export, rerun.",
         ),
         (
             ["campaign", "run", "preset:dlperf-v1", "--dry-run"],

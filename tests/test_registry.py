@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import textwrap
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from throwaway import distribution
 
 from dlperf_sdk.errors import DuplicatePlugin, PluginError, UnknownName
@@ -63,6 +66,21 @@ def test_a_third_partys_plugin_is_found(install):
     assert (row.distribution, row.target) == ("dlperf-mine 1.0", "dlperf_mine_module:Engine")
     assert Registry().topology("mine").name == "mine"
     assert Registry().distribution("topologies", "mine") == "dlperf-mine 1.0"
+
+
+@given(st.sets(st.text("abcdefgh_", min_size=1, max_size=9), max_size=40), st.text("abcdefgh_z", max_size=9))
+def test_of_many_names_those_that_are_like_it_are_listed_or_the_first(known, name):
+    error = UnknownName("thing", name, known)
+    listed = re.search(r"(?:Known|Also like it): (.*?)(?:, and (\d+) more)?\.", str(error))
+    named = set(listed[1].split(", ")) if listed else set()
+    meant = re.search("Did you mean '(.*?)'", str(error))
+    assert set(error.known) == known and named <= known and len(named) <= 12
+    if known and len(known) <= 12:
+        assert named == known
+    elif known and meant:
+        assert len(named) <= 2 and meant[1] not in named
+    elif known:
+        assert int(listed[2]) == len(known) - len(named)
 
 
 def test_an_unknown_name_gets_a_suggestion_and_the_names_that_exist():

@@ -145,7 +145,8 @@ def _group_of(name: str, group: str | None) -> str:
     known = {each: Registry().names(each) for each in GROUPS if group in (None, each)}
     found = [each for each, names in known.items() if name in names]
     if not found:
-        raise UnknownName("plugin", name, {one for names in known.values() for one in names})
+        installed = {one for names in known.values() for one in names}
+        raise UnknownName("plugin", name, installed, "`dlperf list` shows all, by kind.")
     if len(found) > 1:
         raise UsageError(f"{name!r} is in {' and '.join(found)}; say which with --group.")
     return found[0]

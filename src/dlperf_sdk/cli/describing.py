@@ -71,7 +71,8 @@ def _named(registry: Registry, names: tuple[str, ...]) -> tuple[str, str]:
     name = names[0]
     holders = [group for group in GROUPS if name in registry.names(group)]
     if not holders:
-        raise UnknownName("plugin", name, {known for group in GROUPS for known in registry.names(group)})
+        installed = {known for group in GROUPS for known in registry.names(group)}
+        raise UnknownName("plugin", name, installed, "`dlperf list` shows all, by kind.")
     if len(holders) > 1:
         raise UsageError(
             f"{name!r} is in {' and in '.join(holders)}; say which: `dlperf describe {holders[0]} {name}`."
