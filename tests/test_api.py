@@ -101,6 +101,13 @@ def test_a_spec_and_a_file_measure_the_same_facts(tmp_path, kept):
         (("nump", "linear"), {}, UnknownName, "Did you mean 'numpy'"),
         (("numpy", "linea"), {}, UnknownName, "Did you mean 'linear'"),
         (("numpy", "linear"), {"batchsize": 3}, UnknownName, "Did you mean 'batch_size'"),
+        (
+            ("numpy", "linear"),
+            {"output": "here"},
+            UnknownName,
+            "no argument named 'output'. Did you mean 'store'",
+        ),
+        (("numpy", "linear"), {"raise_on_error": True}, UnknownName, "Did you mean 'raise_on_failure'"),
         (("numpy", "linear"), {"topology": "1n2d@locale"}, UnknownName, "Did you mean 'local'"),
         (("numpy", "linear"), {"options": {"feature": 3}}, UnknownName, "Did you mean 'features'"),
         (("numpy", "linear"), {"batch_size": 0}, UsageError, "batch_size"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ DEFAULT_CAMPAIGNS = Path("dlperf-campaigns")
 """Where campaigns are kept unless somebody says otherwise: a directory each."""
 DEFAULT_STORE = Path("dlperf-results")
 """Where results are kept unless somebody says otherwise: a directory per run, in the working directory."""
+
+_FIELDS = {field.name for field in attrs.fields(RunSpec)}
 
 
 def run(
@@ -69,7 +72,7 @@ def run(
         RunFailed: the case failed, and `raise_on_failure` is set.
         KeyboardInterrupt: somebody pressed Ctrl-C; everything has been ended, and finished repeats are in the store.
     """
-    spec = spec_from(what, model, fields)
+    spec = spec_from(what, model, fields, _keywords(run))
     if not spec.wants_largest:
         return execute(spec, None, store, observers, registry, raise_on_failure, with_trace=trace)
     if store is not None:
@@ -111,7 +114,7 @@ def dry_run(
         UsageError, PluginError: as `run` does.
         Unsupported, Unavailable: the case cannot be run.
     """
-    return make_plan(spec_from(what, model, fields), registry or Registry())
+    return make_plan(spec_from(what, model, fields, _keywords(dry_run)), registry or Registry())
 
 
 def campaign(
@@ -180,13 +183,16 @@ def spec_from(
     what: str | RunSpec | Mapping[str, Any] | Path,
     model: str | None = None,
     fields: Mapping[str, Any] | None = None,
+    keywords: Iterable[str] = (),
 ) -> RunSpec:
-    """The run spec that the arguments of `run` describe; raises UsageError."""
+    """The run spec that the arguments of `run` describe; raises UsageError.
+
+    `keywords` are what the caller takes beside the fields: what is none of these was meant for one of both.
+    """
     fields = dict(fields or {})
-    known = [field.name for field in attrs.fields(RunSpec)]
     for name in fields:
-        if name not in known:
-            raise UnknownName("field of a run spec", name, known)
+        if name not in _FIELDS:
+            raise UnknownName("argument", name, {*_FIELDS, *keywords})
     if isinstance(what, str) and model is not None:
         return RunSpec(**{"framework": what, "model": model, **fields})
     if model is not None:
@@ -197,3 +203,8 @@ def spec_from(
         return RunSpec.load(what, **fields)
     spec = what if isinstance(what, RunSpec) else RunSpec.from_dict(what)
     return attrs.evolve(spec, **fields)
+
+
+def _keywords(function: Callable[..., Any]) -> list[str]:
+    parameters = inspect.signature(function).parameters.values()
+    return [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]

@@ -55,7 +55,7 @@ class SpecError(UsageError, ValueError):
     """A field of a run spec has an impossible value."""
 
 
-ALSO_CALLED = {"gpu": "cuda", "nvidia": "cuda", "amd": "rocm"}
+ALSO_CALLED = {"gpu": "cuda", "nvidia": "cuda", "amd": "rocm", "output": "store"}
 """What people call things whose names look different."""
 
 
