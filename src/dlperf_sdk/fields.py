@@ -71,12 +71,12 @@ def whole(least: int, most: int) -> Callable[[Any, Any, Any], None]:
     return check
 
 
-def number(*, least: float = 0.0, below: float = math.inf) -> Callable[[Any, Any, Any], None]:
-    """A validator: a finite number, `least` or more and less than `below`."""
-    limits = f"{least:g} or more" + ("" if below == math.inf else f", and less than {below:g}")
+def number(*, below: float = math.inf) -> Callable[[Any, Any, Any], None]:
+    """A validator: a finite number, 0 or more and less than `below`."""
+    limits = "0 or more" + ("" if below == math.inf else f", and less than {below:g}")
 
     def check(_: Any, attribute: Any, value: Any) -> None:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < below:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < below:
             raise SpecError(f"{attribute.name} is {shown(value)}; it must be a number, {limits}.")
 
     return check

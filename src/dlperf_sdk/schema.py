@@ -195,13 +195,13 @@ def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterat
 def _items(validator: Any, items: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
     """The draft's own, but lists of floats within their bounds pass at once: a result is full of them."""
     if isinstance(instance, list):
-        least, most = _bounds(validator, items)
+        least, most = _bounds(items)
         if not all(type(item) is float and least <= item <= most for item in instance):
             for i, item in enumerate(instance):
                 yield from validator.descend(item, items, path=i)
 
 
-def _bounds(validator: Any, items: Mapping[str, Any]) -> tuple[float, float]:
+def _bounds(items: Mapping[str, Any]) -> tuple[float, float]:
     """The interval that a float must be in to satisfy the schema `items`; empty where that is not all."""
     if items.get("$ref") == "#/$defs/real":
         items = {"type": "number", **_schemas()["result"]["$defs"]["real"]["anyOf"][0]}

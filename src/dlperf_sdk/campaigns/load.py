@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import resource
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import psutil
@@ -135,14 +135,12 @@ def company_note(node: int, device: str, others: int, when: str) -> str:
     return f"{when}, {who} computed on {device} of node {node}."
 
 
-def wait_for_quiet(
-    share: float, patience: float, sleep: Callable[[float], None] = time.sleep
-) -> Foreign | None:
+def wait_for_quiet(share: float, patience: float) -> Foreign | None:
     """Return when others use less than this share of the cores; or after so many seconds, with what they use."""
     end = time.monotonic() + patience
     while True:
         before = snapshot()
-        sleep(LOOK)
+        time.sleep(LOOK)
         found = foreign(before, snapshot())
         if found.share <= share:
             return None

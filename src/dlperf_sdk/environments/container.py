@@ -105,7 +105,6 @@ def _enroot(image: str, given: _Given) -> tuple[str, ...]:
 
 
 _RUNNERS = {"podman": _podman, "docker": _docker, "apptainer": _apptainer, "enroot": _enroot}
-RUNNERS = tuple(_RUNNERS)
 
 
 def contained(

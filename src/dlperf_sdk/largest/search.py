@@ -10,6 +10,8 @@ from attrs import frozen
 
 MOST_PROBES = 24
 """Probes after which the best so far is taken: far more than the memory model needs."""
+_SECOND = 16
+"""The size that is tried after 1."""
 FINE = 32
 """The limit is found exactly up to this size, and to within 1/32 beyond it: closer, chance decides what fits."""
 FAR = 2
@@ -42,7 +44,7 @@ def quantum(size: int) -> int:
     return max(1, size // FINE)
 
 
-def largest(probe: Callable[[int], Probe], budget: int | None, most: int, second: int = 16) -> Found:
+def largest(probe: Callable[[int], Probe], budget: int | None, most: int) -> Found:
     """The largest size from 1 to `most` for which `probe` fits.
 
     Peak memory is close to linear in the batch size: two sizes give a line, the line and the `budget` (bytes for one
@@ -62,7 +64,7 @@ def largest(probe: Callable[[int], Probe], budget: int | None, most: int, second
     if not fits(1):
         return Found(None, tuple(probes), True)
     low, high = 1, most + 1
-    guess, missed, retreated = min(second, most), 0, False
+    guess, missed, retreated = min(_SECOND, most), 0, False
     while high - low > quantum(low) and len(probes) < MOST_PROBES:
         guess = min(max(guess, low + 1), high - 1)
         if fits(guess):

@@ -148,17 +148,17 @@ def _compared(found: Asked, records: Sequence[ParityRecord]) -> Comparison:
     )
 
 
-def foreseen(plan: Plan, registry: Registry, case: str = CASE) -> str:
+def foreseen(plan: Plan, registry: Registry) -> str:
     """What `evidence` would do for a plan, in a sentence; nothing is started."""
-    reference, why = _reference(plan, registry, case)
+    reference, why = _reference(plan, registry, CASE)
     if reference is None:
         return f"none: {why}"
-    of_case, replicas = reference.cases[case], plan.spec.topology.devices
+    of_case, replicas = reference.cases[CASE], plan.spec.topology.devices
     possible = expected(of_case, plan.spec.strategy, replicas)
     if isinstance(possible, Comparison):
         return f"none: {possible.detail}"
     return (
-        f"before the first repeat, a run of its own, or a kept one: case {case}, {of_case.steps} steps of "
+        f"before the first repeat, a run of its own, or a kept one: case {CASE}, {of_case.steps} steps of "
         f"{of_case.batch_size} samples per device, held against float64"
     )
 

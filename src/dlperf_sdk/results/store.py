@@ -29,11 +29,11 @@ _ROOM = 1024 * 1024
 """Bytes that a probe writes: more than the little that a full disk still takes."""
 
 
-def new_run_id(spec: RunSpec, now: datetime, token: str | None = None) -> str:
+def new_run_id(spec: RunSpec, now: datetime) -> str:
     """A name that sorts by time and says what the run is: `20250131T101502Z-torch-resnet50-1n2d-3f9ac1`."""
     stamp = now.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
     what = f"{spec.framework[:24]}-{spec.model[:24]}-{spec.topology.nodes}n{spec.topology.devices_per_node}d"
-    return f"{stamp}-{what}-{token or secrets.token_hex(3)}"
+    return f"{stamp}-{what}-{secrets.token_hex(3)}"
 
 
 def campaign_of(run_id: str) -> str | None:

@@ -34,10 +34,9 @@ def failure(
     message: str,
     phase: Optional[str] = None,
     node: Optional[int] = None,
-    rank: Optional[int] = None,
 ) -> Dict[str, Any]:
     """A failure that an agent or the coordinator found, as `dlperf_sdk.records.Failure` has it."""
-    return {"kind": kind, "message": message, "phase": phase, "node": node, "rank": rank}
+    return {"kind": kind, "message": message, "phase": phase, "node": node, "rank": None}
 
 
 def of_worker(

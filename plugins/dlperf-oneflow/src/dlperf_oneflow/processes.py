@@ -16,7 +16,7 @@ def processes(cluster: Cluster) -> List[Process]:
         return trainers
     hosts = [cluster.nodes[trainer.node].host for trainer in trainers]
 
-    def variables(rank: int, trainer: Process) -> Dict[str, str]:
+    def variables(rank: int) -> Dict[str, str]:
         found = {
             "MASTER_ADDR": cluster.nodes[0].host,
             "MASTER_PORT": cluster.nodes[0].ports[0],
@@ -29,4 +29,4 @@ def processes(cluster: Cluster) -> List[Process]:
             found["CUDA_VISIBLE_DEVICES"] = ",".join(device for node in same for device in node.devices)
         return found
 
-    return [trainer._replace(variables=variables(rank, trainer)) for rank, trainer in enumerate(trainers)]
+    return [trainer._replace(variables=variables(rank)) for rank, trainer in enumerate(trainers)]

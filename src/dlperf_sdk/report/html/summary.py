@@ -26,11 +26,15 @@ def lede(results: Sequence[Result]) -> str:
     return f"{models} in {frameworks}, on {listed(topologies)}; {count} measured {when} (UTC)."
 
 
-def listed(names: Iterable[str], most: int = 6) -> str:
+_MOST = 6
+"""Names that a sentence lists."""
+
+
+def listed(names: Iterable[str]) -> str:
     """`a, b and c`; of many the first few, and how many more there are."""
     every = list(names)
-    if len(every) > most:
-        return f"{', '.join(every[:most])} and {len(every) - most} more"
+    if len(every) > _MOST:
+        return f"{', '.join(every[:_MOST])} and {len(every) - _MOST} more"
     return " and ".join(part for part in (", ".join(every[:-1]), every[-1]) if part) if every else ""
 
 
