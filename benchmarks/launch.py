@@ -96,7 +96,7 @@ def case(ranks: int, engine: str) -> Block:
         stepped = 0.0
         with tempfile.TemporaryDirectory() as folder:
             bundle = build(request, Path(folder) / "case.pyz")
-            job = Job("launch", bundle.path, nodes, devices, plan.device, {}, plan.topology_options)
+            job = Job("launch", bundle.path, nodes, devices, plan.device, plan.topology_options)
             for event in events(Registry().topology(engine), job):
                 if event.get("failure") is not None:
                     raise RuntimeError(event["failure"]["message"])

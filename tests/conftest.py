@@ -59,7 +59,7 @@ def stream(tmp_path):
         plan = make_plan(spec, Registry())
         request = plan.request("case", (python,), spec.env, {"source": "synthetic"})
         bundle = build(request, tmp_path / "case.pyz")
-        job = Job("case", bundle.path, spec.topology.nodes, spec.topology.devices_per_node, plan.device, {})
+        job = Job("case", bundle.path, spec.topology.nodes, spec.topology.devices_per_node, plan.device)
         return list(events(Local(), job))
 
     return run

@@ -250,7 +250,7 @@ def _controller(tmp_path, fault):
             plan = make_plan(spec, Registry())
             request = plan.request("case", (sys.executable,), {{}}, {{"source": "synthetic"}})
             bundle = build(request, Path("{tmp_path}/case.pyz"))
-            for event in events(Local(), Job("{tmp_path.name}", bundle.path, 2, 1, "cpu", {{}})):
+            for event in events(Local(), Job("{tmp_path.name}", bundle.path, 2, 1, "cpu")):
                 print(event["event"], event.get("phase"), flush=True)
             """
         )

@@ -48,7 +48,7 @@ def job(tmp_path):
     (tmp_path / "case.pyz").write_bytes(b"twelve bytes")
 
     def make(options, nodes=2, **fields):
-        return Job("case", tmp_path / "case.pyz", nodes, 1, "cpu", {}, options, **fields)
+        return Job("case", tmp_path / "case.pyz", nodes, 1, "cpu", options, **fields)
 
     return make
 

@@ -57,7 +57,6 @@ def launched(
             nodes=shape.nodes,
             devices_per_node=shape.devices_per_node,
             device=planned.device,
-            variables={},
             options=planned.topology_options,
             prefix=inside(planned.spec, planned.device, engine.place_variables),
             patience=planned.deadlines["start"],

@@ -80,7 +80,6 @@ class Bench:
             topology.nodes,
             topology.devices_per_node,
             "cpu",
-            {},
             plan.topology_options,
             inside(spec, "cpu", placing.place_variables),
         )

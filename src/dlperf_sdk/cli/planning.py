@@ -185,7 +185,6 @@ def outline(plan: Plan) -> Outline:
         nodes=spec.topology.nodes,
         devices_per_node=spec.topology.devices_per_node,
         device=plan.device,
-        variables={},
         options=plan.topology_options,
         prefix=inside(spec, plan.device, engine.place_variables),
     )

@@ -23,8 +23,6 @@ class Job:
     nodes: int
     devices_per_node: int
     device: str
-    variables: Mapping[str, str]
-    """Variables for the agents themselves; the workers' travel in the bundle."""
     options: Any = field(factory=NoOptions)
     """An instance of the topology's `Options`."""
     prefix: tuple[str, ...] = ()

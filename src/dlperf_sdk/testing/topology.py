@@ -133,7 +133,7 @@ class TopologyConformance(Conformance):
         )
 
     def _job(self, name: str, bundle: Path, nodes: int) -> Job:
-        return Job(name, bundle, nodes, 1, "cpu", {}, self.plugin.Options(**self.options))
+        return Job(name, bundle, nodes, 1, "cpu", self.plugin.Options(**self.options))
 
     def _ok(self, nodes: int) -> Result:
         if nodes not in self._kept:

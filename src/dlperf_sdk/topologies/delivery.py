@@ -10,7 +10,7 @@ import selectors
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -79,10 +79,7 @@ def _size(bundle: Path) -> str:
 
 @contextmanager
 def running(
-    commands: Sequence[Sequence[str]],
-    bundle: Path,
-    diagnostics: IO[bytes],
-    variables: Mapping[str, str] | None = None,
+    commands: Sequence[Sequence[str]], bundle: Path, diagnostics: IO[bytes]
 ) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Processes that are fed the bundle, and then a sign of life every few seconds; leaving the context ends them.
 
@@ -96,7 +93,6 @@ def running(
             started.append(
                 subprocess.Popen(
                     command,
-                    env=None if variables is None else {**os.environ, **variables},
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=diagnostics,

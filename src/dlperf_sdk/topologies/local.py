@@ -43,7 +43,7 @@ class Local(Topology):
     def launch(self, job: Job) -> Iterator[Iterator[bytes]]:
         with (
             tempfile.TemporaryFile() as diagnostics,
-            delivery.running(_commands(job), job.bundle, diagnostics, job.variables) as agents,
+            delivery.running(_commands(job), job.bundle, diagnostics) as agents,
         ):
             yield delivery.lines_of(agents, diagnostics)
 
