@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 
 import attrs
@@ -729,6 +730,16 @@ def test_lines_of_toml():
     assert found["order", "seed"] == 13
     assert lines.line_of(found, ("zip", 1, "seed", 0)) == 11
     assert lines.line_of(found, ("nothing",)) == 1
+
+
+@pytest.mark.parametrize("inside", ["[{blanks}x!", "[x{blanks}!", "[{dots}]", "{dots} = 1"])
+def test_a_text_in_toml_that_looks_like_a_table_takes_no_time_and_no_memory(inside):
+    row = inside.format(blanks=" \t" * 100_000, dots="a." * 50_000 + "a")
+    text = f'x = """\n{row}\n"""\ny = 1\n'
+    assert tomllib.loads(text)["y"] == 1
+    found = lines.lines_of(text, ".toml")
+    assert found["x",] == 1
+    assert sum(map(len, found)) < 10_000
 
 
 # -- the presets

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from dlperf_sdk.documents import DEEPEST
+
 Place = tuple[str | int, ...]
 
-_HEADER = re.compile(r"\s*(\[\[?)\s*([A-Za-z0-9_.\-\"' ]+?)\s*\]\]?\s*(?:#.*)?")
+_HEADER = re.compile(r"\s*(\[\[?)([A-Za-z0-9_.\-\"' \t]+)\]\]?\s*(?:#.*)?")
 _KEY = re.compile(r"\s*([A-Za-z0-9_\-.]+|\"[^\"]*\"|'[^']*')\s*=")
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 _ODD = re.compile(r"NaN|-?Infinity|-?[0-9]{1000,}")
@@ -115,14 +117,18 @@ def _unquoted(word: str) -> str:
 
 
 def _of_toml(text: str) -> Iterator[tuple[Place, int]]:
-    """Tables and the keys that begin a line; what is written inline has the line of its key."""
+    """Tables and the keys that begin a line; what is written inline has the line of its key.
+
+    A line of a text of several lines may look like either, with any number of dots: what is deeper than a document
+    can be is left out.
+    """
     table: Place = ()
     counts: dict[Place, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
         header = _HEADER.fullmatch(line)
         if header:
             table = ()
-            names = [name.strip().strip("\"'") for name in header[2].split(".")]
+            names = [name.strip().strip("\"'") for name in header[2].split(".", DEEPEST)][:DEEPEST]
             for i, name in enumerate(names):
                 table = (*table, name)
                 if header[1] == "[[" and i == len(names) - 1:
@@ -135,6 +141,6 @@ def _of_toml(text: str) -> Iterator[tuple[Place, int]]:
         key = _KEY.match(line)
         if key:
             quoted = key[1][0] in "\"'"
-            names = [key[1].strip("\"'")] if quoted else key[1].split(".")
+            names = [key[1].strip("\"'")] if quoted else key[1].split(".", DEEPEST)[:DEEPEST]
             for i in range(1, len(names) + 1):
                 yield (*table, *names[:i]), number
