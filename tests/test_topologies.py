@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 import zipfile
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
@@ -74,6 +75,50 @@ def test_a_plain_list_of_hosts_is_itself(names):
     assert expand(",".join(names)) == names
 
 
+NUMBERS = st.tuples(st.integers(0, 30), st.integers(0, 4), st.integers(1, 3)).map(
+    lambda given: (f"{given[0]:0{given[2]}}", f"{given[0] + given[1]:0{given[2]}}")
+)
+PIECES = st.lists(
+    st.tuples(st.sampled_from(["n", "-ib", "."]), st.lists(NUMBERS, max_size=2)), min_size=1, max_size=3
+)
+
+
+@given(PIECES)
+def test_ranges_stand_for_their_numbers_of_which_the_last_go_fastest(pieces):
+    short, names = "", [""]
+    for text, ranges in pieces:
+        brackets = f"[{','.join('-'.join(each) for each in ranges)}]" if ranges else ""
+        short += text + brackets
+        inside = [
+            str(number).zfill(len(first))
+            for first, last in ranges
+            for number in range(int(first), int(last) + 1)
+        ]
+        names = [name + text + number for name in names for number in inside or [""]]
+    assert expand(short) == names
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a[0-399]b[0-399]",
+        "a[0-99999]b[0-99999]c[0-99999]d[0-99999]",
+        "a[0-99999],b[0-99999]",
+        "a" * 1_000_000 + "[0-99999]",
+        f"a[{'0' * 4000}-99999]",
+        "[0]" * 1000 + "[0-99999]",
+    ],
+)
+def test_too_many_hosts_are_refused_before_any_is_named(text):
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=r"."):
+            expand(text)
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()
+
+
 @given(st.text(alphabet="n0123456789[]-,", max_size=12))
 def test_any_text_is_a_list_of_hosts_or_an_error(text):
     try:
@@ -82,7 +127,7 @@ def test_any_text_is_a_list_of_hosts_or_an_error(text):
         pass
 
 
-@pytest.mark.parametrize("text", ["", "n[1-", "n]1[", "a,,b", "n[1-999999999]", "n[x]", "n[[1]]"])
+@pytest.mark.parametrize("text", ["", "n[1-", "n]1[", "a,,b", "n[1-999999999]", "n[x]", "n[[1]]", "n[]"])
 def test_what_is_no_list_of_hosts(text):
     with pytest.raises(ValueError, match=r"."):
         expand(text)

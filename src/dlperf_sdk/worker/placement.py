@@ -1,10 +1,26 @@
 """Which node this is, and who the others are: from the variables that the engine sets, or from the command line."""
 
+import itertools
 import re
-from typing import List, Mapping, NamedTuple, Optional
+from typing import List, Mapping, NamedTuple, Optional, Union
 
-_RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
+_PIECE = re.compile(r"([^\[]+)|(\[[^\]]*\])")
+_DIGITS = 18
+_RANGE = re.compile("([0-9]{1,%d})(?:-([0-9]{1,%d}))?" % (_DIGITS, _DIGITS))
 _MOST = 100000
+_LONGEST = 253
+
+
+class _Numbers(NamedTuple):
+    """What `07-09` stands for."""
+
+    numbers: range
+    digits: int
+    """With zeros in front, at least so many."""
+
+
+_Piece = Union[str, List[_Numbers]]
+"""Of a host's name: text, or the numbers in brackets, one of which stands there."""
 
 
 class Placement(NamedTuple):
@@ -43,14 +59,13 @@ def expand(hosts: str) -> List[str]:
     """The names in Slurm's short form: `n[1-3,07-09],login` or a plain list with commas.
 
     Raises:
-        ValueError: it is not of this form.
+        ValueError: it is not of this form, or would be too many names or too long ones, which is found out before any
+            is made.
     """
-    found: List[str] = []
-    for part in _split(hosts):
-        found += _expanded(part)
-        if len(found) > _MOST:
-            raise ValueError("%r names more than %d hosts" % (hosts[:100], _MOST))
-    return found
+    parts = [_taken_apart(part) for part in _split(hosts)]
+    if sum(_count(pieces) for pieces in parts) > _MOST:
+        raise ValueError("%r names more than %d hosts" % (hosts[:100], _MOST))
+    return ["".join(name) for pieces in parts for name in itertools.product(*map(_choices, pieces))]
 
 
 def _split(hosts: str) -> List[str]:
@@ -68,23 +83,33 @@ def _split(hosts: str) -> List[str]:
     return parts
 
 
-def _expanded(part: str) -> List[str]:
-    before, bracket, rest = part.partition("[")
-    if not bracket:
-        return [part]
-    inside, _, after = rest.partition("]")
-    found = []
-    for item in inside.split(","):
-        match = _RANGE.fullmatch(item)
-        if not match:
-            raise ValueError("%r in %r is no range of numbers" % (item[:100], part[:100]))
-        first, last = match.group(1), match.group(2) or match.group(1)
-        if int(last) - int(first) >= _MOST:
-            raise ValueError("%r names more than %d hosts" % (part[:100], _MOST))
-        numbers = [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)]
-        found += (
-            [before + number + tail for number in numbers for tail in _expanded(after)]
-            if after
-            else [before + number for number in numbers]
-        )
+def _taken_apart(part: str) -> List[_Piece]:
+    """Text and brackets in turn, in their order."""
+    pieces: List[_Piece] = []
+    for text, inside in _PIECE.findall(part):
+        pieces.append([_numbers(item) for item in inside[1:-1].split(",")] if inside else text)
+    if sum(len(piece) if isinstance(piece, str) else _DIGITS for piece in pieces) > _LONGEST:
+        raise ValueError("%r names hosts by more than %d letters" % (part[:100], _LONGEST))
+    return pieces
+
+
+def _numbers(item: str) -> _Numbers:
+    match = _RANGE.fullmatch(item)
+    if not match:
+        raise ValueError("%r is no range of numbers" % item[:100])
+    first, last = match.group(1), match.group(2) or match.group(1)
+    return _Numbers(range(int(first), int(last) + 1), len(first))
+
+
+def _count(pieces: List[_Piece]) -> int:
+    found = 1
+    for piece in pieces:
+        if not isinstance(piece, str):
+            found *= sum(len(each.numbers) for each in piece)
     return found
+
+
+def _choices(piece: _Piece) -> List[str]:
+    if isinstance(piece, str):
+        return [piece]
+    return [str(number).zfill(each.digits) for each in piece for number in each.numbers]
