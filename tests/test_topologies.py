@@ -709,6 +709,31 @@ def test_a_mistake_in_the_hosts_is_one_in_what_was_asked(tmp_path, capsys, comma
     assert not (tmp_path / "store").exists()
 
 
+@pytest.mark.parametrize(
+    ("engine", "flags"),
+    [
+        ("ssh", "launcher_flags"),
+        ("mpi", "launcher_flags"),
+        ("slurm", "sbatch_flags"),
+        ("slurm", "srun_flags"),
+    ],
+)
+def test_flags_that_cannot_be_split_into_words_are_refused(tmp_path, capsys, engine, flags):
+    words = ["numpy", "linear", "--topology", f"2n1d@{engine}", "--set", f'{flags}=-o "x']
+    assert main(["run", *words, "--output", str(tmp_path / "store")]) == 2
+    said = capsys.readouterr().err
+    assert (
+        f"{flags} is '-o \"x', which a shell would not read to its end either (No closing quotation)" in said
+    )
+    assert len(said.splitlines()) == 1
+    assert not (tmp_path / "store").exists()
+
+
+def test_flags_that_are_no_text_are_refused():
+    with pytest.raises(TypeError, match="launcher_flags is None, and no text"):
+        HostOptions(launcher_flags=None)
+
+
 def test_slurm_without_a_cluster_says_where_to_go(fake):
     words = "fatal: Could not establish a configuration source"
     fake("scontrol", f"echo 'scontrol: {words}' >&2; exit 1")

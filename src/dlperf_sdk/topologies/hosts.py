@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,19 @@ def checked_ports(_: Any, attribute: Any, value: str) -> None:
     port_range(value)
 
 
+def checked_flags(_: Any, attribute: Any, value: str) -> None:
+    """What attrs holds an option to that is more arguments for a program. Raises ValueError or TypeError."""
+    if not isinstance(value, str):  # of None, shlex would read standard input
+        raise TypeError(f"{attribute.name} is {value!r}, and no text; leave it out where there is none")
+    try:
+        shlex.split(value)
+    except ValueError as error:
+        raise ValueError(
+            f"{attribute.name} is {value[:100]!r}, which a shell would not read to its end either ({error}); close "
+            "each quotation that is opened, or write \\ before the mark"
+        ) from error
+
+
 @frozen
 class HostOptions:
     """Options of an engine that is told its hosts."""
@@ -41,7 +55,9 @@ class HostOptions:
     agent_python: str = attrs.field(
         default="python3", metadata={"help": "Python 3.7 or later that runs the agent on every node."}
     )
-    launcher_flags: str = attrs.field(default="", metadata={"help": "More arguments for ssh or mpirun."})
+    launcher_flags: str = attrs.field(
+        default="", validator=checked_flags, metadata={"help": "More arguments for ssh or mpirun."}
+    )
 
     def place(self, node: str, hosts: list[str]) -> Rendezvous:
         """What the agent of a node is told: the others' hosts are names here, not whom to log in as."""

@@ -18,7 +18,7 @@ from attrs import frozen
 
 from dlperf_sdk.interfaces.topology import Job, Topology
 from dlperf_sdk.topologies import delivery, slurm_job, slurm_stream, unstarted
-from dlperf_sdk.topologies.hosts import INTERFACE, PORTS, checked_ports
+from dlperf_sdk.topologies.hosts import INTERFACE, PORTS, checked_flags, checked_ports
 from dlperf_sdk.topologies.slurm_facts import why
 
 _WAIT = 30
@@ -47,9 +47,13 @@ class SlurmOptions:
     agent_python: str = attrs.field(
         default="python3", metadata={"help": "Python 3.7 or later that runs the agent on every node."}
     )
-    sbatch_flags: str = attrs.field(default="", metadata={"help": "More arguments for sbatch."})
+    sbatch_flags: str = attrs.field(
+        default="", validator=checked_flags, metadata={"help": "More arguments for sbatch."}
+    )
     srun_flags: str = attrs.field(
-        default="", metadata={"help": "More arguments for srun, as for pyxis: --container-image=…."}
+        default="",
+        validator=checked_flags,
+        metadata={"help": "More arguments for srun, as for pyxis: --container-image=…."},
     )
 
 
