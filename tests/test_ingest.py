@@ -73,6 +73,16 @@ def test_a_log_names_no_place_of_its_own(told, tmp_path, name):
     assert not any("outside" in str(path) for path in written)
 
 
+@pytest.mark.parametrize("kind", ["attempt-started", "progress", "attempt-ended", "something-else"])
+@pytest.mark.parametrize("number", [[], {}, [0], None, "0", 1e400])
+def test_an_attempt_whose_number_is_none_is_no_fault_of_ours(told, tmp_path, kind, number):
+    at = next(i for i, event in enumerate(told) if event["event"] == "attempt-started")
+    ended = {**attempt(told), "event": kind, "attempt": number}
+    result = ingested([*told[:at], ended, *told[at:]], tmp_path)
+    assert result.status in ("ok", "invalid-record")
+    assert (result.status == "invalid-record") or kind != "attempt-ended"
+
+
 RECORDS = {
     "none": lambda records: [],
     "one twice": lambda records: [records[0], records[0]],

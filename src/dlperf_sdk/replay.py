@@ -124,7 +124,7 @@ def _prepared(plan: Plan, python: str, lock: str, command: tuple[str, ...]) -> P
 
 
 def _take(case: Case, events: Iterable[dict[str, Any]], parity: Asked | None) -> None:
-    finished = {repeat.attempt for repeat in case.collected.repeats}
+    finished = [repeat.attempt for repeat in case.collected.repeats]
     said = ""
     for event in events:
         if event["event"] == "diagnostics":
