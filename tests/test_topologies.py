@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import fcntl
 import io
@@ -352,6 +353,15 @@ def test_the_batch_script_is_python_and_carries_the_bundle():
     assert base64.b64decode(re.search(r"b64decode\((.*)\)\)", text)[1].strip("'")) == b"\0secret"
     assert '["srun", ' in text.replace("'srun'", '"srun"')
     assert text.startswith("#!/usr/bin/env python3\n")
+
+
+@given(st.lists(st.sampled_from(["BUNDLE", "LINGER", "STEP", "$bundle", "$$", "'", "\n", "é"]) | st.text()))
+def test_the_batch_script_has_the_steps_words_as_they_are(step):
+    tree = ast.parse(slurm_job.script(step, 7, b"bundle"))
+    (*_, linger, _, words) = next(
+        node.elts for node in ast.walk(tree) if isinstance(node, ast.List) and len(node.elts) == 8
+    )
+    assert (linger.value, ast.literal_eval(words.value)) == ("7", step)
 
 
 def test_whom_to_log_in_as_is_for_ssh_alone(job):

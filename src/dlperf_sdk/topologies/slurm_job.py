@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from string import Template
 from typing import TYPE_CHECKING
 
 import psutil
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 LARGEST = 4_000_000
 """Bytes: Slurm's own limit of a script is 4 MiB (`max_script_size`)."""
-_SCRIPT = """\
+_SCRIPT = Template("""\
 #!/usr/bin/env python3
 import base64, os, runpy, shutil, sys
 os.umask(0o077)
@@ -38,12 +39,12 @@ os.mkdir(folder, 0o700)
 path = os.path.join(folder, "bundle.pyz")
 try:
     with open(path, "wb") as file:
-        file.write(base64.b64decode(BUNDLE))
-    sys.argv = [path, "batch", "--folder", folder, "--linger", "LINGER", "--", *STEP]
+        file.write(base64.b64decode($bundle))
+    sys.argv = [path, "batch", "--folder", folder, "--linger", "$linger", "--", *$step]
     runpy.run_path(path, run_name="__main__")
 finally:
     shutil.rmtree(folder, ignore_errors=True)
-"""
+""")
 
 
 def submission(job: Job, options: SlurmOptions) -> tuple[str, ...]:
@@ -67,8 +68,7 @@ def submission(job: Job, options: SlurmOptions) -> tuple[str, ...]:
 def script(step: Sequence[str], linger: int, bundle: bytes) -> str:
     """The batch script, in Python: nothing in it is read by a shell; pure."""
     text = base64.b64encode(bundle).decode()
-    filled = _SCRIPT.replace("STEP", repr(list(step))).replace("LINGER", str(linger))
-    return filled.replace("BUNDLE", repr(text) if text else "…")
+    return _SCRIPT.substitute(bundle=repr(text) if text else "…", linger=linger, step=list(step))
 
 
 @contextmanager
