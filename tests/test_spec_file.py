@@ -53,15 +53,39 @@ def test_a_file_names_no_program(tmp_path: Path) -> None:
     assert RunSpec.load(written(tmp_path, python=None)).python is None
 
 
-@pytest.mark.parametrize("name", ["LD_PRELOAD", "LD_AUDIT", "PYTHONPATH", "PATH", "DYLD_INSERT_LIBRARIES"])
-def test_a_file_sets_no_variable_that_loads_code(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("LD_PRELOAD", "LD_AUDIT", "PYTHONPATH", "PATH", "DYLD_INSERT_LIBRARIES", "ENV"),
+        *("CC", "CXX", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "XLA_FLAGS", "CUDA_HOME"),
+        *(
+            "NCCL_NET_PLUGIN",
+            "NCCL_TOPO_DUMP_FILE",
+            "NCCL_DEBUG_FILE",
+            "OMP_TOOL_LIBRARIES",
+            "MXNET_LIBRARY_PATH",
+        ),
+        *("CUDA_INJECTION64_PATH", "FLAGS_cudnn_dir", "GLOG_log_dir", "UCX_MODULE_DIR", "MINE"),
+    ],
+)
+@pytest.mark.parametrize("value", ["./evil.so", None])
+def test_a_file_sets_no_variable_that_may_load_code(tmp_path: Path, name: str, value: str | None) -> None:
     with pytest.raises(SpecError, match=f"--env {name}=VALUE"):
-        RunSpec.load(written(tmp_path, env={name: "./evil.so"}))
+        RunSpec.load(written(tmp_path, env={name: value}))
 
 
-def test_a_file_sets_other_variables(tmp_path: Path) -> None:
-    spec = RunSpec.load(written(tmp_path, env={"NCCL_DEBUG": "INFO", "LDFLAGS": None}))
-    assert spec.env == {"NCCL_DEBUG": "INFO", "LDFLAGS": None}
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "KMP_AFFINITY", "KMP_BLOCKTIME", "MKL_NUM_THREADS"),
+        *("NCCL_DEBUG", "NCCL_ALGO", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_IB_HCA"),
+        *("CUDA_VISIBLE_DEVICES", "NVIDIA_TF32_OVERRIDE", "DNNL_MAX_CPU_ISA", "ONEDNN_VERBOSE"),
+        *("TF_CPP_MIN_LOG_LEVEL", "MXNET_ENGINE_TYPE", "ONEFLOW_ENABLE_NHWC", "FLAGS_allocator_strategy"),
+    ],
+)
+def test_a_file_sets_variables_that_tune(tmp_path: Path, name: str) -> None:
+    assert RunSpec.load(written(tmp_path, env={name: "1"})).env == {name: "1"}
+    assert RunSpec.load(written(tmp_path, env={name: None})).env == {name: None}
 
 
 def test_every_mistake_is_told_with_its_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,7 @@
 """A spec from a file is data: what it says is measured, and nothing that it says reaches beyond its directory.
 
 People pass such files on, so whoever runs one need not have read it. Its fields may therefore name no program, no
-variable that makes a program load other code, and no folder outside the file's own directory. On the command line
+variable but those that are known to load none, and no folder outside the file's own directory. On the command line
 and in Python all of these can be given, by whoever runs it.
 """
 
@@ -15,8 +15,34 @@ from typing import Any
 from dlperf_sdk.documents import load_document, shown
 from dlperf_sdk.errors import DocumentError, SpecError
 
-LOADERS = re.compile(r"LD_\w+|DYLD_\w+|GCONV_PATH|PYTHON\w+|PATH|HOME|BASH_ENV|ENV|SHELLOPTS")
-"""Variables that decide which code a process loads before its first own line."""
+TUNING = re.compile(
+    "|".join(
+        (
+            r"OMP_(NUM_THREADS|DYNAMIC|SCHEDULE|PROC_BIND|PLACES|WAIT_POLICY|STACKSIZE|THREAD_LIMIT|MAX_ACTIVE_LEVELS)",
+            r"OMP_DISPLAY_(ENV|AFFINITY)|GOMP_(CPU_AFFINITY|SPINCOUNT|STACKSIZE)",
+            r"KMP_(AFFINITY|BLOCKTIME|HW_SUBSET|LIBRARY|SETTINGS|STACKSIZE|TEAMS_THREAD_LIMIT)",
+            r"(MKL|OPENBLAS|BLIS|NUMEXPR|VECLIB)_(NUM|MAXIMUM|MAX)_THREADS|MKL_DOMAIN_NUM_THREADS",
+            r"MKL_(DYNAMIC|CBWR|ENABLE_INSTRUCTIONS|VERBOSE)|MALLOC_(ARENA_MAX|(TRIM|MMAP)_THRESHOLD_)",
+            r"(ONEDNN|DNNL)_(VERBOSE|MAX_CPU_ISA|CPU_ISA_HINTS|DEFAULT_FPMATH_MODE|PRIMITIVE_CACHE_CAPACITY)",
+            r"CUDA_(VISIBLE_DEVICES|DEVICE_ORDER|DEVICE_MAX_CONNECTIONS|LAUNCH_BLOCKING|MODULE_LOADING)",
+            r"(HIP|ROCR)_VISIBLE_DEVICES|NVIDIA_TF32_OVERRIDE|CUBLAS_WORKSPACE_CONFIG|PYTORCH_(CUDA_)?ALLOC_CONF",
+            r"NCCL_(DEBUG|DEBUG_SUBSYS|ALGO|PROTO|NTHREADS|BUFFSIZE|LAUNCH_MODE|NVLS_ENABLE|CROSS_NIC|CUMEM_ENABLE)",
+            r"NCCL_(MIN|MAX)_(NCHANNELS|CTAS)|NCCL_NET_(GDR_LEVEL|GDR_READ|DISABLE_INTRA)|NCCL_SHM_DISABLE",
+            r"NCCL_(IB_(DISABLE|HCA|GID_INDEX|TC|SL|TIMEOUT|RETRY_CNT|QPS_PER_CONNECTION|CUDA_SUPPORT))",
+            r"NCCL_(P2P_(DISABLE|LEVEL|NET_CHUNKSIZE)|SOCKET_(IFNAME|FAMILY|NTHREADS)|NSOCKS_PERTHREAD)",
+            r"(GLOO|TP)_SOCKET_IFNAME|UCX_(TLS|NET_DEVICES|LOG_LEVEL)|GRPC_(VERBOSITY|TRACE)|GLOG_(v|minloglevel)",
+            r"TORCH_(CPP_LOG_LEVEL|DISTRIBUTED_DEBUG)|TORCH_NCCL_(AVOID_RECORD_STREAMS|HIGH_PRIORITY|BLOCKING_WAIT)",
+            r"TF_(CPP_MIN_LOG_LEVEL|CPP_MAX_VLOG_LEVEL|ENABLE_ONEDNN_OPTS|NUM_INTEROP_THREADS|NUM_INTRAOP_THREADS)",
+            r"TF_(GPU_THREAD_(MODE|COUNT)|GPU_ALLOCATOR|FORCE_GPU_ALLOW_GROWTH|CUDNN_USE_AUTOTUNE|DETERMINISTIC_OPS)",
+            r"MXNET_(ENGINE_TYPE|[CG]PU_WORKER_NTHREADS|CUDNN_AUTOTUNE_DEFAULT|EXEC_BULK_EXEC_TRAIN)",
+            r"MXNET_(GPU_MEM_POOL_(TYPE|RESERVE)|KVSTORE_(USETREE|BIGARRAY_BOUND|REDUCTION_NTHREADS))",
+            r"ONEFLOW_ENABLE_NHWC|FLAGS_(allocator_strategy|fraction_of_gpu_memory_to_use|cudnn_exhaustive_search)",
+            r"FLAGS_(conv_workspace_size_limit|cudnn_deterministic|cudnn_batchnorm_spatial_persistent)",
+        )
+    )
+)
+"""Variables that tune threads, memory, logging and transport. None names a program, a library or a file; what runs a
+compiler (CXX), or loads a plugin or a kernel from a folder, is not among them, and nobody could list all of those."""
 
 EXECUTED = re.compile(r"\w+_flags|agent_python|hostfile")
 """Options of engines that name programs, hand arguments to those that can run others, or read a file."""
@@ -62,10 +88,11 @@ def confined(document: Mapping[str, Any], path: Path) -> dict[str, Any]:
             )
     variables = found.get("env")
     for name in variables if isinstance(variables, Mapping) else ():
-        if isinstance(name, str) and LOADERS.fullmatch(name):
+        if isinstance(name, str) and not TUNING.fullmatch(name):
             raise SpecError(
-                f"{path} sets the variable {name}, which decides what code a process loads; a file may not. Take it "
-                f"out of `env`, and give --env {name}=VALUE where it is wanted."
+                f"{path} sets the variable {name}, which may decide what code a process loads; a file may set only "
+                f"what is known to tune threads, memory, logging or transport. Take it out of `env`, and give --env "
+                f"{name}=VALUE where it is wanted."
             )
     options = found.get("options")
     for name in options if isinstance(options, Mapping) else ():
