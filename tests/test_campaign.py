@@ -24,7 +24,7 @@ from dlperf_sdk.campaigns.kept import keep, open_kept
 from dlperf_sdk.campaigns.standing import Standing, told
 from dlperf_sdk.campaigns.status import status
 from dlperf_sdk.cli import main
-from dlperf_sdk.errors import StoreError, UnknownName
+from dlperf_sdk.errors import SpecError, StoreError, UnknownName
 from dlperf_sdk.registry import Registry
 
 SMALL = {"model": "linear", "batch_size": 4, "canonical_steps": 2, "warmup": 1, "steps": 4, "repeats": 2}
@@ -92,6 +92,22 @@ def test_a_full_disk_is_said_and_leaves_no_half_line(tmp_path):
     (tmp_path / "journal.jsonl").symlink_to("/dev/full")
     with pytest.raises(StoreError, match=r"cannot be written"):
         Journal(tmp_path / "journal.jsonl").append("one")
+
+
+# -- what is executed
+
+
+def test_a_campaign_on_the_disk_executes_what_its_user_allows(tmp_path):
+    asked_for = campaign_of(
+        Matrix(fields={**SMALL, "repeats": 1, "env": {"MINE": "1"}}, axes={"framework": ["numpy"]})
+    )
+    when, entries = planning.planned(asked_for, Registry())
+    keep(tmp_path / "it", asked_for, entries, when)
+    with pytest.raises(SpecError, match=r"campaign\.json sets the variable MINE to '1', .* --allow MINE \("):
+        resume(tmp_path / "it")
+    assert main(["campaign", "resume", str(tmp_path / "it"), "--quiet"]) == 2
+    assert not (tmp_path / "it" / "journal.jsonl").exists()
+    assert resume(tmp_path / "it", allow=["MINE"]).exit_code == 0
 
 
 # -- the estimate

@@ -352,13 +352,31 @@ def test_rerun_measures_the_same_case_again_in_what_its_lock_describes(dlperf, m
         return environments.prepare(framework, spec, device, on_progress=on_progress)
 
     monkeypatch.setattr(environments, "from_lock", from_lock)
-    first = json.loads(dlperf("run", *ONE, "--seed", "5", "--json", "--quiet")[1])
-    code, out, _ = dlperf("rerun", first["id"], "--json", "--quiet")
+    first = json.loads(dlperf("run", *ONE, "--seed", "5", "--env", "MINE=1", "--json", "--quiet")[1])
+    code, out, _ = dlperf("rerun", first["id"], "--json", "--quiet", "--allow", "MINE")
     again = json.loads(out)
     assert code == 0
     assert asked == [first["environment"]["lock"]]
     assert again["spec"] == first["spec"]
     assert again["id"] != first["id"]
+
+
+def test_rerun_executes_of_a_file_what_is_allowed(dlperf, stored, tmp_path):
+    result = stored()
+    path = tmp_path / "dlperf-results" / result.id / "result.json"
+    document = json.loads(path.read_text())
+    document["spec"] |= {
+        "env": {"LD_PRELOAD": "./evil.so"},
+        "options": {"launcher_flags": "-oProxyCommand=evil"},
+        "python": "./evil",
+    }
+    path.write_text(json.dumps(document))
+    for which in (result.id, str(path)):
+        code, out, err = dlperf("rerun", which, "--allow", "python")
+        assert (code, out, len(err.splitlines())) == (2, "", 1)
+        assert "sets the variable LD_PRELOAD to './evil.so'" in err
+        assert "--allow LD_PRELOAD launcher_flags" in err
+    assert [each.name for each in (tmp_path / "dlperf-results").iterdir()] == [result.id]
 
 
 # -- list and describe

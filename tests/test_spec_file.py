@@ -11,6 +11,7 @@ import pytest
 from dlperf_sdk.cli import main
 from dlperf_sdk.errors import DocumentError, SpecError
 from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.spec_file import allowed
 
 CASE = {"framework": "torch", "model": "resnet50"}
 
@@ -86,6 +87,38 @@ def test_a_file_sets_no_variable_that_may_load_code(tmp_path: Path, name: str, v
 def test_a_file_sets_variables_that_tune(tmp_path: Path, name: str) -> None:
     assert RunSpec.load(written(tmp_path, env={name: "1"})).env == {name: "1"}
     assert RunSpec.load(written(tmp_path, env={name: None})).env == {name: None}
+
+
+HOSTILE = {
+    "python": "./evil",
+    "container": "podman:evil",
+    "env": {"LD_PRELOAD": "./evil.so", "OMP_NUM_THREADS": "2"},
+    "options": {"launcher_flags": "-oProxyCommand=evil", "hosts": "n1"},
+    "data": "images:/photos",
+}
+
+
+def test_what_lies_on_the_disk_executes_what_its_user_allows() -> None:
+    names = ["python", "container", "LD_PRELOAD", "launcher_flags"]
+    with pytest.raises(SpecError) as refusal:
+        allowed([{**CASE, **HOSTILE}], "The result", ())
+    told = str(refusal.value)
+    assert told.startswith(
+        "The result names the interpreter './evil'; names the container 'podman:evil'; sets the "
+    )
+    assert f"--allow {' '.join(names)} (in Python: allow={names})" in told
+    with pytest.raises(SpecError, match=r"--allow LD_PRELOAD \(") as refusal:
+        allowed([{**CASE, **HOSTILE}], "The result", {*names} - {"LD_PRELOAD"})
+    assert "evil.so" in str(refusal.value)
+    assert "ProxyCommand" not in str(refusal.value)
+    allowed([{**CASE, **HOSTILE}], "The result", names)
+    allowed([RunSpec(**CASE).to_dict()], "The result", ())
+
+
+def test_of_many_cases_every_program_is_told_or_counted() -> None:
+    cases = [{**CASE, "python": f"/python{i}"} for i in range(7)]
+    with pytest.raises(SpecError, match=r"'/python0'.*'/python4'; and 2 more\..* --allow python \("):
+        allowed(cases, "campaign.json", ())
 
 
 def test_every_mistake_is_told_with_its_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

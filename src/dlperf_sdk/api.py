@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import attrs
 from dlperf_sdk import hookspecs, largest
 from dlperf_sdk.campaigns.campaign import Campaign, campaign_of
 from dlperf_sdk.campaigns.file import load
-from dlperf_sdk.campaigns.kept import keep, open_kept
+from dlperf_sdk.campaigns.kept import keep, reopened
 from dlperf_sdk.campaigns.matrix import Matrix
 from dlperf_sdk.campaigns.planning import planned
 from dlperf_sdk.campaigns.runner import Outcome, Watch, go_on
@@ -24,6 +24,7 @@ from dlperf_sdk.registry import Registry
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.results.store import ResultStore
 from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.spec_file import allowed
 
 DEFAULT_CAMPAIGNS = Path("dlperf-campaigns")
 """Where campaigns are kept unless somebody says otherwise: a directory each."""
@@ -85,6 +86,7 @@ def run(
 def rerun(
     result: Result,
     *,
+    allow: Collection[str] = (),
     store: ResultStore | str | Path | None = DEFAULT_STORE,
     observers: Iterable[Any] = (),
     registry: Registry | None = None,
@@ -92,12 +94,17 @@ def rerun(
 ) -> Result:
     """Measure the case of a result again, in the environment that its lock describes.
 
+    A result may come from anybody. What its spec says of programs (the interpreter, the container, variables that may
+    load code, flags of launchers) is executed where `allow` has its name: `rerun(result, allow=["python"])`.
+
     Raises:
         UsageError: the result has no environment: its case failed before it had one.
+        SpecError: it names what is executed, and that is not among `allow`.
         PluginError, RunFailed, KeyboardInterrupt: as `run` does.
     """
     if result.environment is None:
         raise UsageError(f"The result {result.id} has no environment to repeat it in; run its spec instead.")
+    allowed([result.spec.to_dict()], f"The result {result.id}", allow)
     return execute(result.spec, result.environment, store, observers, registry, raise_on_failure)
 
 
@@ -160,6 +167,7 @@ def resume(
     directory: str | Path,
     *,
     retry: Iterable[str] = (),
+    allow: Collection[str] = (),
     observers: Iterable[Any] = (),
     registry: Registry | None = None,
     watch: Watch = lambda entry: None,
@@ -167,15 +175,16 @@ def resume(
     """Go on with a campaign where it was left: what is there is checked, and what is missing is measured.
 
     `retry` names kinds of failure (`out-of-memory`, `crashed`, …), or `failed` for all: cases that had ended so are
-    tried again, and keep the repeats that they had finished.
+    tried again, and keep the repeats that they had finished. `allow` is as `rerun` has it.
 
     Raises:
+        SpecError: a case names what is executed, and that is not among `allow`.
         UnknownName: there is no such kind of failure.
         StoreError: there is no campaign in the directory, another controller is at work on it, or it cannot be
             written. Nothing was started.
         PluginError, Unavailable, KeyboardInterrupt: as `campaign` does.
     """
-    kept, told = open_kept(Path(directory)), Observers(hookspecs.listeners(observers))
+    kept, told = reopened(Path(directory), allow), Observers(hookspecs.listeners(observers))
     return go_on(kept, registry or Registry(), told, watch, retry)
 
 

@@ -8,9 +8,9 @@ and in Python all of these can be given, by whoever runs it.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dlperf_sdk.documents import load_document, shown
 from dlperf_sdk.errors import DocumentError, SpecError
@@ -47,6 +47,9 @@ compiler (CXX), or loads a plugin or a kernel from a folder, is not among them, 
 EXECUTED = re.compile(r"\w+_flags|agent_python|hostfile")
 """Options of engines that name programs, hand arguments to those that can run others, or read a file."""
 
+_MOST = 5
+"""Things that a refusal tells of; the rest are counted."""
+
 
 def load_spec(path: Path, instead: Collection[str] = ()) -> dict[str, Any]:
     """The fields of a spec file, without those that are given `instead`; a relative folder belongs to the file's own.
@@ -74,36 +77,70 @@ def confined(document: Mapping[str, Any], path: Path) -> dict[str, Any]:
     Raises:
         SpecError: a field reaches beyond the file's directory, or names what is executed.
     """
-    found = dict(document)
-    if found.get("python") is not None:
+    refused = next(_executed(document), None)
+    if refused is not None:
         raise SpecError(
-            f"{path} names the interpreter {shown(found['python'])}; a file may not say which program is run. "
-            "Take `python` out of it, and give --python PATH (in Python: python=PATH) where it is wanted."
+            f"{path} {refused.said}; a file may not say which program is run, or what it loads. Take `{refused.name}` "
+            f"out of it, and give {refused.flag} where it is wanted."
         )
-    for name in ("container", "container_mounts", "container_devices"):
-        if found.get(name) is not None:
-            raise SpecError(
-                f"{path} names the {name} {shown(found[name])}; a file may not say which program is run, or in what. "
-                f"Take `{name}` out of it, and give --{name.replace('_', '-')} where it is wanted."
-            )
-    variables = found.get("env")
-    for name in variables if isinstance(variables, Mapping) else ():
-        if isinstance(name, str) and not TUNING.fullmatch(name):
-            raise SpecError(
-                f"{path} sets the variable {name}, which may decide what code a process loads; a file may set only "
-                f"what is known to tune threads, memory, logging or transport. Take it out of `env`, and give --env "
-                f"{name}=VALUE where it is wanted."
-            )
-    options = found.get("options")
-    for name in options if isinstance(options, Mapping) else ():
-        if isinstance(name, str) and EXECUTED.fullmatch(name):
-            raise SpecError(
-                f"{path} sets the option {name}, which decides what an engine executes or reads; a file may not. Take "
-                f"it out of `options`, and give --set {name}=VALUE where it is wanted."
-            )
+    found = dict(document)
     if isinstance(found.get("data"), str):
         found["data"] = _inside(found["data"], path)
     return found
+
+
+def allowed(cases: Iterable[Mapping[str, Any]], whose: str, allow: Collection[str]) -> None:
+    """Hold the run specs of a result or a campaign that lies on the disk, `whose`, to what a file may say.
+
+    Such a document may be somebody else's as well; but whoever gave a program on the command line has it there, and
+    repeats its name in `allow`. A folder of data is taken as it is: it is read, and what is made of it stays here.
+
+    Raises:
+        SpecError: they name what is executed, and it is not among `allow`.
+    """
+    refused = {each.said: each.name for case in cases for each in _executed(case) if each.name not in allow}
+    if refused:
+        said = "; ".join([*refused][:_MOST])
+        said += f"; and {len(refused) - _MOST:,} more" if len(refused) > _MOST else ""
+        names = dict.fromkeys(refused.values())
+        raise SpecError(
+            f"{whose} {said}. That decides which program is run here, or what it loads, and comes from a file that may "
+            f"be somebody else's. If you gave it yourself, or know it, repeat the command with --allow "
+            f"{' '.join(names)} (in Python: allow={[*names]})."
+        )
+
+
+class _Executed(NamedTuple):
+    """What decides which program is run, or what code it loads."""
+
+    name: str
+    said: str
+    """A verb, what it is, and its value."""
+    flag: str
+
+
+def _executed(document: Mapping[str, Any]) -> Iterator[_Executed]:
+    """All that a file may not say of what is executed."""
+    if document.get("python") is not None:
+        said = f"names the interpreter {shown(document['python'])}"
+        yield _Executed("python", said, "--python PATH (in Python: python=PATH)")
+    for name in ("container", "container_mounts", "container_devices"):
+        if document.get(name) is not None:
+            said = f"names the {name} {shown(document[name])}"
+            yield _Executed(name, said, f"--{name.replace('_', '-')}")
+    variables = document.get("env")
+    for name, value in variables.items() if isinstance(variables, Mapping) else ():
+        if isinstance(name, str) and not TUNING.fullmatch(name):
+            said = (
+                f"sets the variable {name} to {shown(value)}, which is not known to tune threads, memory, logging or "
+                "transport and no more"
+            )
+            yield _Executed(name, said, f"--env {name}=VALUE")
+    options = document.get("options")
+    for name, value in options.items() if isinstance(options, Mapping) else ():
+        if isinstance(name, str) and EXECUTED.fullmatch(name):
+            said = f"sets the option {name} to {shown(value)}, which decides what an engine executes or reads"
+            yield _Executed(name, said, f"--set {name}=VALUE")
 
 
 def _inside(data: str, path: Path) -> str:

@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -31,6 +31,7 @@ from dlperf_sdk.errors import DocumentError, StoreError
 from dlperf_sdk.results.files import directory_of, explained, write_whole
 from dlperf_sdk.results.store import ResultStore
 from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.spec_file import allowed
 
 KEPT_VERSION = "1.0"
 
@@ -161,6 +162,19 @@ def open_kept(path: Path) -> Kept:
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DocumentError(f"{file} does not say what a campaign consists of: {error!r}.") from error
+
+
+def reopened(path: Path, allow: Collection[str] = ()) -> Kept:
+    """The campaign in a directory, to go on with: what its cases execute is only what a campaign file may say, or is
+    among `allow`.
+
+    Raises:
+        StoreError, DocumentError: as `open_kept` does.
+        SpecError: a case names something else.
+    """
+    kept = open_kept(path)
+    allowed((each.spec.to_dict() for each in kept.cases), str(path / "campaign.json"), allow)
+    return kept
 
 
 def _asked(entry: Mapping[str, Any]) -> Asked:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 
 from dlperf_sdk.cli import campaign_tables
+from dlperf_sdk.cli.flags import ALLOW
 from dlperf_sdk.cli.screen import AS_USUAL, INTERRUPTED, Common, command, complain, emit, err, say, show
 from dlperf_sdk.report.blocks import Column, Table
 from dlperf_sdk.report.numbers import counted
@@ -85,13 +86,14 @@ def resume(
             help="Try cases again that ended so: out-of-memory, timeout, crashed, …; `failed` is any of them.",
         ),
     ] = (),
+    allow: ALLOW = (),
     quiet: QUIET = False,
     common: Common = AS_USUAL,
 ) -> int:
     """Go on with a campaign where it was left, having checked what is there."""
-    from dlperf_sdk.campaigns.kept import open_kept
+    from dlperf_sdk.campaigns.kept import reopened
 
-    return _carry_out(open_kept(directory), quiet, common, retry)
+    return _carry_out(reopened(directory, allow), quiet, common, retry)
 
 
 @campaign.command

@@ -32,6 +32,19 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _WORDS: dict[str, Scalar] = {"true": True, "false": False, "null": None}
 
 
+ALLOW = Annotated[
+    tuple[str, ...],
+    Parameter(
+        metavar="NAME",
+        consume_multiple=True,
+        negative=(),
+        show_default=False,
+        help="What of the file decides what is executed, and may: python, container, a variable, an engine's option.",
+    ),
+]
+"""Of commands that carry out what a document on the disk says."""
+
+
 def scalar(text: str) -> Scalar:
     """What a text stands for: a whole number, a number, true, false, null, or else itself."""
     if text in _WORDS:

@@ -11,7 +11,7 @@ from attrs import define, frozen
 from cyclopts import Group, Parameter
 
 from dlperf_sdk.cli import campaigning
-from dlperf_sdk.cli.flags import REPEATED, fields_of, option_values, takes_a_case
+from dlperf_sdk.cli.flags import ALLOW, REPEATED, fields_of, option_values, takes_a_case
 from dlperf_sdk.cli.screen import AS_USUAL, INTERRUPTED, Common, command, complain, emit, err, say, show
 from dlperf_sdk.errors import DlperfError, UsageError
 from dlperf_sdk.hookspecs import hookimpl
@@ -150,6 +150,7 @@ def rerun(
     ],
     /,
     *,
+    allow: ALLOW = (),
     shown: Shown = _AS_USUAL,
     common: Common = AS_USUAL,
 ) -> int:
@@ -159,7 +160,9 @@ def rerun(
 
     before = ResultStore(shown.output).load(result)
     return _measure(
-        lambda store, observers: api.rerun(before, store=store, observers=observers), shown, common
+        lambda store, observers: api.rerun(before, allow=allow, store=store, observers=observers),
+        shown,
+        common,
     )
 
 
