@@ -75,6 +75,30 @@ def test_a_redacted_report_names_no_host(dlperf, stored):  # noqa: F811
     assert "secret-node-7" not in dlperf("report", "--format", "html", "--redact")[1]
 
 
+@pytest.mark.parametrize("where", ["home/zoltan/res", "scratch/wilhelmina/res"])
+@pytest.mark.parametrize("named", ["{folder}", "../{relative}", "{folder}/broken"])
+def test_a_redacted_report_names_nobody_in_a_path(dlperf, stored, tmp_path, monkeypatch, where, named):  # noqa: F811
+    """Also not where runs are broken, or have no result."""
+    good, broken = stored(), stored(id="broken")
+    folder = tmp_path / where
+    folder.parent.mkdir(parents=True)
+    (tmp_path / "dlperf-results").rename(folder)
+    (folder / broken.id / "result.json").write_text("{")
+    (folder / "cut" / "attempts" / "1").mkdir(parents=True)
+    (folder / "cut" / "attempts" / "1" / "attempt.json").write_text("{")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    words = [named.format(folder=folder, relative=where), str(folder / good.id), str(folder / "cut")]
+    assert where.split("/")[1] in "".join(dlperf("report", *words)[1:])
+    for form in ("terminal", "markdown", "html"):
+        code, out, err = dlperf("report", *words, "--format", form, "--redact")
+        assert code == 5
+        assert "broken" in err
+        assert not [name for name in ("zoltan", "wilhelmina", str(tmp_path)) if name in out + err], form
+    _, out, err = dlperf("export", *words, "--to", "csv", "--redact")
+    assert not [name for name in ("zoltan", "wilhelmina", str(tmp_path)) if name in out + err]
+
+
 def test_json_is_the_results_and_csv_a_row_for_each(dlperf, stored):  # noqa: F811
     stored(id="a")
     stored(id="b")

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 
 from dlperf_sdk.cli.finding import find
 from dlperf_sdk.cli.flags import entries, option_values
+from dlperf_sdk.cli.redacting import hand_on
 from dlperf_sdk.cli.running import DEFAULT_OUTPUT
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show, write, write_bytes
 from dlperf_sdk.errors import StoreError, UsageError
@@ -55,7 +56,10 @@ def export(
     from dlperf_sdk.exchange.parquet import to_parquet
     from dlperf_sdk.exchange.table import to_csv
 
-    found = find(what or (str(output),), output)
+    named = what or (str(output),)
+    found = find(named, output)
+    if redact:
+        hand_on(found, named)
     results = [result for result, _ in found.results]
     if not results:
         unfinished = [f"{run_id} has no result yet." for _, run_id in found.unfinished]
@@ -64,10 +68,6 @@ def export(
         say(f"Error: {error}", "red")
     for _, run_id in found.unfinished:
         say(f"{run_id} has no result: it is left out.", "yellow")
-    if redact:
-        from dlperf_sdk.results.redact import redacted
-
-        results = [redacted(result) for result in results]
     if to == "parquet":
         data = to_parquet(results)
     elif to == "markdown":

@@ -13,6 +13,7 @@ from attrs import frozen
 from cyclopts import Parameter
 
 from dlperf_sdk.cli.finding import Found, find
+from dlperf_sdk.cli.redacting import hand_on
 from dlperf_sdk.cli.running import DEFAULT_OUTPUT
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show, write
 from dlperf_sdk.cli.unfinished import unfinished
@@ -105,16 +106,14 @@ def report(
             )
         _put(_of_published(published), format, file, common)
         return 0
-    found = find(what or (str(output),), output)
+    named = what or (str(output),)
+    found = find(named, output)
+    told = hand_on(found, named) if redact else str
     if not found.results and not found.unfinished:
         raise StoreError(" ".join(found.errors))
     for error in found.errors:
         say(f"Error: {error}", "red")
-    if redact:
-        from dlperf_sdk.results.redact import redacted
-
-        found.results = [(redacted(result), None) for result, _ in found.results]
-    _put(_of_results(found, beside), format, file, common)
+    _put(_of_results(found, beside, told), format, file, common)
     return _PARTIAL if found.errors or found.unfinished else 0
 
 
@@ -159,7 +158,7 @@ def _text(report: _Report, format: str) -> str:
     return terminal.text_of(report.blocks())
 
 
-def _of_results(found: Found, beside: str | None) -> _Report:
+def _of_results(found: Found, beside: str | None, told: Callable[[str], str]) -> _Report:
     from dlperf_sdk.published import published
     from dlperf_sdk.report import html, several, single
     from dlperf_sdk.report.beside import beside as stand_beside
@@ -169,7 +168,7 @@ def _of_results(found: Found, beside: str | None) -> _Report:
     def blocks() -> list[Block]:
         shown = single.page(*found.results[0]) if len(results) == 1 else several.pages(results)
         for store, run_id in found.unfinished:
-            shown += unfinished(store, run_id)
+            shown += unfinished(store, run_id, told)
         return shown if beside is None else [*shown, *stand_beside(results, published(beside))]
 
     def as_csv() -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -236,7 +235,7 @@ def _interrupted(witness: _Witness, store: ResultStore, shown: Shown, common: Co
         if not count
         else f"{count} finished repeat{'s are' if count > 1 else ' is'} kept"
     )
-    say(f"Interrupted. {repeats}: {store.directory / kept.id}", "red")
+    say(f"Interrupted. {repeats}: {kept.id if shown.redact else store.directory / kept.id}", "red")
     return INTERRUPTED
 
 
@@ -254,7 +253,7 @@ def _present(result: Result, store: ResultStore, shown: Shown, common: Common) -
     if common.json:
         emit(given_out.to_dict())
     else:
-        show(single.page(given_out, directory))
+        show(single.page(given_out, None if shown.redact else directory))
     failure = given_out.failure
     if failure is not None and common.debug and failure.traceback:
         say(failure.traceback)
@@ -275,12 +274,6 @@ def _present(result: Result, store: ResultStore, shown: Shown, common: Common) -
 def _handed_out(result: Result, shown: Shown) -> Result:
     if not shown.redact:
         return result
-    import getpass
-    import platform
+    from dlperf_sdk.cli.redacting import of_this_machine
 
-    from dlperf_sdk.results.redact import redacted
-
-    users = []
-    with suppress(KeyError, OSError):  # a number without a name has nothing to leave out
-        users.append(getpass.getuser())
-    return redacted(result, hosts=(platform.node(),), users=users)
+    return of_this_machine(result)

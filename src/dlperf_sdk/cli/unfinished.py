@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dlperf_sdk.errors import DlperfError, UsageError
@@ -11,8 +12,8 @@ if TYPE_CHECKING:
     from dlperf_sdk.results.store import ResultStore
 
 
-def unfinished(store: ResultStore, run_id: str) -> list[Block]:
-    """What a run without a result has finished."""
+def unfinished(store: ResultStore, run_id: str, told: Callable[[str], str]) -> list[Block]:
+    """What a run without a result has finished; what there is to say of files is `told`."""
     from dlperf_sdk import metrics
     from dlperf_sdk.cli.finding import unit_of
     from dlperf_sdk.registry import Registry
@@ -22,7 +23,7 @@ def unfinished(store: ResultStore, run_id: str) -> list[Block]:
         left = store.recover(run_id)
     except DlperfError as error:
         raise UsageError(
-            f"{store.directory / run_id} has no result.json, and its rest cannot be read: {error}"
+            told(f"{store.directory / run_id} has no result.json, and its rest cannot be read: {error}")
         ) from error
     done = [attempt for attempt in left.attempts if attempt.status == "ok"]
     text = (
@@ -42,5 +43,7 @@ def unfinished(store: ResultStore, run_id: str) -> list[Block]:
     if rows:
         columns = (Column("repeat", right=True), Column("status"), Column("throughput", right=True))
         blocks.append(Table(columns, tuple(rows)))
-    blocks += [Paragraph(f"{each.path} cannot be read: {each.error}", "doubt") for each in left.unreadable]
+    blocks += [
+        Paragraph(told(f"{each.path} cannot be read: {each.error}"), "doubt") for each in left.unreadable
+    ]
     return blocks

@@ -8,7 +8,7 @@ directories), then *replaced* wherever they stand as a word, the same name by th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -43,11 +43,25 @@ def redacted(result: Result, hosts: Iterable[str] = (), users: Iterable[str] = (
     """
     document = result_to_dict(result)
     words = _vocabulary(result)
+    replace = _replacing(
+        [*((host,) for host in hosts), *_hosts(document)], [*users, *_users(document)], words
+    )
+    return result_from_dict(_rewritten(document, replace, free=False))
+
+
+def redacted_text(text: str, hosts: Iterable[str], users: Iterable[str]) -> str:
+    """The same text without these names, the names of home directories, and credentials in URLs."""
+    return _replacing([(host,) for host in hosts], users, _schema_words())(text)
+
+
+def _replacing(
+    hosts: Iterable[Iterable[str]], users: Iterable[str], words: frozenset[str]
+) -> Callable[[str], str]:
+    """What puts stand-ins for hosts, each by all its names, and for people; a name that is among `words` stays."""
     names: dict[str, str] = {}
-    for forms in [*((host,) for host in hosts), *_hosts(document)]:
+    for forms in hosts:
         _name_host(forms, words, names)
-    people = dict.fromkeys(user for user in [*users, *_users(document)] if _is_name(user, words))
-    for i, user in enumerate(people):
+    for i, user in enumerate(dict.fromkeys(user for user in users if _is_name(user, words))):
         names.setdefault(user, "user" if i == 0 else f"user-{i + 1}")
     # The longest first: `gpu1.example.org` goes before `gpu1`.
     longest = sorted(names, key=len, reverse=True)
@@ -58,7 +72,7 @@ def redacted(result: Result, hosts: Iterable[str] = (), users: Iterable[str] = (
         text = pattern.sub(lambda match: names[match[0]], text) if pattern else text
         return _HOME.sub(lambda match: match[1] + (match[2] if match[2].startswith("user") else "user"), text)
 
-    return result_from_dict(_rewritten(document, replace, free=False))
+    return replace
 
 
 def _name_host(forms: Iterable[str], words: frozenset[str], names: dict[str, str]) -> None:
