@@ -31,6 +31,11 @@ ConnectionError: gpu17 (10.1.2.3:29500) refused gpu17.corp.example, not gpu171; 
 """
 
 
+def test_a_host_that_is_almost_an_address_takes_no_time():
+    name = ":" * 100_000 + "x"
+    assert redacted(result(hardware=({"host": name},), notes=())).hardware == ({"host": "host-1"},)
+
+
 def full():
     return result(
         status="crashed",

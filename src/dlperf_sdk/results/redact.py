@@ -23,7 +23,7 @@ _USER_KEYS = frozenset({"user", "username", "login", "owner"})
 _USER_VARIABLES = frozenset({"USER", "LOGNAME", "USERNAME", "SUDO_USER"})
 _HOME = re.compile(r"(/(?:home|Users)/)([^/\s:'\",;()<>\[\]{}]+)")
 _URL_HOST = re.compile(r"://(?:[^/\s@]*@)?([A-Za-z0-9][A-Za-z0-9.-]*)")
-_ADDRESS = re.compile(r"[0-9.]+|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*")
+_ADDRESS = re.compile(r"[0-9.]+|[0-9a-fA-F.]*:[0-9a-fA-F:.]*")
 _CREDENTIALS = re.compile(r"(://)[^/\s@]*@")
 _PUBLIC = frozenset(
     {
