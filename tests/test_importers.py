@@ -561,3 +561,24 @@ def test_a_window_of_tensorflows_own_log(log):
     assert fact(result, "estimator") == "elapsed-between-lines"
     # A float holds seconds since 1970 to a quarter of a microsecond.
     assert result.metric("throughput").value == pytest.approx(100 * 128 / 39.142327, rel=5e-7 / 39)
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        "train: epoch 1, iter 1, ",
+        "step: 1, total_loss: throughput: ",
+        "Epoch: [1][ 1/2]  ",
+        "DLL 2020-09-15 14:29:13.473765 - Iteration: 1 ",
+        "I0826 15:13:29.256277 TimeHistory: 1 seconds, ",
+        "I0821 07:10:28.123456 Train Step: ",
+        "2020-08-19 14:23:11,123 Speed: ",
+        "[step 20] latency=",
+        "2020-08-19 14:23:11,123 [Pass 0, train batch 20] elapse ",
+        "epoch: 1, step: 1, speed:  steps/s",
+    ],
+)
+def test_a_line_that_begins_again_and_again_takes_no_time(again):
+    text = again * 10_000 + "Validation Iteration: "
+    assert any(each.holds in text for each in FORMATS)
+    assert [each.tick(text, 1) for each in FORMATS] == [None] * len(FORMATS)

@@ -4,7 +4,8 @@ Source of the formats: Oneflow-Inc/DLPerf at c89430b, the scripts `extract_*_log
 lines in its READMEs, and the logs of TensorFlow that it held at e36df2e; for MXNet and PaddlePaddle the format strings
 of the training scripts of gluon-cv, gluon-nlp and PaddlePaddle, and lines that their users showed. Each format has a
 text that all its lines hold (so that others are passed over quickly) and a pattern with named groups: `iteration`, and
-of the others those that it has; `clock` is a stamp.
+of the others those that it has; `clock` is a stamp. A pattern goes over a line once: each part is looked for behind the
+first place of the one before it, and what was found so (`(?>`) is not tried elsewhere, or a long line would take hours.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Format:
         Raises:
             ValueError: a stamp that is no date, or a rate of 0.
         """
-        match = self.line.search(text) if self.holds in text else None
+        match = self.line.match(text) if self.holds in text else None
         if match is None:
             return None
         found = {name: value for name, value in match.groupdict().items() if value is not None}
@@ -77,8 +78,8 @@ FORMATS = (
         "oneflow",
         "train: epoch ",
         re.compile(
-            rf"train: epoch (?P<epoch>{_COUNT}), iter (?P<iteration>{_COUNT}), .*samples/s: "
-            rf"(?P<rate>{_NUMBER}) (?P<clock>{_NUMBER})\s*$"
+            rf"(?>.*?train: epoch (?P<epoch>{_COUNT}), iter (?P<iteration>{_COUNT}), )"
+            rf"(?>.*?samples/s: (?P<rate>{_NUMBER}) (?P<clock>{_NUMBER})\s*$)"
         ),
         float,
     ),
@@ -88,8 +89,8 @@ FORMATS = (
         "oneflow",
         "total_loss: ",
         re.compile(
-            rf"step: (?P<iteration>{_COUNT}), total_loss: .*throughput: (?P<rate>{_NUMBER}) "
-            rf"(?P<clock>{_NUMBER})\s*$"
+            rf"(?>.*?step: (?P<iteration>{_COUNT}), total_loss: )"
+            rf"(?>.*?throughput: (?P<rate>{_NUMBER}) (?P<clock>{_NUMBER})\s*$)"
         ),
         float,
     ),
@@ -99,7 +100,8 @@ FORMATS = (
         "torch",
         "Epoch: [",
         re.compile(
-            rf"Epoch: \[(?P<epoch>{_COUNT})\]\[ *(?P<iteration>{_COUNT})/{_COUNT}\]\s+Time +(?P<seconds>{_NUMBER}) "
+            rf".*?Epoch: \[(?P<epoch>{_COUNT})\]\[ *(?P<iteration>{_COUNT})/{_COUNT}\]\s+Time +"
+            rf"(?P<seconds>{_NUMBER}) "
         ),
     ),
     # DLL 2020-09-15 14:29:13.473765 - Epoch: 0 Iteration: 1  train.loss : 7.09304  train.total_ips : 267.44 img/s
@@ -108,8 +110,8 @@ FORMATS = (
         "",
         "Iteration: ",
         re.compile(
-            rf"DLL {_DATE} - (?:(?:Training )?Epoch: (?P<epoch>{_COUNT}) )?(?:Training )?Iteration: "
-            rf"(?P<iteration>{_COUNT}) (?!.*Validation Iteration: )"
+            rf"(?>.*?DLL {_DATE} - (?:(?:Training )?Epoch: (?P<epoch>{_COUNT}) )?(?:Training )?Iteration: "
+            rf"(?P<iteration>{_COUNT}) )(?!.*Validation Iteration: )"
         ),
         _date,
     ),
@@ -120,8 +122,8 @@ FORMATS = (
         "tensorflow",
         "TimeHistory: ",
         re.compile(
-            rf"(?:{_GLOG} .*)?TimeHistory: (?P<seconds>{_NUMBER}) seconds, (?P<rate>{_NUMBER}) examples/second "
-            rf"between steps (?P<since>{_COUNT}) and (?P<iteration>{_COUNT})"
+            rf"(?>.*?{_GLOG} )?(?>.*?TimeHistory: (?P<seconds>{_NUMBER}) seconds, (?P<rate>{_NUMBER}) "
+            rf"examples/second between steps (?P<since>{_COUNT}) and (?P<iteration>{_COUNT}))"
         ),
         _glog,
     ),
@@ -130,7 +132,7 @@ FORMATS = (
         "TensorFlow-models",
         "tensorflow",
         "Train Step: ",
-        re.compile(rf"{_GLOG} .*Train Step: (?P<iteration>{_COUNT})/{_COUNT}"),
+        re.compile(rf"(?>.*?{_GLOG} )(?>.*?Train Step: (?P<iteration>{_COUNT})/{_COUNT})"),
         _glog,
     ),
     # Epoch[0] Batch [20]  Speed: 1389.12 samples/sec  …; NVIDIA's has the range: Batch [20-40]
@@ -139,8 +141,8 @@ FORMATS = (
         "mxnet",
         "Speed: ",
         re.compile(
-            rf"(?:{_DATE}.*)?Epoch\[(?P<epoch>{_COUNT})\] Batch ?\[(?:{_COUNT}-)?(?P<iteration>{_COUNT})\]\s+Speed: "
-            rf"(?P<rate>{_NUMBER}) samples/sec"
+            rf"(?>.*?{_DATE})?(?>.*?Epoch\[(?P<epoch>{_COUNT})\] Batch ?\[(?:{_COUNT}-)?(?P<iteration>{_COUNT})\]\s+"
+            rf"Speed: (?P<rate>{_NUMBER}) samples/sec)"
         ),
         _date,
     ),
@@ -149,7 +151,9 @@ FORMATS = (
         "gluon-nlp",
         "mxnet",
         "latency=",
-        re.compile(rf"\[step (?P<iteration>{_COUNT})\].*latency=(?P<milliseconds>{_NUMBER}) ms/batch"),
+        re.compile(
+            rf"(?>.*?\[step (?P<iteration>{_COUNT})\])(?>.*?latency=(?P<milliseconds>{_NUMBER}) ms/batch)"
+        ),
     ),
     # 2020-08-19 14:23:11,123-INFO: [Pass 0, train batch 20] loss 7.0, …, elapse 0.3512 sec
     Format(
@@ -157,8 +161,8 @@ FORMATS = (
         "paddle",
         "train batch ",
         re.compile(
-            rf"(?:{_DATE}.*)?\[Pass (?P<epoch>{_COUNT}), train batch (?P<iteration>{_COUNT})\].*elapse "
-            rf"(?P<seconds>{_NUMBER}) sec"
+            rf"(?>.*?{_DATE})?(?>.*?\[Pass (?P<epoch>{_COUNT}), train batch (?P<iteration>{_COUNT})\])"
+            rf"(?>.*?elapse (?P<seconds>{_NUMBER}) sec)"
         ),
         _date,
     ),
@@ -168,8 +172,8 @@ FORMATS = (
         "paddle",
         " steps/s",
         re.compile(
-            rf"epoch: (?P<epoch>{_COUNT}), .*step: (?P<iteration>{_COUNT}), .*speed: "
-            rf"(?P<steps_per_second>{_NUMBER}) steps/s"
+            rf"(?>.*?epoch: (?P<epoch>{_COUNT}), )(?>.*?step: (?P<iteration>{_COUNT}), )"
+            rf"(?>.*?speed: (?P<steps_per_second>{_NUMBER}) steps/s)"
         ),
     ),
 )
