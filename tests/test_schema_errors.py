@@ -161,10 +161,10 @@ def test_nothing_is_imported_for_it_before_it_is_needed():
 # -- reading
 
 SAME = {
-    ".json": '{"framework": "torch", "model": "resnet50", "steps": 5, "env": {"A": "no"}, "target": null}',
-    ".toml": 'framework = "torch"\nmodel = "resnet50"\nsteps = 5\nenv = { A = "no" }\n',
-    ".yaml": "framework: torch\nmodel: 'resnet50'\nsteps: 5\nenv: {A: no}\ntarget: ~\n",
-    ".yml": "framework: torch\nmodel: resnet50\nsteps: +5\nenv:\n  A: no\n",
+    ".json": '{"framework": "torch", "model": "resnet50", "steps": 5, "env": {"OMP_DYNAMIC": "no"}, "target": null}',
+    ".toml": 'framework = "torch"\nmodel = "resnet50"\nsteps = 5\nenv = { OMP_DYNAMIC = "no" }\n',
+    ".yaml": "framework: torch\nmodel: 'resnet50'\nsteps: 5\nenv: {OMP_DYNAMIC: no}\ntarget: ~\n",
+    ".yml": "framework: torch\nmodel: resnet50\nsteps: +5\nenv:\n  OMP_DYNAMIC: no\n",
 }
 
 
@@ -173,7 +173,9 @@ SAME = {
 def test_a_spec_is_the_same_in_every_format(tmp_path, suffix, mark):
     path = tmp_path / f"spec{suffix}"
     path.write_text(mark + SAME[suffix], encoding="utf-8")
-    assert RunSpec.load(path) == RunSpec(framework="torch", model="resnet50", steps=5, env={"A": "no"})
+    assert RunSpec.load(path) == RunSpec(
+        framework="torch", model="resnet50", steps=5, env={"OMP_DYNAMIC": "no"}
+    )
 
 
 BAD = {

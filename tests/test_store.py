@@ -143,7 +143,7 @@ def test_a_run_from_its_start_to_its_result(store):
         "result.json",
         "spec.json",
     ]
-    assert RunSpec.load(run.path / "spec.json") == SPEC
+    assert RunSpec.from_dict(json.loads((run.path / "spec.json").read_text())) == SPEC
     assert (run.path / "lock.txt").read_text() == "torch==2.0\n"
     assert (run.path / "attempts/1/rank-1.log").read_text(encoding="utf-8") == "hello from 1 é\n"
     for which in ("run-1", run.path, str(run.path), run.path / "result.json"):
