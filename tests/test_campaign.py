@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -184,7 +185,11 @@ class Listener:
     """What an observer hears."""
 
     def __init__(self):
-        self.results, self.repeats = [], []
+        self.results, self.repeats, self.started = [], [], []
+
+    @hookimpl
+    def dlperf_run_started(self, run_id, directory):
+        self.started.append((run_id, sorted(path.name for path in Path(directory).glob("*.json"))))
 
     @hookimpl
     def dlperf_repeat_ended(self, run_id, attempt, status):
@@ -578,6 +583,11 @@ def test_observers_hear_of_every_case(done, listener):
     ended = [entry for entry in heard if entry["event"] == "attempt-ended"]
     assert listener.repeats == [(entry["case"], entry["attempt"], entry["status"]) for entry in ended]
     assert len(set(listener.repeats)) == len(listener.repeats)
+    # Once for each time that a case is begun, which one that failed is anew; never for one that is refused.
+    failed = {id: sum(each.failures.values()) for id, each in outcome.standings.items()}
+    begun = {id: max(1, failed[id]) for id, each in outcome.standings.items() if each.status != "unsupported"}
+    assert Counter(id for id, _ in listener.started) == begun
+    assert all({"spec.json", "plan.json"} <= {*names} for _, names in listener.started)
 
 
 def test_an_adaptive_protocol_decides_after_every_repeat(tmp_path):

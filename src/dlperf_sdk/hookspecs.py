@@ -3,7 +3,7 @@
 Many may listen, none can drive: every return value is ignored, and an observer that raises is reported once and left
 out from then on. Firing order of one run:
 
-    dlperf_run_started
+    dlperf_run_started                     planned; in a campaign also when it is begun again
         dlperf_stage                       planning is done; environment, data, parity, bundle
         dlperf_repeat_started              once per repeat
             dlperf_worker_started          once per process
@@ -53,9 +53,11 @@ class Hooks:
 
     @hookspec
     def dlperf_run_started(self, run_id: str, plan: Plan, directory: str | None) -> None:
-        """A case is about to be run. Fires once, after planning, before anything is created or started.
+        """A case has been planned, and is about to be made ready; nothing has been started. Never for a refused one.
 
-        `directory` is where its results are kept, None without a store.
+        In a campaign it fires anew whenever a case is begun again: after a failed attempt, and where a campaign is
+        resumed. `directory` is where its results are kept, with `spec.json` and `plan.json` in it by now; None without
+        a store.
         """
 
     @hookspec
@@ -79,7 +81,10 @@ class Hooks:
     def dlperf_step_progress(
         self, run_id: str, attempt: int, node: int, rank: int, phase: str, step: int
     ) -> None:
-        """The first trainer of a node got on: at most four times a second and node, never from inside the window."""
+        """The first trainer of a node got on: at most four times a second and node.
+
+        The `phase` `measure` is the window. Its worker sends nothing while it lasts: the agent looks on from outside.
+        """
 
     @hookspec
     def dlperf_repeat_ended(self, run_id: str, attempt: int, status: str, throughput: float | None) -> None:
