@@ -81,9 +81,10 @@ test-engines: $(READY)
 	DLPERF_TEST_ENGINES=1 $(BIN)/pytest --numprocesses 3 --dist load --timeout 300 tests/engines
 	$(BIN)/pytest tests/test_containers.py
 
-# Quarter of an hour, on a machine with nothing else to do.
+# A quarter to half an hour, on a machine with nothing else to do.
 bench: $(READY)
 	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/launch.py
 	$(BIN)/python benchmarks/store.py
 	$(BIN)/python benchmarks/campaign.py
 	$(BIN)/python benchmarks/report.py

@@ -1,15 +1,17 @@
-"""What the benchmarks say of a ratio: which side is faster, by how much, and whether that can be told."""
+"""What the benchmarks say of a ratio (which side is faster, by how much, can that be told), and which are run."""
 
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-PATH = Path(__file__).parent.parent / "benchmarks" / "paired.py"
+ROOT = Path(__file__).parent.parent
+PATH = ROOT / "benchmarks" / "paired.py"
 SPEC = importlib.util.spec_from_file_location("paired", PATH)
 assert SPEC is not None and SPEC.loader is not None
 paired = importlib.util.module_from_spec(SPEC)
@@ -49,3 +51,14 @@ def test_apart_means_that_one_is_outside(limits):
         assert "slower" not in said
     if high < 1:
         assert "faster" not in said
+
+
+def test_make_bench_runs_all_but_those_of_other_frameworks():
+    listed = re.findall(
+        r"^\| \[(\w+\.py)\]", (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8"), re.M
+    )
+    recipe = re.search(r"^bench:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
+    assert recipe is not None
+    run = re.findall(r"benchmarks/(\w+\.py)", recipe[1])
+    others = [f"reference_{name}.py" for name in ("mxnet", "oneflow", "paddle", "tensorflow")]
+    assert sorted([*run, *others]) == sorted(listed)
