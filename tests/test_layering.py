@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -167,6 +168,14 @@ def test_the_worker_imports_nothing_of_the_core() -> None:
         if unit_of(module) == "worker":
             for imported in imports_of(ast.parse(path.read_text(encoding="utf-8"))):
                 assert imported.startswith("dlperf_sdk.worker"), f"{module} imports {imported}"
+
+
+def test_what_begins_with_an_underscore_is_its_modules_own() -> None:
+    for module, path in MODULES.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                private = [each.name for each in node.names if re.match("_(?!_)", each.name)]
+                assert not private, f"{module} imports {', '.join(private)} from {node.module}"
 
 
 def test_the_lazy_names_come_from_where_they_are_defined() -> None:

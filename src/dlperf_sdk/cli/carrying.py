@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from dlperf_sdk.cli.flags import takes_a_case
-from dlperf_sdk.cli.running import _AS_USUAL, Shown, _measure, _spec
+from dlperf_sdk.cli.running import SHOWN_AS_USUAL, Shown, carried_out, spec_of
 from dlperf_sdk.cli.screen import AS_USUAL, INTERRUPTED, Common, command, emit, say
 from dlperf_sdk.errors import DocumentError, UsageError
 
@@ -31,7 +31,7 @@ def bundle(
     """
     from dlperf_sdk import replay
 
-    packed = replay.pack(_spec(what, model, given), file)
+    packed = replay.pack(spec_of(what, model, given), file)
     if common.json:
         emit({"path": str(packed.path), "sha256": packed.digest, "files": list(packed.files)})
     else:
@@ -45,13 +45,15 @@ def ingest(
     source: Annotated[Path, Parameter(help="The folder that a bundle has written, or its events.jsonl.")],
     /,
     *,
-    shown: Shown = _AS_USUAL,
+    shown: Shown = SHOWN_AS_USUAL,
     common: Common = AS_USUAL,
 ) -> int:
     """Turn what a machine without dlperf has measured into a result."""
     from dlperf_sdk import replay
 
-    return _measure(lambda store, observers: replay.replay(_lines(source), store, observers), shown, common)
+    return carried_out(
+        lambda store, observers: replay.replay(_lines(source), store, observers), shown, common
+    )
 
 
 def _lines(source: Path) -> Iterator[bytes]:
@@ -77,13 +79,13 @@ def attach(
     ],
     /,
     *,
-    shown: Shown = _AS_USUAL,
+    shown: Shown = SHOWN_AS_USUAL,
     common: Common = AS_USUAL,
 ) -> int:
     """Pick up a running job whose controller was lost. Leaving off with Ctrl-C does the job no harm."""
     from dlperf_sdk import replay
 
-    code = _measure(lambda store, observers: replay.attach(job, store, observers), shown, common)
+    code = carried_out(lambda store, observers: replay.attach(job, store, observers), shown, common)
     if code == INTERRUPTED:
         say(f"Slurm's job {job} goes on: `dlperf attach {job}` follows it again, `scancel {job}` ends it.")
     return code

@@ -60,7 +60,8 @@ class Shown:
     ] = False
 
 
-_AS_USUAL = Shown()
+SHOWN_AS_USUAL = Shown()
+"""With its progress, in `dlperf-results`."""
 
 
 @define
@@ -101,7 +102,7 @@ def run(
             group=OUTPUT,
         ),
     ] = False,
-    shown: Shown = _AS_USUAL,
+    shown: Shown = SHOWN_AS_USUAL,
     common: Common = AS_USUAL,
     **given: Any,
 ) -> int:
@@ -111,10 +112,10 @@ def run(
     """
     from dlperf_sdk import api
 
-    spec = _spec(what, model, given)
+    spec = spec_of(what, model, given)
     if dry_run:
         return _show_plan(spec, common)
-    return _measure(
+    return carried_out(
         lambda store, observers: api.run(spec, store=store, observers=observers, trace=trace), shown, common
     )
 
@@ -139,7 +140,7 @@ def plan(
         if fields_of(given):
             raise UsageError("A campaign's cases have their fields in its file; leave the flags out.")
         return campaigning.show_plan(what, False, common)
-    return _show_plan(_spec(what, model, given), common)
+    return _show_plan(spec_of(what, model, given), common)
 
 
 @command
@@ -150,7 +151,7 @@ def rerun(
     /,
     *,
     allow: ALLOW = (),
-    shown: Shown = _AS_USUAL,
+    shown: Shown = SHOWN_AS_USUAL,
     common: Common = AS_USUAL,
 ) -> int:
     """Measure a result's case again, in the environment that its lock describes."""
@@ -158,15 +159,15 @@ def rerun(
     from dlperf_sdk.results.store import ResultStore
 
     before = ResultStore(shown.output).load(result)
-    return _measure(
+    return carried_out(
         lambda store, observers: api.rerun(before, allow=allow, store=store, observers=observers),
         shown,
         common,
     )
 
 
-def _spec(what: str, model: str | None, given: dict[str, Any]) -> RunSpec:
-    """The case that the arguments and flags describe."""
+def spec_of(what: str, model: str | None, given: dict[str, Any]) -> RunSpec:
+    """The case that the arguments and flags describe; raises UsageError."""
     from dlperf_sdk import api
     from dlperf_sdk.registry import Registry
 
@@ -198,8 +199,11 @@ def _show_plan(spec: RunSpec, common: Common) -> int:
     return 0
 
 
-def _measure(measure: Any, shown: Shown, common: Common) -> int:
-    """Run a case, show how it goes and what came out."""
+def carried_out(measure: Any, shown: Shown, common: Common) -> int:
+    """Run a case, show how it goes and what came out; what that says as an exit code.
+
+    `measure` is given a store and observers, and returns a result.
+    """
     from dlperf_sdk.results.store import ResultStore
 
     if shown.quiet and shown.verbose:

@@ -132,7 +132,7 @@ class ControllerHalf(FrameworkSubject):
                     "an environment made from the lock would be refused at once",
                     "make the lock anew",
                 )
-            assert _minors(spec), advice(
+            assert minors(spec), advice(
                 f"{told} takes Python {spec.python!r}, which is no CPython 3.7 or later.",
                 "no interpreter can be found for it",
                 "write a range such as '>=3.9,<3.13'",
@@ -260,7 +260,7 @@ def _pins(spec: EnvironmentSpec) -> dict[str, str]:
     return {canonicalize_name(name.strip()): version.strip() for name, version in pairs}
 
 
-def _minors(spec: EnvironmentSpec) -> list[int]:
+def minors(spec: EnvironmentSpec) -> list[int]:
     """The minor versions of Python 3 that an environment may have, from 7 on."""
     wanted = SpecifierSet(spec.python)
     return [

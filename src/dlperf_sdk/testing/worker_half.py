@@ -16,7 +16,7 @@ from dlperf_sdk.environments import interpreters
 from dlperf_sdk.errors import EnvironmentFailed
 from dlperf_sdk.plan import make_plan
 from dlperf_sdk.testing.conformance import advice
-from dlperf_sdk.testing.controller_half import _minors
+from dlperf_sdk.testing.controller_half import minors
 from dlperf_sdk.testing.subject import TO_BE_FILLED_IN, FrameworkSubject
 
 COMPILE = (
@@ -110,7 +110,7 @@ class WorkerHalf(FrameworkSubject):
             minor
             for device in self.plugin.capabilities.devices
             for strategy in self.plugin.capabilities.strategies
-            for minor in _minors(self.plugin.environment(device, strategy, model))
+            for minor in minors(self.plugin.environment(device, strategy, model))
         )
         both = _closure([plan.processes], files)
         worker = _closure([plan.runtime, plan.trainer], files)
