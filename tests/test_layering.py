@@ -17,9 +17,12 @@ ORDER = (
     # The version, and the public names, which are strings.
     ("dlperf_sdk",),
     ("errors",),
-    # YAML's loader is loaded with the first file of its kind, and speaks of values as `documents` does; the lines of
-    # keys are looked for where a parser does not know them.
-    ("documents", "plain_yaml", "lines"),
+    ("plain_values",),
+    # Loaded with the first file of its kind.
+    ("plain_yaml",),
+    # The lines of keys are looked for where a parser does not know them.
+    ("lines",),
+    ("documents",),
     # Where things are kept on this machine.
     ("folders",),
     ("schema_predicate",),

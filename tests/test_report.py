@@ -13,9 +13,10 @@ from result_values import results as any_results
 
 from dlperf_sdk import RunSpec
 from dlperf_sdk.interfaces.measurer import Metric
+from dlperf_sdk.plain_values import visible
 from dlperf_sdk.records import Failure
 from dlperf_sdk.report import markdown, naming, numbers, several, single, surroundings, terminal
-from dlperf_sdk.report.blocks import Cell, Column, Heading, Labels, Notes, Paragraph, Table, Verbatim, visible
+from dlperf_sdk.report.blocks import Cell, Column, Heading, Labels, Notes, Paragraph, Table, Verbatim
 from dlperf_sdk.results.result import Environment, Fact, Result, Verdict, Workload
 
 WORKLOAD = Workload(25_557_032, 24_300_000_000, 64, {"kind": "sgd", "source": "a paper"}, "img/s")

@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dlperf_sdk import schema
-from dlperf_sdk.documents import DEEPEST, load_document, parse_json, shown
+from dlperf_sdk.documents import load_document, parse_json
 from dlperf_sdk.errors import DocumentError
+from dlperf_sdk.plain_values import DEEPEST, shown
 from dlperf_sdk.schema_words import FORMS
 from dlperf_sdk.spec import RunSpec
 

@@ -9,9 +9,9 @@ from typing import Any
 from attrs import define, field
 
 from dlperf_sdk import metrics
-from dlperf_sdk.documents import shown
 from dlperf_sdk.errors import FAILURES, DocumentError, InvalidRecord, RunFailed
 from dlperf_sdk.hookspecs import Observers
+from dlperf_sdk.plain_values import shown
 from dlperf_sdk.records import Failure, Repeat
 from dlperf_sdk.results.convert import Attempt, attempt_from_dict
 from dlperf_sdk.results.result import Environment, Stopping

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import attrs
 
-from dlperf_sdk.documents import shown
 from dlperf_sdk.errors import SpecError, UnknownName
+from dlperf_sdk.plain_values import shown
 
 Role = Literal["workload", "treatment", "circumstance"]
 

@@ -9,7 +9,7 @@ import yaml
 from yaml.composer import ComposerError
 from yaml.constructor import ConstructorError
 
-from dlperf_sdk.documents import DEEPEST
+from dlperf_sdk.plain_values import DEEPEST
 
 
 class PlainLoader(yaml.SafeLoader):

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dlperf_sdk import schema_words
-from dlperf_sdk.documents import load_document, parse_json, plain, shown
+from dlperf_sdk.documents import load_document, parse_json
 from dlperf_sdk.errors import DocumentError
+from dlperf_sdk.plain_values import plain, shown
 from dlperf_sdk.schema_predicate import Predicate, compile_schema
 
 if TYPE_CHECKING:

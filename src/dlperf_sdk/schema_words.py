@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dlperf_sdk.documents import shown
+from dlperf_sdk.plain_values import shown
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError

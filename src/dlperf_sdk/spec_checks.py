@@ -7,9 +7,9 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from dlperf_sdk.documents import shown
 from dlperf_sdk.errors import SpecError, UnknownName
 from dlperf_sdk.fields import NAME, is_positive, whole
+from dlperf_sdk.plain_values import shown
 from dlperf_sdk.spec_values import LARGEST, PHASES
 
 # Bounds that no case comes near: they keep a mistyped or hostile number from becoming an overflow or a full

@@ -12,8 +12,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dlperf_sdk.documents import load_document, shown
+from dlperf_sdk.documents import load_document
 from dlperf_sdk.errors import DocumentError, SpecError
+from dlperf_sdk.plain_values import shown
 
 TUNING = re.compile(
     "|".join(

@@ -8,9 +8,9 @@ from typing import Any
 import attrs
 from attrs import frozen
 
-from dlperf_sdk.documents import shown
 from dlperf_sdk.errors import SpecError
 from dlperf_sdk.fields import NAME, named, optional, text, whole
+from dlperf_sdk.plain_values import shown
 
 Scalar = str | int | float | bool | None
 """What an option's value may be."""

@@ -14,8 +14,8 @@ from dlperf_sdk.campaigns.campaign import Settings, asked, campaign_of
 from dlperf_sdk.campaigns.file import load
 from dlperf_sdk.campaigns.kept import Kept
 from dlperf_sdk.campaigns.status import named
-from dlperf_sdk.documents import shown
 from dlperf_sdk.errors import DlperfError
+from dlperf_sdk.plain_values import shown
 from dlperf_sdk.spec import RunSpec
 
 MOST = 5

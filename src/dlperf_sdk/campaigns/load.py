@@ -14,8 +14,8 @@ from typing import Any
 import psutil
 from attrs import frozen
 
+from dlperf_sdk.plain_values import visible
 from dlperf_sdk.records import Repeat
-from dlperf_sdk.report.blocks import visible
 
 LOOK = 1.0
 """Seconds that a look at a machine takes while waiting for it to become quiet."""

@@ -19,8 +19,8 @@ from typing import Any, get_args, get_origin, get_type_hints
 import attrs
 from attrs import frozen
 
-from dlperf_sdk.documents import shown
 from dlperf_sdk.errors import SpecError, UnknownName
+from dlperf_sdk.plain_values import shown
 from dlperf_sdk.spec import RunSpec
 from dlperf_sdk.spec_values import TopologySpec
 

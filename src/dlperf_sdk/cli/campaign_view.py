@@ -19,7 +19,7 @@ from dlperf_sdk.campaigns.status import named
 from dlperf_sdk.cli.advance import Advance, Course
 from dlperf_sdk.cli.progress import course_of, doing
 from dlperf_sdk.hookspecs import hookimpl
-from dlperf_sdk.report.blocks import visible
+from dlperf_sdk.plain_values import visible
 from dlperf_sdk.report.numbers import counted, duration, quantity
 
 NARROW = 80

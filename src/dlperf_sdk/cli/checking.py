@@ -16,8 +16,9 @@ from dlperf_sdk.cli.flags import entries, whole
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show, write
 from dlperf_sdk.cli.subject import members
 from dlperf_sdk.errors import PluginError, UnknownName, UsageError
+from dlperf_sdk.plain_values import visible
 from dlperf_sdk.registry import GROUPS, Registry
-from dlperf_sdk.report.blocks import Paragraph, visible
+from dlperf_sdk.report.blocks import Paragraph
 
 if TYPE_CHECKING:
     from dlperf_sdk.testing.check import Check

@@ -19,8 +19,8 @@ from cyclopts import (
     UnusedCliTokensError,
 )
 
-from dlperf_sdk.documents import shown
 from dlperf_sdk.errors import UnknownName, UsageError
+from dlperf_sdk.plain_values import shown
 
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", Path: "a path", str: "text"}
 

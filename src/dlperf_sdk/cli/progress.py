@@ -19,7 +19,7 @@ from rich.text import Text
 
 from dlperf_sdk.cli.advance import TITLES, Advance, Course
 from dlperf_sdk.hookspecs import hookimpl
-from dlperf_sdk.report.blocks import visible
+from dlperf_sdk.plain_values import visible
 from dlperf_sdk.report.numbers import duration, quantity
 
 EVERY = 10.0

@@ -107,7 +107,7 @@ def show(blocks: Iterable[Block]) -> None:
 
 def say(text: str, style: str = "") -> None:
     """A paragraph on standard error. That it cannot be written is no reason to stop."""
-    from dlperf_sdk.report.blocks import visible
+    from dlperf_sdk.plain_values import visible
 
     with suppress(OSError):
         err().print(visible(text), style=style or None, soft_wrap=not sys.stderr.isatty())

@@ -92,8 +92,3 @@ class Verbatim:
 
 
 Block = Heading | Paragraph | Labels | Table | Notes | Verbatim
-
-
-def visible(text: str) -> str:
-    """A text without control characters: what a worker or a file says must not steer a terminal."""
-    return "".join(char if char in "\n\t" or char.isprintable() else "�" for char in text)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from dlperf_sdk.report.blocks import Block, Heading, Labels, Notes, Paragraph, Table, Verbatim, visible
+from dlperf_sdk.plain_values import visible
+from dlperf_sdk.report.blocks import Block, Heading, Labels, Notes, Paragraph, Table, Verbatim
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~&])")
 _OPENING = re.compile(r"^(?:[-+=]|[0-9]{1,9}(?=[.)]))")

@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
+from dlperf_sdk.plain_values import visible
 from dlperf_sdk.report.blocks import (
     Block,
     Cell,
@@ -21,7 +22,6 @@ from dlperf_sdk.report.blocks import (
     Table,
     Tone,
     Verbatim,
-    visible,
 )
 
 _STYLES: dict[Tone, str] = {

@@ -26,8 +26,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dlperf_sdk.documents import shown
 from dlperf_sdk.errors import DocumentError
+from dlperf_sdk.plain_values import shown
 from dlperf_sdk.results.convert import result_to_dict, result_to_dict_beside, to_plain
 from dlperf_sdk.results.files import directory_of, explained, write_whole
 from dlperf_sdk.results.repeats import attempts_of

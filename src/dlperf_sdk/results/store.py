@@ -13,8 +13,9 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from dlperf_sdk.documents import LARGEST_RESULT, load_document, shown
+from dlperf_sdk.documents import LARGEST_RESULT, load_document
 from dlperf_sdk.errors import DlperfError, StoreError, UnknownName
+from dlperf_sdk.plain_values import shown
 from dlperf_sdk.results.convert import result_from_dict
 from dlperf_sdk.results.files import directory_of, explained, remove, write_whole
 from dlperf_sdk.results.recover import Recovered, Unreadable, recover, repeat

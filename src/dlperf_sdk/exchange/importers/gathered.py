@@ -12,11 +12,11 @@ import attrs
 
 import dlperf_sdk
 from dlperf_sdk import metrics
-from dlperf_sdk.documents import shown
 from dlperf_sdk.errors import SpecError, UnknownName, UsageError
 from dlperf_sdk.exchange.importers import dllogger, dlperf_log, tf_cnn
 from dlperf_sdk.exchange.importers.reading import Importer, Reading
 from dlperf_sdk.fields import Role
+from dlperf_sdk.plain_values import shown
 from dlperf_sdk.published.figure import OPTION_ROLES, PublishedFigure
 from dlperf_sdk.results.result import (
     INCONCLUSIVE,

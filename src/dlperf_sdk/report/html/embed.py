@@ -8,7 +8,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from dlperf_sdk.report.blocks import Cell, visible
+from dlperf_sdk.plain_values import visible
+from dlperf_sdk.report.blocks import Cell
 from dlperf_sdk.report.html.page import Sortable
 
 LONGEST = 300

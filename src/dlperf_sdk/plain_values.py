@@ -1,0 +1,84 @@
+"""Plain values: what a document may hold, and how values are written, in documents and for people."""
+
+from __future__ import annotations
+
+import math
+import reprlib
+from typing import Any
+
+from dlperf_sdk.errors import DocumentError
+
+DEEPEST = 64
+"""Objects and arrays inside each other. No document of ours comes near."""
+_LONGEST = 1024
+"""Bits of a whole number: as large as the largest float."""
+
+
+def shown(value: Any) -> str:
+    """A value for an error message: what it looks like, in a hundred characters, whatever it is."""
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = 80
+    short.maxlong = 40
+    try:
+        text = short.repr(value)
+    except (ValueError, RecursionError):
+        text = f"a {type(value).__name__}"  # an int too long to print, for one
+    return text if len(text) <= 100 else text[:97] + "..."
+
+
+def visible(text: str) -> str:
+    """A text without control characters: what a worker or a file says must not steer a terminal."""
+    return "".join(char if char in "\n\t" or char.isprintable() else "�" for char in text)
+
+
+def plain(value: Any, source: str) -> Any:
+    """The value, if it is made of what JSON has, and not too deep; `source` says in messages whose it is.
+
+    Raises:
+        DocumentError: it holds something else, a NaN, an endless number, or is nested too deeply.
+    """
+    level = [value]
+    for _ in range(DEEPEST):
+        deeper: list[Any] = []
+        for item in level:
+            # What a document mostly consists of comes first: thousands of results are read like this.
+            kind = type(item)
+            if kind is str or item is None or kind is bool:
+                continue
+            if isinstance(item, dict):
+                _keyed_by_text(item, source)
+                deeper.extend(item.values())
+            elif isinstance(item, list):
+                if not _plain_at_once(item):
+                    deeper.extend(item)
+            elif isinstance(item, float):
+                if not math.isfinite(item):
+                    raise DocumentError(f"{source} holds {item}, which is no number of JSON.")
+            elif isinstance(item, int):
+                if item.bit_length() > _LONGEST:
+                    raise DocumentError(f"{source} holds a whole number of {item.bit_length()} bits.")
+            elif not isinstance(item, str):
+                raise DocumentError(
+                    f"{source} holds {shown(item)}, a {type(item).__name__}; write it as text."
+                )
+        if not deeper:
+            return value
+        level = deeper
+    raise DocumentError(f"{source} is nested more than {DEEPEST} deep.")
+
+
+_TEXT = {str}
+
+
+def _keyed_by_text(item: dict[Any, Any], source: str) -> None:
+    if not set(map(type, item)) <= _TEXT and not all(isinstance(key, str) for key in item):
+        raise DocumentError(f"{source} holds {shown(item)}, with a key that is no text.")
+
+
+def _plain_at_once(items: list[Any]) -> bool:
+    """Whether a list holds nothing but finite floats, or nothing but texts; most long lists do."""
+    kinds = set(map(type, items))
+    if kinds == {float}:
+        # A sum that overflows tells nothing: its list is looked at item by item.
+        return math.isfinite(sum(items))
+    return kinds == _TEXT
