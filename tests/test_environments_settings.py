@@ -17,6 +17,7 @@ from dlperf_sdk.environments import interpreters, marker, pip_settings, probe, w
 from dlperf_sdk.environments.redact import redact, secrets_of
 from dlperf_sdk.environments.resolution import unfit
 from dlperf_sdk.errors import EnvironmentFailed, PluginError
+from dlperf_sdk.plain_values import now
 from dlperf_sdk.worker import variables
 from dlperf_sdk.worker.variables import worker_environment
 
@@ -346,7 +347,7 @@ JSON = st.recursive(
 
 
 def test_a_marker_is_read_as_it_was_written(tmp_path: Path) -> None:
-    written = marker.Marker("torch", "cpu", "3.11.7", "abc", "a==1\n", ("a",), ("--x",), 12, marker.now())
+    written = marker.Marker("torch", "cpu", "3.11.7", "abc", "a==1\n", ("a",), ("--x",), 12, now())
     marker.write(tmp_path, written)
     assert marker.read(tmp_path) == written
     assert [path.name for path in tmp_path.iterdir()] == [marker.FILE]
@@ -359,9 +360,7 @@ def test_any_other_marker_is_none(tmp_path_factory: pytest.TempPathFactory, valu
     path = folder / marker.FILE
     path.write_text(json.dumps(value))
     assert marker.read(folder) is None
-    marker.write(
-        folder, marker.Marker("torch", "cpu", "3.11.7", "abc", "a==1\n", ("a",), (), 12, marker.now())
-    )
+    marker.write(folder, marker.Marker("torch", "cpu", "3.11.7", "abc", "a==1\n", ("a",), (), 12, now()))
     plain = json.loads(path.read_text())
     plain[key] = value
     path.write_text(json.dumps(plain))

@@ -10,6 +10,7 @@ import pytest
 from parity_samples import record
 
 from dlperf_sdk.parity import cache
+from dlperf_sdk.plain_values import now
 
 KEY = "0" * 64
 
@@ -32,7 +33,7 @@ def test_what_was_kept_comes_back(place: Path) -> None:
 
 
 def test_nobody_else_can_read_it(place: Path) -> None:
-    cache.keep(KEY, [record()], cache.now())
+    cache.keep(KEY, [record()], now())
     assert place.stat().st_mode & 0o077 == 0
     assert (place / f"{KEY}.json").stat().st_mode & 0o777 == 0o600
 
@@ -62,19 +63,19 @@ def test_what_is_not_whole_is_done_again(place: Path, content: bytes) -> None:
     (place / f"{KEY}.json").write_bytes(content)
     (place / f"{KEY}.json").chmod(0o600)
     assert cache.fetch(KEY) is None
-    cache.keep(KEY, [record()], cache.now())
+    cache.keep(KEY, [record()], now())
     assert cache.fetch(KEY) is not None
 
 
 def test_half_a_file_is_not_believed(place: Path) -> None:
-    cache.keep(KEY, [record()], cache.now())
+    cache.keep(KEY, [record()], now())
     path = place / f"{KEY}.json"
     path.write_bytes(path.read_bytes()[:-20])
     assert cache.fetch(KEY) is None
 
 
 def test_what_others_could_have_written_is_not_believed(place: Path, tmp_path: Path) -> None:
-    cache.keep(KEY, [record()], cache.now())
+    cache.keep(KEY, [record()], now())
     path = place / f"{KEY}.json"
     path.chmod(0o666)
     assert cache.fetch(KEY) is None
@@ -89,11 +90,11 @@ def test_what_others_could_have_written_is_not_believed(place: Path, tmp_path: P
 
 
 def test_a_folder_that_others_can_write_to_is_not_used(place: Path) -> None:
-    cache.keep(KEY, [record()], cache.now())
+    cache.keep(KEY, [record()], now())
     place.chmod(0o777)
     assert cache.directory() is None
     assert cache.fetch(KEY) is None
-    cache.keep("1" * 64, [record()], cache.now())
+    cache.keep("1" * 64, [record()], now())
     assert not (place / f"{'1' * 64}.json").exists()
 
 
@@ -102,5 +103,5 @@ def test_a_cache_that_cannot_be_made_costs_only_the_time(
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("DLPERF_CACHE_DIR", str(tmp_path / "file" / "cache"))
-    cache.keep(KEY, [record()], cache.now())
+    cache.keep(KEY, [record()], now())
     assert cache.fetch(KEY) is None

@@ -19,10 +19,11 @@ from result_values import results
 
 from dlperf_sdk import records as r
 from dlperf_sdk.errors import DlperfError, DocumentError, StoreError, UnknownName
+from dlperf_sdk.plain_values import number, numbers
 from dlperf_sdk.results import files
 from dlperf_sdk.results import result as res
 from dlperf_sdk.results import store as store_module
-from dlperf_sdk.results.convert import attempt_from_dict, record_to_dict
+from dlperf_sdk.results.convert import attempt_from_dict, record_to_dict, to_plain
 from dlperf_sdk.results.recover import Unreadable
 from dlperf_sdk.results.store import ResultStore, new_run_id
 from dlperf_sdk.spec import RunSpec
@@ -612,3 +613,9 @@ def test_logs_of_any_bytes(store):
     run.write_attempt({**event(), "logs": [{"name": "rank-0", "text": "\udcff\0\r\n\x1b[31m"}] * 2})
     assert (run.path / "attempts/1/rank-0.log").read_bytes() == b"\\udcff\0\r\n\x1b[31m"
     assert (run.path / "attempts/1/rank-0-2.log").exists()
+
+
+@given(st.lists(st.floats()))
+def test_numbers_come_back_from_json_which_has_not_all_of_them(values):
+    found = json.loads(json.dumps(to_plain(values), allow_nan=False))
+    assert list(map(repr, numbers(found))) == list(map(repr, map(number, found))) == list(map(repr, values))

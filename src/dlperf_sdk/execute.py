@@ -24,6 +24,7 @@ from dlperf_sdk.errors import RunFailed, StoreError
 from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.interfaces.measurer import Measurer
 from dlperf_sdk.parity.evidence import CASE, Asked, asked, evidence, judged, on_its_own
+from dlperf_sdk.plain_values import now
 from dlperf_sdk.plan import Plan, make_plan
 from dlperf_sdk.preparation import Ready, made_ready
 from dlperf_sdk.records import Failure
@@ -127,7 +128,7 @@ def begin(
         else:
             collected.directory = kept.open_run(id)
         collected.directory.write_spec(spec)
-    return Case(id, spec, registry, measurers, planned, collected, started_at or _now())
+    return Case(id, spec, registry, measurers, planned, collected, started_at or now())
 
 
 def prepare(case: Case, like: Environment | None = None, held_to: str = CASE) -> None:
@@ -223,7 +224,7 @@ def conclude(case: Case) -> Result:
         notes=collected.notes,
         measurers=case.measurers,
         started_at=case.started_at,
-        finished_at=_now(),
+        finished_at=now(),
         parity=case.parity,
     )
     if collected.directory is not None:
@@ -290,7 +291,3 @@ def _launch(case: Case, ready: Ready, attempt: int | None, until: float | None) 
                 case.parity = judged(parity, on_its_own(event))
             else:
                 case.collected.take(event)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import reprlib
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from dlperf_sdk.errors import DocumentError
@@ -12,6 +14,7 @@ DEEPEST = 64
 """Objects and arrays inside each other. No document of ours comes near."""
 _LONGEST = 1024
 """Bits of a whole number: as large as the largest float."""
+_NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 def shown(value: Any) -> str:
@@ -29,6 +32,21 @@ def shown(value: Any) -> str:
 def visible(text: str) -> str:
     """A text without control characters: what a worker or a file says must not steer a terminal."""
     return "".join(char if char in "\n\t" or char.isprintable() else "�" for char in text)
+
+
+def now() -> str:
+    """This moment, as documents have it: UTC, ISO 8601, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def number(value: float | str) -> float:
+    """A number as a document has it: JSON has no NaN, so the three that are not finite are text."""
+    return _NON_FINITE[value] if isinstance(value, str) else float(value)
+
+
+def numbers(values: Sequence[float | str]) -> tuple[float, ...]:
+    """Numbers as a document has them; at once, where all are floats already, as they mostly are."""
+    return tuple(values) if set(map(type, values)) == {float} else tuple(map(number, values))  # type: ignore[arg-type]
 
 
 def plain(value: Any, source: str) -> Any:

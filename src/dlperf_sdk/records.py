@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from attrs import field, frozen
 
+from dlperf_sdk.plain_values import numbers
+
 RECORD_VERSION = "1.0"
-
-_NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-
-
-def _numbers(values: Sequence[float | str]) -> tuple[float, ...]:
-    """JSON has no NaN: the protocol writes the three non-finite numbers as text."""
-    if set(map(type, values)) == {float}:
-        return tuple(values)  # type: ignore[arg-type] # as they mostly are, at once
-    return tuple(_NON_FINITE[value] if isinstance(value, str) else float(value) for value in values)
 
 
 @frozen
@@ -57,9 +49,9 @@ class Replica:
     device: str
     digest: str
     """Over its trainable parameters, after the last step."""
-    canonical_losses: tuple[float, ...] = field(converter=_numbers)
-    warmup_losses: tuple[float, ...] = field(converter=_numbers)
-    losses: tuple[float, ...] = field(converter=_numbers)
+    canonical_losses: tuple[float, ...] = field(converter=numbers)
+    warmup_losses: tuple[float, ...] = field(converter=numbers)
+    losses: tuple[float, ...] = field(converter=numbers)
     """Inside the window, one per step."""
 
 

@@ -28,6 +28,7 @@ from dlperf_sdk.environments.probe import Interpreter
 from dlperf_sdk.environments.redact import redact
 from dlperf_sdk.environments.variables import worker_variables
 from dlperf_sdk.errors import EnvironmentFailed, Unavailable
+from dlperf_sdk.plain_values import now
 
 
 @frozen
@@ -252,7 +253,7 @@ def _fill(recipe: Recipe, installer: Installer) -> PreparedEnvironment:
         requirements=tuple(redact(text, installer.settings.secrets) for text in recipe.requirements),
         options=tuple(redact(text, installer.settings.secrets) for text in resolved.options),
         size=size_of(folder),
-        created_at=marker.now(),
+        created_at=now(),
     )
     marker.write(folder, about)
     on_progress(f"made {recipe.name}: {len(facts.installed)} distributions, {about.size / 1e6:.0f} MB")

@@ -74,8 +74,3 @@ def last_used(folder: Path) -> str:
     """When it was last used: UTC, ISO 8601."""
     stamp = (folder / FILE).stat().st_mtime
     return datetime.fromtimestamp(stamp, UTC).isoformat(timespec="seconds")
-
-
-def now() -> str:
-    """This moment: UTC, ISO 8601."""
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -75,11 +75,6 @@ def keep(key: str, records: list[Any], made_at: str) -> None:
         write(folder / f"{key}.json", json.dumps(document, allow_nan=False).encode())
     except (OSError, ValueError):
         return
-
-
-def now() -> str:
-    """This moment: UTC, ISO 8601."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _own(about: os.stat_result, kind: Any) -> bool:

@@ -19,6 +19,7 @@ from dlperf_sdk.parity.compare import Comparison, compare, expected
 from dlperf_sdk.parity.key import key_of
 from dlperf_sdk.parity.record import ParityRecord, records_from
 from dlperf_sdk.parity.reference import Reference, ReferenceCase, load
+from dlperf_sdk.plain_values import now
 from dlperf_sdk.plan import Plan, make_plan
 from dlperf_sdk.records import Failure
 from dlperf_sdk.registry import Registry
@@ -124,7 +125,7 @@ def judged(found: Asked, events: Iterable[Mapping[str, Any]], *, keep: bool = Tr
     except _WorkerFailed as failed:
         said = f"The parity run failed ({failed.failure.kind}): {failed.failure.message}"
         return attrs.evolve(_without(FAIL, found.case, said), traceback=failed.said)
-    compared, made_at = _compared(found, records), cache.now()
+    compared, made_at = _compared(found, records), now()
     if keep and compared.outcome != FAIL:
         cache.keep(found.key, documents, made_at)
     return _with(compared, records, found, made_at)

@@ -9,7 +9,8 @@ from attrs import field, frozen
 
 from dlperf_sdk import schema
 from dlperf_sdk.errors import DocumentError
-from dlperf_sdk.parity.reference import Fingerprint, fingerprints, numbers
+from dlperf_sdk.parity.reference import Fingerprint, fingerprints
+from dlperf_sdk.plain_values import numbers
 
 PARITY_VERSION = "1.0"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -16,6 +15,7 @@ from attrs import field, frozen
 from dlperf_sdk import schema
 from dlperf_sdk.documents import load_document
 from dlperf_sdk.errors import DocumentError
+from dlperf_sdk.plain_values import numbers
 from dlperf_sdk.spec_values import Scalar
 
 REFERENCE_VERSION = "1.0"
@@ -24,13 +24,6 @@ LARGEST = 32 * 1024 * 1024
 
 Fingerprint = tuple[float, ...]
 """The 2-norm, then eight products (`dlperf_sdk.worker.canonical.fingerprint`)."""
-
-_NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-
-
-def numbers(values: list[float | str]) -> tuple[float, ...]:
-    """Numbers as a document has them: the three that are not finite as text."""
-    return tuple(_NON_FINITE[value] if isinstance(value, str) else float(value) for value in values)
 
 
 def fingerprints(plain: Mapping[str, list[float | str]]) -> dict[str, Fingerprint]:

@@ -19,12 +19,11 @@ from cattrs import Converter
 
 from dlperf_sdk import schema
 from dlperf_sdk.errors import DocumentError, SpecError
+from dlperf_sdk.plain_values import number, numbers, shown
 from dlperf_sdk.records import RECORD_VERSION, Exit, Failure, Record, Repeat, Series
 from dlperf_sdk.results.repeats import StoredRepeats, attempts_of
 from dlperf_sdk.results.result import RESULT_VERSION, Parity, Result
 from dlperf_sdk.spec import RunSpec
-
-_NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 @frozen
@@ -98,9 +97,7 @@ def to_plain(value: Any) -> Any:
     if attrs.has(type(value)):
         write = _WRITERS.get(type(value), _fields)
         return write(value)
-    raise TypeError(
-        f"a result cannot hold {schema.shown(value)}, a {type(value).__name__}: JSON has no such value"
-    )
+    raise TypeError(f"a result cannot hold {shown(value)}, a {type(value).__name__}: JSON has no such value")
 
 
 _WRITERS: dict[type[Any], Callable[[Any], dict[str, Any]]] = {
@@ -212,8 +209,10 @@ def _converter() -> Converter:
     """Follows the types. What it is handed has passed the schema, so nothing is left to complain about."""
     converter = Converter(detailed_validation=False)
     converter.register_structure_hook_func(lambda kind: kind is Any, lambda value, _: to_plain(value))
-    converter.register_structure_hook(float, lambda value, _: _real(value))
-    converter.register_structure_hook_func(lambda kind: kind == tuple[float, ...], _reals)
+    converter.register_structure_hook(float, lambda value, _: number(value))
+    converter.register_structure_hook_func(
+        lambda kind: kind == tuple[float, ...], lambda value, _: numbers(value)
+    )
     converter.register_structure_hook_func(
         lambda kind: kind == Sequence[Repeat], lambda value, _: converter.structure(value, tuple[Repeat, ...])
     )
@@ -224,12 +223,3 @@ def _converter() -> Converter:
 def _spec(plain: Mapping[str, Any]) -> RunSpec:
     """A run spec that has passed its schema as a part of the result's; its own checks see to the rest."""
     return RunSpec(**{name: value for name, value in plain.items() if name != "schema_version"})
-
-
-def _real(value: Any) -> float:
-    return _NON_FINITE[value] if isinstance(value, str) else float(value)
-
-
-def _reals(values: Any, _: Any) -> tuple[float, ...]:
-    """At once, where all are floats already: a result is full of them."""
-    return tuple(values) if set(map(type, values)) == {float} else tuple(map(_real, values))
