@@ -57,16 +57,26 @@ def slower(a: Sequence[float], b: Sequence[float]) -> float:
     if len(set(pooled)) == len(pooled):
         below = sum(x > y for x in a for y in b)
         return sum(_distribution(len(a), len(b))[: below + 1]) / math.comb(len(pooled), len(a))
-    first = {value: pooled.index(value) for value in pooled}
-    ranks = [2 * first[value] + pooled.count(value) + 1 for value in [*a, *b]]
-    sums: list[dict[int, int]] = [{0: 1}, *({} for _ in a)]
+    observed, ways = rank_sums(a, b)
+    return sum(count for total, count in ways.items() if total <= observed) / math.comb(len(pooled), len(a))
+
+
+def rank_sums(a: Sequence[float], b: Sequence[float]) -> tuple[int, dict[int, int]]:
+    """Twice the sum of a's ranks among all values, and of each such sum how many labellings of the values give it.
+
+    Values that are equal share the mean of their ranks; twice, because that is whole then.
+    """
+    values = [*a, *b]
+    ordered = sorted(values)
+    first = {value: ordered.index(value) for value in set(ordered)}
+    ranks = [2 * first[value] + 1 + ordered.count(value) for value in values]
+    # counts[k][s]: in how many ways k of the values have ranks that add up to s.
+    counts: list[dict[int, int]] = [{0: 1}, *({} for _ in a)]
     for rank in ranks:
         for size in range(len(a), 0, -1):
-            for total, ways in sums[size - 1].items():
-                sums[size][total + rank] = sums[size].get(total + rank, 0) + ways
-    observed = sum(ranks[: len(a)])
-    low = sum(ways for total, ways in sums[len(a)].items() if total <= observed)
-    return low / math.comb(len(ranks), len(a))
+            for total, ways in counts[size - 1].items():
+                counts[size][total + rank] = counts[size].get(total + rank, 0) + ways
+    return sum(ranks[: len(a)]), counts[len(a)]
 
 
 def smallest(a: int, b: int) -> float:

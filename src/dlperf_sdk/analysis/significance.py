@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
+from dlperf_sdk.analysis.ranks import rank_sums
 from dlperf_sdk.worker.estimate import median_interval
 
 
@@ -45,32 +46,16 @@ def permutation_test(a: Sequence[float], b: Sequence[float]) -> float:
 
     Source: E. L. Lehmann, Nonparametrics: Statistical Methods Based on Ranks, sections 1.2 and 1.4.
     """
-    ranks = _doubled_ranks([*a, *b])
-    # counts[k][s]: in how many ways k of the values have ranks that add up to s.
-    counts: list[dict[int, int]] = [{0: 1}, *({} for _ in a)]
-    for rank in ranks:
-        for size in range(len(a), 0, -1):
-            for total, ways in counts[size - 1].items():
-                counts[size][total + rank] = counts[size].get(total + rank, 0) + ways
-    observed = sum(ranks[: len(a)])
-    # Twice the expected sum: |a| × the mean rank, kept whole.
-    middle = len(a) * (len(ranks) + 1)
-    extreme = sum(
-        ways for total, ways in counts[len(a)].items() if abs(total - middle) >= abs(observed - middle)
-    )
-    return extreme / math.comb(len(ranks), len(a))
+    observed, ways = rank_sums(a, b)
+    count = len(a) + len(b)
+    middle = len(a) * (count + 1)  # twice the sum that is expected
+    extreme = sum(found for total, found in ways.items() if abs(total - middle) >= abs(observed - middle))
+    return extreme / math.comb(count, len(a))
 
 
 def smallest_p(a: int, b: int) -> float:
     """The smallest p-value that `permutation_test` can give for samples of these sizes."""
     return min(1.0, 2 / math.comb(a + b, a))
-
-
-def _doubled_ranks(values: Sequence[float]) -> list[int]:
-    """Twice each value's rank, so that the shared rank of ties is whole."""
-    ordered = sorted(values)
-    first = {value: ordered.index(value) for value in set(ordered)}
-    return [2 * first[value] + 1 + ordered.count(value) for value in values]
 
 
 def ratio_interval(a: Sequence[float], b: Sequence[float]) -> tuple[float, float] | None:
