@@ -289,3 +289,28 @@ def test_every_field_has_a_role_and_a_help():
     for field in attrs.fields(RunSpec):
         assert field.metadata["role"] in ("workload", "treatment", "circumstance")
         assert field.metadata["help"].endswith((".", "…"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({}, "torch resnet50 1n1d b32 fp32"),
+        (
+            {
+                "topology": "2n4d",
+                "compiler": "inductor",
+                "strategy": "horovod",
+                "layout": "nhwc",
+                "device": "cuda",
+            },
+            "torch resnet50 2n4d b32 fp32 inductor horovod nhwc cuda",
+        ),
+        (
+            {"accumulation": 2, "seed": 7, "learning_rate_policy": "warmup", "options": {"b": 1, "a": True}},
+            "torch resnet50 1n1d b32 fp32 accumulation=2 seed=7 learning_rate_policy=warmup a=True b=1",
+        ),
+        ({"batch_size": "max", "data": "images:/data"}, "torch resnet50 1n1d bmax fp32 images"),
+    ],
+)
+def test_a_case_in_words_leaves_out_what_is_usual(fields, words):
+    assert RunSpec(framework="torch", model="resnet50", **fields).in_words == words

@@ -194,6 +194,20 @@ class RunSpec:
         """Whether there are several replicas that average their gradients."""
         return self.topology.devices > 1 and self.strategy != "independent"
 
+    @property
+    def in_words(self) -> str:
+        """What it measures, but for what is usual: `torch resnet50 1n2d b64 amp-bf16 inductor seed=1`."""
+        words = [self.framework, self.model, str(self.topology), f"b{self.batch_size}", self.precision]
+        usual = attrs.fields_dict(RunSpec)
+        for name in ("compiler", "strategy", "layout", "device"):
+            if getattr(self, name) != usual[name].default:
+                words.append(getattr(self, name))
+        for name in ("accumulation", "seed", "learning_rate_policy"):
+            if getattr(self, name) != usual[name].default:
+                words.append(f"{name}={getattr(self, name)}")
+        words += [f"{name}={value}" for name, value in sorted(self.options.items())]
+        return " ".join(words if self.data == usual["data"].default else [*words, self.data.source])
+
     def resolved_protocol(self) -> Protocol:
         """The named protocol with this spec's own numbers in place of its.
 

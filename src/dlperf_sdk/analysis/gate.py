@@ -122,22 +122,11 @@ def gate(
     )
     for key, (old, new) in pairs.items():
         decisions[key] = _decided(
-            name_of(before[key].spec), old, new, (slow[key], fast[key]), len(pairs), minimum_effect, level
+            before[key].spec.in_words, old, new, (slow[key], fast[key]), len(pairs), minimum_effect, level
         )
     unmatched = _unmatched(before, after)
     ordered = [decisions[key] for key in before if key in decisions]
     return Gate((*ordered, *unmatched), minimum_effect, level)
-
-
-def name_of(spec: RunSpec) -> str:
-    """A case in a few words."""
-    words = [spec.framework, spec.model, str(spec.topology), f"b{spec.batch_size}", spec.precision]
-    usual = {"compiler": "none", "strategy": "all_reduce", "layout": "auto", "accumulation": 1, "seed": 0}
-    words += [
-        f"{name}={getattr(spec, name)}" for name, value in usual.items() if getattr(spec, name) != value
-    ]
-    words += [f"{name}={value}" for name, value in sorted(spec.options.items())]
-    return " ".join(words if str(spec.data) == "synthetic" else [*words, spec.data.source])
 
 
 def _newest(results: Iterable[Result]) -> dict[str, Result]:
@@ -158,7 +147,7 @@ def _identity(spec: RunSpec) -> str:
 
 def _paired(old: Result, new: Result) -> tuple[Case, Case] | Decision:
     """The two as cases that can be compared, or why there is nothing to compare."""
-    name = name_of(old.spec)
+    name = old.spec.in_words
     sides: list[Case | str] = []
     for result in (old, new):
         try:
@@ -247,15 +236,15 @@ def _unmatched(before: dict[str, Result], after: dict[str, Result]) -> list[Deci
             added.remove(alike[0])
             said = "; ".join(_differences(old.spec, alike[0].spec))
             detail = f"The specs differ, so the numbers mean different things: {said}."
-            found.append(Decision(name_of(old.spec), REFUSED, detail, baseline=old.id, candidate=alike[0].id))
+            found.append(Decision(old.spec.in_words, REFUSED, detail, baseline=old.id, candidate=alike[0].id))
         else:
             found.append(
                 Decision(
-                    name_of(old.spec), VANISHED, "The candidate does not have this case.", baseline=old.id
+                    old.spec.in_words, VANISHED, "The candidate does not have this case.", baseline=old.id
                 )
             )
     found += [
-        Decision(name_of(new.spec), NEW, "The baseline does not have this case.", candidate=new.id)
+        Decision(new.spec.in_words, NEW, "The baseline does not have this case.", candidate=new.id)
         for new in added
     ]
     return found

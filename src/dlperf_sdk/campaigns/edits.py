@@ -13,7 +13,6 @@ import attrs
 from dlperf_sdk.campaigns.campaign import Settings, asked, campaign_of
 from dlperf_sdk.campaigns.file import load
 from dlperf_sdk.campaigns.kept import Kept
-from dlperf_sdk.campaigns.status import named
 from dlperf_sdk.errors import DlperfError
 from dlperf_sdk.plain_values import shown
 from dlperf_sdk.spec import RunSpec
@@ -122,7 +121,7 @@ def _counted(cases: Sequence[RunSpec]) -> str:
 
 
 def _names(cases: Sequence[RunSpec]) -> str:
-    names = [named(each) for each in cases[:MOST]]
+    names = [each.in_words for each in cases[:MOST]]
     return "; ".join(names) + (f"; and {len(cases) - MOST:,} more" if len(cases) > MOST else "")
 
 

@@ -11,7 +11,6 @@ from dlperf_sdk.campaigns import estimate
 from dlperf_sdk.campaigns.journal import holder, last
 from dlperf_sdk.campaigns.kept import Kept
 from dlperf_sdk.campaigns.standing import Standing, told
-from dlperf_sdk.spec import RunSpec
 from dlperf_sdk.worker.estimate import median
 
 
@@ -100,18 +99,3 @@ def status(kept: Kept) -> Status:
         tuple(session["changes"]) if session else (),
         sum(entry["event"] == "session" for entry in entries),
     )
-
-
-def named(spec: RunSpec) -> str:
-    """A case in a few words: `torch resnet50 1n2d b64 amp-bf16 inductor`."""
-    words = [spec.framework, spec.model, str(spec.topology), f"b{spec.batch_size}", spec.precision]
-    defaults = {"compiler": "none", "strategy": "all_reduce", "layout": "auto"}
-    words += [str(getattr(spec, name)) for name, usual in defaults.items() if getattr(spec, name) != usual]
-    numbers = {"accumulation": 1, "seed": 0}
-    words += [
-        f"{name}={getattr(spec, name)}" for name, usual in numbers.items() if getattr(spec, name) != usual
-    ]
-    words += [f"{name}={value}" for name, value in sorted(spec.options.items())]
-    if str(spec.data) != "synthetic":
-        words.append(spec.data.source)
-    return " ".join(words)

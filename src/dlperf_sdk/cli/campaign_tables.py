@@ -30,10 +30,8 @@ def standing_of(found: Status, all: bool) -> list[Block]:
     if found.controller:
         pairs.append(("controller", found.controller))
     if found.current is not None:
-        from dlperf_sdk.campaigns.status import named
-
         case, attempt = found.current
-        pairs.append(("now", f"{named(found.standings[case].asked.spec)}, repeat {attempt}"))
+        pairs.append(("now", f"{found.standings[case].asked.spec.in_words}, repeat {attempt}"))
     if found.state != "complete":
         pairs.append(("time left", f"about {duration(found.left)}"))
     pairs += [("changed", Cell(each, "doubt")) for each in found.changes]
@@ -43,7 +41,6 @@ def standing_of(found: Status, all: bool) -> list[Block]:
 
 
 def _standing_table(found: Status, all: bool) -> list[Block]:
-    from dlperf_sdk.campaigns.status import named
     from dlperf_sdk.registry import Registry
     from dlperf_sdk.worker.estimate import median
 
@@ -58,7 +55,7 @@ def _standing_table(found: Status, all: bool) -> list[Block]:
         if each.throughputs:
             rate = quantity(median(list(each.throughputs.values())), units[each.asked.spec.model])
         repeats = f"{each.finished}/{each.asked.spec.resolved_protocol().repeats}"
-        rows.append((named(each.asked.spec), Cell(state, tone), repeats, rate))
+        rows.append((each.asked.spec.in_words, Cell(state, tone), repeats, rate))
     shown = rows if all else rows[:SHOWN]
     columns = (
         Column("case"),
@@ -74,7 +71,6 @@ def _standing_table(found: Status, all: bool) -> list[Block]:
 
 def plan_of(asked: Campaign, entries: Sequence[Entry], seconds: float, basis: str, all: bool) -> list[Block]:
     """What a campaign would do: `seconds` in all, as `basis` says why; what is skipped, and why."""
-    from dlperf_sdk.campaigns.status import named
 
     skipped = [each for each in entries if each.refusal is not None]
     runnable = [each for each in entries if each.refusal is None]
@@ -95,7 +91,7 @@ def plan_of(asked: Campaign, entries: Sequence[Entry], seconds: float, basis: st
             )
         )
     )
-    blocks += _limited(("case", "from"), [(named(each.asked.spec), each.where) for each in runnable], all)
+    blocks += _limited(("case", "from"), [(each.asked.spec.in_words, each.where) for each in runnable], all)
     reasons: dict[tuple[str, tuple[str, str]], list[Entry]] = {}
     for each in skipped:
         assert each.refusal is not None
@@ -103,7 +99,7 @@ def plan_of(asked: Campaign, entries: Sequence[Entry], seconds: float, basis: st
     if reasons:
         rows = [
             (
-                named(many[0].asked.spec) + (f" and {len(many) - 1} more" if len(many) > 1 else ""),
+                many[0].asked.spec.in_words + (f" and {len(many) - 1} more" if len(many) > 1 else ""),
                 where,
                 f"{kind}: {why}",
             )

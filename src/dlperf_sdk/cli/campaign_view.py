@@ -15,7 +15,6 @@ from rich.text import Text
 
 from dlperf_sdk.campaigns.kept import Kept
 from dlperf_sdk.campaigns.standing import told
-from dlperf_sdk.campaigns.status import named
 from dlperf_sdk.cli.advance import Advance, Course
 from dlperf_sdk.cli.progress import course_of, doing
 from dlperf_sdk.hookspecs import hookimpl
@@ -48,7 +47,7 @@ class CampaignLines:
     def count(self) -> None:
         """The cases that there are, and what of them is done."""
         for id, each in told(self.kept.cases, self.kept.journal.read()).items():
-            self.cases[id] = named(each.asked.spec)
+            self.cases[id] = each.asked.spec.in_words
             self.repeats[id] = each.asked.spec.resolved_protocol().repeats
             self.finished[id] = each.finished
             if each.status is not None:
