@@ -27,13 +27,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlperf_sdk import RunSpec, launch, run
-from dlperf_sdk.campaigns.campaign import digest, run_id
+from dlperf_sdk.campaigns.campaign import digest
 from dlperf_sdk.campaigns.planning import stamp
 from dlperf_sdk.cli.app import main
 from dlperf_sdk.errors import SpecError, TimedOut, Unavailable
 from dlperf_sdk.interfaces.topology import Job, Topology
 from dlperf_sdk.replay import attach
-from dlperf_sdk.results.store import campaign_of, new_run_id
+from dlperf_sdk.results.store import campaign_of, new_run_id, run_id
 from dlperf_sdk.spec_file import load_spec
 from dlperf_sdk.topologies import delivery, mpi, slurm, slurm_facts, slurm_job, slurm_stream, ssh, unstarted
 from dlperf_sdk.topologies.hosts import HostOptions

@@ -15,6 +15,7 @@ from attrs import frozen
 from dlperf_sdk.campaigns.matrix import MOST_CASES, Matrix, Override, overridden
 from dlperf_sdk.campaigns.predicate import Predicate
 from dlperf_sdk.errors import CampaignError, SpecError, UnknownName, UsageError
+from dlperf_sdk.results.store import run_id
 from dlperf_sdk.spec import RunSpec
 
 RETRIES: Mapping[str, int] = {
@@ -165,12 +166,6 @@ def asked(campaign: Campaign, stamp: str) -> Iterator[Asked]:
 def digest(spec: RunSpec) -> str:
     """The first 12 hexadecimal digits of the SHA-256 of a spec: equal specs are one case."""
     return hashlib.sha256(json.dumps(spec.to_dict(), sort_keys=True).encode()).hexdigest()[:12]
-
-
-def run_id(spec: RunSpec, stamp: str, key: str) -> str:
-    """The name of a case's run: `20250131T101502Z-0b61e2-torch-resnet50-1n2d-3f9ac1d2e4b5`."""
-    what = f"{spec.framework[:24]}-{spec.model[:24]}-{spec.topology.nodes}n{spec.topology.devices_per_node}d"
-    return f"{stamp}-{what}-{key}"
 
 
 def blamed(block: Block, fields: Mapping[str, Any], error: Exception) -> str:

@@ -32,13 +32,17 @@ _ROOM = 1024 * 1024
 
 def new_run_id(spec: RunSpec, now: datetime) -> str:
     """A name that sorts by time and says what the run is: `20250131T101502Z-torch-resnet50-1n2d-3f9ac1`."""
-    stamp = now.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
+    return run_id(spec, now.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ"), secrets.token_hex(3))
+
+
+def run_id(spec: RunSpec, stamp: str, key: str) -> str:
+    """The same from a stamp and a key, of a campaign's case for one: `20250131T101502Z-0b61e2-torch-…-3f9ac1d2e4b5`."""
     what = f"{spec.framework[:24]}-{spec.model[:24]}-{spec.topology.nodes}n{spec.topology.devices_per_node}d"
-    return f"{stamp}-{what}-{secrets.token_hex(3)}"
+    return f"{stamp}-{what}-{key}"
 
 
 def campaign_of(run_id: str) -> str | None:
-    """The stamp of the campaign whose case a run's name is (`campaigns.campaign.run_id`), else None."""
+    """The stamp of the campaign whose case a run's name is, else None."""
     found = _OF_A_CAMPAIGN.fullmatch(run_id)
     return None if found is None else found[1]
 
