@@ -74,13 +74,23 @@ def run(
         KeyboardInterrupt: somebody pressed Ctrl-C; everything has been ended, and finished repeats are in the store.
     """
     spec = spec_from(what, model, fields, _keywords(run))
-    if not spec.wants_largest:
-        return execute(spec, None, store, observers, registry, raise_on_failure, with_trace=trace)
-    if store is not None:
-        (store if isinstance(store, ResultStore) else ResultStore(store)).probe()
-    told = Observers(hookspecs.listeners(observers))
-    spec, refusal, note = largest.resolved(spec, told, registry or Registry())
-    return execute(spec, None, store, observers, registry, raise_on_failure, refusal, [note], trace)
+    refusal, notes = None, list[str]()
+    if spec.wants_largest:
+        if store is not None:
+            (store if isinstance(store, ResultStore) else ResultStore(store)).probe()
+        told = Observers(hookspecs.listeners(observers))
+        spec, refusal, note = largest.resolved(spec, told, registry or Registry())
+        notes.append(note)
+    return execute(
+        spec,
+        store=store,
+        observers=observers,
+        registry=registry,
+        raise_on_failure=raise_on_failure,
+        refusal=refusal,
+        notes=notes,
+        with_trace=trace,
+    )
 
 
 def rerun(
@@ -105,7 +115,14 @@ def rerun(
     if result.environment is None:
         raise UsageError(f"The result {result.id} has no environment to repeat it in; run its spec instead.")
     allowed([result.spec.to_dict()], f"The result {result.id}", allow)
-    return execute(result.spec, result.environment, store, observers, registry, raise_on_failure)
+    return execute(
+        result.spec,
+        store=store,
+        observers=observers,
+        registry=registry,
+        raise_on_failure=raise_on_failure,
+        like=result.environment,
+    )
 
 
 def dry_run(

@@ -58,11 +58,12 @@ class Case:
 
 def execute(
     spec: RunSpec,
-    like: Environment | None,
+    *,
     store: ResultStore | str | Path | None,
     observers: Iterable[Any],
     registry: Registry | None,
     raise_on_failure: bool,
+    like: Environment | None = None,
     refusal: Failure | None = None,
     notes: Iterable[str] = (),
     with_trace: bool = False,

@@ -122,7 +122,13 @@ def gate(
     )
     for key, (old, new) in pairs.items():
         decisions[key] = _decided(
-            before[key].spec.in_words, old, new, (slow[key], fast[key]), len(pairs), minimum_effect, level
+            before[key].spec.in_words,
+            old,
+            new,
+            p=(slow[key], fast[key]),
+            comparisons=len(pairs),
+            minimum_effect=minimum_effect,
+            level=level,
         )
     unmatched = _unmatched(before, after)
     ordered = [decisions[key] for key in before if key in decisions]
@@ -189,11 +195,13 @@ def _decided(
     name: str,
     old: Case,
     new: Case,
+    *,
     p: tuple[float, float],
     comparisons: int,
     minimum_effect: float,
     level: float,
 ) -> Decision:
+    """What the p-values `p`, that it is slower and that it is faster, say of a case."""
     found = shift(new.repeats, old.repeats)
     percent = 100 * (found.ratio - 1)
     how = f"{abs(percent):.1f} % {'slower' if percent < 0 else 'faster'}"

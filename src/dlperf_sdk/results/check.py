@@ -9,9 +9,10 @@ from typing import Any
 
 import dlperf_sdk
 from dlperf_sdk import metrics
-from dlperf_sdk.documents import LARGEST_RESULT, load_document, shown
+from dlperf_sdk.documents import LARGEST_RESULT, load_document
 from dlperf_sdk.errors import DocumentError
 from dlperf_sdk.interfaces.measurer import Measured, Measurer, Metric
+from dlperf_sdk.plain_values import shown
 from dlperf_sdk.records import Repeat
 from dlperf_sdk.results.convert import to_plain
 from dlperf_sdk.results.repeats import StoredRepeats, attempts_of
