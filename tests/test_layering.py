@@ -166,6 +166,31 @@ def test_no_module_leads_back_to_itself() -> None:
     TopologicalSorter(graph).prepare()  # the error names the circle
 
 
+def rows_of_the_table() -> dict[str, tuple[set[str], str]]:
+    """Each place in CONTRIBUTING's table → the units there, and the latest of the list that they import."""
+    text = (PACKAGE.parent.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    found = {}
+    for place, there, latest in re.findall(r"^\| (`src/dlperf_sdk/.*) \| (.*) \| (.*) \|$", text, re.M):
+        named = re.findall(r"`(?:src/dlperf_sdk/)?(\w+)(?:/|\.py)`", f"{place} {there}")
+        found[place] = ({name for name in named if name not in ("api", "html")}, latest.strip("`"))
+    return {place: row for place, row in found.items() if row[0] != {"worker"}}  # which has a test of its own
+
+
+@pytest.mark.parametrize("place", rows_of_the_table())
+def test_the_table_of_places_says_the_latest_that_each_imports(place: str) -> None:
+    places, latest = rows_of_the_table()[place]
+    package = {module: module.split(".")[1] for module in MODULES if "." in module}
+    imported = {
+        other
+        for module, path in MODULES.items()
+        if package.get(module) in places
+        for other in imports_of(ast.parse(path.read_text(encoding="utf-8")))
+        if "." in other and package[other] not in places
+    }
+    level = max(LEVEL.get(unit_of(other), -1) for other in imported)
+    assert latest in {package[other] for other in imported if LEVEL.get(unit_of(other)) == level}
+
+
 def test_the_worker_imports_nothing_of_the_core() -> None:
     for module, path in MODULES.items():
         if unit_of(module) == "worker":
