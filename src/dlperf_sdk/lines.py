@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from dlperf_sdk.documents import DEEPEST
+from dlperf_sdk.plain_values import DEEPEST
 
 Place = tuple[str | int, ...]
 

@@ -10,15 +10,13 @@ from cyclopts import Parameter
 
 from dlperf_sdk.cli.finding import find
 from dlperf_sdk.cli.running import DEFAULT_OUTPUT
-from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show
+from dlperf_sdk.cli.screen import AS_USUAL, PARTIAL, Common, command, emit, say, show
 from dlperf_sdk.errors import AnalysisError, StoreError, UsageError
 from dlperf_sdk.report.blocks import Block, Cell, Column, Notes, Table
 
 if TYPE_CHECKING:
     from dlperf_sdk.analysis.cost import Cost
     from dlperf_sdk.results.result import Result
-
-_PARTIAL = 5
 
 
 @command
@@ -82,7 +80,7 @@ def cost(
         emit({"costs": [_plain(result, each) for result, each in costs], "errors": errors})
     else:
         show(_blocks(costs))
-    return _PARTIAL if errors or found.unfinished else 0
+    return PARTIAL if errors or found.unfinished else 0
 
 
 def _plain(result: Result, each: Cost) -> dict[str, object]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,12 +10,11 @@ from cyclopts import Parameter
 
 from dlperf_sdk.cli.finding import find
 from dlperf_sdk.cli.flags import entries, option_values
+from dlperf_sdk.cli.product import put_file, put_text
 from dlperf_sdk.cli.redacting import hand_on
 from dlperf_sdk.cli.running import DEFAULT_OUTPUT
-from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show, write, write_bytes
+from dlperf_sdk.cli.screen import AS_USUAL, PARTIAL, Common, command, emit, say, show, write_bytes
 from dlperf_sdk.errors import StoreError, UsageError
-
-_PARTIAL = 5
 
 
 @command
@@ -77,34 +75,22 @@ def export(
     else:
         data = (to_csv if to == "csv" else to_mllog)(results).encode()
     _put(data, file, common)
-    return _PARTIAL if found.errors or found.unfinished else 0
+    return PARTIAL if found.errors or found.unfinished else 0
 
 
 def _put(data: bytes, file: Path | None, common: Common) -> None:
     """Bytes into a file, or on standard output."""
-    if file is None:
-        if common.json:
-            raise UsageError("--json prints an object, an export is none: name a file with -o.")
-        if data.startswith(b"PAR1"):
-            if sys.stdout.isatty():
-                raise UsageError("Parquet is no text for a terminal: name a file with -o.")
-            write_bytes(data)
-        else:
-            from dlperf_sdk.report.terminal import harmless
-
-            # CSV's lines end in \r\n already; text mode leaves them on POSIX.
-            text = data.decode()
-            write(harmless(text) if sys.stdout.isatty() else text)
+    if file is not None:
+        put_file(file, data, common)
         return
-    from dlperf_sdk.results.files import directory_of, explained, write_whole
-
-    with explained(file, "-o"), directory_of(file.absolute().parent, ()) as directory:
-        # Made to be handed on, unlike a run's own files: the umask decides who may read it.
-        write_whole(directory, file.name, data, mode=0o666)
     if common.json:
-        emit({"file": str(file), "bytes": len(data)})
-    else:
-        say(f"{os.fspath(file)}: {len(data):,} bytes")
+        raise UsageError("--json prints an object, an export is none: name a file with -o.")
+    if not data.startswith(b"PAR1"):
+        put_text(data.decode())  # CSV's lines end in \r\n already; text mode leaves them on POSIX
+        return
+    if sys.stdout.isatty():
+        raise UsageError("Parquet is no text for a terminal: name a file with -o.")
+    write_bytes(data)
 
 
 @command

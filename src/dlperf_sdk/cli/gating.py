@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 from cyclopts import Parameter
 
-from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show
+from dlperf_sdk.cli.screen import AS_USUAL, PARTIAL, Common, command, emit, say, show
 from dlperf_sdk.errors import StoreError, UsageError
 from dlperf_sdk.report.blocks import Block, Cell, Column, Heading, Notes, Paragraph, Table, Tone
 
@@ -75,7 +75,7 @@ def gate(
         show(blocks_of(found))
     for each in unreadable:
         say(f"Left out: {each}", "yellow")
-    return found.exit_code or (5 if unreadable else 0)
+    return found.exit_code or (PARTIAL if unreadable else 0)
 
 
 def fraction(text: str, flag: str) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,14 +12,13 @@ from attrs import frozen
 from cyclopts import Parameter
 
 from dlperf_sdk.cli.finding import Found, find
+from dlperf_sdk.cli.product import put_file, put_text
 from dlperf_sdk.cli.redacting import hand_on
 from dlperf_sdk.cli.running import DEFAULT_OUTPUT
-from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show, write
+from dlperf_sdk.cli.screen import AS_USUAL, PARTIAL, Common, command, emit, say, show
 from dlperf_sdk.cli.unfinished import unfinished
 from dlperf_sdk.errors import StoreError, UnknownName, UsageError
 from dlperf_sdk.report.blocks import Block
-
-_PARTIAL = 5
 
 
 @frozen
@@ -114,7 +112,7 @@ def report(
     for error in found.errors:
         say(f"Error: {error}", "red")
     _put(_of_results(found, beside, told), format, file, common)
-    return _PARTIAL if found.errors or found.unfinished else 0
+    return PARTIAL if found.errors or found.unfinished else 0
 
 
 _FORMATS = ("terminal", "markdown", "html", "csv", "json")
@@ -127,21 +125,9 @@ def _put(report: _Report, format: str, file: Path | None, common: Common) -> Non
     elif file is None and format == "terminal":
         show(report.blocks())
     elif file is None:
-        from dlperf_sdk.report.terminal import harmless
-
-        text = _text(report, format)
-        write(harmless(text) if sys.stdout.isatty() else text)
+        put_text(_text(report, format))
     else:
-        from dlperf_sdk.results.files import directory_of, explained, write_whole
-
-        data = _text(report, format).encode("utf-8", "backslashreplace")
-        with explained(file, "-o"), directory_of(file.absolute().parent, ()) as directory:
-            # Made to be handed on, unlike a run's own files: the umask decides who may read it.
-            write_whole(directory, file.name, data, mode=0o666)
-        if common.json:
-            emit({"file": str(file), "bytes": len(data)})
-        else:
-            say(f"{os.fspath(file)}: {len(data):,} bytes")
+        put_file(file, _text(report, format).encode("utf-8", "backslashreplace"), common)
 
 
 def _text(report: _Report, format: str) -> str:

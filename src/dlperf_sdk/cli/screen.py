@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from dlperf_sdk.report.blocks import Block
 
 INTERRUPTED = 130
+"""Exit code: somebody pressed Ctrl-C."""
+PARTIAL = 5
+"""Exit code: something that was named is not in what is shown."""
 
 
 @Parameter(name="*")
