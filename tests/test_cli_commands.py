@@ -11,8 +11,8 @@ from test_report import a_result
 from throwaway import distribution
 
 import dlperf_sdk
-from dlperf_sdk import api
-from dlperf_sdk.cli import EXIT_CODES, app, doctor, main, mount, running
+from dlperf_sdk import api, folders
+from dlperf_sdk.cli import EXIT_CODES, app, doctor, main, mount
 from dlperf_sdk.results.store import ResultStore
 
 CASE = ["numpy", "linear", "--batch-size", "4", "--warmup", "1", "--steps", "5", "--repeats", "2"]
@@ -49,7 +49,7 @@ def stored():
 
     def store(**changes):
         result = a_result(**changes)
-        directory = ResultStore(running.DEFAULT_OUTPUT).open_run(result.id)
+        directory = ResultStore(folders.RESULTS).open_run(result.id)
         directory.write_spec(result.spec)
         directory.write_result(result)
         return result
@@ -64,7 +64,7 @@ def measured(dlperf, tmp_path, tmp_path_factory):
     if not kept.exists():
         assert dlperf("run", *CASE, "--quiet", "--output", str(tmp_path / "fresh"))[0] == 0
         (tmp_path / "fresh").rename(kept)
-    (directory,) = shutil.copytree(kept, tmp_path / running.DEFAULT_OUTPUT).iterdir()
+    (directory,) = shutil.copytree(kept, tmp_path / folders.RESULTS).iterdir()
     return directory
 
 
@@ -99,10 +99,6 @@ def test_run_help_gives_each_flag_its_default_and_its_role(dlperf):
     ):
         assert words in said
     assert out.index("Workload") < out.index("Treatment") < out.index("Circumstances")
-
-
-def test_the_documented_default_of_output_is_the_apis():
-    assert running.DEFAULT_OUTPUT == api.DEFAULT_STORE
 
 
 # -- bad input

@@ -18,6 +18,7 @@ from dlperf_sdk.campaigns.planning import planned
 from dlperf_sdk.campaigns.runner import Outcome, Watch, go_on
 from dlperf_sdk.errors import UnknownName, UsageError
 from dlperf_sdk.execute import execute
+from dlperf_sdk.folders import CAMPAIGNS, RESULTS
 from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.plan import Plan, make_plan
 from dlperf_sdk.registry import Registry
@@ -26,11 +27,6 @@ from dlperf_sdk.results.store import ResultStore
 from dlperf_sdk.spec import RunSpec
 from dlperf_sdk.spec_file import allowed
 
-DEFAULT_CAMPAIGNS = Path("dlperf-campaigns")
-"""Where campaigns are kept unless somebody says otherwise: a directory each."""
-DEFAULT_STORE = Path("dlperf-results")
-"""Where results are kept unless somebody says otherwise: a directory per run, in the working directory."""
-
 _FIELDS = {field.name for field in attrs.fields(RunSpec)}
 
 
@@ -38,7 +34,7 @@ def run(
     what: str | RunSpec | Mapping[str, Any] | Path,
     model: str | None = None,
     *,
-    store: ResultStore | str | Path | None = DEFAULT_STORE,
+    store: ResultStore | str | Path | None = RESULTS,
     observers: Iterable[Any] = (),
     registry: Registry | None = None,
     raise_on_failure: bool = False,
@@ -97,7 +93,7 @@ def rerun(
     result: Result,
     *,
     allow: Collection[str] = (),
-    store: ResultStore | str | Path | None = DEFAULT_STORE,
+    store: ResultStore | str | Path | None = RESULTS,
     observers: Iterable[Any] = (),
     registry: Registry | None = None,
     raise_on_failure: bool = False,
@@ -175,7 +171,7 @@ def campaign(
     asked = campaign_of(load(what) if isinstance(what, str | Path) else what, **settings)
     plugins = registry or Registry()
     stamp, entries = planned(asked, plugins)
-    path = DEFAULT_CAMPAIGNS / f"{stamp}-{asked.name}" if directory is None else Path(directory)
+    path = CAMPAIGNS / f"{stamp}-{asked.name}" if directory is None else Path(directory)
     kept = keep(path, asked, entries, stamp)
     return go_on(kept, plugins, Observers(hookspecs.listeners(observers)), watch)
 

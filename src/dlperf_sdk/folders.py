@@ -1,4 +1,7 @@
-"""The user's folders, also where somebody has none: containers run under numbers that the system knows no user for."""
+"""Where things are kept: what is measured in the working directory, the rest in the user's folders.
+
+Also where somebody has none: containers run under numbers that the system knows no user for.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dlperf_sdk.errors import Unavailable
+
+RESULTS = Path("dlperf-results")
+"""Results, unless somebody says otherwise: a directory per run."""
+CAMPAIGNS = Path("dlperf-campaigns")
+"""Campaigns, unless somebody says otherwise: a directory each."""
 
 
 def expanded(text: str | Path) -> Path:

@@ -11,6 +11,7 @@ from cyclopts import App, Parameter
 from dlperf_sdk.cli import campaign_tables
 from dlperf_sdk.cli.flags import ALLOW
 from dlperf_sdk.cli.screen import AS_USUAL, INTERRUPTED, Common, command, complain, emit, err, say, show
+from dlperf_sdk.folders import CAMPAIGNS
 from dlperf_sdk.report.blocks import Column, Table
 from dlperf_sdk.report.numbers import counted
 
@@ -62,11 +63,10 @@ def run(
     common: Common = AS_USUAL,
 ) -> int:
     """Measure all cases of a campaign. Every finished repeat is on disk before the next starts."""
-    from dlperf_sdk import api
     from dlperf_sdk.campaigns.kept import keep
 
     asked, stamp, entries = _planned(file, seed=seed, max_cases=max_cases, trace=trace or None)
-    path = api.DEFAULT_CAMPAIGNS / f"{stamp}-{asked.name}" if output is None else output
+    path = CAMPAIGNS / f"{stamp}-{asked.name}" if output is None else output
     return _carry_out(keep(path, asked, entries, stamp), quiet, common)
 
 

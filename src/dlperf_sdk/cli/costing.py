@@ -9,9 +9,9 @@ import attrs
 from cyclopts import Parameter
 
 from dlperf_sdk.cli.finding import find
-from dlperf_sdk.cli.running import DEFAULT_OUTPUT
 from dlperf_sdk.cli.screen import AS_USUAL, PARTIAL, Common, command, emit, say, show
 from dlperf_sdk.errors import AnalysisError, StoreError, UsageError
+from dlperf_sdk.folders import RESULTS
 from dlperf_sdk.report.blocks import Block, Cell, Column, Notes, Table
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def cost(
     currency: Annotated[str, Parameter(metavar="CODE", help="Of the prices, in three capitals.")] = "USD",
     output: Annotated[
         Path, Parameter(metavar="DIR", help="The directory of runs that names are looked up in.")
-    ] = DEFAULT_OUTPUT,
+    ] = RESULTS,
     common: Common = AS_USUAL,
 ) -> int:
     """Show what a million samples cost, and a sample's energy, as measured or by given watts.

@@ -12,9 +12,9 @@ from dlperf_sdk.cli.finding import find
 from dlperf_sdk.cli.flags import entries, option_values
 from dlperf_sdk.cli.product import put_file, put_text
 from dlperf_sdk.cli.redacting import hand_on
-from dlperf_sdk.cli.running import DEFAULT_OUTPUT
 from dlperf_sdk.cli.screen import AS_USUAL, PARTIAL, Common, command, emit, say, show, write_bytes
 from dlperf_sdk.errors import StoreError, UsageError
+from dlperf_sdk.folders import RESULTS
 
 
 @command
@@ -43,7 +43,7 @@ def export(
     ] = None,
     output: Annotated[
         Path, Parameter(metavar="DIR", help="The directory of runs that names are looked up in.")
-    ] = DEFAULT_OUTPUT,
+    ] = RESULTS,
     redact: Annotated[
         bool, Parameter(negative=(), show_default=False, help="Leave out the names of hosts and users.")
     ] = False,
@@ -102,7 +102,7 @@ def import_(
     *logs: Annotated[Path, Parameter(help="Logs; those of one case are its repeats.")],
     output: Annotated[
         Path, Parameter(metavar="DIR", help="The directory that the results are written to.")
-    ] = DEFAULT_OUTPUT,
+    ] = RESULTS,
     options: Annotated[
         list[str] | None,
         Parameter(

@@ -14,10 +14,10 @@ from cyclopts import Parameter
 from dlperf_sdk.cli.finding import Found, find
 from dlperf_sdk.cli.product import put_file, put_text
 from dlperf_sdk.cli.redacting import hand_on
-from dlperf_sdk.cli.running import DEFAULT_OUTPUT
 from dlperf_sdk.cli.screen import AS_USUAL, PARTIAL, Common, command, emit, say, show
 from dlperf_sdk.cli.unfinished import unfinished
 from dlperf_sdk.errors import StoreError, UnknownName, UsageError
+from dlperf_sdk.folders import RESULTS
 from dlperf_sdk.report.blocks import Block
 
 
@@ -61,7 +61,7 @@ def report(
     ] = None,
     output: Annotated[
         Path, Parameter(metavar="DIR", help="The directory of runs that names are looked up in.")
-    ] = DEFAULT_OUTPUT,
+    ] = RESULTS,
     published: Annotated[
         str | None,
         Parameter(

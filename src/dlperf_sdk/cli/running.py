@@ -13,6 +13,7 @@ from dlperf_sdk.cli import campaigning
 from dlperf_sdk.cli.flags import ALLOW, REPEATED, fields_of, option_values, takes_a_case
 from dlperf_sdk.cli.screen import AS_USUAL, INTERRUPTED, Common, command, complain, emit, err, say, show
 from dlperf_sdk.errors import DlperfError, UsageError
+from dlperf_sdk.folders import RESULTS
 from dlperf_sdk.hookspecs import hookimpl
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from dlperf_sdk.results.store import ResultStore
     from dlperf_sdk.spec import RunSpec
 
-DEFAULT_OUTPUT = Path("dlperf-results")
 OUTPUT = Group("Output", sort_key=0)
 
 
@@ -34,7 +34,7 @@ class Shown:
         Parameter(
             metavar="DIR", help="Directory that gets a directory per run: its records, logs and report."
         ),
-    ] = DEFAULT_OUTPUT
+    ] = RESULTS
     quiet: Annotated[
         bool,
         Parameter(
