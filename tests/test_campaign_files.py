@@ -589,7 +589,7 @@ def test_each_case_says_where_it_comes_from_and_what_is_refused_by_which_line(tm
 @pytest.mark.parametrize(
     ("field", "values", "said"),
     [
-        ("env", ({}, {"RANK": "3"}), "The variable RANK tells each worker of torch"),
+        ("env", ({}, {"GLOO_SOCKET_IFNAME": "lo"}), "The variable GLOO_SOCKET_IFNAME tells each worker"),
         ("data", ("synthetic", "synthetic:here"), "take no folder"),
         ("options.packed_qkv", (True, 1), "must be true or false"),
     ],
