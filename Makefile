@@ -90,6 +90,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/report.py
 	$(BIN)/python scripts/in_environment.py torch --with attrs -- benchmarks/overhead.py
 	$(BIN)/python scripts/in_environment.py torch --with attrs --with transformers -- benchmarks/reference_torch.py
+	$(BIN)/python scripts/in_environment.py torch --with attrs -- benchmarks/levers.py
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

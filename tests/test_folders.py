@@ -13,6 +13,7 @@ from dlperf_sdk.environments import interpreters, pip_settings
 from dlperf_sdk.errors import EnvironmentFailed, Unavailable
 from dlperf_sdk.largest import cache as sizes
 from dlperf_sdk.parity import cache as evidence
+from dlperf_sdk.plain_values import now
 
 NAMES = ("HOME", "DLPERF_CACHE_DIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "PYENV_ROOT")
 PEOPLE = ("USER", "LOGNAME", "LNAME", "USERNAME")
@@ -66,7 +67,7 @@ def test_nobody_has_no_home_and_no_cache(nobody, tmp_path):
     with pytest.raises(EnvironmentFailed, match="Set DLPERF_CACHE_DIR"):
         environments.list_environments()
     assert evidence.directory() is None
-    evidence.keep("key", [], evidence.now())
+    evidence.keep("key", [], now())
     assert evidence.fetch("key") is None
     sizes.write({"case": 1}, 64, 3)
     assert sizes.read({"case": 1}) is None
