@@ -6,8 +6,9 @@ A lever is an option of the plugin, or a field of the case: layout, precision, b
 the plugin's default, in `PLAIN`'s precision. Both sides train on as many samples in a block, also where a batch is
 larger. This is the quick look; `docs/gpu/levers.toml` measures the same in processes of their own, with every verdict.
 
-A lever that means nothing on this device, or that cannot be had, is a row with its reason. `cudnn_benchmark_limit` is
-no row: cuDNN's choices are kept for the whole process. `--compiled` adds what takes minutes to compile.
+A lever that means nothing on this device, or that cannot be had, is a row with its reason; one that breaks is another,
+and the exit code is 1. `cudnn_benchmark_limit` is no row: cuDNN's choices are kept for the whole process. `--compiled`
+adds what takes minutes to compile.
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ LEVERS: Mapping[str, Mapping[str, Lever]] = {
     },
 }
 """Model → name → what is changed."""
+ITSELF = "plain, A/A"
 COMPILED: Mapping[str, Mapping[str, Lever]] = {
     "resnet50": {"inductor": Lever(fields={"compiler": "inductor"})},
     "bert-base": {
@@ -137,25 +139,25 @@ class Side:
 def compare(device: str, model: str, levers: Mapping[str, Lever], pairs: int) -> list[dict[str, Any]]:
     """A row for each lever, one after another: the device holds two trainers at most. Then plain against plain."""
     plain, rows = Side(device, model, Lever()), []
-    for name, lever in levers.items():
+    for name, lever in {**levers, ITSELF: Lever()}.items():
         row: dict[str, Any] = {"name": name, **lever._asdict()}
         rows.append(row)
         try:
-            side = Side(device, model, lever)
-            comparison = Comparison(name, plain.block, side.block, plain.steps)
-            (found,) = paired.interleaved([comparison], pairs, paired.telling(f"{model}, {name}"))
-            row.update(paired.summary(comparison, found), last_loss=side.last_loss())
+            row.update(against(plain, device, model, name, lever, pairs))
         except Unsupported as error:
             row["refused"] = str(error)
-        except Exception as error:
-            if not plain.runtime.is_out_of_memory(error):
-                raise
-            row["refused"] = "It does not fit beside the plain way."
-        side = None
+        except Exception as error:  # the others are worth having all the same
+            row["failed"] = f"{type(error).__name__}: {error}"
         gc.collect()  # the trainer's parts know each other
-    comparison = Comparison("plain, A/A", plain.block, plain.block, plain.steps)
-    (found,) = paired.interleaved([comparison], pairs, paired.telling(f"{model}, A/A"))
-    return [*rows, {**paired.summary(comparison, found), "last_loss": plain.last_loss()}]
+    return rows
+
+
+def against(plain: Side, device: str, model: str, name: str, lever: Lever, pairs: int) -> dict[str, Any]:
+    """One lever, or plain, against plain; its trainer ends with this function."""
+    side = plain if name == ITSELF else Side(device, model, lever)
+    comparison = Comparison(name, plain.block, side.block, plain.steps)
+    (found,) = paired.interleaved([comparison], pairs, paired.telling(f"{model}, {name}"))
+    return {**paired.summary(comparison, found), "last_loss": side.last_loss()}
 
 
 def main() -> int:
@@ -188,9 +190,10 @@ def main() -> int:
         "versions": {"torch": torch.__version__},
         "cases": cases,
     }
+    failed = any("failed" in row for rows in cases.values() for row in rows)
     if chosen.json:
         print(paired.as_json(document))
-        return 0
+        return failed
     print(paired.said(before))
     print(f"torch {torch.__version__} on {document['device']}; throughput with the lever ÷ without")
     for model, rows in cases.items():
@@ -200,9 +203,9 @@ def main() -> int:
         headings = ("lever", "pairs", "plain, samples/s", "lever ÷ plain (95 %)")
         print(paired.table(headings, [_cells(row, batch_size) for row in measured]))
         for row in rows:
-            if "refused" in row:
-                print(f"{row['name']}: {row['refused']}")
-    return 0
+            if "ratio" not in row:
+                print(f"{row['name']}: {row.get('refused') or row['failed']}")
+    return failed
 
 
 def _cells(row: dict[str, Any], batch_size: int) -> list[str]:

@@ -18,7 +18,8 @@ Equal work means, on both sides:
 
 `--device cuda` is the same on one GPU, in larger batches, with the device waited for at both ends of a block;
 nothing has been run there yet. `--compiled` adds their plain loop with forward pass and loss under
-`torch.compile`, which takes minutes on a CPU.
+`torch.compile`, which takes minutes on a CPU; `--compiler` and `--options` are ours. Where timm is installed, its
+ResNet-50 is one of theirs.
 
 Two things stay different, because they are what each does: ours keeps images in channels_last by default
 (theirs in channels first, but for the rows that say so), and transformers leaves an attention mask out where
@@ -27,6 +28,7 @@ all of it is 1, while ours always applies it.
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from collections.abc import Callable, Iterator
@@ -35,6 +37,7 @@ from typing import Any, NamedTuple
 import paired
 import torch_case
 from paired import Comparison, Spent
+from theirs_torch import COMPILED, PLAIN, THEIRS, Theirs
 
 from dlperf_sdk.worker.interface import Trainer
 
@@ -75,130 +78,6 @@ SIZES = {
 """`tiny` is for work on this file: a step there is mostly the optimizer and the reordering of weights."""
 
 
-class Theirs:
-    """A model of transformers in a plain loop; `loss` is its forward pass on the batch."""
-
-    def __init__(
-        self, model: Any, request: Any, batch: dict[str, Any], loss: Callable[[Any, dict[str, Any]], Any]
-    ):
-        self.model, self.request, self.batch, self.loss = model.train(), request, batch, loss
-        self.optimizer: Any = None
-        self.last: Any = None
-
-    def step(self) -> None:
-        """One step of the loop that torch's documentation teaches."""
-        import torch
-
-        dtype = {"amp-bf16": torch.bfloat16}.get(self.request.precision)
-        self.optimizer.zero_grad()
-        with torch.autocast(self.request.device, dtype=dtype, enabled=dtype is not None):
-            loss = self.loss(self.model, self.batch)
-        loss.backward()
-        clip = self.request.optimizer["clip_norm"]
-        if clip is not None:
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), clip)
-        self.optimizer.step()
-        self.last = loss.detach()
-
-    def prepare(self, *, channels_last: bool, fused: bool) -> Theirs:
-        """Place, lay out and make the optimizer: torch's default implementation, or its fused one."""
-        import torch
-
-        self.model.to(self.request.device)
-        if channels_last:
-            self.model.to(memory_format=torch.channels_last)
-            self.batch = dict(
-                self.batch, image=self.batch["image"].contiguous(memory_format=torch.channels_last)
-            )
-        numbers = self.request.optimizer
-        parameters = list(self.model.parameters())
-        # In both models exactly the weights of convolutions, linear layers and embeddings decay.
-        groups = [
-            {"params": [p for p in parameters if p.dim() > 1], "weight_decay": numbers["weight_decay"]},
-            {"params": [p for p in parameters if p.dim() == 1], "weight_decay": 0.0},
-        ]
-        rate, way = numbers["learning_rate"], {"fused": True} if fused else {}
-        if numbers["kind"] == "sgd":
-            self.optimizer = torch.optim.SGD(groups, lr=rate, momentum=numbers["momentum"], **way)
-        else:
-            betas = (numbers["beta1"], numbers["beta2"])
-            self.optimizer = torch.optim.AdamW(groups, lr=rate, betas=betas, eps=numbers["epsilon"], **way)
-        return self
-
-    def compile(self) -> None:
-        """From the next step on forward pass and loss are compiled."""
-        import torch
-
-        self.loss = torch.compile(self.loss, dynamic=False)
-
-
-def resnet50(request: Any, batch: dict[str, Any]) -> Theirs:
-    """`ResNetForImageClassification`; its default configuration is ResNet-50 v1.5."""
-    import transformers
-
-    options = request.model_options
-    model = transformers.ResNetForImageClassification(
-        transformers.ResNetConfig(num_labels=options["num_classes"])
-    )
-    plain = {"image": batch["image"].contiguous(), "label": batch["label"]}
-    return Theirs(
-        model, request, plain, lambda model, batch: model(batch["image"], labels=batch["label"]).loss
-    )
-
-
-def bert_base(request: Any, batch: dict[str, Any]) -> Theirs:
-    """`BertForPreTraining` with its default attention, decoding the masked positions only."""
-    import torch
-    import transformers
-    from torch.nn.functional import cross_entropy
-
-    options = request.model_options
-    config = transformers.BertConfig(
-        vocab_size=options["vocabulary_size"],
-        hidden_size=options["hidden_size"],
-        num_hidden_layers=options["layers"],
-        num_attention_heads=options["heads"],
-        intermediate_size=options["intermediate_size"],
-        hidden_dropout_prob=options["dropout"],
-        attention_probs_dropout_prob=options["dropout"],
-    )
-    first = torch.arange(request.batch_size, device=request.device)[:, None] * options["sequence_length"]
-    masked = (first + batch["masked_positions"]).flatten()
-
-    def loss(model: Any, batch: dict[str, Any]) -> Any:
-        encoded = model.bert(
-            batch["input_ids"], attention_mask=batch["attention_mask"], token_type_ids=batch["segment_ids"]
-        )
-        gathered = encoded.last_hidden_state.flatten(0, 1).index_select(0, masked)
-        words, follows = model.cls(gathered, encoded.pooler_output)
-        return cross_entropy(words, batch["masked_ids"].flatten()) + cross_entropy(
-            follows, batch["next_sentence_label"]
-        )
-
-    return Theirs(transformers.BertForPreTraining(config), request, batch, loss)
-
-
-THEIRS: dict[str, tuple[Callable[..., Theirs], dict[str, dict[str, bool]]]] = {
-    "resnet50": (
-        resnet50,
-        {
-            "plain loop": {"channels_last": False, "fused": False},
-            "plain loop, channels_last": {"channels_last": True, "fused": False},
-            "channels_last, fused optimizer": {"channels_last": True, "fused": True},
-        },
-    ),
-    "bert-base": (
-        bert_base,
-        {
-            "plain loop": {"channels_last": False, "fused": False},
-            "fused optimizer": {"channels_last": False, "fused": True},
-        },
-    ),
-}
-"""Model → how to make theirs, and the ways in which it is run; a plain loop is what a bound holds against."""
-COMPILED = "plain loop, compiled"
-
-
 def block(step: Callable[[], object], steps: int, synchronize: Callable[[], None]) -> Callable[[], Spent]:
     """So many steps, behind one that is not timed: it brings this side's weights back into the caches."""
 
@@ -229,8 +108,8 @@ def parameter_sizes(parameters: Iterator[Any]) -> tuple[int, int]:
     return sum(size for wide, size in sizes if wide), sum(size for wide, size in sizes if not wide)
 
 
-def same_work(ours: Callable[[], object], trainer: Trainer, theirs: Theirs) -> dict[str, Any]:
-    """FLOPs and parameters of both sides.
+def same_work(trainer: Trainer, theirs: Theirs) -> dict[str, Any]:
+    """FLOPs and parameters of ours and theirs.
 
     Raises:
         RuntimeError: they are not the same.
@@ -242,7 +121,7 @@ def same_work(ours: Callable[[], object], trainer: Trainer, theirs: Theirs) -> d
     )
     sizes = parameter_sizes(theirs.model.parameters())
     found = {
-        "flops": [flops(ours), flops(theirs.step)],
+        "flops": [flops(lambda: trainer.step(trainer.canonical_batch())), flops(theirs.step)],
         "with_decay": [own[0], sizes[0]],
         "without": [own[1], sizes[1]],
     }
@@ -253,25 +132,31 @@ def same_work(ours: Callable[[], object], trainer: Trainer, theirs: Theirs) -> d
 
 
 def compare(
-    model: str, precision: str, size: Size, pairs: int, *, device: str, compiled: bool
+    model: str, precision: str, size: Size, pairs: int, *, device: str, compiled: bool, **changes: Any
 ) -> dict[str, Any]:
-    """One model in one precision: ours against each of their ways, and against itself."""
+    """One model in one precision: ours, with `changes` of its case, against each of their ways, and against itself."""
     options = {**size.options, **({"label_smoothing": 0.0} if model == "resnet50" else {})}
     request = torch_case.request(model, options, size.batch_size, precision, device=device)
-    runtime, trainer = torch_case.start(request)
+    ways = {**THEIRS[model], **({COMPILED: THEIRS[model][PLAIN]} if compiled else {})}
+    _, plain = torch_case.start(request)  # the counter of FLOPs does not see into what is compiled
+    sides = {
+        name: way.make(request, plain.canonical_batch()).prepare(
+            channels_last=way.channels_last, fused=way.fused
+        )
+        for name, way in ways.items()
+    }
+    work = {name: same_work(plain, side) for name, side in sides.items()}
+    if compiled:
+        sides[COMPILED].compile()
+    del plain
+    runtime, trainer = torch_case.start(
+        torch_case.request(model, options, size.batch_size, precision, device=device, **changes)
+    )
     batches = trainer.batches()
     losses: list[Any] = [None]
 
     def ours() -> None:
         losses[0] = trainer.step(next(batches)).loss
-
-    make, ways = THEIRS[model]
-    if compiled:
-        ways = {**ways, COMPILED: ways["plain loop"]}
-    sides = {name: make(request, trainer.canonical_batch()).prepare(**way) for name, way in ways.items()}
-    work = {name: same_work(ours, trainer, side) for name, side in sides.items()}
-    if compiled:
-        sides[COMPILED].compile()  # the counter of FLOPs does not see into what is compiled
 
     def timed(step: Callable[[], object]) -> Callable[[], Spent]:
         return block(step, size.steps, runtime.synchronize)
@@ -297,6 +182,7 @@ def compare(
         "model": model,
         "precision": precision,
         "options": request.model_options,
+        "changes": changes,
         "batch_size": size.batch_size,
         "work": work,
         "observed": trainer.observed(),
@@ -319,6 +205,10 @@ def main() -> int:
     parser.add_argument(
         "--compiled", action="store_true", help="their plain loop under torch.compile as well"
     )
+    parser.add_argument("--compiler", choices=("none", "inductor"), default="none", help="ours")
+    parser.add_argument(
+        "--options", type=json.loads, default={}, metavar="JSON", help="of the plugin, for ours"
+    )
     parser.add_argument("--model", choices=sorted(THEIRS), help="only this model")
     parser.add_argument("--precision", choices=PRECISIONS, help="only this precision")
     parser.add_argument("--threads", type=int, help="threads (default: one per usable processor)")
@@ -331,7 +221,16 @@ def main() -> int:
     chosen.size = chosen.size or {"cpu": "small", "cuda": "gpu"}[chosen.device]
     size = SIZES[chosen.size]
     cases = [
-        compare(model, precision, size[model], chosen.pairs, device=chosen.device, compiled=chosen.compiled)
+        compare(
+            model,
+            precision,
+            size[model],
+            chosen.pairs,
+            device=chosen.device,
+            compiled=chosen.compiled,
+            compiler=chosen.compiler,
+            framework_options=chosen.options,
+        )
         for model in sorted(size, reverse=True)
         for precision in PRECISIONS
         if chosen.model in (None, model) and chosen.precision in (None, precision)
