@@ -109,7 +109,7 @@ def test_what_lies_on_the_disk_executes_what_its_user_allows() -> None:
     assert f"--allow {' '.join(names)} (in Python: allow={names})" in told
     with pytest.raises(SpecError, match=r"--allow LD_PRELOAD \(") as refusal:
         allowed([{**CASE, **HOSTILE}], "The result", {*names} - {"LD_PRELOAD"})
-    assert "evil.so" in str(refusal.value)
+    assert "evil.so" not in str(refusal.value)  # a variable's value may be a secret
     assert "ProxyCommand" not in str(refusal.value)
     allowed([{**CASE, **HOSTILE}], "The result", names)
     allowed([RunSpec(**CASE).to_dict()], "The result", ())

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from dlperf_sdk import hookspecs, largest
+from dlperf_sdk import environments, hookspecs, largest
 from dlperf_sdk.campaigns.campaign import Campaign, campaign_of
 from dlperf_sdk.campaigns.file import load
 from dlperf_sdk.campaigns.kept import keep, reopened
 from dlperf_sdk.campaigns.matrix import Matrix
 from dlperf_sdk.campaigns.planning import planned
 from dlperf_sdk.campaigns.runner import Outcome, Watch, go_on
-from dlperf_sdk.errors import UnknownName, UsageError
+from dlperf_sdk.errors import DlperfError, UnknownName, UsageError
 from dlperf_sdk.execute import execute
 from dlperf_sdk.folders import CAMPAIGNS, RESULTS
 from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.plan import Plan, make_plan
 from dlperf_sdk.registry import Registry
-from dlperf_sdk.results.result import Result
+from dlperf_sdk.results.result import Environment, Result
 from dlperf_sdk.results.store import ResultStore
 from dlperf_sdk.spec import RunSpec
 from dlperf_sdk.spec_file import allowed
@@ -100,8 +101,9 @@ def rerun(
 ) -> Result:
     """Measure the case of a result again, in the environment that its lock describes.
 
-    A result may come from anybody. What its spec says of programs (the interpreter, the container, variables that may
-    load code, flags of launchers) is executed where `allow` has its name: `rerun(result, allow=["python"])`.
+    A result may come from anybody. What it says of programs (the container, variables that are not known to tune only,
+    flags of launchers, and as `lock` distributions that the plugin's own environment lacks) is executed where `allow`
+    has its name: `rerun(result, allow=["container"])`. An interpreter that was named gives way to the lock.
 
     Raises:
         UsageError: the result has no environment: its case failed before it had one.
@@ -110,15 +112,32 @@ def rerun(
     """
     if result.environment is None:
         raise UsageError(f"The result {result.id} has no environment to repeat it in; run its spec instead.")
-    allowed([result.spec.to_dict()], f"The result {result.id}", allow)
+    spec, plugins = result.spec, registry or Registry()
+    if spec.container is None:
+        spec = attrs.evolve(spec, python=None)
+    asked = {**spec.to_dict(), "lock": _strangers(spec, result.environment, plugins)}
+    allowed([asked], f"The result {result.id}", allow)
     return execute(
-        result.spec,
+        spec,
         store=store,
         observers=observers,
-        registry=registry,
+        registry=plugins,
         raise_on_failure=raise_on_failure,
         like=result.environment,
     )
+
+
+def _strangers(spec: RunSpec, like: Environment, registry: Registry) -> list[str]:
+    """What would be installed for a rerun without a container, and is none of the plugin's own."""
+    if spec.container is None:
+        with suppress(
+            DlperfError
+        ):  # what cannot be planned or made again is not installed, and the run says why
+            planned = make_plan(spec, registry)
+            return environments.strangers(
+                spec.framework, planned.device, like.python, like.lock, planned.environment
+            )
+    return []
 
 
 def dry_run(

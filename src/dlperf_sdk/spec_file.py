@@ -72,8 +72,12 @@ def load_spec(path: Path, instead: Collection[str] = ()) -> dict[str, Any]:
     return confined(document, path)
 
 
-def confined(document: Mapping[str, Any], path: Path) -> dict[str, Any]:
+def confined(
+    document: Mapping[str, Any], path: Path, elsewhere: str = "give {flag} where it is wanted"
+) -> dict[str, Any]:
     """The fields of a run spec that stands in the file `path`, its data folder as an absolute path.
+
+    `elsewhere` is the advice about what it may not say.
 
     Raises:
         SpecError: a field reaches beyond the file's directory, or names what is executed.
@@ -82,7 +86,7 @@ def confined(document: Mapping[str, Any], path: Path) -> dict[str, Any]:
     if refused is not None:
         raise SpecError(
             f"{path} {refused.said}; a file may not say which program is run, or what it loads. Take `{refused.name}` "
-            f"out of it, and give {refused.flag} where it is wanted."
+            f"out of it, and {elsewhere.format(flag=refused.flag)}."
         )
     found = dict(document)
     if isinstance(found.get("data"), str):
@@ -94,7 +98,8 @@ def allowed(cases: Iterable[Mapping[str, Any]], whose: str, allow: Collection[st
     """Hold the run specs of a result or a campaign that lies on the disk, `whose`, to what a file may say.
 
     Such a document may be somebody else's as well; but whoever gave a program on the command line has it there, and
-    repeats its name in `allow`. A folder of data is taken as it is: it is read, and what is made of it stays here.
+    repeats its name in `allow`. A folder of data is taken as it is: it is read, and what is made of it stays here. A
+    `lock` beside the fields is a list of distributions that would be installed.
 
     Raises:
         SpecError: they name what is executed, and it is not among `allow`.
@@ -130,13 +135,16 @@ def _executed(document: Mapping[str, Any]) -> Iterator[_Executed]:
             said = f"names the {name} {shown(document[name])}"
             yield _Executed(name, said, f"--{name.replace('_', '-')}")
     variables = document.get("env")
-    for name, value in variables.items() if isinstance(variables, Mapping) else ():
+    for name in variables if isinstance(variables, Mapping) else ():  # their values may be secrets
         if isinstance(name, str) and not TUNING.fullmatch(name):
             said = (
-                f"sets the variable {name} to {shown(value)}, which is not known to tune threads, memory, logging or "
-                "transport and no more"
+                f"sets the variable {name}, which is not known to tune threads, memory, logging or transport and no "
+                "more"
             )
             yield _Executed(name, said, f"--env {name}=VALUE")
+    if document.get("lock"):
+        pins = ", ".join(document["lock"][:_MOST]) + (", …" if len(document["lock"]) > _MOST else "")
+        yield _Executed("lock", f"has {shown(pins)} installed, which the plugin's own environment lacks", "")
     options = document.get("options")
     for name, value in options.items() if isinstance(options, Mapping) else ():
         if isinstance(name, str) and EXECUTED.fullmatch(name):

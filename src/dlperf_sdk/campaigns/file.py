@@ -25,6 +25,7 @@ from dlperf_sdk.spec_file import confined
 PRESET = "preset:"
 _MATRIX = ("fields", "axes", "zip", "include", "exclude")
 CAMPAIGN_VERSION = "1.0"
+_IN_PYTHON = "make the campaign in Python where it is wanted: campaign(Matrix(fields=…))"
 DEEPEST = 20
 """Files that extend one another in a row."""
 
@@ -247,7 +248,7 @@ def _override(text: _Text, plain: Mapping[str, Any], i: int) -> tuple[Override, 
 
 def _confined(text: _Text, fields: Mapping[str, Any], *place: str | int) -> dict[str, Any]:
     try:
-        return confined(fields, text.path)
+        return confined(fields, text.path, _IN_PYTHON)
     except UsageError as error:
         raise text.refusal(error, *place) from error
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
 
 from dlperf_sdk.environments import interpreters, managed
 from dlperf_sdk.environments.installer import Progress
 from dlperf_sdk.environments.managed import Recipe
 from dlperf_sdk.environments.prepared import PreparedEnvironment
 from dlperf_sdk.errors import DocumentError, EnvironmentFailed
+from dlperf_sdk.interfaces.framework import EnvironmentSpec
 
 _OURS = "dlperf-"
 """Distributions of this project and its plugins: workers get them in the bundle, whatever is installed."""
@@ -56,6 +58,28 @@ def from_lock(
     return managed.obtain(recipe, on_progress)
 
 
+def strangers(
+    framework: str, device: str, python_version: str, lock_text: str, own: EnvironmentSpec
+) -> list[str]:
+    """What `from_lock` would install from a lock that no environment of the plugin's `own` has by name: to install a
+    distribution is to run its code, and a lock may be somebody else's.
+
+    Raises:
+        DocumentError, EnvironmentFailed: as `from_lock` does.
+    """
+    pins = _pins(lock_text)
+    minor = ".".join(python_version.split(".")[:2])
+    if managed.same_lock(framework, device, minor, "".join(f"{pin}\n" for pin in pins), lambda text: None):
+        return []
+    wanted = own.requirements if own.lock is None else _requirements(own.lock.read_text(encoding="utf-8"))
+    known = {canonicalize_name(Requirement(each).name) for each in wanted}
+    return [pin for pin in pins if canonicalize_name(Requirement(pin).name) not in known]
+
+
+def _requirements(lock_text: str) -> list[str]:
+    return [line for line in lock_text.splitlines() if line and not line.startswith("#")]
+
+
 def _pins(lock_text: str) -> tuple[str, ...]:
     pins: list[str] = []
     elsewhere: list[str] = []
@@ -76,7 +100,7 @@ def _pins(lock_text: str) -> tuple[str, ...]:
     if elsewhere:
         raise EnvironmentFailed(
             f"The environment of the result cannot be made again: {', '.join(elsewhere)} came from a folder, "
-            "an archive or version control, not from an index. Name an interpreter that has it with --python "
-            "PATH."
+            "an archive or version control, not from an index. Run its case instead, in an interpreter that has it: "
+            "`dlperf run FRAMEWORK MODEL --python PATH`."
         )
     return tuple(sorted(pins))
