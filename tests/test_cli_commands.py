@@ -301,10 +301,10 @@ def test_json_is_the_result_and_nothing_else(dlperf, tmp_path):
 def test_redact_leaves_the_host_out_of_what_is_handed_out(dlperf, tmp_path):
     host = os.uname().nodename
     assert len(host) > 1, "this host has no name that could be left out"
-    words = ["run", *ONE, "--redact", "--quiet", "--env", f"WHO={host}"]
-    code, out, _ = dlperf(*words, "--output", str(tmp_path / "dlperf-results"))
+    words = ["run", *ONE, "--redact", "--env", f"WHO={host}"]
+    code, out, err = dlperf(*words, "--output", str(tmp_path / "dlperf-results"))
     assert code == 0
-    assert str(tmp_path) not in out.replace("\n", "")
+    assert str(tmp_path) not in (out + err).replace("\n", "")
     assert not re.search(rf"\b{re.escape(host)}\b", out)
     assert "host-1" in out
     (directory,) = (tmp_path / "dlperf-results").iterdir()
@@ -351,7 +351,7 @@ def test_rerun_measures_the_same_case_again_in_what_its_lock_describes(dlperf, m
 
     monkeypatch.setattr(environments, "from_lock", from_lock)
     first = json.loads(dlperf("run", *ONE, "--seed", "5", "--env", "MINE=1", "--json", "--quiet")[1])
-    code, out, _ = dlperf("rerun", first["id"], "--json", "--quiet", "--allow", "MINE")
+    code, out, _ = dlperf("rerun", first["id"], "--json", "--quiet", "--allow", "MINE", "lock")
     again = json.loads(out)
     assert code == 0
     assert asked == [first["environment"]["lock"]]
@@ -366,15 +366,28 @@ def test_rerun_executes_of_a_file_what_is_allowed(dlperf, stored, tmp_path):
     document["spec"] |= {
         "env": {"LD_PRELOAD": "./evil.so"},
         "options": {"launcher_flags": "-oProxyCommand=evil"},
-        "python": "./evil",
+        "python": "./evil",  # which is not taken: the lock is
     }
     path.write_text(json.dumps(document))
     for which in (result.id, str(path)):
-        code, out, err = dlperf("rerun", which, "--allow", "python")
+        code, out, err = dlperf("rerun", which, "--allow", "launcher_flags")
         assert (code, out, len(err.splitlines())) == (2, "", 1)
-        assert "sets the variable LD_PRELOAD to './evil.so'" in err
-        assert "--allow LD_PRELOAD launcher_flags" in err
+        assert "sets the variable LD_PRELOAD, which" in err
+        assert "--allow LD_PRELOAD (" in err
     assert [each.name for each in (tmp_path / "dlperf-results").iterdir()] == [result.id]
+
+
+def test_rerun_installs_what_the_plugin_has_itself_or_what_is_allowed(dlperf, stored, tmp_path):
+    result = stored()
+    path = tmp_path / "dlperf-results" / result.id / "result.json"
+    document = json.loads(path.read_text())
+    document["spec"]["topology"] = "1n1d"
+    document["environment"]["lock"] = "torch==2.13.0\nNumPy==2.4.6\nsix==1.16.0\n"
+    path.write_text(json.dumps(document))
+    code, out, err = dlperf("rerun", result.id)
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert "has 'six==1.16.0' installed, which the plugin's own environment lacks" in err
+    assert "--allow lock (" in err
 
 
 # -- list and describe

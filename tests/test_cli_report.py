@@ -75,6 +75,18 @@ def test_a_redacted_report_names_no_host(dlperf, stored):  # noqa: F811
     assert "secret-node-7" not in dlperf("report", "--format", "html", "--redact")[1]
 
 
+def test_a_redacted_report_of_names_in_a_store_does_not_say_where_that_is(dlperf, stored, tmp_path):  # noqa: F811
+    good = stored(id="20250131T101502Z-good")
+    (tmp_path / "secret").mkdir()
+    store = (tmp_path / "dlperf-results").rename(tmp_path / "secret" / "s")
+    (store / "cut" / "attempts" / "1").mkdir(parents=True)
+    (store / "cut" / "attempts" / "1" / "attempt.json").write_text("{")
+    _, out, err = dlperf("report", good.id, "cut", "--output", str(store), "--redact")
+    assert "secret" in "".join(dlperf("report", "cut", "--output", str(store))[1:])
+    assert "secret" not in out + err
+    assert "attempts/1/attempt.json" in out + err  # and what stands inside of a path stays
+
+
 @pytest.mark.parametrize("where", ["home/zoltan/res", "scratch/wilhelmina/res"])
 @pytest.mark.parametrize("named", ["{folder}", "../{relative}", "{folder}/broken"])
 def test_a_redacted_report_names_nobody_in_a_path(dlperf, stored, tmp_path, monkeypatch, where, named):  # noqa: F811

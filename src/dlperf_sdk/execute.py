@@ -186,7 +186,10 @@ def trace(case: Case) -> None:
             found = tracing.traces(
                 launched(ready.plan, tracing.traced(ready.request(case.id)), case.registry)
             )
-        paths = [directory.write_trace(rank, packed) for rank, packed in sorted(found.items())]
+        paths = [
+            directory.write_trace(rank, packed).relative_to(directory.path)
+            for rank, packed in sorted(found.items())
+        ]
     except RunFailed as error:
         case.collected.notes.append(f"There is no trace ({error.kind}): {error}")
         return
@@ -246,7 +249,9 @@ def _planned(spec: RunSpec, registry: Registry) -> tuple[Plan | None, Failure | 
 
 def _not_kept(case: Case, error: StoreError) -> None:
     """The store has failed in the middle: a failure of the case, or a note beside the one that it has."""
-    said = f"The store failed in the middle of the run: {error} What had been written before is kept."
+    directory = case.collected.directory
+    what = str(error) if directory is None else str(error).replace(f"{directory.path}/", "")
+    said = f"The store failed in the middle of the run: {what} What had been written before is kept."
     if case.collected.failure is None:
         case.collected.failure = Failure("unavailable", said)
     elif case.collected.failure.message != said:

@@ -57,7 +57,7 @@ def export(
     named = what or (str(output),)
     found = find(named, output)
     if redact:
-        hand_on(found, named)
+        hand_on(found, named, output)
     results = [result for result, _ in found.results]
     if not results:
         unfinished = [f"{run_id} has no result yet." for _, run_id in found.unfinished]

@@ -53,9 +53,14 @@ class Lines:
     """What happens, a line each: no control characters, nothing to overwrite."""
 
     def __init__(
-        self, console: Console, *, verbose: bool = False, clock: Callable[[], float] = time.monotonic
+        self,
+        console: Console,
+        *,
+        verbose: bool = False,
+        redact: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.console, self.verbose, self.clock = console, verbose, clock
+        self.console, self.verbose, self.redact, self.clock = console, verbose, redact, clock
         self.advance: Advance | None = None
         self.stage = ""
         self._said = 0.0
@@ -80,7 +85,7 @@ class Lines:
             "bold",
         )
         if directory is not None:
-            self.print(f"results in {directory}")
+            self.print(f"results in {run_id if self.redact else directory}")
 
     @hookimpl
     def dlperf_stage(self, stage: str, detail: str) -> None:
@@ -154,7 +159,12 @@ class Drawn(Lines):
     """The same on a terminal: lines about what is over, and below them, drawn live, what happens now."""
 
     def __init__(
-        self, console: Console, *, verbose: bool = False, clock: Callable[[], float] = time.monotonic
+        self,
+        console: Console,
+        *,
+        verbose: bool = False,
+        redact: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(console, verbose=verbose, clock=clock)
         self._spinner = Spinner("dots")
@@ -204,6 +214,6 @@ class Drawn(Lines):
         return grid
 
 
-def display(console: Console, *, live: bool, verbose: bool = False) -> Lines:
+def display(console: Console, *, live: bool, verbose: bool = False, redact: bool = False) -> Lines:
     """The display that suits: `live` on a terminal that can overwrite what it shows."""
-    return (Drawn if live else Lines)(console, verbose=verbose)
+    return (Drawn if live else Lines)(console, verbose=verbose, redact=redact)

@@ -106,7 +106,7 @@ def report(
         return 0
     named = what or (str(output),)
     found = find(named, output)
-    told = hand_on(found, named) if redact else str
+    told = hand_on(found, named, output) if redact else str
     if not found.results and not found.unfinished:
         raise StoreError(" ".join(found.errors))
     for error in found.errors:

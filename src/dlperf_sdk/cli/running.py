@@ -217,7 +217,7 @@ def carried_out(measure: Any, shown: Shown, common: Common) -> int:
 
             console = err()
             live = sys.stderr.isatty() and not console.is_dumb_terminal
-            with display(console, live=live, verbose=shown.verbose) as watching:
+            with display(console, live=live, verbose=shown.verbose, redact=shown.redact) as watching:
                 result = measure(store, [witness, watching])
     except KeyboardInterrupt:
         return _interrupted(witness, store, shown, common)
@@ -228,7 +228,7 @@ def _interrupted(witness: _Witness, store: ResultStore, shown: Shown, common: Co
     kept = witness.result
     if kept is None:
         where = "" if witness.directory is None else f" What there is lies in {witness.directory}."
-        return complain(KeyboardInterrupt(f"Interrupted.{where}"), common, INTERRUPTED)
+        return complain(KeyboardInterrupt(_told(f"Interrupted.{where}", shown)), common, INTERRUPTED)
     if kept.repeats and not common.json:
         _present(kept, store, shown, common)
     elif common.json:
@@ -253,7 +253,7 @@ def _present(result: Result, store: ResultStore, shown: Shown, common: Common) -
     try:
         store.reopen_run(result.id).write_report(markdown.text_of(single.page(given_out)))
     except DlperfError as error:
-        say(f"The report was not written: {error}", "red")
+        say(_told(f"The report was not written: {error}", shown), "red")
     if common.json:
         emit(given_out.to_dict())
     else:
@@ -273,6 +273,14 @@ def _present(result: Result, store: ResultStore, shown: Shown, common: Common) -
         if failure is not None and result.status != "interrupted":
             say(f"Error: {' '.join(failure.message.split())}", "red")
     return result.exit_code
+
+
+def _told(text: str, shown: Shown) -> str:
+    if not shown.redact:
+        return text
+    from dlperf_sdk.cli.redacting import without
+
+    return without([shown.output])(text)
 
 
 def _handed_out(result: Result, shown: Shown) -> Result:
