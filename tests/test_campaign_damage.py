@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 
 import pytest
 from test_campaign import events_of_resuming, small
@@ -70,6 +72,21 @@ def test_a_directory_that_fails_in_the_middle_ends_the_campaign_which_can_be_res
         campaign(small(seed=[1]), directory, observers=[Saboteur()])
     (first_run(directory) / "attempts").unlink()
     assert resume(directory).exit_code == 0
+
+
+def test_ctrl_c_stays_what_it_is_where_nothing_can_be_written(tmp_path):
+    directory = tmp_path / "it"
+
+    class Saboteur:
+        @hookimpl
+        def dlperf_repeat_started(self, attempt):
+            journal = directory / "journal.jsonl"
+            journal.unlink()
+            journal.mkdir()
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        campaign(small(seed=[1]), directory, observers=[Saboteur()])
 
 
 def test_an_attempt_that_was_altered_is_set_aside_and_taken_again(copy):

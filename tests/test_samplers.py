@@ -203,7 +203,7 @@ class Faltering:
     """A sampler whose quantity cannot be measured now and then."""
 
     def __init__(self, devices: Sequence[str]) -> None:
-        self._values = iter((1.0, math.nan, math.inf, 2.0))
+        self._values = iter((1.0, math.nan, None, math.inf, 2.0))
 
     def open(self) -> bool:
         return True
@@ -217,7 +217,7 @@ class Faltering:
 
 def test_a_sample_that_is_no_number_is_absent() -> None:
     sampling = Sampling([f"{__name__}:Faltering"], ("cpu:0",), 0)
-    for look in range(3):
+    for look in range(4):
         sampling.look(look)
     power, _ = sampling.close()
     assert power["values"] == [1.0, 2.0]

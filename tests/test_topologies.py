@@ -108,6 +108,8 @@ def test_ranges_stand_for_their_numbers_of_which_the_last_go_fastest(pieces):
         "a" * 1_000_000 + "[0-99999]",
         f"a[{'0' * 4000}-99999]",
         "[0]" * 1000 + "[0-99999]",
+        "a[0-99999999999][2-1]",
+        "a[2-1]",
     ],
 )
 def test_too_many_hosts_are_refused_before_any_is_named(text):

@@ -24,7 +24,8 @@ def split_options(spec: RunSpec, *owners: Any) -> tuple[Any, ...]:
     for name in spec.options:
         if name not in known:
             having = [owner.name for owner, mine in zip(owners, declared, strict=True) if mine]
-            raise UnknownName(f"option of {' or '.join(having)}", name, known)
+            described = " and ".join(f"`dlperf describe {one}`" for one in having)
+            raise UnknownName(f"option of {' or '.join(having)}", name, known, f"{described} list them.")
     return tuple(_options(owner, spec, mine) for owner, mine in zip(owners, declared, strict=True))
 
 

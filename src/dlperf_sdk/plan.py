@@ -147,14 +147,15 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
         raise SpecError("batch_size is max, which is found by measuring; a plan needs a number.")
     framework, model = registry.framework(spec.framework), registry.model(spec.model)
     topology = registry.topology(spec.topology.engine)
-    trainer = registry.trainer(framework, model)
-    if trainer is None:
-        raise Unsupported(
-            f"{framework.name} has no implementation of {model.name}: neither the framework's plugin nor the model's "
-            f"brings a trainer. {framework.name} implements {listed(framework.trainers)}."
-        )
-    device = device_of(spec.device, framework)
-    check_capabilities(spec, device, framework, model)
+    with registry.at_work("frameworks", framework.name, "say what it offers"):
+        trainer = registry.trainer(framework, model)
+        if trainer is None:
+            raise Unsupported(
+                f"{framework.name} has no implementation of {model.name}: neither the framework's plugin nor the "
+                f"model's brings a trainer. {framework.name} implements {listed(framework.trainers)}."
+            )
+        device = device_of(spec.device, framework)
+        check_capabilities(spec, device, framework, model)
     model_options, framework_options, topology_options = split_options(spec, model, framework, topology)
     with registry.at_work("frameworks", framework.name, "judge the case"):
         check_combination(spec, device, framework, framework_options)

@@ -15,6 +15,7 @@ from dlperf_sdk.dispatch import told
 from dlperf_sdk.environments.prepared import CONTAINER, GIVEN, PreparedEnvironment
 from dlperf_sdk.errors import DocumentError, LostNode, RunFailed, Unavailable, UsageError
 from dlperf_sdk.execute import Case, begin, conclude
+from dlperf_sdk.folders import CAMPAIGNS
 from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.launch import event_on
 from dlperf_sdk.parity.evidence import Asked, asked, judged, on_its_own, without
@@ -191,7 +192,7 @@ def attach(
         raise UsageError(
             f"Slurm's job {job} is one attempt of a campaign's case, and a result of it alone would lack the others. "
             "Go on with the campaign: `dlperf campaign resume DIR` ends the job and takes the attempt anew. DIR is the "
-            f"campaign's directory, dlperf-campaigns/{stamp}-NAME unless it was given another with --output."
+            f"campaign's directory, {CAMPAIGNS}/{stamp}-NAME unless it was given another with --output."
         )
     if state in slurm_facts.OVER:
         raise Unavailable(

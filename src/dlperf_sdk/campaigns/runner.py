@@ -123,13 +123,14 @@ def go_on(
         _reopen(session, kinds)
         try:
             ended = _until_done(session)
+            session.write("ended", how=ended)
         except KeyboardInterrupt:
-            session.write("interrupted")
+            with suppress(StoreError):
+                session.write("interrupted")
             raise
         except StoreError as error:
             then = f"then go on with `dlperf campaign resume {kept.path}`."
             raise Unavailable(f"The campaign was ended: {error} What is finished is kept; {then}") from error
-        session.write("ended", how=ended)
         return Outcome(kept, standings, ended)
 
 

@@ -159,7 +159,9 @@ def _partners(registry: Registry, group: str, trainer: Callable[[Any], str | Non
     found = {}
     for name in registry.names(group):
         try:
-            target = trainer(registry.load(group, name))
+            partner = registry.load(group, name)
+            with registry.at_work(group, name, "say what it goes together with"):
+                target = trainer(partner)
         except PluginError as error:
             say(f"Warning: {error}", "yellow")
             continue

@@ -98,6 +98,8 @@ def _numbers(item: str) -> _Numbers:
     if not match:
         raise ValueError("%r is no range of numbers" % item[:100])
     first, last = match.group(1), match.group(2) or match.group(1)
+    if int(last) < int(first):
+        raise ValueError("%r counts backwards" % item[:100])
     return _Numbers(range(int(first), int(last) + 1), len(first))
 
 

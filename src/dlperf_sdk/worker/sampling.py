@@ -43,7 +43,7 @@ class Sampling:
         for sampler in self._open:
             taken = time.monotonic()
             for name, device, unit, kind, value in sampler.sample():
-                if not math.isfinite(value):
+                if not isinstance(value, (int, float)) or not math.isfinite(value):
                     continue  # nobody could measure it: absent
                 fresh = {
                     "node": self._node,
