@@ -33,7 +33,7 @@ TOY = {
 
 def resuming(directory):
     """A controller, as a shell starts it."""
-    command = [sys.executable, "-m", "dlperf_sdk", "campaign", "resume", str(directory)]
+    command = [sys.executable, "-m", "dlperf_sdk", "campaign", "resume", str(directory), "--allow", "python"]
     return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
 
 
