@@ -351,7 +351,7 @@ def test_rerun_measures_the_same_case_again_in_what_its_lock_describes(dlperf, m
 
     monkeypatch.setattr(environments, "from_lock", from_lock)
     first = json.loads(dlperf("run", *ONE, "--seed", "5", "--env", "MINE=1", "--json", "--quiet")[1])
-    code, out, _ = dlperf("rerun", first["id"], "--json", "--quiet", "--allow", "MINE", "lock")
+    code, out, _ = dlperf("rerun", first["id"], "--json", "--quiet", "--allow", "MINE", "--allow", "lock")
     again = json.loads(out)
     assert code == 0
     assert asked == [first["environment"]["lock"]]

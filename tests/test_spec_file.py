@@ -106,7 +106,8 @@ def test_what_lies_on_the_disk_executes_what_its_user_allows() -> None:
     assert told.startswith(
         "The result names the interpreter './evil'; names the container 'podman:evil'; sets the "
     )
-    assert f"--allow {' '.join(names)} (in Python: allow={names})" in told
+    flags = " ".join(f"--allow {name}" for name in names)
+    assert f"{flags} (in Python: allow={names})" in told
     with pytest.raises(SpecError, match=r"--allow LD_PRELOAD \(") as refusal:
         allowed([{**CASE, **HOSTILE}], "The result", {*names} - {"LD_PRELOAD"})
     assert "evil.so" not in str(refusal.value)  # a variable's value may be a secret

@@ -111,8 +111,8 @@ def allowed(cases: Iterable[Mapping[str, Any]], whose: str, allow: Collection[st
         names = dict.fromkeys(refused.values())
         raise SpecError(
             f"{whose} {said}. That decides which program is run here, or what it loads, and comes from a file that may "
-            f"be somebody else's. If you gave it yourself, or know it, repeat the command with --allow "
-            f"{' '.join(names)} (in Python: allow={[*names]})."
+            f"be somebody else's. If you gave it yourself, or know it, repeat the command with "
+            f"{' '.join(f'--allow {name}' for name in names)} (in Python: allow={[*names]})."
         )
 
 

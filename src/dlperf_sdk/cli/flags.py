@@ -36,10 +36,10 @@ ALLOW = Annotated[
     tuple[str, ...],
     Parameter(
         metavar="NAME",
-        consume_multiple=True,
         negative=(),
         show_default=False,
-        help="What of the file decides what is executed, and may: python, container, a variable, an engine's option.",
+        help="What of the file decides what is executed, and may: python, container, lock, a variable, an engine's "
+        "option. May be repeated.",
     ),
 ]
 """Of commands that carry out what a document on the disk says."""
