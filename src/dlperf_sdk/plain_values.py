@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import reprlib
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import Any
 
 from dlperf_sdk.errors import DocumentError
@@ -36,7 +36,8 @@ def visible(text: str) -> str:
 
 def now() -> str:
     """This moment, as documents have it: UTC, ISO 8601, to the second."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    utc = timezone.utc  # noqa: UP017 - read by Python 3.10 too, where a framework's own interpreter is one
+    return datetime.now(utc).isoformat(timespec="seconds")
 
 
 def number(value: float | str) -> float:
