@@ -68,7 +68,7 @@ test-frameworks: $(READY)
 # Reports in a real browser. The first time it finds one, or installs one; where neither can be done the tests are
 # skipped by name, and it says so.
 test-report: .venv/browser
-	$(BIN)/pytest --numprocesses 2 -m browser tests/test_html_browser.py
+	$(BIN)/pytest --numprocesses 2 -m browser tests/reports/test_html_browser.py
 
 .venv/browser: $(READY) scripts/browser.py
 	$(BIN)/pip install --quiet --editable '.[browser]'
@@ -79,7 +79,7 @@ test-report: .venv/browser
 # follow, since podman is there by then.
 test-engines: $(READY)
 	DLPERF_TEST_ENGINES=1 $(BIN)/pytest --numprocesses 3 --dist load --timeout 300 tests/engines
-	$(BIN)/pytest tests/test_containers.py
+	$(BIN)/pytest tests/environments/test_containers.py
 
 # A quarter to half an hour, on a machine with nothing else to do.
 bench: $(READY)

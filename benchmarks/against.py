@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import paired
 from paired import Comparison, Spent
 
-from dlperf_sdk import in_process
+from dlperf_sdk.harness import in_process
 from dlperf_sdk.interfaces.framework import Framework
-from dlperf_sdk.worker.affinity import thread_variables
+from dlperf_sdk.worker.agent.affinity import thread_variables
 from dlperf_sdk.worker.interface import Trainer
 from dlperf_sdk.worker.request import Request
 

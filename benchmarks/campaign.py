@@ -40,7 +40,7 @@ def measure(count: int) -> None:
     """Plan, and print what it took as JSON."""
     from dlperf_sdk.campaigns.campaign import campaign_of
     from dlperf_sdk.campaigns.planning import planned
-    from dlperf_sdk.registry import Registry
+    from dlperf_sdk.registry.plugins import Registry
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began, spent = time.perf_counter(), time.process_time()

@@ -27,11 +27,11 @@ import paired
 from paired import Block, Comparison, Spent
 
 from dlperf_sdk import RunSpec, environments
-from dlperf_sdk.bundle import build
 from dlperf_sdk.interfaces.topology import Job
-from dlperf_sdk.launch import events
-from dlperf_sdk.plan import make_plan
-from dlperf_sdk.registry import Registry
+from dlperf_sdk.launchers.events import events
+from dlperf_sdk.planning.bundle import build
+from dlperf_sdk.planning.plan import make_plan
+from dlperf_sdk.registry.plugins import Registry
 
 ROOT = Path(__file__).resolve().parent.parent
 FIXED, PER_RANK = 0.5, 0.005

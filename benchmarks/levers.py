@@ -24,7 +24,7 @@ import torch_case
 from dlperf_torch.options import TorchOptions, means_nothing
 from paired import Comparison, Spent
 
-from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.worker.interface import Unsupported
 
 SIZES: Mapping[str, Mapping[str, tuple[Mapping[str, Any], int, int]]] = {

@@ -21,7 +21,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from dlperf_sdk.worker import estimate, hardware
+from dlperf_sdk.worker import estimate
+from dlperf_sdk.worker.agent import hardware
 
 FEWEST_PAIRS = 6
 """Below this, no interval of the median reaches 95 %."""

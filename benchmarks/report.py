@@ -21,8 +21,8 @@ from typing import Any
 import paired
 from store import files_of
 
-from dlperf_sdk.report import html, terminal
-from dlperf_sdk.report.several import pages
+from dlperf_sdk.reports import html, terminal
+from dlperf_sdk.reports.results_table import pages
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.results.store import ResultStore
 

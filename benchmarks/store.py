@@ -31,11 +31,11 @@ import attrs
 from dlperf_sdk.interfaces.measurer import Measured
 from dlperf_sdk.measurers.step_time import StepTime
 from dlperf_sdk.measurers.throughput import Throughput
-from dlperf_sdk.records import Record, Repeat, Replica, Window
+from dlperf_sdk.results.records import Record, Repeat, Replica, Window
 from dlperf_sdk.results.result import Environment, Fact, Result, Workload
 from dlperf_sdk.results.store import ResultStore
 from dlperf_sdk.results.verdicts import Expected, judge
-from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.spec.run_spec import RunSpec
 
 REPEATS, STEPS, WARMUP, CANONICAL = 7, 100, 20, 5
 READ = 100
@@ -88,7 +88,7 @@ def measure(path: Path) -> dict[str, Any]:
     """Seconds of each stage, and the memory before and at its peak, in bytes."""
     from dlperf_sdk.analysis import cases, speedup
     from dlperf_sdk.exchange.table import to_csv
-    from dlperf_sdk.report import several, terminal
+    from dlperf_sdk.reports import results_table, terminal
 
     for file in path.glob("*/result.json"):
         file.read_bytes()
@@ -120,7 +120,7 @@ def measure(path: Path) -> dict[str, Any]:
     known = timed("cases", lambda: cases(results))
     one = {case.facts["topology"]: case for case in known[: len(CASES)]}
     timed("speedup", lambda: [speedup(case, one.values()) for case in known])
-    text = timed("report", lambda: terminal.text_of(several.pages(results), width=120))
+    text = timed("report", lambda: terminal.text_of(results_table.pages(results), width=120))
     if "contradicts" in text:
         raise SystemExit("The results that were made up contradict themselves.")
     timed("csv", lambda: to_csv(results))

@@ -10,9 +10,9 @@ from typing import Any
 
 from dlperf_torch.framework import Torch
 
-from dlperf_sdk import in_process
-from dlperf_sdk.in_process import start
-from dlperf_sdk.worker.affinity import thread_variables
+from dlperf_sdk.harness import in_process
+from dlperf_sdk.harness.in_process import start
+from dlperf_sdk.worker.agent.affinity import thread_variables
 from dlperf_sdk.worker.request import Request
 
 __all__ = ["request", "start", "take_threads"]

@@ -13,7 +13,7 @@ from attrs import frozen
 from dlperf_sdk import ResultStore, run
 from dlperf_sdk.results.redact import redacted
 from dlperf_sdk.results.result import Result
-from dlperf_sdk.worker.nvml import Nvml
+from dlperf_sdk.worker.gpu.nvml import Nvml
 
 _BERT = {"layers": 1, "hidden_size": 64, "heads": 4, "intermediate_size": 128, "vocabulary_size": 1000}
 SIZES: dict[str, dict[str, dict[str, Any]]] = {

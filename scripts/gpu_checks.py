@@ -20,9 +20,9 @@ from attrs import frozen
 from gpu_bench import Bench, Outcome
 
 from dlperf_sdk import hookimpl
-from dlperf_sdk.report.numbers import quantity
+from dlperf_sdk.reports.numbers import quantity
 from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, NOT_APPLICABLE, PASS, Result
-from dlperf_sdk.worker.gpus import list_gpus
+from dlperf_sdk.worker.gpu.gpus import list_gpus
 
 ROOT = Path(__file__).resolve().parent.parent
 GIBI = 2**30

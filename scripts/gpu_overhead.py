@@ -26,7 +26,7 @@ import paired
 import torch_case
 from dlperf_torch.framework import Torch
 
-from dlperf_sdk import in_process
+from dlperf_sdk.harness import in_process
 from dlperf_sdk.worker.interface import Runtime, Trainer
 
 TRIED = 64

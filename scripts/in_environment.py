@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 from dlperf_sdk import environments
-from dlperf_sdk.registry import Registry
+from dlperf_sdk.registry.plugins import Registry
 
 ROOT = Path(__file__).resolve().parent.parent
 

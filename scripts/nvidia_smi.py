@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from dlperf_sdk.measurers import series
-from dlperf_sdk.records import Repeat, Window
+from dlperf_sdk.results.records import Repeat, Window
 
 MEBI = 2**20
 _INTERVAL = 200

@@ -2,7 +2,7 @@
 
     .venv/bin/python scripts/parity_document.py
 
-`tests/test_parity_references.py` holds the document to what this writes.
+`tests/parity/test_parity_references.py` holds the document to what this writes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dlperf_sdk.models.bert_base import BertBase
 from dlperf_sdk.models.resnet50 import ResNet50
-from dlperf_sdk.parity.mistakes import separation
+from dlperf_sdk.parity.known_errors import separation
 from dlperf_sdk.parity.reference import Reference, load
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "parity.md"

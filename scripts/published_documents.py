@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from dlperf_sdk.report import markdown
-from dlperf_sdk.report.published.page import everywhere
-from dlperf_sdk.report.published.trials import validation
+from dlperf_sdk.reports import markdown
+from dlperf_sdk.reports.published.page import everywhere
+from dlperf_sdk.reports.published.prediction_validation import validation
 
 if __name__ == "__main__":
     docs = Path(__file__).resolve().parents[1] / "docs"

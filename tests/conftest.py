@@ -11,12 +11,12 @@ import pytest
 from hypothesis import Phase, settings
 
 from dlperf_sdk import RunSpec
-from dlperf_sdk.bundle import build
 from dlperf_sdk.interfaces.topology import Job
-from dlperf_sdk.launch import events
-from dlperf_sdk.plan import make_plan
-from dlperf_sdk.registry import Registry
-from dlperf_sdk.topologies.local import Local
+from dlperf_sdk.launchers.events import events
+from dlperf_sdk.launchers.local import Local
+from dlperf_sdk.planning.bundle import build
+from dlperf_sdk.planning.plan import make_plan
+from dlperf_sdk.registry.plugins import Registry
 
 ROOT = Path(__file__).resolve().parent.parent
 

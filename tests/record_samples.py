@@ -7,9 +7,9 @@ from typing import Any
 import attrs
 
 from dlperf_sdk.interfaces.measurer import Measured
-from dlperf_sdk.protocol import Protocol
-from dlperf_sdk.records import Record, Repeat, Replica, Series, Window
+from dlperf_sdk.results.records import Record, Repeat, Replica, Series, Window
 from dlperf_sdk.results.verdicts import Expected
+from dlperf_sdk.spec.protocol import Protocol
 
 
 def replica(index: int, steps: int = 20, **changes: Any) -> Replica:

@@ -10,7 +10,7 @@ from typing import Any
 from record_samples import repeat, replica
 from test_report import a_result, fact
 
-from dlperf_sdk import metrics
+from dlperf_sdk.results import metrics
 from dlperf_sdk.results.result import Fact, Result, Verdict
 
 FRAMEWORKS = ("torch", "oneflow", "tensorflow", "mxnet")

@@ -4,13 +4,13 @@ import math
 
 from hypothesis import strategies as st
 
-from dlperf_sdk import records as r
 from dlperf_sdk.errors import FAILURES
 from dlperf_sdk.interfaces.measurer import Metric
-from dlperf_sdk.protocol import PROTOCOLS
+from dlperf_sdk.results import records as r
 from dlperf_sdk.results import result as res
-from dlperf_sdk.spec import RunSpec
-from dlperf_sdk.spec_values import PHASES, DataSpec, TopologySpec
+from dlperf_sdk.spec.protocol import PROTOCOLS
+from dlperf_sdk.spec.run_spec import RunSpec
+from dlperf_sdk.spec.values import PHASES, DataSpec, TopologySpec
 
 TEXT = st.text(max_size=12)
 NAMES = st.from_regex(r"[a-z0-9][a-z0-9._-]{0,12}", fullmatch=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from dlperf_sdk import schema
+from dlperf_sdk.documents import schema
 
 ANNOTATIONS = {"$schema", "$id", "title", "description", "default", "$defs"}
 FREE = st.recursive(

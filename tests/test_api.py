@@ -33,9 +33,9 @@ from dlperf_sdk.errors import (
     Unsupported,
     UsageError,
 )
-from dlperf_sdk.registry import Registry
-from dlperf_sdk.results.check import check_directory
-from dlperf_sdk.topologies.local import Local
+from dlperf_sdk.launchers.local import Local
+from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.results.consistency import check_directory
 
 QUICK = {"batch_size": 4, "warmup": 1, "steps": 5, "repeats": 1}
 

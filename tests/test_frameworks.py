@@ -8,8 +8,8 @@ import pytest
 from conftest import ROOT
 
 from dlperf_sdk import run, verify
-from dlperf_sdk.in_process import SMALL as PLAIN
-from dlperf_sdk.verification import exit_code
+from dlperf_sdk.execution.verification import exit_code
+from dlperf_sdk.harness.in_process import SMALL as PLAIN
 
 pytestmark = pytest.mark.frameworks
 

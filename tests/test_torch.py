@@ -16,7 +16,7 @@ from conftest import processes_with
 from data_samples import image_folder, text_folder
 
 from dlperf_sdk import ResultStore, hookimpl, run, verify
-from dlperf_sdk.in_process import SMALL as PLAIN
+from dlperf_sdk.harness.in_process import SMALL as PLAIN
 
 pytestmark = pytest.mark.framework
 

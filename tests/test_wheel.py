@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from dlperf_sdk.schema import NAMES
+from dlperf_sdk.documents.schema import NAMES
 
 ROOT = Path(__file__).parents[1]
 PROGRAM = """
 import sys
 sys.path.insert(0, sys.argv[1])
-import dlperf_sdk.schema as schema
+import dlperf_sdk.documents.schema as schema
 from dlperf_sdk import RunSpec
 from dlperf_sdk.errors import DocumentError
 
@@ -67,8 +67,8 @@ def test_the_wheel_has_the_published_figures(unpacked):
 
 
 def test_the_wheel_has_the_templates_of_the_report(unpacked):
-    source = ROOT / "src" / "dlperf_sdk" / "report" / "html" / "templates"
-    shipped = unpacked / "dlperf_sdk" / "report" / "html" / "templates"
+    source = ROOT / "src" / "dlperf_sdk" / "reports" / "html" / "templates"
+    shipped = unpacked / "dlperf_sdk" / "reports" / "html" / "templates"
     data = {path.name: path.read_bytes() for path in source.iterdir()}
     assert set(data) == {"page.html", "items.html", "style.css", "behaviour.js"}
     assert {path.name: path.read_bytes() for path in shipped.iterdir()} == data

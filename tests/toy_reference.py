@@ -9,7 +9,7 @@ from typing import Any
 from dlperf_numpy.framework import Linear
 
 from dlperf_sdk.interfaces.model import plain
-from dlperf_sdk.registry import Registry
+from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.worker import canonical
 
 STEPS, BATCH, RATE = 3, 8, 0.05

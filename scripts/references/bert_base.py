@@ -13,7 +13,7 @@ import torch
 import trajectory
 from trajectory import Product, Setting, Tensors, exact
 
-from dlperf_sdk import in_process
+from dlperf_sdk.harness import in_process
 from dlperf_sdk.models.bert_base import BertBase
 
 

@@ -10,23 +10,23 @@ from typing import Any
 
 import attrs
 
-from dlperf_sdk import environments, hookspecs, largest
+from dlperf_sdk import environments, hookspecs, max_batch
 from dlperf_sdk.campaigns.campaign import Campaign, campaign_of
+from dlperf_sdk.campaigns.campaign_directory import keep, reopened
 from dlperf_sdk.campaigns.file import load
-from dlperf_sdk.campaigns.kept import keep, reopened
 from dlperf_sdk.campaigns.matrix import Matrix
 from dlperf_sdk.campaigns.planning import planned
 from dlperf_sdk.campaigns.runner import Outcome, Watch, go_on
 from dlperf_sdk.errors import DlperfError, UnknownName, UsageError
-from dlperf_sdk.execute import execute
+from dlperf_sdk.execution.execute import execute
 from dlperf_sdk.folders import CAMPAIGNS, RESULTS
 from dlperf_sdk.hookspecs import Observers
-from dlperf_sdk.plan import Plan, make_plan
-from dlperf_sdk.registry import Registry
+from dlperf_sdk.planning.plan import Plan, make_plan
+from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.result import Environment, Result
 from dlperf_sdk.results.store import ResultStore
-from dlperf_sdk.spec import RunSpec
-from dlperf_sdk.spec_file import allowed
+from dlperf_sdk.spec.file import allowed
+from dlperf_sdk.spec.run_spec import RunSpec
 
 _FIELDS = {field.name for field in attrs.fields(RunSpec)}
 
@@ -76,7 +76,7 @@ def run(
         if store is not None:
             (store if isinstance(store, ResultStore) else ResultStore(store)).probe()
         told = Observers(hookspecs.listeners(observers))
-        spec, refusal, note = largest.resolved(spec, told, registry or Registry())
+        spec, refusal, note = max_batch.resolved(spec, told, registry or Registry())
         notes.append(note)
     return execute(
         spec,

@@ -33,11 +33,11 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 from dlperf_sdk.errors import PluginError
-from dlperf_sdk.registry import distribution
+from dlperf_sdk.registry.plugins import distribution
 
 if TYPE_CHECKING:
-    from dlperf_sdk.plan import Plan
-    from dlperf_sdk.records import Failure
+    from dlperf_sdk.planning.plan import Plan
+    from dlperf_sdk.results.records import Failure
     from dlperf_sdk.results.result import Result
 
 PROJECT = "dlperf_sdk"

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from dlperf_sdk import RunSpec
-from dlperf_sdk.bundle import build
-from dlperf_sdk.dispatch import told
 from dlperf_sdk.environments.container import inside
+from dlperf_sdk.execution.launch import told
 from dlperf_sdk.interfaces.topology import Job
-from dlperf_sdk.launch import events
-from dlperf_sdk.plan import make_plan
-from dlperf_sdk.registry import Registry
+from dlperf_sdk.launchers.events import events
+from dlperf_sdk.planning.bundle import build
+from dlperf_sdk.planning.plan import make_plan
+from dlperf_sdk.registry.plugins import Registry
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 sys.path.insert(0, str(Path(__file__).parent))

@@ -16,9 +16,9 @@ import pytest
 from dlperf_sdk import Matrix, campaign, hookimpl
 from dlperf_sdk.campaigns import planning
 from dlperf_sdk.campaigns.campaign import campaign_of
+from dlperf_sdk.campaigns.campaign_directory import keep
 from dlperf_sdk.campaigns.journal import Journal
-from dlperf_sdk.campaigns.kept import keep
-from dlperf_sdk.registry import Registry
+from dlperf_sdk.registry.plugins import Registry
 
 TOY = {
     "framework": "faulty",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dlperf_sdk.collect import repeat_from
+from dlperf_sdk.results.agent_events import repeat_from
 
 ENGINES = ("ssh", "mpi", "slurm-step", "slurm-job")
 

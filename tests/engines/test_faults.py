@@ -25,10 +25,11 @@ from dlperf_sdk import run
 from dlperf_sdk.api import campaign
 from dlperf_sdk.campaigns.matrix import Matrix
 from dlperf_sdk.errors import Unavailable
+from dlperf_sdk.execution.replay import attach
+from dlperf_sdk.launchers import mpi
+from dlperf_sdk.launchers.slurm import job_facts, stream
 from dlperf_sdk.parity import reference
-from dlperf_sdk.replay import attach
-from dlperf_sdk.topologies import mpi, slurm_facts, slurm_stream
-from dlperf_sdk.worker import rendezvous
+from dlperf_sdk.worker.agent import rendezvous
 
 TOY = {
     "batch_size": 8,
@@ -132,7 +133,7 @@ def test_a_job_outlives_its_controller_and_can_be_attached_to(bench):
     job = subprocess.run(
         ["squeue", "-h", "-n", f"dlperf-{run_id}", "-o", "%i"], capture_output=True, text=True, check=True
     ).stdout.strip()
-    assert list(slurm_stream.stream(job))  # by somebody who has read all of it, and kept nothing
+    assert list(stream.stream(job))  # by somebody who has read all of it, and kept nothing
     result = attach(job, bench.folder / "found")
     assert result.id == run_id
     assert result.failure is None
@@ -141,7 +142,7 @@ def test_a_job_outlives_its_controller_and_can_be_attached_to(bench):
     assert result.verdict("parity").outcome == "pass", result.verdict("parity")
     assert (bench.folder / "found" / run_id / "result.json").exists()
     until = time.monotonic() + 30
-    while slurm_facts.facts(job)["JobState"] not in slurm_facts.OVER and time.monotonic() < until:
+    while job_facts.facts(job)["JobState"] not in job_facts.OVER and time.monotonic() < until:
         time.sleep(0.2)
     with pytest.raises(Unavailable, match=r"is over \(COMPLETED\)"):  # it has not waited for its `linger`
         attach(job, bench.folder / "again")

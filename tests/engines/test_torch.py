@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dlperf_sdk import run
-from dlperf_sdk.in_process import SMALL
+from dlperf_sdk.harness.in_process import SMALL
 
 SHORT = {"batch_size": 2, "warmup": 1, "steps": 3, "repeats": 1}
 

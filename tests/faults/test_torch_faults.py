@@ -11,13 +11,14 @@ import pytest
 import torch_faults_controller as controller
 from faults import BY_OTHER_CASES, BY_PAIR, BY_TRAJECTORY
 
-from dlperf_sdk import bundle, environments
+from dlperf_sdk import environments
 from dlperf_sdk.parity.compare import compare
 from dlperf_sdk.parity.record import records_from
 from dlperf_sdk.parity.reference import load
-from dlperf_sdk.plan import make_plan
-from dlperf_sdk.registry import Registry
-from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.planning import bundle
+from dlperf_sdk.planning.plan import make_plan
+from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.worker.variables import worker_environment
 

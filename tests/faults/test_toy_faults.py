@@ -13,7 +13,7 @@ from imports_to_refuse import ImportsToRefuse
 from toy_frameworks import FRAMEWORKS, Dropping
 
 from dlperf_sdk import run
-from dlperf_sdk.registry import Registry
+from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.testing import FrameworkConformance
 from dlperf_sdk.testing.asynchrony import Asynchrony
 from dlperf_sdk.testing.cells import Cell

@@ -2,7 +2,7 @@
 
 from dlperf_torch.framework import Torch
 
-from dlperf_sdk.registry import Registry
+from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.testing import FrameworkConformance
 
 

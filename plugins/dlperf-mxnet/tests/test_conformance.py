@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from dlperf_sdk.in_process import SMALL
+from dlperf_sdk.harness.in_process import SMALL
 from dlperf_sdk.testing import FrameworkConformance
 
 

@@ -12,7 +12,7 @@ from conftest import make_request  # noqa: E402
 from dlperf_mxnet.worker import images  # noqa: E402
 
 from dlperf_sdk.data import prepare  # noqa: E402
-from dlperf_sdk.spec_values import DataSpec  # noqa: E402
+from dlperf_sdk.spec.values import DataSpec  # noqa: E402
 from dlperf_sdk.worker import data as worker  # noqa: E402
 from dlperf_sdk.worker.crop import MEAN, STD, crop_box  # noqa: E402
 

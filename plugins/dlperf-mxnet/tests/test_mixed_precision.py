@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import make_request
 
-from dlperf_sdk import side_by_side
+from dlperf_sdk.harness import multiprocess
 
 CASES = {
     "images": ("resnet50", {}),
@@ -22,7 +22,7 @@ def train(name, ports, rank):
     """What the process says of a case."""
     model, changes = CASES[name]
     options = {"image_size": 64}  # the size for which the figures below were seen
-    return side_by_side.trained(make_request(model, options, precision="amp-bf16", **changes), ports, rank)
+    return multiprocess.trained(make_request(model, options, precision="amp-bf16", **changes), ports, rank)
 
 
 @functools.cache
@@ -31,7 +31,7 @@ def answer(name):
     pytest.importorskip("mxnet", reason="the worker half needs MXNet, which is not in this environment")
     if "avx512bw" not in Path("/proc/cpuinfo").read_text(encoding="utf-8"):
         pytest.skip("MXNet's bfloat16 takes a processor with AVX-512, and this one has none")
-    return side_by_side.answers(__file__, name, ports=1, processes=1)[0]
+    return multiprocess.answers(__file__, name, ports=1, processes=1)[0]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -91,4 +91,4 @@ def test_a_processor_without_bfloat16_is_named():
 
 
 if __name__ == "__main__":
-    side_by_side.answer(train)
+    multiprocess.answer(train)

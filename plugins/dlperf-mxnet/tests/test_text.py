@@ -12,8 +12,8 @@ from conftest import make_request
 from dlperf_mxnet.worker import text
 
 from dlperf_sdk.data import prepare
-from dlperf_sdk.in_process import MODELS, SMALL
-from dlperf_sdk.spec_values import DataSpec
+from dlperf_sdk.harness.in_process import MODELS, SMALL
+from dlperf_sdk.spec.values import DataSpec
 from dlperf_sdk.worker import data as worker
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests"))

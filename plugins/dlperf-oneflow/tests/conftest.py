@@ -5,7 +5,7 @@ import functools
 import pytest
 from dlperf_oneflow.framework import OneFlow
 
-from dlperf_sdk import in_process
+from dlperf_sdk.harness import in_process
 
 make_request = functools.partial(in_process.small_request, OneFlow)
 

@@ -12,7 +12,7 @@ from conftest import make_request
 from dlperf_oneflow.worker import images
 
 from dlperf_sdk.data import prepare
-from dlperf_sdk.spec_values import DataSpec
+from dlperf_sdk.spec.values import DataSpec
 from dlperf_sdk.worker import data as worker
 from dlperf_sdk.worker.crop import MEAN, STD
 from dlperf_sdk.worker.processes import Process

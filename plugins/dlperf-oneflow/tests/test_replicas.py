@@ -5,7 +5,7 @@ import functools
 import pytest
 from conftest import make_request
 
-from dlperf_sdk import side_by_side
+from dlperf_sdk.harness import multiprocess
 
 CASES = {
     "eager": ("bert-base", {"options": {"clip_norm": 0.5}}),
@@ -20,8 +20,8 @@ def train(name, ports, rank):
     model, changes = CASES[name]
     request = make_request(model, devices_per_node=2, **changes)
     if name in ("whole", "parts"):
-        return side_by_side.trained(request, ports, rank)
-    return side_by_side.trained(request, ports, rank, lambda trainer: uneven(trainer, rank))
+        return multiprocess.trained(request, ports, rank)
+    return multiprocess.trained(request, ports, rank, lambda trainer: uneven(trainer, rank))
 
 
 def uneven(trainer, rank):
@@ -36,7 +36,7 @@ def uneven(trainer, rank):
 @functools.cache
 def answers(name):
     """What both processes said."""
-    return side_by_side.answers(__file__, name, ports=1)
+    return multiprocess.answers(__file__, name, ports=1)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -65,4 +65,4 @@ def test_gradients_that_are_accumulated_meet_once():
 
 
 if __name__ == "__main__":
-    side_by_side.answer(train)
+    multiprocess.answer(train)

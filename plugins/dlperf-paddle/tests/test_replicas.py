@@ -3,7 +3,7 @@
 import pytest
 from conftest import make_request
 
-from dlperf_sdk import side_by_side
+from dlperf_sdk.harness import multiprocess
 
 pytest.importorskip("paddle", reason="the worker half needs Paddle, which is not in this environment")
 
@@ -11,24 +11,24 @@ pytest.importorskip("paddle", reason="the worker half needs Paddle, which is not
 def train(ports, rank):
     """What one process says."""
     request = make_request("bert-base", devices_per_node=2, accumulation=2)
-    return side_by_side.trained(request, ports, rank)
+    return multiprocess.trained(request, ports, rank)
 
 
 def test_two_replicas_are_equal_and_train_as_one_with_both_shards(make_trainer):
     import paddle
 
-    answers = side_by_side.answers(__file__, ports=3)
+    answers = multiprocess.answers(__file__, ports=3)
     first, second = (said["replicas"][0] for said in answers)
     assert first["digest"] == second["digest"]
     assert first["losses"] != second["losses"]
     assert answers[0]["observed"]["strategy"] == "all_reduce"
     assert answers[0]["facts"]["transport"] == "gloo"
     trainer = make_trainer("bert-base", batch_size=8)
-    shards = side_by_side.both_shards(trainer.request)
+    shards = multiprocess.both_shards(trainer.request)
     batch = {key: paddle.to_tensor(values) for key, values in shards.items()}
-    expected = [losses[0] for losses in side_by_side.losses_of(trainer, batch)]
-    assert side_by_side.mean_losses([first, second]) == pytest.approx(expected, rel=2e-6)
+    expected = [losses[0] for losses in multiprocess.losses_of(trainer, batch)]
+    assert multiprocess.mean_losses([first, second]) == pytest.approx(expected, rel=2e-6)
 
 
 if __name__ == "__main__":
-    side_by_side.answer(train)
+    multiprocess.answer(train)

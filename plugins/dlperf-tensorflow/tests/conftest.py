@@ -5,7 +5,7 @@ import functools
 import pytest
 from dlperf_tensorflow.framework import TensorFlow
 
-from dlperf_sdk import in_process
+from dlperf_sdk.harness import in_process
 from dlperf_sdk.worker.request import resolve
 
 MODELS, SMALL = in_process.MODELS, in_process.SMALL

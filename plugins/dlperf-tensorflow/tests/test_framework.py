@@ -15,8 +15,8 @@ from dlperf_tensorflow.processes import processes
 
 from dlperf_sdk import RunSpec
 from dlperf_sdk.errors import SpecError, Unsupported
-from dlperf_sdk.plan import make_plan
-from dlperf_sdk.registry import Registry
+from dlperf_sdk.planning.plan import make_plan
+from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.worker.processes import SERVICE, TRAINER, Cluster, Node
 
 CASE = {"framework": "tensorflow", "model": "resnet50", "device": "cpu"}

@@ -10,7 +10,7 @@ import pytest
 from conftest import MODELS, SMALL, make_request
 
 from dlperf_sdk.data import prepare
-from dlperf_sdk.spec_values import DataSpec
+from dlperf_sdk.spec.values import DataSpec
 from dlperf_sdk.worker import data as worker
 
 tf = pytest.importorskip(

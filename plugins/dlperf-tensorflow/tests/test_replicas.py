@@ -3,7 +3,7 @@
 import pytest
 from conftest import make_request
 
-from dlperf_sdk import side_by_side
+from dlperf_sdk.harness import multiprocess
 
 pytest.importorskip("tensorflow", reason="the worker half needs TensorFlow, which is not in this environment")
 
@@ -22,7 +22,7 @@ def train(name, processes, ports, rank):
     model, changes = CASES[name]
     options = {"one_process_per_node": processes == "1"}
     request = make_request(model, framework_options=options, devices_per_node=2, **changes)
-    return side_by_side.trained(request, ports, rank)
+    return multiprocess.trained(request, ports, rank)
 
 
 @pytest.fixture(scope="module")
@@ -31,14 +31,14 @@ def as_one(make_trainer):
     import tensorflow as tf
 
     trainer = make_trainer("bert-base", batch_size=8)
-    batch = {key: tf.constant(values) for key, values in side_by_side.both_shards(trainer.request).items()}
-    return [losses[0] for losses in side_by_side.losses_of(trainer, batch)]
+    batch = {key: tf.constant(values) for key, values in multiprocess.both_shards(trainer.request).items()}
+    return [losses[0] for losses in multiprocess.losses_of(trainer, batch)]
 
 
 # Two processes follow the distributed reference in conformance, in every precision and compiled, but for micro-batches.
 @pytest.mark.parametrize(("name", "processes"), [*((name, 1) for name in CASES), ("accumulation", 2)])
 def test_two_replicas_are_equal_and_train_as_one_with_both_shards(name, processes, as_one):
-    answers = side_by_side.answers(__file__, name, str(processes), ports=2, processes=processes)
+    answers = multiprocess.answers(__file__, name, str(processes), ports=2, processes=processes)
     first, second = (replica for said in answers for replica in said["replicas"])
     assert first["digest"] == second["digest"]
     assert first["losses"] != second["losses"]
@@ -51,8 +51,8 @@ def test_two_replicas_are_equal_and_train_as_one_with_both_shards(name, processe
     if name == "amp-fp16":
         assert all(said["deviation"] > 2.5e-4 for said in answers)
         return
-    assert side_by_side.mean_losses([first, second]) == pytest.approx(as_one, rel=2e-6)
+    assert multiprocess.mean_losses([first, second]) == pytest.approx(as_one, rel=2e-6)
 
 
 if __name__ == "__main__":
-    side_by_side.answer(train)
+    multiprocess.answer(train)

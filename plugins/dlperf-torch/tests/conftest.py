@@ -6,7 +6,7 @@ import os
 import pytest
 from dlperf_torch.framework import Torch
 
-from dlperf_sdk import in_process
+from dlperf_sdk.harness import in_process
 
 # Triton reads it once, when it is imported, which torch may do: its kernels are interpreted, and need no GPU.
 os.environ["TRITON_INTERPRET"] = "1"

@@ -17,7 +17,7 @@ from dlperf_torch.worker import images, loading
 from PIL import Image
 
 from dlperf_sdk.data import prepare
-from dlperf_sdk.spec_values import DataSpec
+from dlperf_sdk.spec.values import DataSpec
 from dlperf_sdk.worker import data as worker
 from dlperf_sdk.worker.processes import Process
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dlperf_sdk.in_process import MODELS, SMALL
+from dlperf_sdk.harness.in_process import MODELS, SMALL
 
 torch = pytest.importorskip("torch", reason="the worker half needs torch, which is not in this environment")
 

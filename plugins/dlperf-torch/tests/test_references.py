@@ -9,7 +9,7 @@ import attrs
 import pytest
 from test_networks import theirs_bert, theirs_resnet
 
-from dlperf_sdk.in_process import MODELS
+from dlperf_sdk.harness.in_process import MODELS
 from dlperf_sdk.interfaces.model import plain
 from dlperf_sdk.parity.distance import distance
 from dlperf_sdk.worker import canonical

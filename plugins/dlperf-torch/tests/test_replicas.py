@@ -3,7 +3,7 @@
 import pytest
 from conftest import make_request
 
-from dlperf_sdk import side_by_side
+from dlperf_sdk.harness import multiprocess
 
 pytest.importorskip("torch", reason="the worker half needs torch, which is not in this environment")
 
@@ -19,7 +19,7 @@ CASES = {
 def train(ports, rank):
     """All cases, one after the other: what one process says of each."""
     return {
-        name: side_by_side.trained(make_request(model, devices_per_node=2, **changes), (port,), rank)
+        name: multiprocess.trained(make_request(model, devices_per_node=2, **changes), (port,), rank)
         for (name, (model, changes)), port in zip(CASES.items(), ports, strict=True)
     }
 
@@ -27,7 +27,7 @@ def train(ports, rank):
 @pytest.fixture(scope="module")
 def answers():
     """What the two processes said of all cases."""
-    return side_by_side.answers(__file__, ports=len(CASES))
+    return multiprocess.answers(__file__, ports=len(CASES))
 
 
 def replicas(answers, case):
@@ -48,13 +48,13 @@ def test_two_replicas_train_as_one_with_both_shards(answers, make_trainer, case)
     import torch
 
     trainer = make_trainer("bert-base", batch_size=8)
-    shards = side_by_side.both_shards(trainer.request)
+    shards = multiprocess.both_shards(trainer.request)
     batch = {name: torch.from_numpy(values) for name, values in shards.items()}
-    expected = [losses[0] for losses in side_by_side.losses_of(trainer, batch)]
+    expected = [losses[0] for losses in multiprocess.losses_of(trainer, batch)]
 
     first, second = replicas(answers, case)
     assert first["digest"] == second["digest"]
-    assert side_by_side.mean_losses([first, second]) == pytest.approx(expected, rel=1e-6)
+    assert multiprocess.mean_losses([first, second]) == pytest.approx(expected, rel=1e-6)
 
 
 def test_mixed_precision_replicas_are_equal(answers):
@@ -70,4 +70,4 @@ def test_independent_replicas_do_not_meet(answers):
 
 
 if __name__ == "__main__":
-    side_by_side.answer(train)
+    multiprocess.answer(train)

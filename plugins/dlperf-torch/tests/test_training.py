@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from dlperf_sdk.in_process import MODELS
+from dlperf_sdk.harness.in_process import MODELS
 from dlperf_sdk.worker.digest import digest_of
 
 torch = pytest.importorskip("torch", reason="the worker half needs torch, which is not in this environment")

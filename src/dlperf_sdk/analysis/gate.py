@@ -21,7 +21,7 @@ from dlperf_sdk.analysis.comparison import compare
 from dlperf_sdk.analysis.ranks import Shift, holm, repeats_needed, repeats_to_tell, shift, slower, smallest
 from dlperf_sdk.errors import AnalysisError, NotComparable
 from dlperf_sdk.results.result import Result
-from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.spec.run_spec import RunSpec
 
 REGRESSION, IMPROVEMENT, UNCHANGED, INCONCLUSIVE = "regression", "improvement", "unchanged", "inconclusive"
 BROKEN, MENDED, VANISHED, NEW, REFUSED, UNMEASURED = (

@@ -26,7 +26,7 @@ from dlperf_sdk.errors import AnalysisError
 from dlperf_sdk.published.collection import published
 from dlperf_sdk.published.figure import PublishedFigure
 from dlperf_sdk.results.result import Result
-from dlperf_sdk.spec_values import TopologySpec
+from dlperf_sdk.spec.values import TopologySpec
 
 CONFIDENCE = 0.9
 

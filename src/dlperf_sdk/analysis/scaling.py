@@ -12,7 +12,7 @@ from dlperf_sdk.analysis.significance import ratio_interval
 from dlperf_sdk.errors import UnknownName
 from dlperf_sdk.published.figure import PublishedFigure
 from dlperf_sdk.results.result import Result
-from dlperf_sdk.spec_values import TopologySpec
+from dlperf_sdk.spec.values import TopologySpec
 
 Scaling = Literal["weak", "strong"]
 _HELD = {"weak": "the batch per device", "strong": "the global batch"}

@@ -16,7 +16,7 @@ from dlperf_sdk.campaigns.matrix import MOST_CASES, Matrix, Override, overridden
 from dlperf_sdk.campaigns.predicate import Predicate
 from dlperf_sdk.errors import CampaignError, SpecError, UnknownName, UsageError
 from dlperf_sdk.results.store import run_id
-from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.spec.run_spec import RunSpec
 
 RETRIES: Mapping[str, int] = {
     "crashed": 1,

@@ -11,11 +11,11 @@ from typing import Any
 import attrs
 
 from dlperf_sdk.campaigns.campaign import Settings, asked, campaign_of
+from dlperf_sdk.campaigns.campaign_directory import Kept
 from dlperf_sdk.campaigns.file import load
-from dlperf_sdk.campaigns.kept import Kept
+from dlperf_sdk.documents.json_values import shown
 from dlperf_sdk.errors import DlperfError
-from dlperf_sdk.plain_values import shown
-from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.spec.run_spec import RunSpec
 
 MOST = 5
 """Cases that a sentence names; the rest are counted."""

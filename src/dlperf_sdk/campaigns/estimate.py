@@ -7,11 +7,11 @@ from typing import Any
 
 import attrs
 
-from dlperf_sdk import tracing
 from dlperf_sdk.campaigns.campaign import Asked, Settings, digest
-from dlperf_sdk.campaigns.standing import Standing
-from dlperf_sdk.largest.resolve import SHORT
-from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.campaigns.case_progress import Standing
+from dlperf_sdk.execution import tracing
+from dlperf_sdk.max_batch.resolve import SHORT
+from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.worker.estimate import median
 
 START = 20.0
@@ -19,7 +19,7 @@ START = 20.0
 STEP = 0.5
 """Seconds that a step is guessed at while nothing is known."""
 PROBES = 8
-"""What a search for the largest batch size is taken to need; see `dlperf_sdk.largest.search`."""
+"""What a search for the largest batch size is taken to need; see `dlperf_sdk.max_batch.search`."""
 _PROBE: dict[str, Any] = {**SHORT, "target": None, "max_repeats": None}
 
 

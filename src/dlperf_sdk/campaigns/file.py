@@ -1,7 +1,7 @@
 """Campaign files: YAML, TOML or JSON (schema `campaign`), and the files and presets that they extend.
 
 Whoever runs a file need not have read it: it is data, it extends only what lies below its own directory, and its
-cases reach no further than a spec file's may (`dlperf_sdk.spec_file`).
+cases reach no further than a spec file's may (`dlperf_sdk.spec.file`).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 import attrs
 from attrs import frozen
 
-from dlperf_sdk import lines, mistakes
 from dlperf_sdk.campaigns.campaign import Block, Campaign, Excluded, Settings
 from dlperf_sdk.campaigns.matrix import Matrix, Override, merged
 from dlperf_sdk.campaigns.predicate import predicate
-from dlperf_sdk.documents import load_document
+from dlperf_sdk.documents import diagnostics, source_positions
+from dlperf_sdk.documents.reading import load_document
 from dlperf_sdk.errors import CampaignError, DocumentError, UnknownName, UsageError
-from dlperf_sdk.spec_file import confined
+from dlperf_sdk.spec.file import confined
 
 PRESET = "preset:"
 _MATRIX = ("fields", "axes", "zip", "include", "exclude")
@@ -54,10 +54,10 @@ class _Text:
 
     path: Path
     document: Mapping[str, Any]
-    lines: Mapping[lines.Place, int]
+    lines: Mapping[source_positions.Place, int]
 
     def at(self, *place: str | int) -> str:
-        return lines.said(self.path, self.lines, place)
+        return source_positions.said(self.path, self.lines, place)
 
     def refusal(self, error: Exception, *place: str | int) -> CampaignError:
         return CampaignError(f"{self.at(*place)}: {error}")
@@ -73,21 +73,21 @@ def _load(path: Path, above: tuple[Path, ...], known: dict[Path, Campaign]) -> C
     wrong: list[str] = []
     blocks = _each_once(base.blocks for base in bases)
     if any(key in document for key in _MATRIX):
-        with mistakes.gathered(wrong):
+        with diagnostics.gathered(wrong):
             blocks.append(_block(text, document, ()))
     for i, matrix in enumerate(document.get("matrices", ())):
-        with mistakes.gathered(wrong):
+        with diagnostics.gathered(wrong):
             blocks.append(_block(text, matrix, ("matrices", i)))
     exclude = _each_once(base.exclude for base in bases)
     for i, each in enumerate(document.get("exclude", ())):
-        with mistakes.gathered(wrong):
+        with diagnostics.gathered(wrong):
             exclude.append(Excluded(when=_predicate(text, each, "exclude", i), where=text.at("exclude", i)))
     overrides = _each_once(base.overrides for base in bases)
     for i, each in enumerate(document.get("overrides", ())):
-        with mistakes.gathered(wrong):
+        with diagnostics.gathered(wrong):
             overrides.append(_override(text, each, i))
     if wrong:
-        raise CampaignError(mistakes.told(wrong))
+        raise CampaignError(diagnostics.told(wrong))
     settings = bases[-1].settings if bases else Settings()
     known[path.resolve()] = Campaign(
         name=document["name"],
@@ -108,14 +108,16 @@ def _each_once(parts: Iterable[Iterable[Any]]) -> list[Any]:
 
 def _read(path: Path) -> _Text:
     document = load_document(path)
-    places = lines.lines_of(path.read_text(encoding="utf-8-sig"), path.suffix.lower())
+    places = source_positions.lines_of(path.read_text(encoding="utf-8-sig"), path.suffix.lower())
     text = _Text(path, document, places)
     try:
-        found = mistakes.in_file(path, "campaign", {"schema_version": CAMPAIGN_VERSION, **document}, places)
+        found = diagnostics.in_file(
+            path, "campaign", {"schema_version": CAMPAIGN_VERSION, **document}, places
+        )
     except DocumentError as error:
         raise text.refusal(error, "schema_version") from error
     if found:
-        raise CampaignError(mistakes.told(found))
+        raise CampaignError(diagnostics.told(found))
     return text
 
 
@@ -163,7 +165,7 @@ def _presets() -> Path:
     return Path(str(resources.files("dlperf_sdk.campaigns") / "presets"))
 
 
-def _block(text: _Text, matrix: Mapping[str, Any], place: lines.Place) -> Block:
+def _block(text: _Text, matrix: Mapping[str, Any], place: source_positions.Place) -> Block:
     shared = text.document.get("fields", {}) if place else {}
     where = text.at(*place, next((key for key in ("axes", "zip", "include", *_MATRIX) if key in matrix), ""))
     try:
@@ -206,16 +208,18 @@ def _block(text: _Text, matrix: Mapping[str, Any], place: lines.Place) -> Block:
     return Block(matrix=made, where=where, places=places, spots=spots, includes=includes)
 
 
-def _spots(text: _Text, matrix: Mapping[str, Any], place: lines.Place) -> dict[tuple[str, str], str]:
+def _spots(
+    text: _Text, matrix: Mapping[str, Any], place: source_positions.Place
+) -> dict[tuple[str, str], str]:
     """Where each value of each field stands first."""
     found: dict[tuple[str, str], str] = {}
-    groups: list[tuple[lines.Place, Mapping[str, Any]]] = [(("axes",), matrix.get("axes", {}))]
+    groups: list[tuple[source_positions.Place, Mapping[str, Any]]] = [(("axes",), matrix.get("axes", {}))]
     groups += [(("zip", i), group) for i, group in enumerate(matrix.get("zip", ()))]
     for key, group in groups:
         for name, values in group.items():
             for i, value in enumerate(values):
                 found.setdefault((name, str(value)), text.at(*place, *key, name, i))
-    layers: list[tuple[lines.Place, Mapping[str, Any]]] = [
+    layers: list[tuple[source_positions.Place, Mapping[str, Any]]] = [
         (("include", i), entry) for i, entry in enumerate(matrix.get("include", ()))
     ]
     for key, fields in [*layers, (("fields",), matrix.get("fields", {}))]:
@@ -224,7 +228,7 @@ def _spots(text: _Text, matrix: Mapping[str, Any], place: lines.Place) -> dict[t
     return found
 
 
-def _named(matrix: Mapping[str, Any], name: str, place: lines.Place) -> lines.Place:
+def _named(matrix: Mapping[str, Any], name: str, place: source_positions.Place) -> source_positions.Place:
     """Where an unknown field stands in a matrix."""
     if name in matrix.get("axes", {}):
         return (*place, "axes", name)

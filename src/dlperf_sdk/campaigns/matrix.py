@@ -14,9 +14,9 @@ import attrs
 from attrs import frozen
 
 from dlperf_sdk.campaigns.predicate import Predicate, predicate
+from dlperf_sdk.documents.json_values import shown
 from dlperf_sdk.errors import SpecError, UnknownName
-from dlperf_sdk.plain_values import shown
-from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.spec.run_spec import RunSpec
 
 FIELDS = tuple(field.name for field in attrs.fields(RunSpec))
 MOST_CASES = 10_000

@@ -12,11 +12,11 @@ import attrs
 from attrs import field, frozen
 
 from dlperf_sdk.campaigns.campaign import Asked, Block, Campaign, asked
-from dlperf_sdk.capable import VOCABULARY
 from dlperf_sdk.errors import CampaignError, PluginError, RunFailed, UnknownName, UsageError
-from dlperf_sdk.plan import make_plan
-from dlperf_sdk.registry import Registry, Row
-from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.planning.plan import make_plan
+from dlperf_sdk.registry.capabilities import VOCABULARY
+from dlperf_sdk.registry.plugins import Registry, Row
+from dlperf_sdk.spec.run_spec import RunSpec
 
 _PLUGINS = {"framework": "frameworks", "model": "models", "topology": "topologies"}
 

@@ -19,10 +19,10 @@ from typing import Any, get_args, get_origin, get_type_hints
 import attrs
 from attrs import frozen
 
+from dlperf_sdk.documents.json_values import shown
 from dlperf_sdk.errors import SpecError, UnknownName
-from dlperf_sdk.plain_values import shown
-from dlperf_sdk.spec import RunSpec
-from dlperf_sdk.spec_values import TopologySpec
+from dlperf_sdk.spec.run_spec import RunSpec
+from dlperf_sdk.spec.values import TopologySpec
 
 OPERATORS = ("in", "not", "min", "max")
 _TOPOLOGY = {

@@ -12,19 +12,21 @@ from typing import Any
 import attrs
 from attrs import define, field, frozen
 
-from dlperf_sdk import execute, largest, metrics
-from dlperf_sdk.campaigns import estimate, leftovers, load, order
+from dlperf_sdk import max_batch
+from dlperf_sdk.campaigns import estimate, machine_load, order, orphaned_jobs
+from dlperf_sdk.campaigns.campaign_directory import Kept
+from dlperf_sdk.campaigns.case_progress import Standing, check_kinds, ended_in, told, verified
 from dlperf_sdk.campaigns.edits import edits
+from dlperf_sdk.campaigns.host_info import changes, surroundings
 from dlperf_sdk.campaigns.journal import last
-from dlperf_sdk.campaigns.kept import Kept
-from dlperf_sdk.campaigns.standing import Standing, check_kinds, ended_in, told, verified
-from dlperf_sdk.campaigns.surroundings import changes, surroundings
-from dlperf_sdk.documents import load_document
+from dlperf_sdk.documents.reading import load_document
 from dlperf_sdk.errors import DocumentError, StoreError, Unavailable
-from dlperf_sdk.execute import Case
+from dlperf_sdk.execution import execute
+from dlperf_sdk.execution.execute import Case
 from dlperf_sdk.hookspecs import Observers
-from dlperf_sdk.records import Failure
-from dlperf_sdk.registry import Registry
+from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.results import metrics
+from dlperf_sdk.results.records import Failure
 from dlperf_sdk.results.result import Result
 
 Watch = Callable[[dict[str, Any]], None]
@@ -105,10 +107,10 @@ def go_on(
         before = last(journal, "session")
         if before is not None:
             pending = [each.asked for each in told(kept.cases, journal).values() if each.status is None]
-            leftovers.end_queued(
+            orphaned_jobs.end_queued(
                 pending, registry, lambda jobs: watch(kept.journal.append("ending-left", jobs=jobs))
             )
-        leftovers.wait(each.id for each in kept.cases)
+        orphaned_jobs.wait(each.id for each in kept.cases)
         now = surroundings(registry)
         news = [] if before is None else changes(before["surroundings"], now)
         standings = verified(kept)
@@ -168,7 +170,7 @@ def _begun(session: _Session, standing: Standing) -> Case | None:
     spec, refusal = standing.asked.spec, None
     registry = Registry(session.registry.extra)  # between two cases a plugin may have been installed anew
     if spec.wants_largest and standing.batch_size is None:
-        spec, refusal, note = largest.resolved(
+        spec, refusal, note = max_batch.resolved(
             spec, session.observers, registry, run_id=id, until=session.until
         )
         if _time_is_up(session, refusal):
@@ -229,23 +231,25 @@ def _attempt(session: _Session, standing: Standing, case: Case) -> None:
     spare = math.inf if settings.case_limit is None else settings.case_limit - standing.seconds
     limit = min(time.monotonic() + max(0.0, spare), session.until)
     session.write("attempt-started", case=case.id, attempt=number)
-    before, began, had = load.snapshot(), time.monotonic(), len(case.collected.repeats)
+    before, began, had = machine_load.snapshot(), time.monotonic(), len(case.collected.repeats)
     execute.measure(case, number, None if math.isinf(limit) else limit)
     seconds = time.monotonic() - began
-    found = load.foreign(before, load.snapshot())
+    found = machine_load.foreign(before, machine_load.snapshot())
     if found.share > settings.quiet_share:
-        notes.append(load.note(found, f"During attempt {number}"))
+        notes.append(machine_load.note(found, f"During attempt {number}"))
     finished = len(case.collected.repeats) > had
     if finished:
-        elsewhere = load.foreign_on(case.collected.repeats[-1], case.collected.hardware, session.boot_id)
+        elsewhere = machine_load.foreign_on(
+            case.collected.repeats[-1], case.collected.hardware, session.boot_id
+        )
         notes += [
-            load.node_note(node, share, f"During attempt {number}")
+            machine_load.node_note(node, share, f"During attempt {number}")
             for node, share in elsewhere.items()
             if share > settings.quiet_share
         ]
         notes += [
-            load.company_note(node, device, others, f"During attempt {number}")
-            for (node, device), others in load.company(case.collected.repeats[-1]).items()
+            machine_load.company_note(node, device, others, f"During attempt {number}")
+            for (node, device), others in machine_load.company(case.collected.repeats[-1]).items()
         ]
     failure = case.collected.failure
     if _time_is_up(session, failure):
@@ -278,8 +282,8 @@ def _rest(session: _Session) -> list[str]:
         return []
     session.write("waiting", share=settings.quiet_share)
     patience = min(settings.quiet_wait, max(0.0, session.until - time.monotonic()))
-    loud = load.wait_for_quiet(settings.quiet_share, patience)
-    return [] if loud is None else [load.note(loud, f"After a wait of {patience:.0f} s")]
+    loud = machine_load.wait_for_quiet(settings.quiet_share, patience)
+    return [] if loud is None else [machine_load.note(loud, f"After a wait of {patience:.0f} s")]
 
 
 def _judge(session: _Session, standing: Standing, case: Case) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 from attrs import frozen
 
 from dlperf_sdk.campaigns import estimate
+from dlperf_sdk.campaigns.campaign_directory import Kept
+from dlperf_sdk.campaigns.case_progress import Standing, told
 from dlperf_sdk.campaigns.journal import holder, last
-from dlperf_sdk.campaigns.kept import Kept
-from dlperf_sdk.campaigns.standing import Standing, told
 from dlperf_sdk.worker.estimate import median
 
 

@@ -14,7 +14,6 @@ from cyclopts import App, CycloptsError
 
 import dlperf_sdk
 from dlperf_sdk.cli import (
-    carrying,
     checking,
     costing,
     describing,
@@ -23,6 +22,7 @@ from dlperf_sdk.cli import (
     gating,
     listing,
     reading,
+    remote_runs,
     reporting,
     running,
     screen,
@@ -56,9 +56,9 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "cost": costing.cost,
     "export": exchanging.export,
     "import": exchanging.import_,
-    "bundle": carrying.bundle,
-    "ingest": carrying.ingest,
-    "attach": carrying.attach,
+    "bundle": remote_runs.bundle,
+    "ingest": remote_runs.ingest,
+    "attach": remote_runs.attach,
     "list": listing.list_plugins,
     "describe": describing.describe,
     "check": checking.check,
@@ -101,9 +101,9 @@ def main(words: Sequence[str] | None = None) -> int:
                 result_action="return_value",
             )
     except CycloptsError as error:
-        from dlperf_sdk.cli import misuse
+        from dlperf_sdk.cli import usage_errors
 
-        code = screen.complain(misuse.explained(error), common, UsageError.exit_code)
+        code = screen.complain(usage_errors.explained(error), common, UsageError.exit_code)
     except OSError as error:  # cyclopts prints help and version itself
         written = UsageError(f"Standard output cannot be written: {error.strerror}.")
         code = screen.complain(written, common, UsageError.exit_code)

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dlperf_sdk.cli.finding import unit_of
-from dlperf_sdk.report.blocks import Block, Cell, Column, Heading, Labels, Paragraph, Table, Tone
-from dlperf_sdk.report.numbers import duration, quantity
+from dlperf_sdk.cli.lookup import unit_of
+from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Labels, Paragraph, Table, Tone
+from dlperf_sdk.reports.numbers import duration, quantity
 
 if TYPE_CHECKING:
     from dlperf_sdk.campaigns.campaign import Campaign
@@ -41,7 +41,7 @@ def standing_of(found: Status, all: bool) -> list[Block]:
 
 
 def _standing_table(found: Status, all: bool) -> list[Block]:
-    from dlperf_sdk.registry import Registry
+    from dlperf_sdk.registry.plugins import Registry
     from dlperf_sdk.worker.estimate import median
 
     registry = Registry()

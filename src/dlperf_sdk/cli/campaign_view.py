@@ -13,13 +13,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from dlperf_sdk.campaigns.kept import Kept
-from dlperf_sdk.campaigns.standing import told
-from dlperf_sdk.cli.advance import Advance, Course
+from dlperf_sdk.campaigns.campaign_directory import Kept
+from dlperf_sdk.campaigns.case_progress import told
 from dlperf_sdk.cli.progress import course_of, doing
+from dlperf_sdk.cli.progress_state import Advance, Course
+from dlperf_sdk.documents.json_values import visible
 from dlperf_sdk.hookspecs import hookimpl
-from dlperf_sdk.plain_values import visible
-from dlperf_sdk.report.numbers import counted, duration, quantity
+from dlperf_sdk.reports.numbers import counted, duration, quantity
 
 NARROW = 80
 """Columns below which the bar has a line of its own."""

@@ -12,12 +12,12 @@ from dlperf_sdk.cli import campaign_tables
 from dlperf_sdk.cli.flags import ALLOW
 from dlperf_sdk.cli.screen import AS_USUAL, INTERRUPTED, Common, command, complain, emit, err, say, show
 from dlperf_sdk.folders import CAMPAIGNS
-from dlperf_sdk.report.blocks import Column, Table
-from dlperf_sdk.report.numbers import counted
+from dlperf_sdk.reports.blocks import Column, Table
+from dlperf_sdk.reports.numbers import counted
 
 if TYPE_CHECKING:
     from dlperf_sdk.campaigns.campaign import Campaign
-    from dlperf_sdk.campaigns.kept import Kept
+    from dlperf_sdk.campaigns.campaign_directory import Kept
     from dlperf_sdk.campaigns.planning import Entry
     from dlperf_sdk.campaigns.runner import Outcome
 
@@ -63,7 +63,7 @@ def run(
     common: Common = AS_USUAL,
 ) -> int:
     """Measure all cases of a campaign. Every finished repeat is on disk before the next starts."""
-    from dlperf_sdk.campaigns.kept import keep
+    from dlperf_sdk.campaigns.campaign_directory import keep
 
     asked, stamp, entries = _planned(file, seed=seed, max_cases=max_cases, trace=trace or None)
     path = CAMPAIGNS / f"{stamp}-{asked.name}" if output is None else output
@@ -91,7 +91,7 @@ def resume(
     common: Common = AS_USUAL,
 ) -> int:
     """Go on with a campaign where it was left, having checked what is there."""
-    from dlperf_sdk.campaigns.kept import reopened
+    from dlperf_sdk.campaigns.campaign_directory import reopened
 
     return _carry_out(reopened(directory, allow), quiet, common, retry)
 
@@ -108,7 +108,7 @@ def status(
     common: Common = AS_USUAL,
 ) -> int:
     """Say how far a campaign is; also while it is being carried out."""
-    from dlperf_sdk.campaigns.kept import open_kept
+    from dlperf_sdk.campaigns.campaign_directory import open_kept
     from dlperf_sdk.campaigns.status import status as status_of
 
     found = status_of(open_kept(directory))
@@ -163,7 +163,7 @@ def presets(*, common: Common = AS_USUAL) -> int:
 @command
 def print_schema(*, common: Common = AS_USUAL) -> int:
     """Print the JSON Schema of campaign files, complete in itself: by it editors complete what is typed."""
-    from dlperf_sdk import schema
+    from dlperf_sdk.documents import schema
 
     emit(schema.self_contained("campaign"))
     return 0
@@ -177,7 +177,7 @@ def is_campaign(what: str) -> bool:
     """Whether a word names a campaign rather than one case: a preset, or a file with a campaign's keys."""
     if what.startswith("preset:"):
         return True
-    from dlperf_sdk.documents import load_document
+    from dlperf_sdk.documents.reading import load_document
     from dlperf_sdk.errors import DlperfError
 
     if not Path(what).is_file():
@@ -193,8 +193,8 @@ def show_plan(file: str, all: bool, common: Common, measured: Path | None = None
     """What `campaign plan` prints."""
     asked, _, entries = _planned(file, **settings)
     from dlperf_sdk.campaigns import estimate
-    from dlperf_sdk.campaigns.kept import open_kept
-    from dlperf_sdk.campaigns.standing import told
+    from dlperf_sdk.campaigns.campaign_directory import open_kept
+    from dlperf_sdk.campaigns.case_progress import told
 
     kept = None if measured is None else open_kept(measured)
     known = [] if kept is None else list(told(kept.cases, kept.journal.read()).values())
@@ -227,7 +227,7 @@ def _planned(file: str, **settings: Any) -> tuple[Campaign, str, list[Entry]]:
     from dlperf_sdk.campaigns.campaign import campaign_of
     from dlperf_sdk.campaigns.file import load
     from dlperf_sdk.campaigns.planning import planned
-    from dlperf_sdk.registry import Registry
+    from dlperf_sdk.registry.plugins import Registry
 
     asked = campaign_of(load(file), **{name: value for name, value in settings.items() if value is not None})
     return asked, *planned(asked, Registry())
@@ -237,7 +237,7 @@ def _carry_out(kept: Kept, quiet: bool, common: Common, again: tuple[str, ...] =
     from dlperf_sdk import hookspecs
     from dlperf_sdk.campaigns.runner import go_on
     from dlperf_sdk.cli.campaign_view import view
-    from dlperf_sdk.registry import Registry
+    from dlperf_sdk.registry.plugins import Registry
 
     say(f"{kept.name}: {counted(len(kept.cases), 'case')} in {kept.path}")
     try:
@@ -256,13 +256,13 @@ def _carry_out(kept: Kept, quiet: bool, common: Common, again: tuple[str, ...] =
 
 def _present(outcome: Outcome, common: Common) -> int:
     from dlperf_sdk.campaigns.status import status as status_of
-    from dlperf_sdk.report import several
+    from dlperf_sdk.reports import results_table
 
     found = status_of(outcome.kept)
     if common.json:
         emit({**found.to_dict(), "ended": outcome.ended, "directory": str(outcome.kept.path)})
     else:
-        show([*several.pages(list(outcome.results())), *campaign_tables.standing_of(found, False)[:2]])
+        show([*results_table.pages(list(outcome.results())), *campaign_tables.standing_of(found, False)[:2]])
     if outcome.ended != "complete":
         say(f"The time is up. Go on with `dlperf campaign resume {outcome.kept.path}`.", "yellow")
     return outcome.exit_code

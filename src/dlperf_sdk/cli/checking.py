@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 import attrs
 from cyclopts import Parameter
 
+from dlperf_sdk.cli.check_arguments import members
 from dlperf_sdk.cli.flags import entries, whole
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show, write
-from dlperf_sdk.cli.subject import members
+from dlperf_sdk.documents.json_values import visible
 from dlperf_sdk.errors import PluginError, UnknownName, UsageError
-from dlperf_sdk.plain_values import visible
-from dlperf_sdk.registry import GROUPS, Registry
-from dlperf_sdk.report.blocks import Paragraph
+from dlperf_sdk.registry.plugins import GROUPS, Registry
+from dlperf_sdk.reports.blocks import Paragraph
 
 if TYPE_CHECKING:
     from dlperf_sdk.testing.check import Check

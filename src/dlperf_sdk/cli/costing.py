@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import attrs
 from cyclopts import Parameter
 
-from dlperf_sdk.cli.finding import find
+from dlperf_sdk.cli.lookup import find
 from dlperf_sdk.cli.screen import AS_USUAL, PARTIAL, Common, command, emit, say, show
 from dlperf_sdk.errors import AnalysisError, StoreError, UsageError
 from dlperf_sdk.folders import RESULTS
-from dlperf_sdk.report.blocks import Block, Cell, Column, Notes, Table
+from dlperf_sdk.reports.blocks import Block, Cell, Column, Notes, Table
 
 if TYPE_CHECKING:
     from dlperf_sdk.analysis.cost import Cost
@@ -92,8 +92,8 @@ def _plain(result: Result, each: Cost) -> dict[str, object]:
 
 
 def _blocks(costs: list[tuple[Result, Cost]]) -> list[Block]:
-    from dlperf_sdk.report.naming import title
-    from dlperf_sdk.report.numbers import quantity, scale
+    from dlperf_sdk.reports.labels import title
+    from dlperf_sdk.reports.numbers import quantity, scale
 
     notes: list[str] = []
     rows: list[tuple[Cell | str, ...]] = []

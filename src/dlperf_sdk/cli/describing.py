@@ -14,7 +14,7 @@ from dlperf_sdk.cli.flags import entries, option_values
 from dlperf_sdk.cli.listing import group_named
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show
 from dlperf_sdk.errors import PluginError, SpecError, UnknownName, UsageError
-from dlperf_sdk.registry import GROUPS, Registry
+from dlperf_sdk.registry.plugins import GROUPS, Registry
 
 
 @command

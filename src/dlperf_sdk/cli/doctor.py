@@ -17,8 +17,8 @@ from attrs import frozen
 import dlperf_sdk
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, show
 from dlperf_sdk.errors import DlperfError, PluginError
-from dlperf_sdk.report.blocks import Cell, Column, Heading, Labels, Table, Tone
-from dlperf_sdk.report.numbers import counted, quantity
+from dlperf_sdk.reports.blocks import Cell, Column, Heading, Labels, Table, Tone
+from dlperf_sdk.reports.numbers import counted, quantity
 
 GOOD, ADVICE, BROKEN = "ok", "advice", "broken"
 _MARKS: dict[str, tuple[str, Tone]] = {GOOD: ("✓", "good"), ADVICE: ("!", "doubt"), BROKEN: ("✗", "bad")}
@@ -98,7 +98,7 @@ def _uv() -> Iterator[Finding]:
 
 
 def _plugins() -> Iterator[Finding]:
-    from dlperf_sdk.registry import GROUPS, Registry
+    from dlperf_sdk.registry.plugins import GROUPS, Registry
 
     registry = Registry()
     for group in GROUPS:
@@ -123,7 +123,7 @@ def _plugins() -> Iterator[Finding]:
 
 def _pythons() -> Iterator[Finding]:
     from dlperf_sdk.environments import interpreters
-    from dlperf_sdk.registry import Registry
+    from dlperf_sdk.registry.plugins import Registry
 
     registry = Registry()
     for name in registry.names("frameworks"):
@@ -169,7 +169,7 @@ def _cache() -> Iterator[Finding]:
 
 
 def _gpus() -> Iterator[Finding]:
-    from dlperf_sdk.worker import gpus
+    from dlperf_sdk.worker.gpu import gpus
 
     found = gpus.list_gpus()
     if not found:
@@ -191,7 +191,7 @@ def _gpus() -> Iterator[Finding]:
 
 
 def _processors() -> Iterator[Finding]:
-    from dlperf_sdk.worker import hardware
+    from dlperf_sdk.worker.agent import hardware
 
     facts = hardware.describe()
     cpu = facts.get("cpu", {})

@@ -9,8 +9,8 @@ from cyclopts import App, Parameter
 
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show
 from dlperf_sdk.errors import UnknownName
-from dlperf_sdk.report.blocks import Cell, Column, Paragraph, Table
-from dlperf_sdk.report.numbers import quantity
+from dlperf_sdk.reports.blocks import Cell, Column, Paragraph, Table
+from dlperf_sdk.reports.numbers import quantity
 
 env = App(
     name="env", help="Make, list and remove the managed environments that frameworks run in.", sort_key=100
@@ -40,8 +40,8 @@ def create(
 ) -> int:
     """Make a framework's environment beforehand, so that the first run need not."""
     from dlperf_sdk import environments
-    from dlperf_sdk.capable import device_of
-    from dlperf_sdk.registry import Registry
+    from dlperf_sdk.registry.capabilities import device_of
+    from dlperf_sdk.registry.plugins import Registry
 
     registry = Registry()
     plugin = registry.framework(framework)

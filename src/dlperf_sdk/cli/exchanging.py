@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from dlperf_sdk.cli.finding import find
 from dlperf_sdk.cli.flags import entries, option_values
-from dlperf_sdk.cli.product import put_file, put_text
+from dlperf_sdk.cli.lookup import find
+from dlperf_sdk.cli.output import put_file, put_text
 from dlperf_sdk.cli.redacting import hand_on
 from dlperf_sdk.cli.screen import AS_USUAL, PARTIAL, Common, command, emit, say, show, write_bytes
 from dlperf_sdk.errors import StoreError, UsageError
@@ -69,9 +69,9 @@ def export(
     if to == "parquet":
         data = to_parquet(results)
     elif to == "markdown":
-        from dlperf_sdk.report import markdown, several
+        from dlperf_sdk.reports import markdown, results_table
 
-        data = markdown.text_of(several.pages(results)).encode()
+        data = markdown.text_of(results_table.pages(results)).encode()
     else:
         data = (to_csv if to == "csv" else to_mllog)(results).encode()
     _put(data, file, common)
@@ -116,7 +116,7 @@ def import_(
 ) -> int:
     """Import logs of other programs as results: marked as such, with their estimator, and nothing verified."""
     from dlperf_sdk.exchange.importers import import_logs
-    from dlperf_sdk.report import several
+    from dlperf_sdk.reports import results_table
     from dlperf_sdk.results.store import ResultStore
 
     results = import_logs(importer, logs, option_values(entries("options", options or ())))
@@ -128,6 +128,6 @@ def import_(
     if common.json:
         emit({"results": [result.to_dict() for result in results]})
     else:
-        show(several.pages(results))
+        show(results_table.pages(results))
         say(f"Written to {output}/: {', '.join(result.id for result in results)}")
     return 0

@@ -16,8 +16,8 @@ import attrs
 from cyclopts import Group, Parameter, Token
 
 from dlperf_sdk.errors import SpecError
-from dlperf_sdk.spec import RunSpec
-from dlperf_sdk.spec_values import LARGEST, Scalar
+from dlperf_sdk.spec.run_spec import RunSpec
+from dlperf_sdk.spec.values import LARGEST, Scalar
 
 _POSITIONAL = ("framework", "model")
 

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from dlperf_sdk.cli.screen import AS_USUAL, PARTIAL, Common, command, emit, say, show
 from dlperf_sdk.errors import StoreError, UsageError
-from dlperf_sdk.report.blocks import Block, Cell, Column, Heading, Notes, Paragraph, Table, Tone
+from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Notes, Paragraph, Table, Tone
 
 if TYPE_CHECKING:
     from dlperf_sdk.analysis.gate import Gate
@@ -56,7 +56,7 @@ def gate(
     compare; 5: passed, but for results that could not be read.
     """
     from dlperf_sdk.analysis.gate import gate as decide
-    from dlperf_sdk.report import markdown as as_markdown
+    from dlperf_sdk.reports import markdown as as_markdown
 
     unreadable: list[str] = []
     found = decide(
@@ -93,8 +93,8 @@ def results_in(path: Path, unreadable: list[str]) -> Iterator[Result]:
     Raises:
         StoreError: there is nothing of the kind.
     """
-    from dlperf_sdk.cli.finding import runs_in
-    from dlperf_sdk.results.recover import Unreadable
+    from dlperf_sdk.cli.lookup import runs_in
+    from dlperf_sdk.results.recovery import Unreadable
     from dlperf_sdk.results.store import ResultStore
 
     if path.is_file() or (path / "result.json").is_file():

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dlperf_sdk.interfaces.model import Model, Parameter, plain
-from dlperf_sdk.report.blocks import Block, Column, Heading, Paragraph, Table
-from dlperf_sdk.report.numbers import counted
+from dlperf_sdk.reports.blocks import Block, Column, Heading, Paragraph, Table
+from dlperf_sdk.reports.numbers import counted
 
 LAYOUT = "Convolutions are OIHW, linear layers (out, in); all in float32, C order, in this order."
 _ITEM = re.compile(r"\s*[-*•] ")

@@ -7,14 +7,14 @@ from typing import Any
 
 from attrs import frozen
 
-from dlperf_sdk import bundle
 from dlperf_sdk.environments.container import inside
 from dlperf_sdk.interfaces.topology import Job
 from dlperf_sdk.parity.evidence import foreseen
-from dlperf_sdk.plan import Plan
-from dlperf_sdk.registry import Registry
-from dlperf_sdk.report.blocks import Block, Cell, Column, Heading, Labels, Paragraph, Table, Verbatim
-from dlperf_sdk.report.numbers import counted, quantity
+from dlperf_sdk.planning import bundle
+from dlperf_sdk.planning.plan import Plan
+from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Labels, Paragraph, Table, Verbatim
+from dlperf_sdk.reports.numbers import counted, quantity
 
 # What a plan cannot know yet. The names say so, and nothing is called like this.
 _PYTHON = "<python of the environment>"

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from dlperf_sdk.cli import model_page
-from dlperf_sdk.report.blocks import Block, Cell, Column, Heading, Labels, Paragraph, Table
-from dlperf_sdk.report.numbers import counted, quantity
+from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Labels, Paragraph, Table
+from dlperf_sdk.reports.numbers import counted, quantity
 
 _LISTS = (("models", "Models"), ("frameworks", "Frameworks"), ("data", "Data"), ("samplers", "Samplers"))
 

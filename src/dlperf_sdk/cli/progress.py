@@ -17,10 +17,10 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from dlperf_sdk.cli.advance import TITLES, Advance, Course
+from dlperf_sdk.cli.progress_state import TITLES, Advance, Course
+from dlperf_sdk.documents.json_values import visible
 from dlperf_sdk.hookspecs import hookimpl
-from dlperf_sdk.plain_values import visible
-from dlperf_sdk.report.numbers import duration, quantity
+from dlperf_sdk.reports.numbers import duration, quantity
 
 EVERY = 10.0
 """Seconds between two plain lines about steps."""

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, show
 from dlperf_sdk.errors import DlperfError, DocumentError, StoreError
-from dlperf_sdk.report.blocks import Cell, Column, Paragraph, Table
+from dlperf_sdk.reports.blocks import Cell, Column, Paragraph, Table
 
 _CONTRADICTED = 1
 
@@ -34,8 +34,8 @@ def validate(
     What kind a document is, its content tells. Of a run's directory all metrics and verdicts are computed again from
     the records, and every difference is named. The exit code is 1 where a result contradicts its records.
     """
-    from dlperf_sdk import schema
-    from dlperf_sdk.documents import LARGEST_RESULT, load_document
+    from dlperf_sdk.documents import schema
+    from dlperf_sdk.documents.reading import LARGEST_RESULT, load_document
 
     if path.is_dir():
         return _directory(path, common)
@@ -68,24 +68,24 @@ def _check_written(path: Path, kind: str, document: Mapping[str, Any]) -> None:
         DocumentError: there are some.
         CampaignError: there are some in a campaign's file, or in one that it extends.
     """
-    from dlperf_sdk import lines, mistakes, schema
+    from dlperf_sdk.documents import diagnostics, schema, source_positions
 
     if kind == "campaign":
         from dlperf_sdk.campaigns.file import load
 
         load(path)
         return
-    places = lines.lines_of(path.read_text(encoding="utf-8-sig"), path.suffix.lower())
-    found = mistakes.in_file(path, kind, {"schema_version": schema.version(kind), **document}, places)
+    places = source_positions.lines_of(path.read_text(encoding="utf-8-sig"), path.suffix.lower())
+    found = diagnostics.in_file(path, kind, {"schema_version": schema.version(kind), **document}, places)
     if found:
-        raise DocumentError(mistakes.told(found))
+        raise DocumentError(diagnostics.told(found))
 
 
 def _directory(path: Path, common: Common) -> int:
     """The run, or all runs, in a directory."""
-    from dlperf_sdk.cli.finding import is_run, runs_in
-    from dlperf_sdk.registry import Registry
-    from dlperf_sdk.results.check import check_directory
+    from dlperf_sdk.cli.lookup import is_run, runs_in
+    from dlperf_sdk.registry.plugins import Registry
+    from dlperf_sdk.results.consistency import check_directory
     from dlperf_sdk.results.store import ResultStore
 
     measurers = Registry().measurers()
@@ -140,7 +140,7 @@ def kind_of(document: Mapping[str, Any]) -> str:
     Raises:
         DocumentError: none knows as much as half of them.
     """
-    from dlperf_sdk import schema
+    from dlperf_sdk.documents import schema
 
     known = {name: _keys(schema.load(name)) - {"schema_version"} for name in schema.NAMES}
     kind = max(schema.NAMES, key=lambda name: len(known[name] & set(document)))
@@ -156,21 +156,21 @@ def _keys(described: Mapping[str, Any]) -> set[str]:
 
 
 def _read_spec(document: dict[str, Any]) -> tuple[str, ...]:
-    from dlperf_sdk.spec import RunSpec
+    from dlperf_sdk.spec.run_spec import RunSpec
 
     RunSpec.from_dict(document)
     return ()
 
 
 def _by_schema(kind: str, document: dict[str, Any]) -> tuple[str, ...]:
-    from dlperf_sdk import schema
+    from dlperf_sdk.documents import schema
 
     schema.check(kind, document)
     return ()
 
 
 def _read_record(document: dict[str, Any]) -> tuple[str, ...]:
-    from dlperf_sdk import schema
+    from dlperf_sdk.documents import schema
     from dlperf_sdk.results.convert import record_from_dict
 
     # A failed trainer's record is a valid one, too, but no measurement.
@@ -189,7 +189,7 @@ def _read_published(document: dict[str, Any]) -> tuple[str, ...]:
 
 def _read_result(path: Path, _: dict[str, Any]) -> tuple[str, ...]:
     """With its records, which lie beside it."""
-    from dlperf_sdk.results.check import contradictions
+    from dlperf_sdk.results.consistency import contradictions
     from dlperf_sdk.results.store import ResultStore
 
     return contradictions(ResultStore(path.parent).load(path))

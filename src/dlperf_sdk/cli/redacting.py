@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dlperf_sdk.cli.finding import Found
+    from dlperf_sdk.cli.lookup import Found
     from dlperf_sdk.results.result import Result
 
 

@@ -11,14 +11,14 @@ from typing import Annotated, Any
 from attrs import frozen
 from cyclopts import Parameter
 
-from dlperf_sdk.cli.finding import Found, find
-from dlperf_sdk.cli.product import put_file, put_text
+from dlperf_sdk.cli.lookup import Found, find
+from dlperf_sdk.cli.output import put_file, put_text
 from dlperf_sdk.cli.redacting import hand_on
 from dlperf_sdk.cli.screen import AS_USUAL, PARTIAL, Common, command, emit, say, show
-from dlperf_sdk.cli.unfinished import unfinished
+from dlperf_sdk.cli.unfinished_runs import unfinished
 from dlperf_sdk.errors import StoreError, UnknownName, UsageError
 from dlperf_sdk.folders import RESULTS
-from dlperf_sdk.report.blocks import Block
+from dlperf_sdk.reports.blocks import Block
 
 
 @frozen
@@ -131,7 +131,7 @@ def _put(report: _Report, format: str, file: Path | None, common: Common) -> Non
 
 
 def _text(report: _Report, format: str) -> str:
-    from dlperf_sdk.report import markdown, terminal
+    from dlperf_sdk.reports import markdown, terminal
 
     if format == "html":
         return report.html()
@@ -146,13 +146,13 @@ def _text(report: _Report, format: str) -> str:
 
 def _of_results(found: Found, beside: str | None, told: Callable[[str], str]) -> _Report:
     from dlperf_sdk.published import published
-    from dlperf_sdk.report import html, several, single
-    from dlperf_sdk.report.beside import beside as stand_beside
+    from dlperf_sdk.reports import html, result_page, results_table
+    from dlperf_sdk.reports.published_comparison import beside as stand_beside
 
     results = [result for result, _ in found.results]
 
     def blocks() -> list[Block]:
-        shown = single.page(*found.results[0]) if len(results) == 1 else several.pages(results)
+        shown = result_page.page(*found.results[0]) if len(results) == 1 else results_table.pages(results)
         for store, run_id in found.unfinished:
             shown += unfinished(store, run_id, told)
         return shown if beside is None else [*shown, *stand_beside(results, published(beside))]
@@ -181,9 +181,9 @@ def _of_results(found: Found, beside: str | None, told: Callable[[str], str]) ->
 
 def _of_published(name: str) -> _Report:
     from dlperf_sdk.published import published
-    from dlperf_sdk.report import html
-    from dlperf_sdk.report.published.disagreements import disagreements
-    from dlperf_sdk.report.published.page import page
+    from dlperf_sdk.reports import html
+    from dlperf_sdk.reports.published.disagreements import disagreements
+    from dlperf_sdk.reports.published.page import page
 
     figures = published(name)
 

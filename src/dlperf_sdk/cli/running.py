@@ -19,7 +19,7 @@ from dlperf_sdk.hookspecs import hookimpl
 if TYPE_CHECKING:
     from dlperf_sdk.results.result import Result
     from dlperf_sdk.results.store import ResultStore
-    from dlperf_sdk.spec import RunSpec
+    from dlperf_sdk.spec.run_spec import RunSpec
 
 OUTPUT = Group("Output", sort_key=0)
 
@@ -169,7 +169,7 @@ def rerun(
 def spec_of(what: str, model: str | None, given: dict[str, Any]) -> RunSpec:
     """The case that the arguments and flags describe; raises UsageError."""
     from dlperf_sdk import api
-    from dlperf_sdk.registry import Registry
+    from dlperf_sdk.registry.plugins import Registry
 
     fields, registry = fields_of(given), Registry()
     if model is None and not Path(what).suffix and not Path(what).exists():
@@ -245,19 +245,19 @@ def _interrupted(witness: _Witness, store: ResultStore, shown: Shown, common: Co
 
 def _present(result: Result, store: ResultStore, shown: Shown, common: Common) -> int:
     """Print a result, put its report beside it, and say what is wrong with it."""
-    from dlperf_sdk.report import markdown, single
+    from dlperf_sdk.reports import markdown, result_page
     from dlperf_sdk.results.result import FAIL, INTEGRITY
 
     given_out = _handed_out(result, shown)
     directory = store.directory / result.id
     try:
-        store.reopen_run(result.id).write_report(markdown.text_of(single.page(given_out)))
+        store.reopen_run(result.id).write_report(markdown.text_of(result_page.page(given_out)))
     except DlperfError as error:
         say(_told(f"The report was not written: {error}", shown), "red")
     if common.json:
         emit(given_out.to_dict())
     else:
-        show(single.page(given_out, None if shown.redact else directory))
+        show(result_page.page(given_out, None if shown.redact else directory))
     failure = given_out.failure
     if failure is not None and common.debug and failure.traceback:
         say(failure.traceback)

@@ -22,7 +22,7 @@ from rich.console import Console
 from dlperf_sdk.errors import CampaignError, DlperfError, DocumentError, UsageError
 
 if TYPE_CHECKING:
-    from dlperf_sdk.report.blocks import Block
+    from dlperf_sdk.reports.blocks import Block
 
 INTERRUPTED = 130
 """Exit code: somebody pressed Ctrl-C."""
@@ -103,14 +103,14 @@ def write_bytes(data: bytes) -> None:
 
 def show(blocks: Iterable[Block]) -> None:
     """Blocks on standard output; raises as `emit` does."""
-    from dlperf_sdk.report import terminal
+    from dlperf_sdk.reports import terminal
 
     write(terminal.text_of(blocks, styled=sys.stdout.isatty()))
 
 
 def say(text: str, style: str = "") -> None:
     """A paragraph on standard error. That it cannot be written is no reason to stop."""
-    from dlperf_sdk.plain_values import visible
+    from dlperf_sdk.documents.json_values import visible
 
     with suppress(OSError):
         err().print(visible(text), style=style or None, soft_wrap=not sys.stderr.isatty())

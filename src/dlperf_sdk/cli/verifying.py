@@ -42,8 +42,8 @@ def verify(
     mistake would lead there; with --debug, a worker's traceback as well. Exit codes: 0 all passed, 1 one failed, 2 what
     was asked cannot be understood, 3 nothing could be judged, 5 not everything.
     """
-    from dlperf_sdk import verification
-    from dlperf_sdk.report import verification as report
+    from dlperf_sdk.execution import verification
+    from dlperf_sdk.reports import verification as report
 
     found: list[verification.Verification] = []
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from dlperf_sdk.data.cache import Progress, silent
 from dlperf_sdk.errors import SpecError, UnknownName
-from dlperf_sdk.spec_values import DataSpec
+from dlperf_sdk.spec.values import DataSpec
 
 SOURCES = ("images", "synthetic", "synthetic-host", "text")
 """What `prepare` knows. Which of them feed a model, the model says (`Model.data`)."""

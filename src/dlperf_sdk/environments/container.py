@@ -17,7 +17,7 @@ from dlperf_sdk.environments import probe
 from dlperf_sdk.environments.prepared import CONTAINER, PreparedEnvironment, key_of
 from dlperf_sdk.errors import EnvironmentFailed
 from dlperf_sdk.interfaces.framework import EnvironmentSpec
-from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.spec.run_spec import RunSpec
 
 PYTHON = "python3"
 """The Python inside, unless the spec's `python` names another one there."""

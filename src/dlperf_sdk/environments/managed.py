@@ -19,6 +19,7 @@ from pathlib import Path
 from attrs import frozen
 
 from dlperf_sdk import folders
+from dlperf_sdk.documents.json_values import now
 from dlperf_sdk.environments import marker, pip_settings, probe, resolution
 from dlperf_sdk.environments.installer import Installer, Progress, UvFailed
 from dlperf_sdk.environments.locking import locked, named
@@ -28,7 +29,6 @@ from dlperf_sdk.environments.probe import Interpreter
 from dlperf_sdk.environments.redact import redact
 from dlperf_sdk.environments.variables import worker_variables
 from dlperf_sdk.errors import EnvironmentFailed, Unavailable
-from dlperf_sdk.plain_values import now
 
 
 @frozen

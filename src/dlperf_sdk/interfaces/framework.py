@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from attrs import define, field, frozen
 
-from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.spec.run_spec import RunSpec
 
 
 @frozen

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from attrs import frozen
 
 if TYPE_CHECKING:
-    from dlperf_sdk.records import Repeat
+    from dlperf_sdk.results.records import Repeat
 
 
 @frozen

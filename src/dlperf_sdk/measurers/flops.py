@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from dlperf_sdk import metrics
 from dlperf_sdk.interfaces.measurer import Measured, Measurer, Metric
 from dlperf_sdk.measurers.peaks import Peak, peak
+from dlperf_sdk.results import metrics
 
 _CONVENTION = "the model's matrix work, 1 multiply-accumulate = 2 FLOP"
 

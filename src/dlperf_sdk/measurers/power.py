@@ -9,10 +9,10 @@ from typing import ClassVar
 
 from attrs import frozen
 
-from dlperf_sdk import metrics
 from dlperf_sdk.interfaces.measurer import Measured, Measurer, Metric
 from dlperf_sdk.measurers import series
-from dlperf_sdk.records import Repeat, Series, Window
+from dlperf_sdk.results import metrics
+from dlperf_sdk.results.records import Repeat, Series, Window
 
 _COUNTER, _INTEGRAL = "from the energy counter", "power readings, integrated"
 

@@ -10,7 +10,7 @@ import itertools
 import math
 from bisect import bisect_left
 
-from dlperf_sdk.records import Series, Window
+from dlperf_sdk.results.records import Series, Window
 
 COARSEST = 0.2
 """Two looks may be this fraction of the window apart. An edge of the window is then misplaced by a tenth of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from dlperf_sdk import metrics
 from dlperf_sdk.interfaces.measurer import Measured, Measurer, Metric
+from dlperf_sdk.results import metrics
 
 _PERCENTILES = (("median", 50, 1), ("p90", 90, 10), ("p99", 99, 100))
 """Suffix, percent, and the fewest steps: below them the percentile is only another name for the maximum."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from dlperf_sdk import metrics
 from dlperf_sdk.interfaces.measurer import Measured, Measurer, Metric
+from dlperf_sdk.results import metrics
 
 
 class Throughput(Measurer):

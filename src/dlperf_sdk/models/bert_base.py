@@ -38,8 +38,8 @@ from pathlib import Path
 from attrs import frozen
 
 from dlperf_sdk.errors import SpecError
-from dlperf_sdk.fields import number, optional, whole, workload
 from dlperf_sdk.interfaces.model import Input, Model, Optimizer, Parameter, Term
+from dlperf_sdk.spec.fields import number, optional, whole, workload
 
 POSITIONS = 512
 """Rows of the position embeddings: the longest sequence."""

@@ -41,8 +41,8 @@ from typing import NamedTuple
 
 from attrs import frozen
 
-from dlperf_sdk.fields import number, optional, whole, workload
 from dlperf_sdk.interfaces.model import Input, Model, Optimizer, Parameter, Term
+from dlperf_sdk.spec.fields import number, optional, whole, workload
 
 STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
 """Width and number of bottlenecks of each stage."""

@@ -13,7 +13,7 @@ from attrs import frozen
 
 from dlperf_sdk import folders
 from dlperf_sdk.data.cache import write
-from dlperf_sdk.documents import load_document
+from dlperf_sdk.documents.reading import load_document
 from dlperf_sdk.errors import DocumentError, Unavailable
 from dlperf_sdk.parity.record import ParityRecord, records_from
 

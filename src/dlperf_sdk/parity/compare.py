@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from attrs import frozen
 
 from dlperf_sdk.parity.distance import allowed, as_one, deviation, largest
-from dlperf_sdk.parity.mistakes import followed
+from dlperf_sdk.parity.known_errors import followed
 from dlperf_sdk.parity.record import Follower, ParityRecord
 from dlperf_sdk.parity.reference import ReferenceCase, Tolerance, Trajectory
 from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, NOT_APPLICABLE, PASS

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 from attrs import frozen
 
-from dlperf_sdk.collect import failure_from
+from dlperf_sdk.documents.json_values import now
 from dlperf_sdk.environments import PreparedEnvironment
 from dlperf_sdk.errors import FAILURES, DlperfError, DocumentError, InvalidRecord, RunFailed
 from dlperf_sdk.parity import cache
@@ -19,12 +19,12 @@ from dlperf_sdk.parity.compare import Comparison, compare, expected
 from dlperf_sdk.parity.key import key_of
 from dlperf_sdk.parity.record import ParityRecord, records_from
 from dlperf_sdk.parity.reference import Reference, ReferenceCase, load
-from dlperf_sdk.plain_values import now
-from dlperf_sdk.plan import Plan, make_plan
-from dlperf_sdk.records import Failure
-from dlperf_sdk.registry import Registry
+from dlperf_sdk.planning.plan import Plan, make_plan
+from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.results.agent_events import failure_from
+from dlperf_sdk.results.records import Failure
 from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, Parity
-from dlperf_sdk.spec_values import DataSpec
+from dlperf_sdk.spec.values import DataSpec
 from dlperf_sdk.worker.request import Request
 
 CASE = "small"

@@ -7,10 +7,10 @@ import json
 import os
 from typing import Any
 
-from dlperf_sdk import bundle
 from dlperf_sdk.environments import PreparedEnvironment
-from dlperf_sdk.plan import Plan
-from dlperf_sdk.worker import hardware
+from dlperf_sdk.planning import bundle
+from dlperf_sdk.planning.plan import Plan
+from dlperf_sdk.worker.agent import hardware
 from dlperf_sdk.worker.request import Request
 from dlperf_sdk.worker.variables import worker_environment
 

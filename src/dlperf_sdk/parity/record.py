@@ -7,10 +7,10 @@ from typing import Any
 
 from attrs import field, frozen
 
-from dlperf_sdk import schema
+from dlperf_sdk.documents import schema
+from dlperf_sdk.documents.json_values import numbers
 from dlperf_sdk.errors import DocumentError
 from dlperf_sdk.parity.reference import Fingerprint, fingerprints
-from dlperf_sdk.plain_values import numbers
 
 PARITY_VERSION = "1.0"
 

@@ -12,11 +12,11 @@ from typing import Any
 import attrs
 from attrs import field, frozen
 
-from dlperf_sdk import schema
-from dlperf_sdk.documents import load_document
+from dlperf_sdk.documents import schema
+from dlperf_sdk.documents.json_values import numbers
+from dlperf_sdk.documents.reading import load_document
 from dlperf_sdk.errors import DocumentError
-from dlperf_sdk.plain_values import numbers
-from dlperf_sdk.spec_values import Scalar
+from dlperf_sdk.spec.values import Scalar
 
 REFERENCE_VERSION = "1.0"
 LARGEST = 32 * 1024 * 1024

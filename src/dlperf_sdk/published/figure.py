@@ -11,8 +11,8 @@ import attrs
 from attrs import frozen
 
 from dlperf_sdk.errors import UnknownName
-from dlperf_sdk.fields import Role, circumstance, treatment, workload
-from dlperf_sdk.spec_values import Scalar, TopologySpec
+from dlperf_sdk.spec.fields import Role, circumstance, treatment, workload
+from dlperf_sdk.spec.values import Scalar, TopologySpec
 
 FIGURE_VERSION = "1.0"
 
@@ -146,7 +146,7 @@ class PublishedFigure:
         Raises:
             DocumentError: the document breaks the schema `published`.
         """
-        from dlperf_sdk import schema
+        from dlperf_sdk.documents import schema
 
         schema.check("published", plain)
         return cls._of(plain)

@@ -17,13 +17,13 @@ import attrs
 from attrs import frozen
 from cattrs import Converter
 
-from dlperf_sdk import schema
+from dlperf_sdk.documents import schema
+from dlperf_sdk.documents.json_values import number, numbers, shown
 from dlperf_sdk.errors import DocumentError, SpecError
-from dlperf_sdk.plain_values import number, numbers, shown
-from dlperf_sdk.records import RECORD_VERSION, Exit, Failure, Record, Repeat, Series
-from dlperf_sdk.results.repeats import StoredRepeats, attempts_of
+from dlperf_sdk.results.records import RECORD_VERSION, Exit, Failure, Record, Repeat, Series
 from dlperf_sdk.results.result import RESULT_VERSION, Parity, Result
-from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.results.stored_repeats import StoredRepeats, attempts_of
+from dlperf_sdk.spec.run_spec import RunSpec
 
 
 @frozen

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from attrs import frozen
 
-from dlperf_sdk.protocol import Protocol
-from dlperf_sdk.records import Record, Repeat, Replica
+from dlperf_sdk.results.records import Record, Repeat, Replica
 from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, INTEGRITY, NOT_APPLICABLE, PASS, Verdict
+from dlperf_sdk.spec.protocol import Protocol
 
 UNEQUAL_STRATEGIES = frozenset({"independent", "parameter_server_async"})
 """Strategies under which replicas are not meant to be equal."""

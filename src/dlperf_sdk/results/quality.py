@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from dlperf_sdk import metrics
-from dlperf_sdk.protocol import Protocol
-from dlperf_sdk.records import Repeat
+from dlperf_sdk.results import metrics
+from dlperf_sdk.results.records import Repeat
 from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, NOT_APPLICABLE, PASS, QUALITY, Verdict
 from dlperf_sdk.results.trend import BLOCKS, pooled, trends
+from dlperf_sdk.spec.protocol import Protocol
 from dlperf_sdk.worker import estimate
 
 SPREAD = 0.05

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from dlperf_sdk import schema
+from dlperf_sdk.documents import schema
 from dlperf_sdk.results.convert import result_from_dict, result_to_dict
 from dlperf_sdk.results.result import Result
-from dlperf_sdk.spec_values import PHASES
+from dlperf_sdk.spec.values import PHASES
 
 _HOST_KEYS = frozenset({"host", "hosts", "hostname", "fqdn", "nodename", "address", "addresses", "ip"})
 _HOST_VARIABLES = frozenset({"HOST", "HOSTNAME", "MASTER_ADDR", "DMLC_PS_ROOT_URI", "DMLC_NODE_HOST"})

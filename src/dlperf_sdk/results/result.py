@@ -8,10 +8,10 @@ from typing import Any
 from attrs import frozen
 
 from dlperf_sdk.errors import FAILURES
-from dlperf_sdk.fields import Role
 from dlperf_sdk.interfaces.measurer import Metric
-from dlperf_sdk.records import Failure, Repeat
-from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.results.records import Failure, Repeat
+from dlperf_sdk.spec.fields import Role
+from dlperf_sdk.spec.run_spec import RunSpec
 
 RESULT_VERSION = "1.0"
 

@@ -26,13 +26,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from dlperf_sdk.documents.json_values import shown
 from dlperf_sdk.errors import DocumentError
-from dlperf_sdk.plain_values import shown
 from dlperf_sdk.results.convert import result_to_dict, result_to_dict_beside, to_plain
 from dlperf_sdk.results.files import directory_of, explained, write_whole
-from dlperf_sdk.results.repeats import attempts_of
 from dlperf_sdk.results.result import Environment, Result
-from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.results.stored_repeats import attempts_of
+from dlperf_sdk.spec.run_spec import RunSpec
 
 _LOG = re.compile(r"(rank|service)-[0-9]{1,12}(-[0-9]{1,12})?")
 

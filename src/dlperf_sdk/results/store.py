@@ -13,15 +13,15 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from dlperf_sdk.documents import LARGEST_RESULT, load_document
+from dlperf_sdk.documents.json_values import shown
+from dlperf_sdk.documents.reading import LARGEST_RESULT, load_document
 from dlperf_sdk.errors import DlperfError, StoreError, UnknownName
-from dlperf_sdk.plain_values import shown
 from dlperf_sdk.results.convert import result_from_dict
 from dlperf_sdk.results.files import directory_of, explained, remove, write_whole
-from dlperf_sdk.results.recover import Recovered, Unreadable, recover, repeat
+from dlperf_sdk.results.recovery import Recovered, Unreadable, recover, repeat
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.results.run_directory import RunDirectory
-from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.spec.run_spec import RunSpec
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _OF_A_CAMPAIGN = re.compile(r"(?:[a-z]+-)?([0-9]{8}T[0-9]{6}Z-[0-9a-f]{6})-.+-[0-9]+n[0-9]+d-[0-9a-f]{12}")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dlperf_sdk import metrics
-from dlperf_sdk.records import Repeat
-from dlperf_sdk.results import integrity, quality
+from dlperf_sdk.results import integrity, metrics, quality
 from dlperf_sdk.results.integrity import Expected
+from dlperf_sdk.results.records import Repeat
 from dlperf_sdk.results.result import INCONCLUSIVE, INTEGRITY, QUALITY, Parity, Verdict
 
 __all__ = ["Expected", "integrity_of", "judge"]

@@ -13,7 +13,7 @@ from string import Template
 from attrs import frozen
 
 from dlperf_sdk.errors import SpecError, UsageError
-from dlperf_sdk.registry import GROUPS, Registry
+from dlperf_sdk.registry.plugins import GROUPS, Registry
 
 TEMPLATES = Path(__file__).with_name("templates")
 FILES = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dlperf_sdk.capable import device_of
-from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.registry.capabilities import device_of
+from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import advice
 from dlperf_sdk.testing.probe_times import Times, was_done_at_once, was_waited_for, went_on_alone

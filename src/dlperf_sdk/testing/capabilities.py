@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from dlperf_sdk.results.result import PASS, Result
-from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import advice
 from dlperf_sdk.testing.leftovers import leaves_nothing

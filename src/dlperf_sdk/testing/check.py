@@ -13,7 +13,7 @@ import pytest
 from attrs import define, field, frozen
 
 from dlperf_sdk.errors import PluginError, UsageError
-from dlperf_sdk.registry import Registry
+from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.testing import (
     FrameworkConformance,
     MeasurerConformance,
@@ -67,7 +67,7 @@ def check(
     suite, subject = SUITES[group]
     _chosen[:] = [type("TestPlugin", (suite,), {subject: name, "registry": Registry(), **members})]
     told = _Told(on_check, on_start, tuple(only))
-    place = Path(__file__).with_name("chosen.py")
+    place = Path(__file__).with_name("selected_suite.py")
     arguments = [
         str(place),
         f"--rootdir={place.parent}",
@@ -92,7 +92,7 @@ def check(
 
 
 def chosen() -> type[Conformance]:
-    """The suite that is being run; for `dlperf_sdk.testing.chosen` alone."""
+    """The suite that is being run; for `dlperf_sdk.testing.selected_suite` alone."""
     return _chosen[0]
 
 

@@ -14,13 +14,13 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from dlperf_sdk import bundle
-from dlperf_sdk.capable import VOCABULARY
 from dlperf_sdk.errors import PluginError, RunFailed, Unavailable, UnknownName, Unsupported
 from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec
-from dlperf_sdk.options import options_of
-from dlperf_sdk.plan import make_plan
-from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.planning import bundle
+from dlperf_sdk.planning.plan import make_plan
+from dlperf_sdk.registry.capabilities import VOCABULARY
+from dlperf_sdk.registry.options import options_of
+from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.testing.cells import ALONE, PAIR
 from dlperf_sdk.testing.conformance import advice
 from dlperf_sdk.testing.subject import FrameworkSubject, described
@@ -36,7 +36,7 @@ class Refuse(importlib.abc.MetaPathFinder):
             raise ImportError("the controller half must not import " + name)
 
 sys.meta_path.insert(0, Refuse())
-from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.spec.run_spec import RunSpec
 module, _, attribute = told["plugin"].partition(":")
 plugin = getattr(importlib.import_module(module), attribute)()
 plugin.trainers, plugin.packages, plugin.capabilities, plugin.lacks

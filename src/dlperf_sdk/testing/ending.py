@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from dlperf_sdk.capable import device_of
 from dlperf_sdk.hookspecs import hookimpl
-from dlperf_sdk.plan import make_plan
-from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.planning.plan import make_plan
+from dlperf_sdk.registry.capabilities import device_of
+from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.testing.conformance import advice
 from dlperf_sdk.testing.leftovers import MARK, alive, leaves_nothing
 from dlperf_sdk.testing.probing import UNSAID, probe

@@ -13,7 +13,7 @@ import pytest
 
 from dlperf_sdk.api import run
 from dlperf_sdk.interfaces.measurer import Measured, Measurer, Metric
-from dlperf_sdk.registry import Registry
+from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.testing.conformance import Conformance, advice
 

@@ -9,8 +9,8 @@ import attrs
 import numpy
 
 from dlperf_sdk.interfaces.model import Model, plain
-from dlperf_sdk.registry import Registry
-from dlperf_sdk.spec_values import Scalar
+from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.spec.values import Scalar
 from dlperf_sdk.testing.conformance import Conformance, advice
 from dlperf_sdk.worker import canonical
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from dlperf_sdk.execution.verification import verify
 from dlperf_sdk.parity.evidence import CASE
 from dlperf_sdk.parity.reference import load
 from dlperf_sdk.results.result import NOT_APPLICABLE, PASS, Parity
-from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import advice
 from dlperf_sdk.testing.subject import FrameworkSubject, described
-from dlperf_sdk.verification import verify
 
 FULL = "full"
 """A reference's case at the model's full size."""

@@ -14,12 +14,13 @@ from typing import Any
 
 from attrs import frozen
 
-from dlperf_sdk import bundle, environments
-from dlperf_sdk.plan import Plan, make_plan
-from dlperf_sdk.registry import Registry
-from dlperf_sdk.spec import RunSpec
-from dlperf_sdk.worker.affinity import thread_variables
-from dlperf_sdk.worker.devices import visible
+from dlperf_sdk import environments
+from dlperf_sdk.planning import bundle
+from dlperf_sdk.planning.plan import Plan, make_plan
+from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.spec.run_spec import RunSpec
+from dlperf_sdk.worker.agent.affinity import thread_variables
+from dlperf_sdk.worker.gpu.devices import visible
 from dlperf_sdk.worker.network import free_ports
 from dlperf_sdk.worker.processes import TRAINER, Process, cluster_from
 from dlperf_sdk.worker.request import resolve

@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from dlperf_sdk.results.result import Result
-from dlperf_sdk.spec_values import TopologySpec
+from dlperf_sdk.spec.values import TopologySpec
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import advice
 from dlperf_sdk.testing.subject import FrameworkSubject, described

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dlperf_sdk.capable import device_of
-from dlperf_sdk.plan import make_plan
+from dlperf_sdk.planning.plan import make_plan
+from dlperf_sdk.registry.capabilities import device_of
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import advice
 from dlperf_sdk.testing.subject import described

@@ -11,20 +11,21 @@ from typing import Any, ClassVar, NoReturn
 import attrs
 import pytest
 
-from dlperf_sdk import execute, hookspecs
+from dlperf_sdk import hookspecs
 from dlperf_sdk.api import dry_run
 from dlperf_sdk.errors import DlperfError, RunFailed, Unavailable
+from dlperf_sdk.execution import execute
+from dlperf_sdk.harness.in_process import SMALL
 from dlperf_sdk.hookspecs import Observers
-from dlperf_sdk.in_process import SMALL
 from dlperf_sdk.interfaces.framework import Framework
 from dlperf_sdk.parity.evidence import CASE
 from dlperf_sdk.parity.reference import load
-from dlperf_sdk.plan import make_plan
-from dlperf_sdk.records import Failure
-from dlperf_sdk.registry import Registry
+from dlperf_sdk.planning.plan import make_plan
+from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.results.records import Failure
 from dlperf_sdk.results.result import FAIL, INTEGRITY, Parity, Result, Verdict
-from dlperf_sdk.spec import RunSpec
-from dlperf_sdk.spec_values import Scalar
+from dlperf_sdk.spec.run_spec import RunSpec
+from dlperf_sdk.spec.values import Scalar
 from dlperf_sdk.testing import cells
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import Conformance, advice

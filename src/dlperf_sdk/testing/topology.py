@@ -15,11 +15,11 @@ import pytest
 from dlperf_sdk.api import run
 from dlperf_sdk.errors import LostNode, Unavailable
 from dlperf_sdk.interfaces.topology import Job, Topology
-from dlperf_sdk.launch import event_on
-from dlperf_sdk.registry import Registry
+from dlperf_sdk.launchers.events import event_on
+from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.result import Result
-from dlperf_sdk.spec import RunSpec
-from dlperf_sdk.spec_values import Scalar
+from dlperf_sdk.spec.run_spec import RunSpec
+from dlperf_sdk.spec.values import Scalar
 from dlperf_sdk.testing.conformance import Conformance, advice
 
 _GONE = 60.0

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from dlperf_sdk.plan import make_plan
+from dlperf_sdk.planning.plan import make_plan
 from dlperf_sdk.results.result import FAIL, PASS
-from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import advice
 from dlperf_sdk.testing.probing import NO_END, UNSAID, Answer

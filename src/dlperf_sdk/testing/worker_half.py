@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from dlperf_sdk import bundle
 from dlperf_sdk.environments import interpreters
 from dlperf_sdk.errors import EnvironmentFailed
-from dlperf_sdk.plan import make_plan
+from dlperf_sdk.planning import bundle
+from dlperf_sdk.planning.plan import make_plan
 from dlperf_sdk.testing.conformance import advice
 from dlperf_sdk.testing.controller_half import minors
 from dlperf_sdk.testing.subject import TO_BE_FILLED_IN, FrameworkSubject

@@ -35,7 +35,7 @@ def failure(
     phase: Optional[str] = None,
     node: Optional[int] = None,
 ) -> Dict[str, Any]:
-    """A failure that an agent or the coordinator found, as `dlperf_sdk.records.Failure` has it."""
+    """A failure that an agent or the coordinator found, as `dlperf_sdk.results.records.Failure` has it."""
     return {"kind": kind, "message": message, "phase": phase, "node": node, "rank": None}
 
 

@@ -97,7 +97,7 @@ def main(arguments: List[str]) -> int:
     one.add_argument("directory")
     chosen = parser.parse_args(arguments)
     if chosen.command == "agent":
-        from dlperf_sdk.worker import joining
+        from dlperf_sdk.worker.agent import joining
 
         return joining.main(
             chosen.node,
@@ -109,11 +109,11 @@ def main(arguments: List[str]) -> int:
             chosen.tether,
         )
     if chosen.command == "run":
-        from dlperf_sdk.worker import alone
+        from dlperf_sdk.worker.agent import standalone
 
-        return alone.main(chosen.output, chosen.python)
+        return standalone.main(chosen.output, chosen.python)
     if chosen.command == "batch":
-        from dlperf_sdk.worker import batch as batch_module
+        from dlperf_sdk.worker.agent import batch as batch_module
 
         return batch_module.main(chosen.folder, chosen.linger, chosen.step)
     return _work(chosen.directory)

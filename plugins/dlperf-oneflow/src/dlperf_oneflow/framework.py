@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from attrs import frozen
 
-from dlperf_sdk.fields import circumstance, whole
 from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
-from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.spec.fields import circumstance, whole
+from dlperf_sdk.spec.run_spec import RunSpec
 
 _PYTHON = ">=3.10,<3.11"
 _REQUIREMENTS = (

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from attrs import frozen
 
-from dlperf_sdk.fields import circumstance, treatment, whole
 from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
-from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.spec.fields import circumstance, treatment, whole
+from dlperf_sdk.spec.run_spec import RunSpec
 
 _PYTHON = ">=3.11,<3.14"
 # Paddle imports setuptools without asking for it.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from dlperf_sdk.fields import circumstance, treatment, whole, yes_or_no
-from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.spec.fields import circumstance, treatment, whole, yes_or_no
+from dlperf_sdk.spec.run_spec import RunSpec
 
 
 @frozen

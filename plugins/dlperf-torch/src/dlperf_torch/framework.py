@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
-from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_torch.options import TorchOptions, means_nothing
 
 _PYTHON = ">=3.11,<3.14"

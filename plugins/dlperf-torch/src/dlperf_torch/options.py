@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
-from dlperf_sdk.fields import circumstance, one_of, treatment, whole, yes_or_no
-from dlperf_sdk.spec import RunSpec
+from dlperf_sdk.spec.fields import circumstance, one_of, treatment, whole, yes_or_no
+from dlperf_sdk.spec.run_spec import RunSpec
 
 ATTENTION = {"flash": {"cpu"}, "efficient": {"cuda"}, "cudnn": {"cuda"}, "math": {"cpu", "cuda"}}
 """Implementation of scaled dot product attention → where torch has it with a mask."""

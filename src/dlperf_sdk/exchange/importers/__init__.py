@@ -10,7 +10,7 @@ Logs of the same case become the repeats of one result. What a log does not say 
 unknown. A log is read line by line, whatever its size; nothing in it can do anything.
 """
 
-from dlperf_sdk.exchange.importers.gathered import IMPORTERS, import_logs
+from dlperf_sdk.exchange.importers.case_results import IMPORTERS, import_logs
 from dlperf_sdk.exchange.importers.reading import Reading
 
 __all__ = ["IMPORTERS", "Reading", "import_logs"]

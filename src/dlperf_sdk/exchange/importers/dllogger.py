@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dlperf_sdk.documents import parse_json
+from dlperf_sdk.documents.reading import parse_json
 from dlperf_sdk.errors import DocumentError, UsageError
 from dlperf_sdk.exchange.importers.reading import Log, Reading
 from dlperf_sdk.exchange.importers.window import STEPS, WARMUP, LogWindow, Tick
-from dlperf_sdk.spec_values import TopologySpec
+from dlperf_sdk.spec.values import TopologySpec
 
 _PREFIX = "DLLL "
 _PARAMETERS: tuple[tuple[str, str], ...] = (

@@ -16,7 +16,7 @@ from dlperf_sdk.errors import UsageError
 from dlperf_sdk.exchange.importers.dlperf_formats import FORMATS, Format
 from dlperf_sdk.exchange.importers.reading import Log, Reading
 from dlperf_sdk.exchange.importers.window import STEPS, WARMUP, LogWindow
-from dlperf_sdk.spec_values import TopologySpec
+from dlperf_sdk.spec.values import TopologySpec
 
 _CASE = re.compile(r"([1-9][0-9]{0,3})n([1-9][0-9]{0,2})g")
 _NAME = re.compile(r"([a-z0-9.-]+?)_b([1-9][0-9]{0,6})_(fp32|fp16|amp)_[0-9]+\.log", re.IGNORECASE)

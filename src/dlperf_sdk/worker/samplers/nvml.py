@@ -2,7 +2,7 @@
 
 from typing import Any, Callable, List, Optional, Sequence, Tuple
 
-from dlperf_sdk.worker.nvml import LIBRARY, POWER_CAP, SLOWDOWNS, Nvml
+from dlperf_sdk.worker.gpu.nvml import LIBRARY, POWER_CAP, SLOWDOWNS, Nvml
 
 
 class Sampler:

@@ -1,0 +1,182 @@
+"""A campaign's directory: what is to be done, what has been done, and the runs.
+
+::
+
+    DIR/
+        campaign.json     the cases, resolved, what is not installed, and how they are carried out; written once
+        journal.jsonl     what has happened, a line each
+        lock              held by the controller
+        runs/RUN-ID/      an ordinary run directory per case
+        set-aside/        runs that were found to be of another spec, and attempts that are not what they were
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import attrs
+from attrs import field, frozen
+
+from dlperf_sdk import __version__
+from dlperf_sdk.campaigns import journal
+from dlperf_sdk.campaigns.campaign import Asked, Campaign, Settings
+from dlperf_sdk.campaigns.planning import MISSING, Entry
+from dlperf_sdk.documents.reading import LARGEST_RESULT, load_document
+from dlperf_sdk.errors import DocumentError, StoreError
+from dlperf_sdk.results.files import directory_of, explained, write_whole
+from dlperf_sdk.results.store import ResultStore
+from dlperf_sdk.spec.file import allowed
+from dlperf_sdk.spec.run_spec import RunSpec
+
+KEPT_VERSION = "1.0"
+
+
+@frozen
+class Kept:
+    """A campaign in its directory."""
+
+    path: Path
+    name: str
+    stamp: str
+    source: str | None
+    settings: Settings
+    cases: tuple[Asked, ...]
+    skipped: tuple[RunSpec, ...]
+    """Cases that were left out, because something that they need was not installed."""
+    given: tuple[str, ...]
+    """The settings that were given instead of those of its file."""
+    journal: journal.Journal = field(init=False)
+    store: ResultStore = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "journal", journal.Journal(self.path / "journal.jsonl"))
+        object.__setattr__(self, "store", ResultStore(self.path / "runs"))
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Be its only controller; raises StoreError where there is another."""
+        with journal.held(self.path / "lock"):
+            yield
+
+    def set_aside(self, id: str, attempt: int | None = None) -> Path:
+        """Move a run, or one attempt of it, out of the way, so that nothing of it is lost or counted.
+
+        The value is where it lies now.
+
+        Raises:
+            StoreError: it cannot be moved.
+        """
+        folder, run = self.path / "set-aside", self.store.directory / id
+        what, name = (
+            (run, id) if attempt is None else (run / "attempts" / str(attempt), f"{id}-attempt-{attempt}")
+        )
+        with explained(folder):
+            folder.mkdir(mode=0o700, exist_ok=True)
+            place = next(p for n in count(1) if not (p := folder / f"{name}-{n}").exists())
+            what.rename(place)
+        return place
+
+    def is_held(self) -> bool:
+        """Whether a controller is at work."""
+        return journal.is_held(self.path / "lock")
+
+
+def keep(path: Path, campaign: Campaign, entries: list[Entry], stamp: str) -> Kept:
+    """Make the directory of a new campaign.
+
+    Raises:
+        StoreError: there is one already, or it cannot be made.
+    """
+    _check_free(path)
+    missing = {e.asked.id: e.refusal[1] for e in entries if e.refusal is not None and e.refusal[0] == MISSING}
+    cases = tuple(each.asked for each in entries if each.asked.id not in missing)
+    skipped = tuple(each.asked for each in entries if each.asked.id in missing)
+    source = None if campaign.source is None else str(Path(campaign.source).resolve())
+    specs = tuple(each.spec for each in skipped)
+    kept = Kept(path, campaign.name, stamp, source, campaign.settings, cases, specs, campaign.given)
+    document = {
+        "schema_version": KEPT_VERSION,
+        "sdk_version": __version__,
+        "name": campaign.name,
+        "description": campaign.description,
+        "stamp": stamp,
+        "source": source,
+        "settings": attrs.asdict(campaign.settings),
+        "given": list(campaign.given),
+        "order": "of a round: the cases in the order of this file, shuffled by a seed of the settings' and the round's",
+        "cases": [{"id": each.id, "from": each.where, "spec": each.spec.to_dict()} for each in cases],
+        "skipped": [
+            {"id": each.id, "from": each.where, "spec": each.spec.to_dict(), "why": missing[each.id]}
+            for each in skipped
+        ],
+    }
+    with explained(path):
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with kept.held():
+        _check_free(path)  # of two that begin at once, one has it
+        kept.store.probe()
+        with explained(path), directory_of(path, ()) as directory:
+            write_whole(directory, "campaign.json", (json.dumps(document, indent=1) + "\n").encode())
+    return kept
+
+
+def _check_free(path: Path) -> None:
+    if (path / "campaign.json").exists():
+        raise StoreError(
+            f"There is a campaign in {path} already. Go on with it: `dlperf campaign resume {path}`; or choose "
+            "another directory with --output."
+        )
+
+
+def open_kept(path: Path) -> Kept:
+    """The campaign in a directory.
+
+    Raises:
+        StoreError: there is none.
+        DocumentError: its campaign.json is not what it was.
+    """
+    file = path / "campaign.json"
+    if not file.is_file():
+        raise StoreError(
+            f"There is no campaign in {path}: it has no campaign.json. Start one: `dlperf campaign run FILE`."
+        )
+    document = load_document(file, LARGEST_RESULT)
+    version = str(document.get("schema_version"))
+    if version.partition(".")[0] != KEPT_VERSION.partition(".")[0]:
+        raise DocumentError(f"{file} is of version {version}, this dlperf-sdk reads {KEPT_VERSION}.")
+    try:
+        return Kept(
+            path,
+            document["name"],
+            document["stamp"],
+            document["source"],
+            Settings(**document["settings"]),
+            tuple(_asked(entry) for entry in document["cases"]),
+            tuple(_asked(entry).spec for entry in document["skipped"]),
+            tuple(document["given"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DocumentError(f"{file} does not say what a campaign consists of: {error!r}.") from error
+
+
+def reopened(path: Path, allow: Collection[str] = ()) -> Kept:
+    """The campaign in a directory, to go on with: what its cases execute is only what a campaign file may say, or is
+    among `allow`.
+
+    Raises:
+        StoreError, DocumentError: as `open_kept` does.
+        SpecError: a case names something else.
+    """
+    kept = open_kept(path)
+    allowed((each.spec.to_dict() for each in kept.cases), str(path / "campaign.json"), allow)
+    return kept
+
+
+def _asked(entry: Mapping[str, Any]) -> Asked:
+    fields = {name: value for name, value in entry["spec"].items() if name != "schema_version"}
+    return Asked(entry["id"], RunSpec(**fields), entry["from"])

@@ -1,0 +1,256 @@
+"""How far each case is: what its directory holds, joined with what the journal tells of its failures."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import attrs
+from attrs import define, field, fields
+
+from dlperf_sdk.campaigns.campaign import Asked
+from dlperf_sdk.campaigns.campaign_directory import Kept
+from dlperf_sdk.errors import FAILURES, DlperfError, UnknownName
+from dlperf_sdk.results import metrics
+from dlperf_sdk.results.consistency import contradictions
+from dlperf_sdk.results.convert import Attempt
+from dlperf_sdk.results.result import Result
+from dlperf_sdk.spec.run_spec import RunSpec
+
+ANY = "failed"
+"""Every kind of failure."""
+
+
+@define
+class Standing:
+    """One case of a campaign, so far."""
+
+    asked: Asked
+    status: str | None = None
+    """`ok`, or how it failed; None as long as it is not concluded."""
+    ok: bool = True
+    """Whether its integrity verdicts let the number stand, where it is concluded."""
+    last_failure: str = ""
+    """The kind of its last failure."""
+    message: str = ""
+    """How that was described."""
+    throughputs: dict[int, float] = field(factory=dict)
+    """Attempt → throughput in samples/s, of the finished repeats."""
+    broken: list[int] = field(factory=list)
+    """The numbers of the attempts that failed."""
+    failures: Counter[str] = field(factory=Counter)
+    """How often an attempt failed, by kind."""
+    highest: int = 0
+    """The highest number of an attempt that is over."""
+    seconds: float = 0.0
+    """That all its attempts took together."""
+    times: list[float] = field(factory=list)
+    """Seconds of each finished repeat, start and end included."""
+    started_at: str | None = None
+    batch_size: int | None = None
+    """What `max` was found to be."""
+    notes: list[str] = field(factory=list)
+    retried: bool = False
+    """Whether it was concluded with a failure, and is tried again since somebody wants it so."""
+    problems: list[str] = field(factory=list)
+    """What is wrong with what its directory holds."""
+
+    @property
+    def conclusion(self) -> str:
+        """Its status; `untrue` where the verdicts do not let the number stand, `pending` before there is one."""
+        return "untrue" if self.status == "ok" and not self.ok else self.status or "pending"
+
+    @property
+    def finished(self) -> int:
+        """Finished repeats."""
+        return len(self.throughputs)
+
+    def hear(self, entry: Mapping[str, Any]) -> None:
+        """One entry of the journal that is about this case."""
+        self.notes += entry.get("notes", ())
+        match entry["event"]:
+            case "case-started":
+                self.started_at = self.started_at or entry["time"]
+                self.batch_size = entry.get("batch_size") or self.batch_size
+            case "not-begun":
+                self._failed(entry, "It could not be begun")
+            case "attempt-ended":
+                self.highest = max(self.highest, entry["attempt"])
+                self.seconds += entry.get("seconds") or 0.0
+                if entry["status"] == "ok":
+                    self.throughputs[entry["attempt"]] = entry["throughput"]
+                    if entry.get("seconds"):
+                        self.times.append(entry["seconds"])
+                else:
+                    self.broken.append(entry["attempt"])
+                    self._failed(entry, f"Attempt {entry['attempt']} failed")
+            case "attempt-lost":
+                self.throughputs.pop(entry["attempt"], None)
+            case "attempt-given-up":
+                self.seconds += entry["seconds"]
+            case "concluded":
+                self.status, self.ok, self.retried = entry["status"], entry.get("ok", True), False
+            case "reopened":
+                self.status = None
+            case "retried":
+                # What it has finished stays; what it has failed in, and the time that this took, count no more.
+                self.status, self.retried, self.seconds = None, True, 0.0
+                self.failures.clear()
+            case "forgotten":
+                self._forget()
+
+    def _forget(self) -> None:
+        fresh = Standing(self.asked)
+        for name in (each.name for each in fields(Standing) if each.name not in ("asked", "problems")):
+            setattr(self, name, getattr(fresh, name))
+
+    def _failed(self, entry: Mapping[str, Any], what: str) -> None:
+        self.failures[entry["status"]] += 1
+        self.last_failure, self.message = entry["status"], entry.get("message") or ""
+        self.notes.append(f"{what} ({entry['status']}): {self.message}")
+
+
+def told(cases: Iterable[Asked], entries: Iterable[Mapping[str, Any]]) -> dict[str, Standing]:
+    """What the journal tells of each case; nothing else is read."""
+    standings = {each.id: Standing(each) for each in cases}
+    for entry in entries:
+        standing = standings.get(entry.get("case", ""))
+        if standing is not None:
+            standing.hear(entry)
+    return standings
+
+
+def verified(kept: Kept) -> dict[str, Standing]:
+    """How far each case is, by what its directory holds; where the journal knows less or more, that is mended in it.
+
+    A result that cannot be read, is another spec's or contradicts its records, is no result: the case goes on from its
+    attempts. An attempt that cannot be read, or is not what it was when it had ended, is set aside and taken again.
+    """
+    standings = told(kept.cases, kept.journal.read())
+    for standing in standings.values():
+        id = standing.asked.id
+        problem = _gone(kept, standing)
+        if problem is not None:
+            if standing.started_at is not None or standing.status is not None:
+                standing.problems.append(problem)
+                standing.hear(kept.journal.append("forgotten", case=id))
+            continue
+        _attempts(kept, standing)
+        result = None if standing.retried else _result(kept, standing)
+        said = standing.status
+        if result is not None:
+            standing.status, standing.ok = result.status, result.ok
+        if result is not None and said is None:
+            kept.journal.append("concluded", case=id, status=result.status, ok=result.ok, found=True)
+        elif result is None and said is not None:
+            standing.hear(kept.journal.append("reopened", case=id))
+    return standings
+
+
+def ended_in(standings: Mapping[str, Standing], kinds: Iterable[str]) -> list[str]:
+    """The cases that were concluded with a failure of one of these kinds, or with any (`failed`).
+
+    Raises:
+        UnknownName: there is no such kind.
+    """
+    asked = check_kinds(kinds)
+    return [
+        id
+        for id, each in standings.items()
+        if each.status not in (None, "ok") and (ANY in asked or each.status in asked)
+    ]
+
+
+def check_kinds(kinds: Iterable[str]) -> frozenset[str]:
+    """The kinds of failure, each of which there is; `failed` stands for all. Raises UnknownName for another."""
+    asked = frozenset(kinds)
+    for kind in sorted(asked):
+        if kind not in (ANY, *FAILURES):
+            raise UnknownName("kind of failure to try again", kind, (ANY, *FAILURES))
+    return asked
+
+
+def _gone(kept: Kept, standing: Standing) -> str | None:
+    """Why nothing of what was finished can be gone on with; None where it can."""
+    id, asked = standing.asked.id, standing.asked.spec
+    if not (kept.store.directory / id).is_dir():
+        return "its directory is gone; the case is measured again"
+    spec = kept.store.recover(id).spec
+    if spec is None or spec == _resolved(asked, spec):
+        return None
+    aside = kept.set_aside(id)
+    return (
+        f"its attempts were made with another spec; they lie in {aside} now, and the case is measured again"
+    )
+
+
+def _resolved(asked: RunSpec, like: RunSpec) -> RunSpec:
+    """What was asked, with the batch size that `max` was found to be."""
+    return attrs.evolve(asked, batch_size=like.batch_size) if asked.wants_largest else asked
+
+
+def _attempts(kept: Kept, standing: Standing) -> None:
+    recovered = kept.store.recover(standing.asked.id)
+    on_disk = {attempt.attempt: attempt for attempt in recovered.attempts}
+    heard = {*standing.throughputs, *standing.broken}
+    for unreadable in recovered.unreadable:
+        # One without its attempt.json had not ended; its number is used again.
+        if unreadable.path.name != "spec.json" and (unreadable.path / "attempt.json").exists():
+            _lose(kept, standing, int(unreadable.path.name), f"cannot be read: {unreadable.error}")
+    for number, attempt in on_disk.items():
+        if number in standing.throughputs and not _as_told(attempt, standing.throughputs[number]):
+            _lose(kept, standing, number, "is not what it was when it had ended.")
+        if number in heard:
+            continue
+        failure = attempt.failure
+        entry = kept.journal.append(
+            "attempt-ended",
+            case=standing.asked.id,
+            attempt=number,
+            found=True,
+            status=attempt.status,
+            message=None if failure is None else failure.message,
+            throughput=metrics.throughput(attempt.repeat) if failure is None else None,
+        )
+        standing.hear(entry)
+    for number in [each for each in standing.throughputs if each not in on_disk]:
+        standing.problems.append(f"repeat {number} is gone, and is taken again")
+        standing.hear(kept.journal.append("attempt-lost", case=standing.asked.id, attempt=number))
+
+
+def _as_told(attempt: Attempt, throughput: float) -> bool:
+    """Whether an attempt still gives the throughput that the journal tells of it."""
+    if attempt.failure is not None or not isinstance(throughput, float):
+        return False
+    return math.isclose(metrics.throughput(attempt.repeat), throughput, rel_tol=1e-9)
+
+
+def _lose(kept: Kept, standing: Standing, number: int, why: str) -> None:
+    """Put an attempt aside that does not count."""
+    place = kept.set_aside(standing.asked.id, number)
+    standing.problems.append(f"Attempt {number} {why} It lies in {place} now, and does not count.")
+    standing.hear(kept.journal.append("attempt-lost", case=standing.asked.id, attempt=number))
+
+
+def _result(kept: Kept, standing: Standing) -> Result | None:
+    path = kept.store.directory / standing.asked.id / "result.json"
+    if not path.exists():
+        return None
+    try:
+        result = kept.store.load(path)
+    except (DlperfError, UnknownName) as error:
+        standing.problems.append(f"its result cannot be read, and is made again: {error}")
+        return None
+    if result.spec != _resolved(standing.asked.spec, result.spec):
+        standing.problems.append("its result is of another spec, and is made again")
+        return None
+    if result.status == "ok" and len(result.repeats) != standing.finished:
+        standing.problems.append("its result has other repeats than its directory, and is made again")
+        return None
+    said = contradictions(result)
+    if said:
+        standing.problems.append(f"its result is not what its records give, and is made again: {said[0]}")
+        return None
+    return result

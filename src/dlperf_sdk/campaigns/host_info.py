@@ -1,0 +1,57 @@
+"""What a campaign runs in, and what of it changed while nobody was looking."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from typing import Any
+
+from dlperf_sdk import __version__
+from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.worker.agent import hardware
+
+_PASSING = ("load", "time")
+
+
+def surroundings(registry: Registry) -> dict[str, Any]:
+    """This machine, its driver and devices, and the versions of dlperf-sdk and of the plugins."""
+    found: dict[str, Any] = {
+        "dlperf-sdk": __version__,
+        "python": platform.python_version(),
+        "plugins": {
+            f"{group} {row.name}": row.distribution
+            for group in ("frameworks", "models")
+            for row in registry.rows(group)
+        },
+        "machine": {key: value for key, value in hardware.describe().items() if key not in _PASSING},
+    }
+    return found
+
+
+def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """A sentence for everything that is not as it was."""
+    old, new = _flat(before), _flat(now)
+    said = []
+    for name in sorted({*old, *new}):
+        was, is_ = old.get(name), new.get(name)
+        if was == is_:
+            continue
+        if name == "machine.boot_id":
+            said.append("The machine was started anew.")
+        else:
+            said.append(f"{name}: {_shown(was)} before, {_shown(is_)} now.")
+    return said
+
+
+def _flat(value: Any, name: str = "") -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        entries = [_flat(item, f"{name}.{key}" if name else str(key)) for key, item in value.items()]
+        return {key: item for each in entries for key, item in each.items()}
+    if isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
+        entries = [_flat(item, f"{name}[{i}]") for i, item in enumerate(value)]
+        return {key: item for each in entries for key, item in each.items()}
+    return {name: list(value) if isinstance(value, tuple) else value}
+
+
+def _shown(value: Any) -> str:
+    return "absent" if value is None else str(value)

@@ -1,0 +1,148 @@
+"""What others do on a machine meanwhile: a measurement beside a busy neighbour is noted, or waited with.
+
+The controller looks at its own machine; of the other nodes, their agents have sampled what the processors did.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import psutil
+from attrs import frozen
+
+from dlperf_sdk.documents.json_values import visible
+from dlperf_sdk.results.records import Repeat
+
+LOOK = 1.0
+"""Seconds that a look at a machine takes while waiting for it to become quiet."""
+
+
+@frozen
+class Snapshot:
+    """Processor seconds so far: of the whole machine, and of us with everything that we have waited for."""
+
+    at: float
+    busy: float
+    ours: float
+    processes: dict[int, tuple[str, float]]
+    """Of every process: its name, and its processor seconds."""
+
+
+@frozen
+class Foreign:
+    """What others used between two snapshots."""
+
+    share: float
+    """Of all cores of the machine, 0 to 1."""
+    busiest: str
+    """Name and pid of the process that used most; empty where none was still there."""
+
+
+def snapshot() -> Snapshot:
+    """The state now. Takes a few milliseconds."""
+    times = psutil.cpu_times()
+    idle = times.idle + getattr(times, "iowait", 0.0) + getattr(times, "steal", 0.0)
+    guest = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)  # is in user already
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    processes = {}
+    for process in psutil.process_iter(["name", "cpu_times"]):
+        spent = process.info["cpu_times"]
+        if spent is not None:
+            processes[process.pid] = (process.info["name"] or "?", spent.user + spent.system)
+    ours = sum(each.ru_utime + each.ru_stime for each in used)
+    return Snapshot(time.monotonic(), sum(times) - idle - guest, ours, processes)
+
+
+def foreign(before: Snapshot, after: Snapshot) -> Foreign:
+    """What others used meanwhile. All of our processes must have ended by the second snapshot."""
+    cores = os.cpu_count() or 1
+    passed = max(after.at - before.at, 1e-6)
+    used = max(0.0, (after.busy - before.busy) - (after.ours - before.ours))
+    spent = {
+        pid: (seconds - before.processes.get(pid, ("", 0.0))[1], name)
+        for pid, (name, seconds) in after.processes.items()
+        if pid != os.getpid()
+    }
+    most = max(spent, key=lambda pid: spent[pid][0], default=None)
+    busiest = ""
+    if most is not None and spent[most][0] > 0.05 * passed:
+        busiest = f"{visible(spent[most][1])} ({most})"
+    return Foreign(min(1.0, used / (passed * cores)), busiest)
+
+
+def note(found: Foreign, when: str) -> str:
+    """A sentence about it."""
+    most = f", most of it {found.busiest}" if found.busiest else ""
+    return f"{when}, other processes used {100 * found.share:.0f} % of this machine's cores{most}."
+
+
+def foreign_on(repeat: Repeat, nodes: Sequence[Mapping[str, Any]], here: str | None) -> dict[int, float]:
+    """Node → the share of its processors' time that others used during a repeat, as its agent has sampled it.
+
+    `nodes` are the facts of the nodes in order, and `here` is this machine's boot id: nodes on this machine are left
+    out, and so are those that share one (they are each other's neighbours); what was not sampled is not there.
+    """
+    boots = [facts.get("boot_id") for facts in nodes]
+    grown: dict[tuple[int, str], float] = {
+        (series.node, series.name): series.values[-1] - series.values[0]
+        for series in repeat.series
+        if series.device == "host" and series.kind == "counter" and series.values
+    }
+    found = {}
+    for node, boot in enumerate(boots):
+        seconds = [grown.get((node, f"cpu-{state}")) for state in ("busy", "idle", "steal", "own")]
+        if boot is None or boot == here or boots.count(boot) > 1 or None in seconds:
+            continue
+        busy, idle, steal, own = (each or 0.0 for each in seconds)
+        whole = busy + idle + steal
+        if whole > 0:
+            found[node] = min(1.0, max(0.0, busy - own) / whole)
+    return found
+
+
+def node_note(node: int, share: float, when: str) -> str:
+    """A sentence about it."""
+    return f"{when}, other processes used {100 * share:.0f} % of the cores of node {node}."
+
+
+def company(repeat: Repeat) -> dict[tuple[int, str], int]:
+    """Node and device → how many processes beside the case's own computed on it inside the window, at most.
+
+    A case has one process on each of its devices. Only devices that were shared are there.
+    """
+    found = {}
+    for series in repeat.series:
+        if series.name != "processes":
+            continue
+        windows = [record.window for record in repeat.records if record.node == series.node]
+        looks = [
+            value
+            for at, value in zip(series.times, series.values, strict=True)
+            if any(window.start <= at <= window.end for window in windows)
+        ]
+        if max(looks, default=0) > 1:
+            found[series.node, series.device] = int(max(looks)) - 1
+    return found
+
+
+def company_note(node: int, device: str, others: int, when: str) -> str:
+    """A sentence about it."""
+    who = "another process" if others == 1 else f"{others} other processes"
+    return f"{when}, {who} computed on {device} of node {node}."
+
+
+def wait_for_quiet(share: float, patience: float) -> Foreign | None:
+    """Return when others use less than this share of the cores; or after so many seconds, with what they use."""
+    end = time.monotonic() + patience
+    while True:
+        before = snapshot()
+        time.sleep(LOOK)
+        found = foreign(before, snapshot())
+        if found.share <= share:
+            return None
+        if time.monotonic() >= end:
+            return found

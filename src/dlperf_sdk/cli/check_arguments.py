@@ -1,0 +1,127 @@
+"""What `check` is given beside a plugin's name: it must belong to its kind, and be something that can be meant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from dlperf_sdk.cli.flags import option_values
+from dlperf_sdk.errors import RunFailed, SpecError, UnknownName, UsageError
+from dlperf_sdk.planning.plan import make_plan
+from dlperf_sdk.registry.capabilities import VOCABULARY
+from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.spec.run_spec import RunSpec
+from dlperf_sdk.spec.values import Scalar
+
+_TAKES = {
+    "frameworks": ("models", "batch_size", "device", "python", "options"),
+    "models": ("options",),
+    "topologies": ("framework", "model"),
+    "measurers": ("framework", "model"),
+}
+_FLAGS = {"batch_size": "--batch-size", "options": "--set"}
+FRAMEWORK, MODEL = "numpy", "linear"
+"""The case that topologies and measurers are tried with, unless another is named."""
+
+
+def members(group: str, name: str, given: Mapping[str, Any], registry: Registry) -> dict[str, Any]:
+    """What a suite's subclass for this plugin sets; `given` are the options that were given, those of `--set` as typed.
+
+    Raises:
+        UsageError: one does not belong to the plugin's kind, or cannot be meant.
+        PluginError: a plugin that is needed cannot be used.
+    """
+    for option in given:
+        if option not in _TAKES[group]:
+            raise UsageError(_misplaced(option, group, name))
+    if group == "frameworks":
+        return _of_framework(name, given, registry)
+    if group == "models":
+        chosen = option_values(given.get("options", {}), registry.model(name))
+        return _of_model(name, chosen, registry)
+    return _of_case(given.get("framework", FRAMEWORK), given.get("model", MODEL), registry)
+
+
+def _misplaced(option: str, group: str, name: str) -> str:
+    flags = ", ".join(_flag(each) for each in _TAKES[group])
+    instead = " Did you mean --models?" if (option, group) == ("model", "frameworks") else ""
+    return (
+        f"{_flag(option)} says nothing about {name}, which is one of the {group}: they take {flags}.{instead}"
+    )
+
+
+def _flag(option: str) -> str:
+    return _FLAGS.get(option, f"--{option}")
+
+
+def _of_framework(name: str, given: Mapping[str, Any], registry: Registry) -> dict[str, Any]:
+    from dlperf_sdk import environments
+    from dlperf_sdk.harness.in_process import SMALL
+
+    plugin = registry.framework(name)
+    implemented = [one for one in registry.names("models") if registry.trainer(plugin, registry.model(one))]
+    for model in given.get("models", ()):
+        if registry.trainer(plugin, registry.model(model)) is None:
+            raise UsageError(f"{name} has no trainer for {model}; it has some for {', '.join(implemented)}.")
+    device, offered = given.get("device", "auto"), plugin.capabilities.devices
+    if device not in VOCABULARY["device"] | offered | {"auto"}:
+        raise UnknownName("kind of device", device, VOCABULARY["device"] | offered | {"auto"})
+    if device not in offered | {"auto"}:
+        raise UsageError(
+            f"{name} does not offer the device {device!r}; it offers {', '.join(sorted(offered))}."
+        )
+    if given.get("python") is not None:
+        environments.must_be_there(given["python"])
+    found = {key: given[key] for key in ("batch_size", "device", "python") if key in given}
+    tried = tuple(dict.fromkeys(given.get("models") or implemented))
+    if "models" in given:
+        found["models"] = tried
+    chosen = option_values(given.get("options", {}), plugin, *map(registry.model, tried))
+    own = {field.name for field in attrs.fields(plugin.Options)}
+    of_models = {
+        model: {field.name for field in attrs.fields(registry.model(model).Options)} for model in tried
+    }
+    for option in chosen:
+        known = own.union(*of_models.values())
+        if option not in known:
+            raise UnknownName(f"option of {' or '.join([name, *tried])}", option, known)
+    found["options"] = {option: value for option, value in chosen.items() if option in own}
+    found["model_options"] = {
+        model: {**SMALL.get(model, {})}
+        | {option: value for option, value in chosen.items() if option in names}
+        for model, names in of_models.items()
+    }
+    for model in tried:
+        _plan(name, model, found)
+    return found
+
+
+def _plan(name: str, model: str, found: Mapping[str, Any]) -> None:
+    """See that a case of the model can be planned. That it is refused, the tests will say."""
+    options = {**found["model_options"][model], **found["options"]}
+    fields = {key: found[key] for key in ("batch_size", "device", "python") if key in found}
+    try:
+        make_plan(RunSpec(framework=name, model=model, options=options, **fields), Registry())
+    except RunFailed:
+        return
+
+
+def _of_model(name: str, chosen: Mapping[str, Scalar], registry: Registry) -> dict[str, Any]:
+    options = registry.model(name).Options
+    known = {field.name for field in attrs.fields(options)}
+    for option in chosen:
+        if option not in known:
+            raise UnknownName(f"option of {name}", option, known)
+    try:
+        options(**chosen)
+    except (TypeError, ValueError) as error:
+        raise SpecError(f"The options {dict(chosen)} do not fit {name}: {error}") from error
+    return {"model_options": dict(chosen)}
+
+
+def _of_case(framework: str, model: str, registry: Registry) -> dict[str, Any]:
+    if registry.trainer(registry.framework(framework), registry.model(model)) is None:
+        raise UsageError(f"{framework} has no trainer for {model}; name others with --framework and --model.")
+    return {"framework": framework, "model": model}

@@ -1,0 +1,93 @@
+"""Runs and results that the words of a command lead to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attrs import define, field
+
+from dlperf_sdk.errors import DlperfError, StoreError
+
+if TYPE_CHECKING:
+    from dlperf_sdk.registry.plugins import Registry
+    from dlperf_sdk.results.result import Result
+    from dlperf_sdk.results.store import ResultStore
+
+
+@define
+class Found:
+    """What was found."""
+
+    results: list[tuple[Result, Path | None]] = field(factory=list)
+    """Each with the directory that its files lie in."""
+    unfinished: list[tuple[ResultStore, str]] = field(factory=list)
+    """Runs without a result: the store, and their name."""
+    errors: list[str] = field(factory=list)
+
+
+def find(what: tuple[str, ...], output: Path) -> Found:
+    """Results by the names of runs in `output`, or by the paths of files, runs and stores. What cannot be read is
+    among the errors, by name."""
+    from dlperf_sdk.results.store import ResultStore
+
+    found = Found()
+    for each in what:
+        path = Path(each)
+        try:
+            if path.is_file():
+                found.results.append((ResultStore(output).load(path), path.parent))
+            elif is_run(path):
+                _take(found, ResultStore(path.absolute().parent), path.absolute().name, path)
+            elif path.is_dir():
+                store = ResultStore(runs_in(path))
+                ids = [run_id for run_id in store.ids() if is_run(store.directory / run_id)]
+                if not ids and store.directory != path:
+                    raise StoreError(f"The campaign in {path} has begun no run yet.")
+                if not ids:
+                    raise StoreError(f"{path} holds no runs. `dlperf run … --output {path}` puts one there.")
+                for run_id in ids:
+                    _take(found, store, run_id, store.directory / run_id)
+            elif each == str(output):
+                raise StoreError(
+                    f"There are no results in {output} yet: `dlperf run FRAMEWORK MODEL` makes one; --output "
+                    "names another directory."
+                )
+            elif (output / each).is_dir() and "/" not in each:
+                _take(found, ResultStore(output), each, output / each)
+            elif "/" in each or path.suffix == ".json":
+                raise StoreError(f"There is no file or directory {each}.")
+            else:
+                ResultStore(output).load(each)
+        except DlperfError as error:
+            found.errors.append(str(error))
+    return found
+
+
+def runs_in(path: Path) -> Path:
+    """Where the runs of a directory lie: in a campaign's, one deeper."""
+    return path / "runs" if (path / "campaign.json").is_file() else path
+
+
+def is_run(path: Path) -> bool:
+    """Whether a directory is a run's, finished or not."""
+    return any((path / name).exists() for name in ("result.json", "spec.json", "attempts"))
+
+
+def unit_of(model: str, registry: Registry) -> str:
+    """How a model's throughput is written; where it is not installed any more, by samples."""
+    try:
+        return registry.model(model).unit
+    except DlperfError:
+        return "samples/s"
+
+
+def _take(found: Found, store: ResultStore, run_id: str, shown_as: Path) -> None:
+    """A run's result; or, where it has none, that it is unfinished."""
+    if not (store.directory / run_id / "result.json").exists():
+        found.unfinished.append((store, run_id))
+        return
+    try:
+        found.results.append((store.load(store.directory / run_id), shown_as))
+    except DlperfError as error:
+        found.errors.append(f"{shown_as}: {error}")

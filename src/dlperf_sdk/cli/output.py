@@ -1,0 +1,33 @@
+"""What a command makes to be handed on: on standard output, or in the file that `-o` names."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from dlperf_sdk.cli.screen import Common, emit, say, write
+
+
+def put_text(text: str) -> None:
+    """A text on standard output, where a terminal is steered by nothing in it; raises as `emit` does."""
+    from dlperf_sdk.reports.terminal import harmless
+
+    write(harmless(text) if sys.stdout.isatty() else text)
+
+
+def put_file(file: Path, data: bytes, common: Common) -> None:
+    """Bytes in a file, and a word on it.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    from dlperf_sdk.results.files import directory_of, explained, write_whole
+
+    with explained(file, "-o"), directory_of(file.absolute().parent, ()) as directory:
+        # Made to be handed on, unlike a run's own files: the umask decides who may read it.
+        write_whole(directory, file.name, data, mode=0o666)
+    if common.json:
+        emit({"file": str(file), "bytes": len(data)})
+    else:
+        say(f"{os.fspath(file)}: {len(data):,} bytes")

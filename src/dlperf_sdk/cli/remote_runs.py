@@ -1,0 +1,91 @@
+"""`bundle`, `ingest` and `attach`: runs whose controller is somewhere else, or was lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from dlperf_sdk.cli.flags import takes_a_case
+from dlperf_sdk.cli.running import SHOWN_AS_USUAL, Shown, carried_out, spec_of
+from dlperf_sdk.cli.screen import AS_USUAL, INTERRUPTED, Common, command, emit, say
+from dlperf_sdk.errors import DocumentError, UsageError
+
+
+@command
+@takes_a_case
+def bundle(
+    what: Annotated[str, Parameter(help="A framework's name; or a spec file with the whole case.")],
+    model: Annotated[str | None, Parameter(help="A model's name; not with a spec file.")] = None,
+    /,
+    *,
+    file: Annotated[Path, Parameter(name=["--file", "-o"], metavar="FILE", help="The file to write.")],
+    common: Common = AS_USUAL,
+    **given: Any,
+) -> int:
+    """Write a case as one file, for a machine without dlperf.
+
+    There: `python FILE run -o OUT`. Back here: `dlperf ingest OUT`.
+    """
+    from dlperf_sdk.execution import replay
+
+    packed = replay.pack(spec_of(what, model, given), file)
+    if common.json:
+        emit({"path": str(packed.path), "sha256": packed.digest, "files": list(packed.files)})
+    else:
+        say(f"{packed.path}: {len(packed.files)} files. It holds the run's secret; only you can read it.")
+        say(f"There: python {packed.path.name} run -o out. Back here: dlperf ingest out")
+    return 0
+
+
+@command
+def ingest(
+    source: Annotated[Path, Parameter(help="The folder that a bundle has written, or its events.jsonl.")],
+    /,
+    *,
+    shown: Shown = SHOWN_AS_USUAL,
+    common: Common = AS_USUAL,
+) -> int:
+    """Turn what a machine without dlperf has measured into a result."""
+    from dlperf_sdk.execution import replay
+
+    return carried_out(
+        lambda store, observers: replay.replay(_lines(source), store, observers), shown, common
+    )
+
+
+def _lines(source: Path) -> Iterator[bytes]:
+    from dlperf_sdk.worker.agent.link import LONGEST_LINE
+
+    path = source / "events.jsonl" if source.is_dir() else source
+    try:
+        with path.open("rb") as file:
+            while line := file.readline(LONGEST_LINE):
+                if len(line) == LONGEST_LINE:
+                    raise DocumentError(
+                        f"{path} has a line of more than {LONGEST_LINE:,} bytes; no run writes such."
+                    )
+                yield line
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+@command
+def attach(
+    job: Annotated[
+        str, Parameter(help="The number of a Slurm job that `dlperf run … --topology …@slurm` submitted.")
+    ],
+    /,
+    *,
+    shown: Shown = SHOWN_AS_USUAL,
+    common: Common = AS_USUAL,
+) -> int:
+    """Pick up a running job whose controller was lost. Leaving off with Ctrl-C does the job no harm."""
+    from dlperf_sdk.execution import replay
+
+    code = carried_out(lambda store, observers: replay.attach(job, store, observers), shown, common)
+    if code == INTERRUPTED:
+        say(f"Slurm's job {job} goes on: `dlperf attach {job}` follows it again, `scancel {job}` ends it.")
+    return code

@@ -1,0 +1,124 @@
+"""Command lines that cannot be understood: what cyclopts found, in a sentence that says what to write instead."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+from cyclopts import (
+    App,
+    Argument,
+    CoercionError,
+    CycloptsError,
+    MissingArgumentError,
+    RepeatArgumentError,
+    UnknownCommandError,
+    UnknownOptionError,
+    UnusedCliTokensError,
+)
+
+from dlperf_sdk.documents.json_values import shown
+from dlperf_sdk.errors import UnknownName, UsageError
+
+_KINDS = {int: "a whole number", float: "a number", bool: "true or false", Path: "a path", str: "text"}
+
+_INSTEAD: dict[tuple[str, ...], str] = {
+    ("campaign", "run", "--dry-run"): "To list its cases, and start nothing: `dlperf plan FILE`.",
+    (
+        "campaign",
+        "resume",
+        "--dry-run",
+    ): "To see what is left, and start nothing: `dlperf campaign status DIR`.",
+}
+"""Words of a command line that are an option elsewhere → what does the same here."""
+
+
+def explained(error: CycloptsError) -> UsageError:
+    """What is wrong with a command line, and what to write instead."""
+    command = " ".join(("dlperf", *(error.command_chain or ())))
+    help = f"See `{command} --help`."
+    if isinstance(error, UnknownCommandError) and error.app is not None:
+        return UnknownName("command", (error.unused_tokens or [""])[0], _commands(error.app), help)
+    return UsageError(f"{_said(error, command)} {help}")
+
+
+def _said(error: CycloptsError, command: str) -> str:
+    argument = error.argument
+    if isinstance(error, UnusedCliTokensError):
+        return f"There is no place for {' '.join(map(shown, error.unused_tokens or ()))}."
+    if isinstance(error, UnknownOptionError):
+        return _unknown(error)
+    if isinstance(error, RepeatArgumentError):
+        return f"{error.token.keyword} is given more than once; leave one of them in."
+    if isinstance(error, MissingArgumentError) and argument is not None:
+        return _missing(error, argument, command)
+    if isinstance(error, CoercionError) and error.token is not None and argument is not None:
+        name, value = error.token.keyword or argument.name, error.token.value
+        choices = [str(choice) for choice in _choices(argument.hint)]
+        kinds = [kind for each, kind in _KINDS.items() if each in _parts(argument.hint)]
+        return f"{name} is {shown(value)}; it takes {_or([*kinds, *choices])}.{_meant(value, choices)}"
+    return " ".join(str(error).split())
+
+
+def _unknown(error: UnknownOptionError) -> str:
+    """An option that the command does not have."""
+    name = (error.token.keyword or error.token.value).partition("=")[0]
+    known = [option for each in error.argument_collection if each.parse for option in each.names]
+    instead = _INSTEAD.get((*(error.command_chain or ()), name))
+    return f"There is no option {name}.{_meant(name, known) if instead is None else f' {instead}'}"
+
+
+def _missing(error: MissingArgumentError, argument: Argument, command: str) -> str:
+    """An option without its value, or a command without one of its words."""
+    option = error.keyword or next((token.keyword for token in argument.tokens if token.keyword), None)
+    if option is not None:
+        return f"{option} is given without a value: it takes {_about(argument)}"
+    usage = "" if error.app is None else f" Write `{command}{_usage(error.app)}`."
+    return f"`{command}` needs {argument.name}: {_about(argument)}{usage}"
+
+
+def _commands(app: App) -> Iterator[str]:
+    return (name for name in app if not name.startswith("-"))
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    return f" Did you mean {close[0]}?" if close else ""
+
+
+def _about(argument: Argument) -> str:
+    """What help says of an argument, to stand behind a colon or a verb."""
+    text = str(argument.parameter.help or "").strip() or "a value."
+    return text if text[1:2].isupper() else text[:1].lower() + text[1:]
+
+
+def _usage(app: App) -> str:
+    """What has to be written behind a command, and in brackets what words may be; other options are left to help."""
+    words = ""
+    for each in app.assemble_argument_collection():
+        if each.is_var_positional():
+            words += f" [{each.name}…]"
+        elif each.is_positional_only():
+            words += f" {each.name}" if each.required else f" [{each.name}]"
+        elif each.required:
+            words += f" {each.name} {each.parameter.metavar or 'VALUE'}"
+    return words
+
+
+def _parts(hint: Any) -> Iterator[Any]:
+    """The alternatives of a type."""
+    if get_origin(hint) is not Literal and get_args(hint):
+        for part in get_args(hint):
+            yield from _parts(part)
+    else:
+        yield hint
+
+
+def _choices(hint: Any) -> Iterator[Any]:
+    return (choice for part in _parts(hint) if get_origin(part) is Literal for choice in get_args(part))
+
+
+def _or(words: list[str]) -> str:
+    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words) or "another value"

@@ -1,0 +1,176 @@
+"""Files from outside, read as plain data: nothing in them can do anything.
+
+Importing this module imports no parser: TOML's and YAML's are loaded with the first file of their kind.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from dlperf_sdk.documents.json_values import plain, shown
+from dlperf_sdk.errors import DocumentError
+
+LARGEST_SPEC = 1024 * 1024
+"""Bytes of a file that somebody wrote by hand, or a campaign's generator."""
+LARGEST_RESULT = 512 * 1024 * 1024
+"""Bytes of a file that we wrote: thousands of ranks with every step's time."""
+
+
+def load_document(path: Path, limit: int = LARGEST_SPEC) -> dict[str, Any]:
+    """Read a file as plain data: JSON, TOML or YAML, by its suffix. Nothing in it can do anything.
+
+    JSON is strict: no NaN, no key twice. YAML is the part of it that says the same as JSON: no tags, no
+    anchors or aliases, no key twice, and `yes`, `010` or `2020-01-01` are text.
+
+    Raises:
+        DocumentError: it cannot be read, is larger than `limit` bytes, is no regular file, cannot be
+            parsed (the message begins with FILE:LINE), or is not an object at its top.
+    """
+    parse = _PARSERS.get(path.suffix.lower())
+    if parse is None:
+        raise DocumentError(
+            f"{path} has the suffix {path.suffix!r}; a document is read as .json, .toml or .yaml."
+        )
+    text = _text(_read(path, limit), str(path))
+    try:
+        document = parse(text)
+    except RecursionError:
+        raise DocumentError(f"{path} is nested too deeply.") from None
+    except _Misread as error:
+        raise DocumentError(f"{path}:{error.line}: This is not valid {error}.") from None
+    if document is None:
+        raise DocumentError(f"{path}:1: There is nothing in it; it must hold names and their values.")
+    plain(document, str(path))
+    if not isinstance(document, dict):
+        raise DocumentError(
+            f"{path}:1: The file must hold an object (names and their values); it holds {shown(document)}."
+        )
+    return document
+
+
+def parse_json(data: bytes, source: str) -> Any:
+    """Strict JSON in UTF-8; `source` says in messages where it comes from.
+
+    Raises:
+        DocumentError: it is no JSON, names a key twice, holds NaN or an infinity, or is nested too deeply.
+    """
+    try:
+        value = _json(_text(data, source))
+    except RecursionError:
+        raise DocumentError(f"{source} is nested too deeply.") from None
+    except _Misread as error:
+        raise DocumentError(f"{source} is not valid {error}, in line {error.line}.") from None
+    return plain(value, source)
+
+
+class _Misread(Exception):
+    """A text that its parser refuses: as what, why, and in which line, counted from 1."""
+
+    def __init__(self, kind: str, why: str, line: int) -> None:
+        super().__init__(f"{kind}: {why}")
+        self.line = line
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        why = error.msg if text.strip() else "there is nothing in it"
+        raise _Misread("JSON", f"{why[:1].lower()}{why[1:]} at column {error.colno}", error.lineno) from None
+    except ValueError as error:
+        from dlperf_sdk.documents import source_positions
+
+        if isinstance(error, _Twice):
+            key, line = source_positions.repeated(text)
+            raise _Misread("JSON", f"the key {shown(key)} is there twice", line) from None
+        raise _Misread("JSON", str(error), source_positions.of_odd_number(text)) from None
+
+
+def _toml(text: str) -> Any:
+    import tomllib
+
+    try:
+        return tomllib.loads(text)
+    except ValueError as error:
+        why, last = str(error), text.count("\n") + 1
+        found = re.search(r" \(at line ([0-9]+), (column [0-9]+)\)$", why)
+        if found is None:  # at the end of the document, or a number with too many digits
+            raise _Misread("TOML", why, last) from None
+        raise _Misread("TOML", f"{why[: found.start()]} at {found[2]}", int(found[1])) from None
+
+
+def _yaml(text: str) -> Any:
+    import yaml
+
+    from dlperf_sdk.documents.yaml_subset import PlainLoader
+
+    try:
+        return yaml.load(text, PlainLoader)  # noqa: S506 - it is stricter than the safe loader
+    except yaml.MarkedYAMLError as error:
+        why, mark, began = error.problem or "it cannot be read", error.problem_mark, error.context_mark
+        if mark is not None:
+            why += f" at column {mark.column + 1}"
+        if error.context is not None and began is not None:
+            why += f", {error.context} that begins in line {began.line + 1}"
+        found = mark or began
+        raise _Misread("YAML", why, 1 if found is None else found.line + 1) from None
+    except yaml.reader.ReaderError as error:
+        why = f"it holds the character U+{ord(text[error.position]):04X}, which no text has"
+        raise _Misread("YAML", why, text.count("\n", 0, error.position) + 1) from None
+
+
+_PARSERS: dict[str, Callable[[str], Any]] = {
+    ".json": _json,
+    ".toml": _toml,
+    ".yaml": _yaml,
+    ".yml": _yaml,
+}
+
+
+def _read(path: Path, limit: int) -> bytes:
+    """The bytes of a regular file. Without O_NONBLOCK, to open a named pipe would wait for its writer."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise DocumentError(f"{path} cannot be read: {reason}.") from None
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise DocumentError(f"{path} is not a file, but a directory, a pipe or a device.")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            data = file.read(limit + 1)
+    except OSError as error:
+        raise DocumentError(f"{path} cannot be read: {error.strerror}.") from None
+    finally:
+        os.close(descriptor)
+    if len(data) > limit:
+        raise DocumentError(f"{path} is larger than {limit} bytes; a document of its kind is not.")
+    return data
+
+
+def _text(data: bytes, source: str) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DocumentError(f"{source} is not text in UTF-8: byte {error.start} cannot be decoded.") from None
+
+
+class _Twice(ValueError):
+    """An object of JSON names a key twice."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        raise _Twice
+    return value
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")

@@ -1,0 +1,235 @@
+"""The JSON Schemas (`schemas/*.schema.json`, draft 2020-12), and documents checked against them.
+
+The schemas are files of their own, so that other programs and other languages can use them. `jsonschema` is
+imported when the first document is wrong, not before.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dlperf_sdk
+from dlperf_sdk.documents import schema_messages
+from dlperf_sdk.documents.json_values import plain, shown
+from dlperf_sdk.documents.reading import load_document, parse_json
+from dlperf_sdk.documents.schema_predicate import Predicate, compile_schema
+from dlperf_sdk.errors import DocumentError
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator, ValidationError
+
+__all__ = [
+    "NAMES",
+    "check",
+    "faults",
+    "load",
+    "load_document",
+    "parse_json",
+    "self_contained",
+    "shown",
+    "version",
+]
+
+NAMES = (
+    "run-spec",
+    "worker-request",
+    "worker-record",
+    "parity-record",
+    "reference",
+    "result",
+    "published",
+    "campaign",
+)
+
+
+def check(name: str, document: Any, part: str = "") -> None:
+    """Check a document against the schema `name`, or against its `$defs/part`.
+
+    Raises:
+        DocumentError: it breaks the schema, or is of a newer major version; the message names the place as a
+            JSON path.
+    """
+    title = _title(name, part)
+    plain(document, f"The {title}")
+    _check_version(name, title, document)
+    if _follows(name, part)(document):
+        return
+    from jsonschema.exceptions import best_match
+
+    error = best_match(_validator(name, part).iter_errors(document))
+    if error is not None:
+        raise _refusal(name, title, document, error)
+
+
+def faults(name: str, document: Any) -> list[DocumentError]:
+    """Everything that is wrong with a document by the schema `name`: what `check` raises is one of them.
+
+    Raises:
+        DocumentError: it is of another version, or no plain data.
+    """
+    title = _title(name, "")
+    plain(document, f"The {title}")
+    _check_version(name, title, document)
+    if _follows(name, "")(document):
+        return []
+    from jsonschema.exceptions import best_match
+
+    found: dict[str, DocumentError] = {}
+    for error in _validator(name, "").iter_errors(document):
+        inner = best_match([error]) or error
+        keys: list[str | None] = [*schema_messages.unknown(inner)]
+        for key in keys or [None]:
+            said = _refusal(name, title, document, inner, key)
+            found[str(said)] = said
+    return list(found.values())
+
+
+def _title(name: str, part: str) -> str:
+    return part.replace("-", " ") or str(_schemas()[name]["title"]).lower()
+
+
+def _refusal(
+    name: str, title: str, document: Any, error: ValidationError, key: str | None = None
+) -> DocumentError:
+    """One error in words; of several unknown keys it is about `key`, or the first."""
+    strange = schema_messages.unknown(error)[:1] if key is None else [key]
+    hint = _newer_minor(name, document) if error.validator in ("additionalProperties", "enum") else ""
+    where, why = schema_messages.where(error), schema_messages.explained(error, strange)
+    place = (*error.absolute_path, *(strange or schema_messages.wrongly_named(error)))
+    return DocumentError(f"The {title} is not valid at {where}: {why}.{hint}", place)
+
+
+def load(name: str) -> dict[str, Any]:
+    """The schema `name` itself."""
+    document: dict[str, Any] = json.loads((_directory() / f"{name}.schema.json").read_text(encoding="utf-8"))
+    return document
+
+
+def self_contained(name: str) -> dict[str, Any]:
+    """The schema `name` with what it refers to in others under its own `$defs`: for editors, which know one file."""
+    ids = {schema["$id"]: other for other, schema in _schemas().items()}
+    taken: set[str] = set()
+
+    def moved(part: Any, within: str) -> Any:
+        """The same, with its references leading to where things stand now; `within` is the other schema it is from."""
+        if isinstance(part, list):
+            return [moved(each, within) for each in part]
+        if not isinstance(part, dict):
+            return part
+        found = {key: moved(value, within) for key, value in part.items()}
+        if isinstance(part.get("$ref"), str):
+            home, _, pointer = part["$ref"].partition("#")
+            other = ids[home] if home else within
+            if other != name:
+                taken.add(other)
+            found["$ref"] = f"#{pointer}" if other == name else f"#/$defs/{other}{pointer}"
+        return found
+
+    document: dict[str, Any] = moved({k: v for k, v in _schemas()[name].items() if k != "$id"}, name)
+    held: dict[str, Any] = {}
+    while taken - set(held):
+        other = min(taken - set(held))
+        inner = {k: v for k, v in _schemas()[other].items() if k not in ("$id", "$schema")}
+        held[other] = moved(inner, other)
+    if held:
+        document["$defs"] = {**document.get("$defs", {}), **held}
+    return document
+
+
+def version(name: str) -> str:
+    """The version of the schema `name` that this dlperf-sdk writes."""
+    schema = _schemas()[name]
+    properties = schema.get("properties") or schema["$defs"]["record"]["properties"]
+    return str(properties["schema_version"]["default"])
+
+
+def _directory() -> Path:
+    """Beside this file in a wheel; in a checkout, at its top."""
+    here = Path(dlperf_sdk.__file__).resolve().parent
+    packaged = here / "schemas"
+    return packaged if packaged.is_dir() else here.parents[1] / "schemas"
+
+
+@cache
+def _schemas() -> dict[str, dict[str, Any]]:
+    return {name: load(name) for name in NAMES}
+
+
+@cache
+def _follows(name: str, part: str) -> Predicate:
+    """Whether a document is right, in a hundredth of the time that it takes to say what is wrong."""
+    documents = {schema["$id"]: schema for schema in _schemas().values()}
+    schema = _schemas()[name]
+    return compile_schema(schema["$defs"][part] if part else schema, schema["$id"], documents)
+
+
+@cache
+def _validator(name: str, part: str) -> Draft202012Validator:
+    from jsonschema import Draft202012Validator, validators
+    from referencing import Registry
+    from referencing.jsonschema import DRAFT202012
+
+    schema = _schemas()[name]
+    registry = Registry().with_resources(
+        (schema["$id"], DRAFT202012.create_resource(schema)) for schema in _schemas().values()
+    )
+    if part:
+        schema = {"$ref": f"{schema['$id']}#/$defs/{part}"}
+    extend: Any = validators.extend
+    ours: type[Draft202012Validator] = extend(Draft202012Validator, {"pattern": _pattern, "items": _items})
+    return ours(schema, registry=registry)
+
+
+def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    """As ECMA 262 has it: `$` is the end, where Python's also stands before a last newline."""
+    from jsonschema import ValidationError
+
+    if isinstance(instance, str) and not re.search(re.sub(r"\$$", r"\\Z", pattern), instance):
+        yield ValidationError(f"{shown(instance)} does not match {pattern!r}")
+
+
+def _items(validator: Any, items: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    """The draft's own, but lists of floats within their bounds pass at once: a result is full of them."""
+    if isinstance(instance, list):
+        least, most = _bounds(items)
+        if not all(type(item) is float and least <= item <= most for item in instance):
+            for i, item in enumerate(instance):
+                yield from validator.descend(item, items, path=i)
+
+
+def _bounds(items: Mapping[str, Any]) -> tuple[float, float]:
+    """The interval that a float must be in to satisfy the schema `items`; empty where that is not all."""
+    if items.get("$ref") == "#/$defs/real":
+        items = {"type": "number", **_schemas()["result"]["$defs"]["real"]["anyOf"][0]}
+    if set(items) - {"description"} == {"type", "minimum", "maximum"} and items["type"] == "number":
+        return items["minimum"], items["maximum"]
+    return math.inf, -math.inf
+
+
+def _check_version(name: str, title: str, document: Any) -> None:
+    found = document.get("schema_version") if isinstance(document, Mapping) else None
+    if isinstance(found, int | float) and not isinstance(found, bool):
+        raise DocumentError(
+            f'The {title} has the schema_version {found}; write it as text: "{version(name)}".'
+        )
+    match = re.fullmatch(r"([0-9]{1,9})\.([0-9]{1,9})", found) if isinstance(found, str) else None
+    major = version(name).split(".")[0]
+    if match and int(match[1]) > int(major):
+        raise DocumentError(f"The {title} is of version {found}, this dlperf-sdk reads {major}.x: update it.")
+    if match and int(match[1]) < int(major):
+        raise DocumentError(f"The {title} is of version {found}, this dlperf-sdk reads {major}.x only.")
+
+
+def _newer_minor(name: str, document: Any) -> str:
+    """Why a document of a newer minor version may hold what this one does not know."""
+    found = document.get("schema_version") if isinstance(document, Mapping) else None
+    ours = version(name)
+    if isinstance(found, str) and re.fullmatch(r"1\.[0-9]{1,9}", found) and int(found[2:]) > int(ours[2:]):
+        return f" It is of version {found}, this dlperf-sdk writes {ours}: update it to read what is newer."
+    return ""

@@ -1,0 +1,146 @@
+"""Where in a file a key stands: what makes an error message about a long file useful."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from dlperf_sdk.documents.json_values import DEEPEST
+
+Place = tuple[str | int, ...]
+
+_HEADER = re.compile(r"\s*(\[\[?)([A-Za-z0-9_.\-\"' \t]+)\]\]?\s*(?:#.*)?")
+_KEY = re.compile(r"\s*([A-Za-z0-9_\-.]+|\"[^\"]*\"|'[^']*')\s*=")
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+_ODD = re.compile(r"NaN|-?Infinity|-?[0-9]{1000,}")
+
+
+def lines_of(text: str, suffix: str) -> Mapping[Place, int]:
+    """The line, counted from 1, of every key and list item of a document that has been read without complaint."""
+    find: Callable[[str], Iterator[tuple[Place, int]]] = {".toml": _of_toml, ".json": _of_json}.get(
+        suffix, _of_yaml
+    )
+    return dict(find(text))
+
+
+def line_of(lines: Mapping[Place, int], place: Place) -> int:
+    """The line of the key that `place` leads to, or of the nearest one around it."""
+    for length in range(len(place), 0, -1):
+        if place[:length] in lines:
+            return lines[place[:length]]
+    return 1
+
+
+def said(path: Path | str, lines: Mapping[Place, int], place: Place) -> str:
+    """`FILE:LINE`."""
+    return f"{path}:{line_of(lines, place)}"
+
+
+def repeated(text: str) -> tuple[str | int, int]:
+    """The first key of a text in JSON that its object has already, and its line."""
+    seen: set[Place] = set()
+    for place, line in _of_json(text):
+        if place in seen:
+            return place[-1], line
+        seen.add(place)
+    raise ValueError("no key is there twice")
+
+
+def of_odd_number(text: str) -> int:
+    """The line of the first number in a text in JSON that is none of JSON's, or that is endless."""
+    return next((line for word, line in _words(text) if _ODD.fullmatch(word)), 1)
+
+
+def _of_yaml(text: str) -> Iterator[tuple[Place, int]]:
+    import yaml
+
+    from dlperf_sdk.documents.yaml_subset import PlainLoader
+
+    root: Any = yaml.compose(text, PlainLoader)
+    level: list[tuple[Place, Any]] = [((), root)]
+    while level:
+        deeper: list[tuple[Place, Any]] = []
+        for place, node in level:
+            if isinstance(node, yaml.MappingNode):
+                for key, value in node.value:
+                    yield (*place, key.value), key.start_mark.line + 1
+                    deeper.append(((*place, key.value), value))
+            elif isinstance(node, yaml.SequenceNode):
+                for i, item in enumerate(node.value):
+                    yield (*place, i), item.start_mark.line + 1
+                    deeper.append(((*place, i), item))
+        level = deeper
+
+
+def _of_json(text: str) -> Iterator[tuple[Place, int]]:
+    """Also of a text that is found wrong further on."""
+    open_: list[str | int] = []
+    """Of every object and array that is open, the key or the index at hand."""
+    fresh = False
+    for word, line in _words(text):
+        if fresh and open_ and word not in ("}", "]"):
+            fresh, is_key = False, isinstance(open_[-1], str)
+            if is_key:
+                open_[-1] = _unquoted(word)
+            yield tuple(open_), line
+            if is_key:
+                continue
+        if word in ("{", "["):
+            open_.append("" if word == "{" else 0)
+            fresh = True
+        elif word in ("}", "]") and open_:
+            open_.pop()
+            fresh = False
+        elif word == "," and open_:
+            at = open_[-1]
+            open_[-1] = at + 1 if isinstance(at, int) else at
+            fresh = True
+
+
+def _words(text: str) -> Iterator[tuple[str, int]]:
+    """The words of a text in JSON, each with its line."""
+    line, at = 1, 0
+    for word in _TOKEN.finditer(text):
+        line += text.count("\n", at, word.start())
+        at = word.start()
+        yield word[0], line
+
+
+def _unquoted(word: str) -> str:
+    try:
+        return str(json.loads(word))
+    except ValueError:
+        return word
+
+
+def _of_toml(text: str) -> Iterator[tuple[Place, int]]:
+    """Tables and the keys that begin a line; what is written inline has the line of its key.
+
+    A line of a text of several lines may look like either, with any number of dots: what is deeper than a document
+    can be is left out.
+    """
+    table: Place = ()
+    counts: dict[Place, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        header = _HEADER.fullmatch(line)
+        if header:
+            table = ()
+            names = [name.strip().strip("\"'") for name in header[2].split(".", DEEPEST)][:DEEPEST]
+            for i, name in enumerate(names):
+                table = (*table, name)
+                if header[1] == "[[" and i == len(names) - 1:
+                    counts[table] = counts.get(table, -1) + 1
+                if table in counts:
+                    yield table, number
+                    table = (*table, counts[table])
+            yield table, number
+            continue
+        key = _KEY.match(line)
+        if key:
+            quoted = key[1][0] in "\"'"
+            names = [key[1].strip("\"'")] if quoted else key[1].split(".", DEEPEST)[:DEEPEST]
+            for i in range(1, len(names) + 1):
+                yield (*table, *names[:i]), number

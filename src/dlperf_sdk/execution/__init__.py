@@ -1,0 +1,1 @@
+"""One case: prepare, launch, record, summarize."""

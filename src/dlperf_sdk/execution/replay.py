@@ -1,0 +1,211 @@
+"""A result from the stream of a run alone: of a job that somebody attaches to, of a machine that has no dlperf.
+
+Such a stream begins with an event `case`, which says what was asked for and what it ran in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dlperf_sdk import data, hookspecs
+from dlperf_sdk.environments.prepared import CONTAINER, GIVEN, PreparedEnvironment
+from dlperf_sdk.errors import DocumentError, LostNode, RunFailed, Unavailable, UsageError
+from dlperf_sdk.execution.execute import Case, begin, conclude
+from dlperf_sdk.execution.launch import told
+from dlperf_sdk.execution.prepare import announce
+from dlperf_sdk.folders import CAMPAIGNS
+from dlperf_sdk.hookspecs import Observers
+from dlperf_sdk.launchers.events import event_on
+from dlperf_sdk.launchers.slurm import job_facts, stream
+from dlperf_sdk.parity.evidence import Asked, asked, judged, on_its_own, without
+from dlperf_sdk.planning import bundle
+from dlperf_sdk.planning.plan import Plan, make_plan
+from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.results.convert import parity_from_dict
+from dlperf_sdk.results.records import Failure
+from dlperf_sdk.results.result import Environment, Parity, Result
+from dlperf_sdk.results.store import ResultStore, campaign_of, new_run_id
+from dlperf_sdk.spec.run_spec import RunSpec
+
+
+def replay(
+    lines: Iterable[bytes],
+    store: ResultStore | str | Path,
+    observers: Iterable[Any] = (),
+    registry: Registry | None = None,
+) -> Result:
+    """The result of the run that a stream tells of, put into the store as if it had been run from here.
+
+    What the store already has of it, because its controller was lost in the middle, is kept.
+
+    Raises:
+        DocumentError: the stream does not say which case it belongs to.
+        UsageError, PluginError: the case cannot be planned here, or the store cannot be written.
+    """
+    return _replayed(lines, store, Observers(hookspecs.listeners(observers)), registry or Registry())
+
+
+def _replayed(
+    lines: Iterable[bytes],
+    store: ResultStore | str | Path,
+    observers: Observers,
+    registry: Registry,
+    waiting: Callable[[str], None] = lambda text: None,
+) -> Result:
+    """As `replay`; what the run waits for is told to `waiting`, each thing once."""
+    events = (event for event in map(event_on, lines) if event is not None)
+    first = next(_started(events, waiting), None)
+    if first is None or first["event"] == "ended":
+        failed = None if first is None else first.get("failure")
+        why = f": {failed.get('message')}" if isinstance(failed, Mapping) else ""
+        raise DocumentError(f"The run was over before it said anything{why}.")
+    try:
+        spec, run_id, environment = RunSpec.from_dict(first["spec"]), first["id"], _environment(first)
+        if not isinstance(run_id, str) or not run_id:
+            raise TypeError
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DocumentError("This is no stream that says which case it belongs to.") from error
+    case = begin(spec, store, observers, registry, run_id=run_id)
+    if case.plan is not None:
+        announce(case.plan, case.collected)
+    case.collected.runs_in(environment)
+    case.parity, run = _parity(case, environment, first.get("parity"))
+    try:
+        _take(case, events, run)
+    except RunFailed as error:
+        case.collected.failure = Failure(error.kind, str(error))
+    return conclude(case)
+
+
+def _started(events: Iterable[dict[str, Any]], waiting: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    """The events from the run's first on."""
+    waits = None
+    for event in events:
+        if event["event"] == "waiting" and event.get("text") != waits:
+            waits = event.get("text")
+            waiting(str(waits))
+        if event["event"] not in ("heartbeat", "waiting", "diagnostics"):
+            yield event
+
+
+def _parity(case: Case, environment: Environment, said: Any) -> tuple[Parity | None, Asked | None]:
+    """What is known of it: `said` by the bundle, or why nobody can tell; and the run that would change that.
+
+    Raises:
+        DocumentError: what the bundle says breaks the schema.
+    """
+    if case.plan is None:
+        return None, None
+    if said is not None:
+        return parity_from_dict(said), None
+    prepared = _prepared(case.plan, environment.python, environment.lock, environment.command)
+    found = asked(case.plan, prepared, environment.variables, case.registry, lambda text: None, kept=False)
+    if isinstance(found, Parity):
+        return found, None
+    return without("The stream that this is made from tells of no parity run."), found
+
+
+def _environment(first: Mapping[str, Any]) -> Environment:
+    packages = first["versions"].get("packages", {})
+    return Environment(
+        kind=CONTAINER if first["spec"].get("container") else GIVEN,
+        python=str(first["versions"].get("python", "")),
+        lock="".join(f"{name}=={version}\n" for name, version in sorted(packages.items())),
+        command=tuple(map(str, first["command"])),
+        variables={name: value for name, value in first["variables"].items() if value is not None},
+        plugin=str(first["plugin"]),
+    )
+
+
+def _prepared(plan: Plan, python: str, lock: str, command: tuple[str, ...]) -> PreparedEnvironment:
+    """The environment on the other machine, as far as it is known here."""
+    return PreparedEnvironment(GIVEN, plan.spec.framework, plan.device, python, lock, command, "", Path())
+
+
+def _take(case: Case, events: Iterable[dict[str, Any]], parity: Asked | None) -> None:
+    finished = [repeat.attempt for repeat in case.collected.repeats]
+    said = ""
+    for event in events:
+        if event["event"] == "diagnostics":
+            said = str(event.get("text"))
+        elif event["event"] == "parity-ended":
+            if parity is not None:  # not kept: it took place on another machine
+                case.parity = judged(parity, on_its_own(event), keep=False)
+        elif event.get("attempt") not in finished:
+            case.collected.take(event)
+        if event["event"] == "ended":
+            return
+    raise LostNode(f"The stream stops in the middle of the run. {said}".strip())
+
+
+def pack(spec: RunSpec, path: Path, registry: Registry | None = None) -> bundle.Bundle:
+    """Write a case as one file, which a machine without dlperf can run: `python FILE run -o OUT`.
+
+    Raises:
+        UsageError: its data lies in a folder here, or it names a container, which will not be there.
+        RunFailed: the case cannot be run.
+    """
+    if spec.data.path is not None:
+        raise UsageError(
+            f"The data {spec.data} lies in a folder of this machine, and the file is for another one. "
+            "Use synthetic data."
+        )
+    if spec.container is not None:
+        raise UsageError(
+            f"The case names the container {spec.container}, and the file is run by a Python that is there already. "
+            "Leave --container out, and run the file inside it."
+        )
+    plugins = registry or Registry()
+    planned = make_plan(spec, plugins)
+    samples = data.prepare(
+        spec.data, planned.model_options, planned.inputs, seed=spec.seed, on_progress=lambda *_: None
+    )
+    prepared = _prepared(planned, "", "", ("python3",))
+    parity = asked(planned, prepared, spec.env, plugins, lambda text: None, kept=False)
+    first, known = (parity.request, None) if isinstance(parity, Asked) else (None, parity)
+    request = planned.request(new_run_id(spec, datetime.now(UTC)), prepared.command, spec.env, samples)
+    return bundle.build(request, path, planned.packages, told(planned, known), first)
+
+
+def attach(
+    job: str, store: ResultStore | str | Path, observers: Iterable[Any] = (), registry: Registry | None = None
+) -> Result:
+    """The result of a Slurm job that `run` submitted and then lost, followed from its beginning to its end.
+
+    The job holds what it has told until the result is in the store: who leaves off before can attach again. What it
+    waits for before it runs is a stage `queue` to the observers.
+
+    Raises:
+        Unavailable: there is no such job, it is not ours, it is over, or Slurm does not answer here.
+        UsageError: it is one attempt of a campaign's case, and no result of its own.
+        DocumentError, PluginError: as `replay` does.
+    """
+    about = job_facts.facts(job)
+    name, state = about.get("JobName", ""), about.get("JobState", "")
+    if not name.startswith(job_facts.OURS):
+        raise Unavailable(f"Slurm's job {job} is none that dlperf has submitted; `squeue` shows their names.")
+    run_id = name.removeprefix(job_facts.OURS)
+    stamp = campaign_of(run_id)
+    if stamp is not None:
+        raise UsageError(
+            f"Slurm's job {job} is one attempt of a campaign's case, and a result of it alone would lack the others. "
+            "Go on with the campaign: `dlperf campaign resume DIR` ends the job and takes the attempt anew. DIR is the "
+            f"campaign's directory, {CAMPAIGNS}/{stamp}-NAME unless it was given another with --output."
+        )
+    if state in job_facts.OVER:
+        raise Unavailable(
+            f"Slurm's job {job} is over ({state}), and what it had told has gone with it. If the command that "
+            "submitted it, or another `attach`, saw its end, the result is in that command's store: "
+            "`dlperf report STORE`."
+        )
+    heard = Observers(hookspecs.listeners(observers))
+
+    def waits(text: str) -> None:
+        heard.tell("dlperf_stage", run_id=run_id, stage="queue", detail=text)
+
+    result = _replayed(stream.stream(job), store, heard, registry or Registry(), waits)
+    stream.fetched(job)
+    return result

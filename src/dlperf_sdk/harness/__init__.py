@@ -1,0 +1,1 @@
+"""Run a worker half without planner, agents or environment: for tests and benchmarks."""

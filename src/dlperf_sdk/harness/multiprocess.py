@@ -1,0 +1,106 @@
+"""The replicas of a case in processes of their own, side by side on this machine: for tests of worker halves.
+
+The file of such a test is also the program of its processes. `answers` starts it, once per rank, and it ends with
+
+    if __name__ == "__main__":
+        multiprocess.answer(train)
+
+Beside what `in_process` needs, this needs NumPy.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dlperf_sdk.harness import in_process
+from dlperf_sdk.worker import canonical
+from dlperf_sdk.worker.digest import digest_of
+from dlperf_sdk.worker.interface import Trainer
+from dlperf_sdk.worker.network import free_ports
+from dlperf_sdk.worker.request import Request
+
+STEPS = 3
+PATIENCE = 280.0
+"""Seconds that a process may take: compilers and slow machines."""
+
+
+def answers(program: str, *words: str, ports: int, processes: int = 2) -> list[Any]:
+    """What each process says, by rank: `python PROGRAM RANK PORT,… WORD…`, the last line of its output in JSON.
+
+    Raises:
+        RuntimeError: one did not end well; its own output says why.
+        subprocess.TimeoutExpired: one did not end at all.
+    """
+    given = [",".join(free_ports("127.0.0.1", ports)), *words]
+    variables = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    started = [
+        subprocess.Popen([sys.executable, program, str(rank), *given], stdout=subprocess.PIPE, env=variables)
+        for rank in range(processes)
+    ]
+    try:
+        said = [one.communicate(timeout=PATIENCE)[0] for one in started]
+    finally:
+        for one in started:
+            one.kill()
+            one.wait()
+    if any(one.returncode for one in started):
+        raise RuntimeError(f"Exit codes by rank: {[one.returncode for one in started]}.")
+    return [json.loads(text.splitlines()[-1]) for text in said]
+
+
+def answer(train: Callable[..., Any]) -> None:
+    """What a process of `answers` is there for: to say what `train` returns, given the words, its ports, its rank."""
+    rank, ports, *words = sys.argv[1:]
+    print(json.dumps(train(*words, ports.split(","), int(rank))), flush=True)
+
+
+def trained(
+    asked: Request,
+    ports: Sequence[str],
+    rank: int,
+    batch: Callable[[Trainer], Any] = lambda trainer: trainer.canonical_batch(),
+) -> dict[str, Any]:
+    """Some steps on the canonical shard, or on another `batch`: what one process says of them, replica by replica."""
+    runtime, trainer = in_process.start(asked, ports, rank)
+    deviation, shard = trainer.deviation(), batch(trainer)
+    losses = losses_of(trainer, shard)
+    said = {
+        "replicas": [
+            {
+                "losses": [step[i] for step in losses],
+                "digest": digest_of([*asked.parameters], trainer.parameters(i)),
+                "means": [float(abs(mean).sum()) for _, mean in trainer.running_means(i)],
+            }
+            for i in range(len(losses[0]))
+        ],
+        "deviation": deviation,
+        "observed": trainer.observed(),
+        "facts": runtime.facts(),
+    }
+    runtime.stop()
+    return said
+
+
+def losses_of(trainer: Trainer, batch: Any) -> list[Sequence[float]]:
+    """Of some steps on one batch, the loss of each of the process's replicas."""
+    return [trainer.read_loss(trainer.step(batch).loss) for _ in range(STEPS)]
+
+
+def both_shards(asked: Request) -> dict[str, Any]:
+    """The canonical shards of two replicas as the one batch of a request for one replica: name → NumPy array."""
+    half = asked.batch_size // 2
+    shards = [canonical.batch(asked.inputs, half, shard, asked.seed) for shard in range(2)]
+    return {name: np.concatenate([shard[name] for shard in shards]) for name in shards[0]}
+
+
+def mean_losses(replicas: Sequence[dict[str, Any]]) -> list[float]:
+    """Of each step the mean of the replicas' losses: what one replica with both shards has."""
+    steps = zip(*(replica["losses"] for replica in replicas), strict=True)
+    return [sum(losses) / len(losses) for losses in steps]

@@ -1,5 +1,0 @@
-"""The largest batch size that fits: `batch_size="max"`, found by trying in fresh processes."""
-
-from dlperf_sdk.largest.resolve import resolved
-
-__all__ = ["resolved"]

@@ -1,0 +1,1 @@
+"""Slurm: a step of an allocation, or a job of its own."""

@@ -1,0 +1,5 @@
+"""The largest batch size that fits: `batch_size="max"`, found by trying in fresh processes."""
+
+from dlperf_sdk.max_batch.resolve import resolved
+
+__all__ = ["resolved"]

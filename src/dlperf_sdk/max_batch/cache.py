@@ -1,0 +1,54 @@
+"""Batch sizes that have been found, by everything that the limit depends on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from dlperf_sdk import folders
+from dlperf_sdk.data import cache as files
+from dlperf_sdk.documents.reading import load_document
+from dlperf_sdk.errors import DlperfError, Unavailable
+
+
+def directory() -> Path:
+    """`largest` in DLPERF_CACHE_DIR, else in the user's cache.
+
+    Raises:
+        Unavailable: there is no place for it.
+    """
+    return folders.cache() / "largest"
+
+
+def read(key: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What was found for exactly this key; None where nothing was, or it cannot be read."""
+    with suppress(DlperfError):
+        document = load_document(_path(key))
+        if (
+            document.get("key") == _plain(key)
+            and isinstance(document.get("size"), int)
+            and document["size"] >= 1
+        ):
+            return document
+    return None
+
+
+def write(key: Mapping[str, Any], size: int, probes: int) -> None:
+    """Keep it. A cache that cannot be written is no failure."""
+    with suppress(OSError, Unavailable):
+        directory().mkdir(mode=0o700, parents=True, exist_ok=True)
+        document = {"key": _plain(key), "size": size, "probes": probes}
+        files.write(_path(key), (json.dumps(document, indent=1) + "\n").encode())
+
+
+def _plain(key: Mapping[str, Any]) -> Any:
+    return json.loads(json.dumps(key, sort_keys=True, default=str))
+
+
+def _path(key: Mapping[str, Any]) -> Path:
+    named = hashlib.sha256(json.dumps(_plain(key), sort_keys=True).encode()).hexdigest()[:24]
+    return directory() / f"{named}.json"

@@ -1,0 +1,159 @@
+"""From `max` to a number: probes as ordinary short cases, each in fresh processes, remembered per device and case."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+from typing import Any
+
+import attrs
+
+from dlperf_sdk.errors import RunFailed
+from dlperf_sdk.execution import execute
+from dlperf_sdk.execution.prepare import requested_variables
+from dlperf_sdk.hookspecs import Observers
+from dlperf_sdk.max_batch import budget, cache
+from dlperf_sdk.max_batch.search import Found, Probe, largest
+from dlperf_sdk.planning.plan import Plan, make_plan
+from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.results.records import Failure
+from dlperf_sdk.spec.run_spec import RunSpec
+from dlperf_sdk.worker.agent import hardware
+
+MOST = 2**20
+"""Samples per device that are tried at most."""
+RESERVE = 16
+"""On a CPU, probes have to do with so much less than the limit: one part of this many. Two processes of one size were
+seen to differ by 3 %, by what their threads happened to allocate; what fitted in a probe has to fit again."""
+SHORT = {"protocol": "quick", "canonical_steps": 1, "warmup": 1, "steps": 2, "repeats": 1}
+"""A probe: the first steps allocate everything, a second pair shows what stays."""
+
+
+class _Stopped(Exception):
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+def resolved(
+    spec: RunSpec,
+    observers: Observers,
+    registry: Registry,
+    *,
+    run_id: str | None = None,
+    until: float = math.inf,
+) -> tuple[RunSpec, Failure | None, str]:
+    """A spec that asks for the largest batch size, with that number in it; and a note on how it was found.
+
+    Where it cannot be found, the spec has the smallest batch size, and the failure says why. `run_id` is the run that
+    it is looked for, after which the probes' processes are named; `until` a time on the monotonic clock after which the
+    search has failed with a timeout.
+
+    Raises:
+        UsageError, PluginError: the case cannot be understood, or a plugin that it needs does not work.
+    """
+    step = spec.accumulation
+    smallest = attrs.evolve(spec, batch_size=step)
+    try:
+        planned = make_plan(smallest, registry)
+    except RunFailed as error:
+        return (
+            smallest,
+            Failure(error.kind, str(error)),
+            "batch_size max was not looked for: the case was refused.",
+        )
+    limit = budget.of(planned)
+    key = key_of(planned, limit)
+    known = cache.read(key)
+    if known is not None:
+        found, probes = known["size"] * step, known["probes"]
+        note = f"batch_size max is {found:,}, as an earlier search of {probes} probes found on this device."
+        return attrs.evolve(spec, batch_size=found), None, note
+    limited = smallest
+    if planned.device == "cpu" and limit is not None:
+        limit -= limit // RESERVE
+        limited = attrs.evolve(smallest, memory_limit=limit)
+    try:
+        search = largest(
+            lambda size: _probe(limited, size * step, observers, registry, run_id, until), limit, MOST // step
+        )
+    except _Stopped as stopped:
+        return (
+            smallest,
+            stopped.failure,
+            "batch_size max was not found: a probe failed for another reason than memory.",
+        )
+    if search.size is None:
+        said = f"Not even a batch of {step} fits into the memory. Use a smaller model, or more memory."
+        return smallest, Failure("out-of-memory", said), "batch_size max was looked for: nothing fits."
+    cache.write(key, search.size, len(search.probes))
+    return attrs.evolve(spec, batch_size=search.size * step), None, note_of(search, step)
+
+
+def _probe(
+    spec: RunSpec, size: int, observers: Observers, registry: Registry, run_id: str | None, until: float
+) -> Probe:
+    """One size, in fresh processes; nothing of it is kept. What fails for another reason ends the search."""
+    if time.monotonic() >= until:
+        raise _Stopped(Failure("timeout", "The time was up before the largest batch size was found."))
+    short: dict[str, Any] = {**SHORT, "target": None, "max_repeats": None}
+    short_spec = attrs.evolve(spec, batch_size=size, **short)
+    name = None if run_id is None else f"largest-{run_id}"
+    case = execute.begin(short_spec, None, Observers({}), registry, run_id=name)
+    observers.tell("dlperf_stage", run_id=case.id, stage="batch-size", detail=f"trying {size:,} per device")
+    execute.make_ready(case)
+    execute.measure(case, until=None if math.isinf(until) else until)
+    failure = case.collected.failure
+    if failure is not None and failure.kind != "out-of-memory":
+        raise _Stopped(failure)
+    peaks = [
+        record.facts.get("allocated_memory", record.peak_host_memory)
+        if record.peak_device_memory is None
+        else record.peak_device_memory // len(record.replicas)
+        for repeat in case.collected.repeats
+        for record in repeat.records
+    ]
+    return Probe(size // spec.accumulation, failure is None, max(peaks, default=None))
+
+
+def key_of(planned: Plan, limit: int | None) -> dict[str, Any]:
+    """Everything that the largest batch size depends on; of variables, which may be secrets, it has a digest."""
+    spec = planned.spec
+    variables = json.dumps(requested_variables(spec), sort_keys=True).encode()
+    machine = hardware.describe()
+    gpus = [{"name": gpu.get("name"), "memory": gpu.get("memory")} for gpu in machine.get("gpus") or ()]
+    return {
+        "device": planned.device,
+        "hardware": gpus if planned.device == "cuda" else machine.get("cpu"),
+        "memory": machine.get("memory"),
+        # What happens to be free on a host is known to the GiB; a limit that was given, to the byte.
+        "limit": spec.memory_limit or (None if limit is None else limit >> 30),
+        "reserve": RESERVE,
+        "framework": spec.framework,
+        "plugin": planned.plugin,
+        "model": spec.model,
+        "options": {**planned.model_options, **planned.framework_options},
+        "precision": spec.precision,
+        "compiler": spec.compiler,
+        "layout": spec.layout,
+        "strategy": spec.strategy,
+        "accumulation": spec.accumulation,
+        "topology": str(spec.topology),
+        "data": spec.data.source,
+        "python": spec.python,
+        "container": [spec.container, spec.container_mounts, spec.container_devices],
+        "variables": hashlib.sha256(variables).hexdigest(),
+        "requirements": list(planned.environment.requirements),
+    }
+
+
+def note_of(found: Found, step: int) -> str:
+    """How a search with so many samples in a unit has ended, in a sentence."""
+    assert found.size is not None
+    tried = ", ".join(f"{each.size * step:,}{'' if each.fits else ' (too large)'}" for each in found.probes)
+    within = "" if found.exact else ", to which the search was not finished"
+    if found.exact and all(each.fits for each in found.probes):
+        within = f", near the {MOST:,} at which the search ends, not the memory"
+    return f"batch_size max is {found.size * step:,}{within}: tried in fresh processes {tried}."

@@ -1,0 +1,1 @@
+"""From a run spec to a plan and a bundle."""

@@ -1,0 +1,217 @@
+"""The plan: a run spec joined with the plugins that it names, everything decided that can be decided beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+from attrs import frozen
+
+from dlperf_sdk.errors import SpecError, Unavailable, Unsupported
+from dlperf_sdk.interfaces.framework import EnvironmentSpec
+from dlperf_sdk.interfaces.model import plain
+from dlperf_sdk.registry.capabilities import check_capabilities, check_combination, device_of, listed
+from dlperf_sdk.registry.options import split_options
+from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.results.result import Workload
+from dlperf_sdk.spec.protocol import Protocol
+from dlperf_sdk.spec.run_spec import RunSpec
+from dlperf_sdk.spec.values import PHASES, Scalar
+from dlperf_sdk.worker.processes import Cluster, Node, Process
+from dlperf_sdk.worker.request import Request, resolve
+
+DEADLINES = dict(zip(PHASES, (300.0, 1800.0, 600.0, 300.0, 60.0), strict=True))
+"""Seconds without a sign of life after which a phase has failed, where the spec says nothing else."""
+
+
+@frozen(kw_only=True)
+class Plan:
+    """One case, resolved. Plain values; `request` turns it into what the nodes are told."""
+
+    spec: RunSpec
+    device: str
+    protocol: Protocol
+    runtime: str
+    trainer: str
+    processes: str
+    model_options: Mapping[str, Scalar]
+    framework_options: Mapping[str, Scalar]
+    topology_options: Any
+    """An instance of the topology's `Options`."""
+    parameters: tuple[Mapping[str, Any], ...]
+    inputs: tuple[Mapping[str, Any], ...]
+    optimizer: Mapping[str, Any]
+    workload: Workload
+    deadlines: Mapping[str, float]
+    samplers: tuple[str, ...]
+    packages: tuple[str, ...]
+    """What the bundle holds beside the packages of the references above."""
+    environment: EnvironmentSpec
+    plugin: str
+    """The framework plugin's distribution and version."""
+
+    def request(
+        self,
+        run_id: str,
+        command: tuple[str, ...],
+        variables: Mapping[str, str | None],
+        data: Mapping[str, Any],
+    ) -> Request:
+        """What the nodes are told, once the environment and the data are there."""
+        spec = self.spec
+        return Request(
+            id=run_id,
+            framework=spec.framework,
+            model=spec.model,
+            runtime=self.runtime,
+            trainer=self.trainer,
+            processes=self.processes,
+            nodes=spec.topology.nodes,
+            devices_per_node=spec.topology.devices_per_node,
+            device=self.device,
+            strategy=spec.strategy,
+            batch_size=spec.batch_size,
+            accumulation=spec.accumulation,
+            precision=spec.precision,
+            compiler=spec.compiler,
+            layout=spec.layout,
+            seed=spec.seed,
+            data=dict(data),
+            parameters=[dict(parameter) for parameter in self.parameters],
+            inputs=[dict(entry) for entry in self.inputs],
+            optimizer=dict(self.optimizer),
+            model_options=dict(self.model_options),
+            framework_options=dict(self.framework_options),
+            protocol={name: value for name, value in attrs.asdict(self.protocol).items() if name != "name"},
+            deadlines=dict(self.deadlines),
+            command=list(command),
+            variables=dict(variables),
+            samplers=list(self.samplers),
+            on_busy=spec.on_busy,
+            memory_limit=spec.memory_limit,
+        )
+
+    def placeholder_processes(self) -> list[Process]:
+        """The processes of the case with placeholders for addresses and ports, as `--dry-run` shows them."""
+        count = self.spec.topology.devices_per_node
+        nodes = tuple(
+            Node(
+                f"<host of node {node}>",
+                tuple(f"<port {port} of node {node}>" for port in range(2 * count + 4)),
+                tuple(f"{self.device}:{device}" for device in range(count)),
+                f"<interface of node {node}>",
+            )
+            for node in range(self.spec.topology.nodes)
+        )
+        cluster = Cluster(nodes, self.device, self.spec.strategy, self.framework_options)
+        found: list[Process] = resolve(self.processes)(cluster)
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values, for people and for the store; the long manifests are left to the request."""
+        return {
+            "spec": self.spec.to_dict(),
+            "device": self.device,
+            "protocol": attrs.asdict(self.protocol),
+            "runtime": self.runtime,
+            "trainer": self.trainer,
+            "model_options": dict(self.model_options),
+            "framework_options": dict(self.framework_options),
+            "topology_options": attrs.asdict(self.topology_options),
+            "optimizer": dict(self.optimizer),
+            "workload": attrs.asdict(self.workload),
+            "deadlines": dict(self.deadlines),
+            "samplers": list(self.samplers),
+            "packages": list(self.packages),
+            "environment": {
+                "python": self.environment.python,
+                "requirements": list(self.environment.requirements),
+            },
+            "plugin": self.plugin,
+            "processes": [process._asdict() for process in self.placeholder_processes()],
+        }
+
+
+def make_plan(spec: RunSpec, registry: Registry) -> Plan:
+    """Join a spec with its plugins.
+
+    Raises:
+        UnknownName: a framework, model, topology, option or capability that nobody knows.
+        SpecError: an option has an impossible value, or one that does not fit the topology.
+        PluginError: a plugin that is needed cannot be used.
+        Unsupported: the framework's plugin cannot run this case; the message says what it offers.
+        Unavailable: the topology cannot place it here.
+    """
+    if spec.wants_largest:
+        raise SpecError("batch_size is max, which is found by measuring; a plan needs a number.")
+    framework, model = registry.framework(spec.framework), registry.model(spec.model)
+    topology = registry.topology(spec.topology.engine)
+    with registry.at_work("frameworks", framework.name, "say what it offers"):
+        trainer = registry.trainer(framework, model)
+        if trainer is None:
+            raise Unsupported(
+                f"{framework.name} has no implementation of {model.name}: neither the framework's plugin nor the "
+                f"model's brings a trainer. {framework.name} implements {listed(framework.trainers)}."
+            )
+        device = device_of(spec.device, framework)
+        check_capabilities(spec, device, framework, model)
+    model_options, framework_options, topology_options = split_options(spec, model, framework, topology)
+    with registry.at_work("frameworks", framework.name, "judge the case"):
+        check_combination(spec, device, framework, framework_options)
+        environment = framework.environment(device, spec.strategy, spec.model)
+    with registry.at_work("topologies", topology.name, f"place {spec.topology}"):
+        mistake = topology.mistake(spec.topology.nodes, topology_options)
+        reason = topology.refuses(spec.topology.nodes, spec.topology.devices_per_node, device)
+    if mistake:
+        raise SpecError(mistake)
+    if reason:
+        raise Unavailable(reason)
+    samplers = {sampler for measurer in registry.measurers() for sampler in measurer.samplers}
+    with registry.at_work("models", model.name, f"describe itself with {attrs.asdict(model_options)}"):
+        optimizer = model.optimizer(model_options, spec.global_batch_size)
+        numbers = {"kind": optimizer.kind, "policy": spec.learning_rate_policy, **optimizer.numbers}
+        parameters, inputs = model.parameters(model_options), model.inputs(model_options)
+        workload = Workload(
+            parameters=model.parameter_count(model_options),
+            flops_per_sample=model.flops_per_sample(model_options),
+            global_batch_size=spec.global_batch_size,
+            optimizer={**numbers, "source": optimizer.source},
+            unit=model.unit,
+        )
+    shapes = [parameter.shape for parameter in parameters] + [entry.shape for entry in inputs]
+    least = min((length for shape in shapes for length in shape), default=1)
+    if least < 1 or workload.parameters < 1 or workload.flops_per_sample < 0:
+        raise SpecError(
+            f"With the options {attrs.asdict(model_options)}, {model.name} would have {workload.parameters} "
+            f"parameters, {workload.flops_per_sample} FLOP per sample, and a shape of {least}; choose others."
+        )
+    planned = Plan(
+        spec=spec,
+        device=device,
+        protocol=spec.resolved_protocol(),
+        runtime=framework.runtime,
+        trainer=trainer,
+        processes=framework.processes,
+        model_options=attrs.asdict(model_options),
+        framework_options=attrs.asdict(framework_options),
+        topology_options=topology_options,
+        parameters=tuple(plain(parameter) for parameter in parameters),
+        inputs=tuple(plain(entry) for entry in inputs),
+        optimizer=numbers,
+        workload=workload,
+        deadlines={**DEADLINES, **spec.deadlines},
+        samplers=tuple(sorted(samplers)),
+        packages=tuple(framework.packages),
+        environment=environment,
+        plugin=registry.distribution("frameworks", spec.framework),
+    )
+    laying_out = f"lay out the processes of {spec.topology} by {framework.processes}, which gets placeholders"
+    with registry.at_work("frameworks", framework.name, laying_out):
+        processes = planned.placeholder_processes()
+    for name in sorted(set(spec.env) & {name for process in processes for name in process.variables}):
+        raise SpecError(
+            f"The variable {name} tells each worker of {framework.name} who and where it is, and the plugin sets it; "
+            f"take {name} out of `env`."
+        )
+    return planned

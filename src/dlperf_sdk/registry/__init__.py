@@ -1,0 +1,1 @@
+"""Installed plugins: entry points, their options and their capabilities."""

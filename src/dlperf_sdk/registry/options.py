@@ -1,0 +1,62 @@
+"""Options by name, split among the model, the framework and the topology that declare them."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import attrs
+
+from dlperf_sdk.errors import SpecError, UnknownName
+from dlperf_sdk.spec.run_spec import RunSpec
+from dlperf_sdk.spec.values import Scalar
+
+
+def split_options(spec: RunSpec, *owners: Any) -> tuple[Any, ...]:
+    """The options of model, framework and topology, each as the attrs class that declares them."""
+    declared = [{field.name for field in attrs.fields(owner.Options)} for owner in owners]
+    for (one, mine), (other, theirs) in itertools.combinations(zip(owners, declared, strict=True), 2):
+        if mine & theirs:
+            raise SpecError(
+                f"{one.name} and {other.name} both declare the option {sorted(mine & theirs)[0]!r}; one must rename it."
+            )
+    known = set().union(*declared)
+    for name in spec.options:
+        if name not in known:
+            having = [owner.name for owner, mine in zip(owners, declared, strict=True) if mine]
+            described = " and ".join(f"`dlperf describe {one}`" for one in having)
+            raise UnknownName(f"option of {' or '.join(having)}", name, known, f"{described} list them.")
+    return tuple(_options(owner, spec, mine) for owner, mine in zip(owners, declared, strict=True))
+
+
+def options_of(owner: Any, spec: RunSpec) -> Any:
+    """The options of one of them, as far as the spec sets them; raises SpecError for an impossible value."""
+    return _options(owner, spec, {field.name for field in attrs.fields(owner.Options)})
+
+
+def _options(owner: Any, spec: RunSpec, names: set[str]) -> Any:
+    chosen = {name: value for name, value in spec.options.items() if name in names}
+    defaults = {field.name: field.default for field in attrs.fields(owner.Options)}
+    for name, value in chosen.items():
+        if not _alike(value, defaults[name]):
+            raise SpecError(
+                f"The option {name} of {owner.name} is {value!r}; its default is {defaults[name]!r}, "
+                f"so it must be {_KINDS[type(defaults[name])]} as well."
+            )
+    try:
+        return owner.Options(**chosen)
+    except (TypeError, ValueError) as error:
+        raise SpecError(f"The options {chosen} do not fit {owner.name}: {error}") from error
+
+
+_KINDS: dict[type, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+
+
+def _alike(value: Scalar, default: Any) -> bool:
+    """Whether a value has the kind of an option's default, as far as the default tells."""
+    kind = type(default)
+    if value is None:
+        return True  # whether it may be none is the options' own to say
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return kind not in _KINDS or type(value) is kind

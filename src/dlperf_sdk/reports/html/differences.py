@@ -1,0 +1,85 @@
+"""What is not comparable, and why: the workloads among each other, and the cases of one workload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations, islice
+
+from dlperf_sdk.analysis.case import Case
+from dlperf_sdk.analysis.comparison import Comparison, compare
+from dlperf_sdk.reports.blocks import Cell, Column, Table
+from dlperf_sdk.reports.html.page import Item, Section, Sortable
+from dlperf_sdk.reports.html.series import Workload
+from dlperf_sdk.reports.numbers import counted
+
+_MOST = 300
+"""Pairs that are looked at."""
+
+
+def section(workloads: Sequence[Workload]) -> Section:
+    """Reasons and footnotes, each with the pairs that it was found in."""
+    items = [item for item in (_between(workloads), _within(workloads)) if item is not None]
+    lede = (
+        "Two numbers are only held against each other where they measure the same thing. A reason forbids it; a "
+        "footnote has to be read along."
+    )
+    return Section("What is not comparable", tuple(items), lede)
+
+
+def _between(workloads: Sequence[Workload]) -> Item | None:
+    """Why the workloads are not one: the first case of each against that of the others."""
+    pairs = islice(combinations(workloads, 2), _MOST)
+    rows = []
+    for one, other in pairs:
+        reasons = compare(one.merged[0].case, other.merged[0].case, footnoted=True).reasons
+        found = [reason for reason in reasons if _fact(reason) in {*one.facts, *other.facts, "unit"}]
+        unsaid = sorted(set(one.facts) ^ set(other.facts))
+        found += [f"{name.replace('_', ' ')}: stated by one of them only" for name in unsaid]
+        rows.append((one.title, other.title, "; ".join(found)))
+    if not rows:
+        return None
+    columns = (Column("workload"), Column("and"), Column("why they are never in one plot"))
+    return Sortable(Table(columns, tuple(rows), "Workloads that cannot be compared"))
+
+
+def _within(workloads: Sequence[Workload]) -> Item | None:
+    """What differs inside of a workload beside the treatments, fact by fact."""
+    found: dict[tuple[str, str, str], int] = {}
+    for workload in workloads:
+        for comparison in islice(_compared(workload.cases), _MOST):
+            for kind, texts in (("reason", comparison.reasons), ("footnote", comparison.footnotes)):
+                for said in texts:
+                    at = (kind, workload.title, said)
+                    found[at] = found.get(at, 0) + 1
+    if not found:
+        return None
+    rows = [
+        (
+            Cell(
+                "not comparable" if kind == "reason" else "footnote", "bad" if kind == "reason" else "doubt"
+            ),
+            title,
+            said,
+            f"{count:,}",
+        )
+        for (kind, title, said), count in sorted(
+            found.items(), key=lambda each: (each[0][0] != "reason", -each[1])
+        )
+    ]
+    columns = (Column("", whole=True), Column("workload"), Column("difference"), Column("pairs", right=True))
+    title = f"{counted(len(rows), 'difference')} between cases of one workload on as many devices"
+    return Sortable(Table(columns, tuple(rows), title), ("", "workload"))
+
+
+def _compared(cases: Iterable[Case]) -> Iterator[Comparison]:
+    """Pairs of cases on the same topology."""
+    groups: dict[str, list[Case]] = {}
+    for case in cases:
+        groups.setdefault(str(case.topology), []).append(case)
+    for group in groups.values():
+        for one, other in combinations(group, 2):
+            yield compare(one, other, footnoted=True)
+
+
+def _fact(reason: str) -> str:
+    return reason.partition(":")[0]

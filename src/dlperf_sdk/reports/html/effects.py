@@ -1,0 +1,167 @@
+"""What each factor does, everything else equal: paired ratios, their medians and intervals."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dlperf_sdk.analysis.case import Case, key
+from dlperf_sdk.analysis.effects import Effect, effect
+from dlperf_sdk.errors import AnalysisError
+from dlperf_sdk.reports.blocks import Block, Cell, Column, Notes, Paragraph, Table
+from dlperf_sdk.reports.html import charts
+from dlperf_sdk.reports.html.page import Item, Plot, Section
+from dlperf_sdk.reports.html.series import said_of
+from dlperf_sdk.reports.numbers import counted
+
+_USUAL = {"precision": "fp32", "data": "synthetic", "compiler": "none", "strategy": "all_reduce"}
+"""What a factor's other levels are held against, where it is there; else the level that most cases have."""
+_NO_LEVEL = {"strategy": (None, "none")}
+_OF_WORKLOAD = ("batch_size", "clip_norm", "model")
+"""Parts of the workload whose effect is asked for all the same: then they are what the ratio is of."""
+MOST = 16
+"""Effects that are plotted."""
+MOST_CASES = 2000
+"""Cases that are paired: beyond, every factor would be looked for in millions of combinations."""
+
+
+def section(cases: Sequence[Case], factors: Sequence[str] = ()) -> Section:
+    """The effect of each factor that has two levels, of `factors` only where they are given."""
+    title = "Effects"
+    if len(cases) > MOST_CASES:
+        said = f"{len(cases):,} different cases are too many to pair: report on fewer of them to see the effects."
+        return Section(title, (Paragraph(said, "quiet"),))
+    found = [each for unit in _units(cases) for each in _effects(unit, factors)]
+    if not found:
+        return Section(title, ())
+    lede = (
+        "Each ring is a pair of cases that differ in one factor only; the diamond is the median of a factor's ratios, "
+        "the pale bar its interval (six pairs or more). Above 1 the first of the two is faster."
+    )
+    return Section(title, _items(found), lede)
+
+
+def _units(cases: Sequence[Case]) -> Iterator[list[Case]]:
+    """Throughputs of different units have no ratio."""
+    for unit in dict.fromkeys(case.unit for case in cases):
+        yield [case for case in cases if case.unit == unit]
+
+
+def _effects(cases: Sequence[Case], factors: Sequence[str]) -> Iterator[Effect]:
+    held = {name for case in cases for name in case.holds()}
+    roles = {name: role for case in cases for name, role in case.roles.items()}
+    wanted = factors or sorted(
+        name for name in held - {"topology"} if roles[name] != "workload" or name in _OF_WORKLOAD
+    )
+    for name in wanted:
+        for level, against in _levels(cases, name):
+            try:
+                yield effect(cases, of=name, levels=(level, against))
+            except AnalysisError:
+                # No two cases differ in this factor only, or it cannot be told which belong together.
+                continue
+
+
+def _levels(cases: Sequence[Case], name: str) -> Iterator[tuple[Any, Any]]:
+    """Every other level against the usual one."""
+    # One device has no strategy: that is no level of it.
+    said = [case.facts[name] for case in cases if case.facts.get(name) not in _NO_LEVEL.get(name, (None,))]
+    values = {key(value): value for value in said}
+    if len(values) < 2:
+        return
+    usual = key(_USUAL.get(name))
+    against = usual if usual in values else Counter(map(key, said)).most_common(1)[0][0]
+    for level, value in values.items():
+        if level != against:
+            yield value, values[against]
+
+
+def _names(found: Sequence[Effect]) -> list[str]:
+    """What each is called: with the unit where the same factor is there for throughputs of several."""
+    bare = []
+    for each in found:
+        first, second = each.levels
+        if isinstance(first, str) and isinstance(second, str):
+            bare.append(f"{said_of(each.of, first)} ÷ {said_of(each.of, second)}")
+        else:
+            bare.append(f"{said_of(each.of, first)} ÷ {key(second)}")
+    often = Counter(bare)
+    return [
+        f"{name}, {each.pairs[0].a.unit}" if often[name] > 1 else name
+        for name, each in zip(bare, found, strict=True)
+    ]
+
+
+def _items(found: Sequence[Effect]) -> tuple[Item, ...]:
+    named = list(zip(_names(found), found, strict=True))
+    least = sorted((len(each.pairs) for each in found), reverse=True)[:MOST][-1]
+    drawn = [(name, each) for name, each in named if len(each.pairs) >= least][:MOST]
+    rows: list[dict[str, Any]] = []
+    summaries = []
+    for name, each in drawn:
+        summary: dict[str, Any] = {"label": name, "value": each.median, "shown": f"{each.median:.3f}"}
+        if each.low is not None and each.high is not None:
+            summary |= {"low": each.low, "high": each.high, "interval": f"{each.low:.3f} – {each.high:.3f}"}
+        summaries.append(summary)
+        for pair in each.pairs:
+            held = ", ".join(said_of(fact, value) for fact, value in pair.held.items() if value is not None)
+            rows.append({"label": name, "held": held, "ratio": pair.ratio, "shown": f"{pair.ratio:.3f}"})
+    name, most = max(drawn, key=lambda each: abs(math.log(each[1].median)))
+    said = (
+        f"{counted(len(rows), 'pair')} of {counted(len(drawn), 'effect')}. The largest is {name}: {most.median:.3f} "
+        f"in the median of {counted(len(most.pairs), 'pair')}."
+    )
+    if len(found) > len(drawn):
+        said += f" {len(found) - len(drawn)} more with fewer pairs are in the table only."
+    plot = Plot("Paired ratios of throughputs", said, charts.ratios(rows, summaries), _table(named))
+    return (plot, *_notes(named))
+
+
+def _table(named: Sequence[tuple[str, Effect]]) -> Table:
+    rows = [
+        (
+            each.of.replace("_", " "),
+            name,
+            str(len(each.pairs)),
+            str(each.unpaired),
+            f"{each.median:.3f}",
+            Cell("–", "quiet")
+            if each.low is None or each.high is None
+            else f"{each.low:.3f} – {each.high:.3f}",
+            f"{min(pair.ratio for pair in each.pairs):.3f} – {max(pair.ratio for pair in each.pairs):.3f}",
+            _significance(each),
+        )
+        for name, each in named
+    ]
+    columns = (
+        Column("factor"),
+        Column("ratio"),
+        Column("pairs", right=True),
+        Column("without a partner", right=True),
+        Column("median", right=True),
+        Column("95 % interval", right=True),
+        Column("lowest – highest", right=True),
+        Column("more than chance?"),
+    )
+    return Table(columns, tuple(rows))
+
+
+def _significance(found: Effect) -> Cell:
+    if found.significant is None:
+        return Cell("too few pairs to tell", "quiet")
+    told = f"p = {found.test.p:.2g}"
+    return Cell(
+        f"yes, {told}" if found.significant else f"no, {told}", "good" if found.significant else "quiet"
+    )
+
+
+def _notes(named: Sequence[tuple[str, Effect]]) -> tuple[Block, ...]:
+    notes = [
+        f"{name}: {', '.join(fact.replace('_', ' ') for fact in each.confounded)} changed along with it, and the two "
+        "cannot be told apart."
+        for name, each in named
+        if each.confounded
+    ]
+    return (Notes(tuple(notes)),) if notes else ()

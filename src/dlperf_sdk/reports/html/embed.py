@@ -1,0 +1,72 @@
+"""Data inside a page: JSON that cannot end its element, and a policy that lets nothing but our own scripts run."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from dlperf_sdk.documents.json_values import visible
+from dlperf_sdk.reports.blocks import Cell
+from dlperf_sdk.reports.html.page import Sortable
+
+LONGEST = 300
+"""Letters of a cell or a name that are shown. The whole of it is in the result."""
+LONGEST_PROSE = 2000
+
+_LONG_WORD = 48
+
+# What could end the element, begin another, or be no JavaScript.
+_ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&'\u2028\u2029"}
+
+
+def text(value: str, longest: int = LONGEST) -> str:
+    """A text as the page shows it: no control characters or changes of direction, and of bounded length."""
+    seen = visible(value)
+    return seen if len(seen) <= longest else f"{seen[:longest]}… ({len(seen):,} letters)"
+
+
+def as_json(value: Any) -> str:
+    """JSON for a `<script type="application/json">`, ASCII only.
+
+    Raises:
+        ValueError: there is a number in it that is not finite.
+    """
+    return json.dumps(value, allow_nan=False, separators=(",", ":")).translate(_ESCAPES)
+
+
+def policy(scripts: Iterable[str]) -> str:
+    """A Content-Security-Policy: these scripts run, styles stand in the page, and nothing is ever requested."""
+    sources = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
+    return f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+
+
+def _digest(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def classes(cell: Cell) -> str:
+    """How a cell is set: its tone, and whether a word in it is so long that it has to be broken."""
+    longest = max(map(len, cell.text.split()), default=0)
+    return f"{cell.tone} long" if longest > _LONG_WORD else cell.tone
+
+
+def filters(sortable: Sortable) -> list[int]:
+    """The places of the columns that are filtered by their values."""
+    return [at for at, column in enumerate(sortable.table.columns) if column.title in sortable.filters]
+
+
+def rows(sortable: Sortable) -> dict[str, Any]:
+    """A table for the script that shows it: each column's different cells once, and rows of their numbers."""
+    distinct: list[dict[Cell, int]] = [{} for _ in sortable.table.columns]
+    numbered = [
+        [known.setdefault(cell, len(known)) for known, cell in zip(distinct, row, strict=True)]
+        for row in sortable.table.rows
+    ]
+    return {
+        "cells": [[[text(cell.text), classes(cell)] for cell in known] for known in distinct],
+        "right": [column.right for column in sortable.table.columns],
+        "rows": numbered,
+    }

@@ -1,0 +1,88 @@
+"""Results → a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import dlperf_sdk
+from dlperf_sdk.analysis.case import Case
+from dlperf_sdk.errors import AnalysisError, StoreError
+from dlperf_sdk.published.collection import Published
+from dlperf_sdk.reports.blocks import Paragraph
+from dlperf_sdk.reports.html import (
+    differences,
+    effects,
+    published_comparison,
+    rates,
+    resources,
+    run_context,
+    scaling,
+    steps,
+    summary,
+    verdicts,
+)
+from dlperf_sdk.reports.html import results as every
+from dlperf_sdk.reports.html.page import Item, Page, Section
+from dlperf_sdk.reports.html.series import merge, strong_workloads, workloads
+from dlperf_sdk.reports.labels import outcome
+from dlperf_sdk.reports.numbers import counted
+from dlperf_sdk.results.consistency import contradictions_among
+from dlperf_sdk.results.result import Result
+
+_MOST_NOTES = 20
+
+
+def page(results: Sequence[Result], unread: Sequence[str] = (), beside: Published | None = None) -> Page:
+    """The report on results; `unread` says what was found with them, but could not be read, and `beside` has the
+    figures to hold them against.
+
+    Raises:
+        StoreError: there is no result.
+    """
+    if not results:
+        raise StoreError("There is no result to report on.")
+    cases, left_out = _cases(results)
+    merged = merge(cases)
+    found = workloads(merged)
+    among = contradictions_among(results)
+    outcomes = [outcome(result, each) for result, each in zip(results, among, strict=True)]
+    sections = (
+        Section("What could not be read", _notes(unread)),
+        rates.section(found),
+        scaling.section(found),
+        scaling.strong(strong_workloads(merged), found),
+        effects.section([each.case for each in merged]),
+        *([] if beside is None else [published_comparison.section(results, beside)]),
+        every.everything(results, outcomes, left_out),
+        verdicts.section(results),
+        steps.section(results),
+        resources.section(results),
+        differences.section(found),
+        run_context.section(results),
+        every.details(results, outcomes),
+    )
+    return Page(
+        title="Benchmark report",
+        lede=summary.lede(results),
+        tiles=summary.tiles(results, outcomes, found),
+        sections=tuple(section for section in sections if section.items),
+        colophon=f"Made by dlperf-sdk {dlperf_sdk.__version__} from {counted(len(results), 'result')}.",
+    )
+
+
+def _cases(results: Sequence[Result]) -> tuple[list[Case], list[str]]:
+    """The results whose throughput stands, and why the others are in no plot of throughputs."""
+    found, left_out = [], []
+    for result in results:
+        try:
+            found.append(Case.of(result))
+        except AnalysisError as error:
+            left_out.append(str(error))
+    return found, left_out
+
+
+def _notes(texts: Sequence[str]) -> tuple[Item, ...]:
+    notes: list[Item] = [Paragraph(text, "doubt") for text in texts[:_MOST_NOTES]]
+    if len(texts) > _MOST_NOTES:
+        notes.append(Paragraph(f"And {len(texts) - _MOST_NOTES:,} more.", "doubt"))
+    return tuple(notes)

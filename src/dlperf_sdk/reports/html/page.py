@@ -1,0 +1,80 @@
+"""What an HTML report consists of, as plain values: sections of blocks, plots and tables that can be sorted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import frozen
+
+from dlperf_sdk.reports.blocks import Block, Table, Tone
+
+
+@frozen
+class Tile:
+    """A headline number."""
+
+    label: str
+    value: str
+    aside: str = ""
+    tone: Tone = "plain"
+
+
+@frozen
+class Plot:
+    """A plot, and what it shows in words and in numbers for whoever does not see it."""
+
+    title: str
+    description: str
+    spec: Mapping[str, Any]
+    """Vega-Lite."""
+    numbers: Table
+
+
+@frozen
+class Sortable:
+    """A table that its reader sorts, searches and filters."""
+
+    table: Table
+    filters: tuple[str, ...] = ()
+    """Titles of the columns that are filtered by their values."""
+
+
+@frozen
+class Folded:
+    """What is shown on request."""
+
+    title: str
+    items: tuple[Item, ...]
+    tone: Tone = "plain"
+
+
+@frozen
+class Abreast:
+    """Plots that stand side by side where there is room."""
+
+    items: tuple[Plot, ...]
+
+
+Item = Abreast | Block | Plot | Sortable | Folded
+
+
+@frozen
+class Section:
+    """A part of the report, with a place in its table of contents."""
+
+    title: str
+    items: tuple[Item, ...]
+    lede: str = ""
+
+
+@frozen
+class Page:
+    """The whole report. A section without items is not shown."""
+
+    title: str
+    lede: str
+    tiles: tuple[Tile, ...]
+    sections: tuple[Section, ...]
+    colophon: str
+    """What the report was made with, and from what."""

@@ -1,0 +1,109 @@
+"""A page as one HTML document, with its scripts, styles and data in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from importlib.resources import files
+from importlib.util import find_spec
+from typing import Any
+
+from dlperf_sdk.errors import UsageError
+from dlperf_sdk.reports.blocks import Heading, Labels, Notes, Paragraph, Table
+from dlperf_sdk.reports.html import embed
+from dlperf_sdk.reports.html.page import Abreast, Folded, Page, Plot, Sortable
+
+_NEEDED = ("altair", "jinja2", "vl_convert")
+_KINDS = (Abreast, Folded, Heading, Labels, Notes, Paragraph, Plot, Sortable, Table)
+FIRST_ROWS = 50
+"""Rows of a sortable table that stand in the document, and that are shown at a time."""
+
+
+def document(page: Page) -> str:
+    """The page as HTML. It requests nothing, and nothing that is said in it becomes markup or code."""
+    import jinja2
+    from markupsafe import Markup
+
+    plotted = any(_has_plot(section.items) for section in page.sections)
+    scripts = [*([_vega()] if plotted else []), _file("behaviour.js")]
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_file),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: embed.text(value, embed.LONGEST_PROSE) if type(value) is str else value,
+    )
+    for kind in _KINDS:
+        environment.tests[kind.__name__.lower()] = _is(kind)
+    environment.filters["json"] = lambda value: Markup(embed.as_json(value))  # noqa: S704 - escaped there
+    environment.globals |= {
+        "classes": embed.classes,
+        "filters": embed.filters,
+        "rows": embed.rows,
+        "text": embed.text,
+    }
+    return environment.get_template("page.html").render(
+        page=page,
+        policy=embed.policy(scripts),
+        # Our own files, which the policy names by their digests.
+        style=Markup(_file("style.css")),  # noqa: S704
+        scripts=[Markup(script) for script in scripts],  # noqa: S704
+        first_rows=FIRST_ROWS,
+        number=_Numbers(),
+    )
+
+
+def require() -> None:
+    """See that what a report takes is there.
+
+    Raises:
+        UsageError: the extra `report` is not installed.
+    """
+    for name in _NEEDED:
+        if find_spec(name) is None:
+            raise UsageError(
+                f"The HTML report needs {name}, which is not installed: `pip install 'dlperf-sdk[report]'` brings all "
+                "that it takes. The formats terminal, markdown, csv and json need nothing more."
+            )
+
+
+class _Numbers:
+    """Names for elements that need one."""
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def next(self) -> str:
+        """Another one."""
+        self._last += 1
+        return f"n{self._last}"
+
+
+def _is(kind: type) -> Callable[[Any], bool]:
+    def test(value: Any) -> bool:
+        return isinstance(value, kind)
+
+    return test
+
+
+def _has_plot(items: tuple[Any, ...]) -> bool:
+    return any(
+        isinstance(item, Plot) or (isinstance(item, Abreast | Folded) and _has_plot(item.items))
+        for item in items
+    )
+
+
+@cache
+def _file(name: str) -> str:
+    return (files("dlperf_sdk.reports.html") / "templates" / name).read_text(encoding="utf-8")
+
+
+@cache
+def _vega() -> str:
+    """Vega, Vega-Lite and Vega-Embed in one script that is safe inside of `<script>`."""
+    import vl_convert
+
+    bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    # In JavaScript both only ever stand inside of strings and regular expressions, where `\x3c` is the same.
+    return bundle.replace("</script", "\\x3c/script").replace("<!--", "\\x3c!--")

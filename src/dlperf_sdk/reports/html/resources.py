@@ -1,0 +1,52 @@
+"""Memory, energy, power and utilisation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from dlperf_sdk.reports.html import spread
+from dlperf_sdk.reports.html.page import Item, Section
+from dlperf_sdk.reports.html.results import names
+from dlperf_sdk.reports.labels import batch_size
+from dlperf_sdk.results.result import Result
+
+_METRICS = (
+    ("peak-device-memory", "Peak device memory, of the process that took most"),
+    ("peak-host-memory", "Peak host memory, of the process that took most"),
+    ("device-energy-per-sample", "Energy per sample, all devices"),
+    ("host-energy-per-sample", "Energy per sample, everything on the nodes"),
+    ("device-power", "Power, all devices"),
+    ("host-power", "Power, everything on the nodes"),
+    ("device-utilisation", "Time with a kernel running, mean over the devices"),
+    ("mfu", "Model FLOPs utilisation"),
+)
+
+
+def section(results: Sequence[Result]) -> Section:
+    """Memory, energy, power and utilisation, as far as somebody could measure them; a plot for each workload."""
+    groups: dict[tuple[str, str], list[tuple[str, Result]]] = {}
+    for label, result in zip(names(results), results, strict=True):
+        groups.setdefault((result.spec.model, batch_size(result.spec)), []).append((label, result))
+    items: list[Item] = []
+    for name, title in _METRICS:
+        for (model, batch), of in groups.items():
+            values = [value for label, result in of if (value := _value(label, result, name))]
+            units = {metric.unit for _, result in of if (metric := result.metric(name))}
+            if values and len(units) == 1:
+                said = f"{title}: {model}, {batch} per device"
+                items.append(spread.plot(values, name.replace("-", " "), units.pop(), said))
+    lede = "What nobody could measure is not here: it is never taken for zero."
+    return Section("Memory and energy", tuple(items), lede if items else "")
+
+
+def _value(label: str, result: Result, name: str) -> spread.Value | None:
+    metric = result.metric(name)
+    if metric is None or not math.isfinite(metric.value):
+        return None
+    spec = result.spec
+    kind = f"{spec.framework} {spec.topology} {spec.precision}"
+    low, high = metric.low, metric.high
+    if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
+        low = high = None
+    return spread.Value(label, kind, spec.framework, metric.value, low, high)

@@ -1,0 +1,140 @@
+"""All results in one table, what each is called, and each in full."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from dlperf_sdk.interfaces.measurer import Metric
+from dlperf_sdk.reports import labels, result_page
+from dlperf_sdk.reports.blocks import Cell, Column, Paragraph, Table
+from dlperf_sdk.reports.html.page import Folded, Item, Section, Sortable
+from dlperf_sdk.reports.numbers import Scale, common_scale, counted
+from dlperf_sdk.reports.results_table import UNREAD
+from dlperf_sdk.results.consistency import WITH_RECORDS
+from dlperf_sdk.results.result import Result
+
+DETAILED = 60
+"""Results that are shown in full. More are read one by one: `dlperf report RUN`."""
+_MOST_LEFT_OUT = 100
+_COLUMNS = (
+    ("throughput", "throughput"),
+    ("throughput-per-device", "per device"),
+    ("step-time-median", "step"),
+    ("peak-device-memory", "device memory"),
+    ("peak-host-memory", "host memory"),
+    ("device-energy-per-sample", "device energy per sample"),
+    ("mfu", "MFU"),
+)
+"""Metrics that have a column where a result has them, and its heading."""
+_TOLD: dict[str, Callable[[Result], str]] = {
+    "compiler": lambda result: result.spec.compiler,
+    "strategy": lambda result: result.spec.strategy,
+    "data": lambda result: str(result.spec.data.source),
+}
+"""Columns that are there where the results differ."""
+
+
+def names(results: Sequence[Result]) -> list[str]:
+    """What each result is called here: its case, and where that does not tell it from another, its id's end."""
+    bare = [f"{labels.title(result)} · batch {labels.batch_size(result.spec)}" for result in results]
+    often = Counter(bare)
+    return [
+        f"{name} · {result.id[-6:]}" if often[name] > 1 else name
+        for name, result in zip(bare, results, strict=True)
+    ]
+
+
+def everything(results: Sequence[Result], outcomes: Sequence[Cell], left_out: Sequence[str] = ()) -> Section:
+    """A row per result, failed ones too, each with how it came out.
+
+    `left_out` says whose throughput is in no plot, and why.
+    """
+    measured = [(name, title) for name, title in _COLUMNS if any(result.metric(name) for result in results)]
+    scales = {name: _scales(name, results) for name, _ in measured}
+    columns = [Column("framework"), Column("model"), Column("topology"), Column("batch", right=True)]
+    columns += [Column("precision")]
+    # What is the same everywhere says nothing in a column.
+    told = [name for name, said in _TOLD.items() if len({said(result) for result in results}) > 1]
+    columns += [*(Column(name) for name in told), Column("ok?", whole=True)]
+    for name, title in measured:
+        written = {how.unit for how in scales[name].values()}
+        columns.append(Column(", ".join([title, *written]) if len(written) == 1 else title, right=True))
+        if name == "throughput":
+            columns.append(Column("95 % interval", right=True))
+    columns.append(Column("run", whole=True))
+    rows = []
+    for result, whole in zip(results, outcomes, strict=True):
+        spec = result.spec
+        cells: list[Cell | str] = [spec.framework, spec.model, str(spec.topology), labels.batch_size(spec)]
+        cells += [spec.precision, *(_TOLD[name](result) for name in told), _briefly(whole, result)]
+        for name, _ in measured:
+            metric, of = result.metric(name), scales[name]
+            several = len({how.unit for how in of.values()}) > 1
+            cells.append(_number(metric, of, several))
+            if name == "throughput":
+                cells.append(_interval(metric, of))
+        rows.append((*cells, result.id))
+    table = Table(tuple(columns), tuple(rows), counted(len(results), "result"))
+    filters = ("framework", "model", "topology", "precision", *_TOLD, "batch", "ok?")
+    items: list[Item] = [Sortable(table, filters)]
+    few = sum(1 <= len(result.repeats) < 6 for result in results)
+    if few:
+        said = f"{counted(few, 'result')} without an interval: six repeats are needed for one."
+        items.append(Paragraph(said, "quiet"))
+    if len(results) > WITH_RECORDS:
+        items.append(Paragraph(UNREAD, "quiet"))
+    if left_out:
+        notes = tuple(Paragraph(text, "quiet") for text in left_out[:_MOST_LEFT_OUT])
+        if len(left_out) > len(notes):
+            notes = (*notes, Paragraph(f"And {len(left_out) - len(notes):,} more.", "quiet"))
+        items.append(Folded(f"{counted(len(left_out), 'result')} in no plot of throughputs", notes))
+    return Section("Results", tuple(items))
+
+
+def _briefly(outcome: Cell, result: Result) -> Cell:
+    """How it came out, without the checks' names: these stand among the verdicts."""
+    return outcome if result.failure is not None else Cell(outcome.text.partition(":")[0], outcome.tone)
+
+
+def _scales(name: str, results: Sequence[Result]) -> dict[str, Scale]:
+    """How a metric is written, for each unit that it has."""
+    units: dict[str, list[float]] = {}
+    for result in results:
+        metric = result.metric(name)
+        if metric is not None and math.isfinite(metric.value):
+            units.setdefault(metric.unit, []).append(metric.value)
+    return {unit: common_scale(values, unit) for unit, values in units.items()}
+
+
+def _number(metric: Metric | None, scales: Mapping[str, Scale], several: bool) -> Cell | str:
+    if metric is None:
+        return Cell("–", "quiet")
+    how = scales.get(metric.unit)
+    if how is None or not math.isfinite(metric.value):
+        return Cell(str(metric.value), "bad")
+    return f"{how.own(metric.value)} {how.unit}" if several else how.own(metric.value)
+
+
+def _interval(metric: Metric | None, scales: Mapping[str, Scale]) -> Cell | str:
+    how = None if metric is None else scales.get(metric.unit)
+    if metric is None or how is None or metric.low is None or metric.high is None:
+        return Cell("–", "quiet")
+    return how.own_interval(metric.low, metric.high)
+
+
+def details(results: Sequence[Result], outcomes: Sequence[Cell]) -> Section:
+    """Each result as its own report has it."""
+    title = "Every result in full"
+    if len(results) > DETAILED:
+        said = f"There are {len(results):,} results: `dlperf report RUN` shows one in full."
+        return Section(title, (Paragraph(said, "quiet"),))
+    found = zip(names(results), outcomes, results, strict=True)
+    return Section(
+        title,
+        tuple(
+            Folded(f"{name}: {outcome.text}", tuple(result_page.page(result)), outcome.tone)
+            for name, outcome, result in found
+        ),
+    )

@@ -1,0 +1,66 @@
+"""What the results were measured on: environments and machines, each once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from dlperf_sdk.reports import run_context
+from dlperf_sdk.reports.blocks import Column, Table
+from dlperf_sdk.reports.html.page import Folded, Item, Section, Sortable
+from dlperf_sdk.reports.numbers import counted
+from dlperf_sdk.results.result import Result
+
+_FEW = 8
+"""Rows that need no search."""
+_MOST_LOCKS = 8
+
+
+def section(results: Sequence[Result]) -> Section:
+    """Each with how many results were measured there."""
+    environments: Counter[tuple[str, ...]] = Counter()
+    machines: Counter[str] = Counter()
+    workers: Counter[str] = Counter()
+    locks: dict[str, list[str]] = {}
+    for result in results:
+        framework, environment = result.spec.framework, result.environment
+        if environment is not None:
+            environments[framework, environment.plugin, environment.python, environment.kind] += 1
+            locks.setdefault(environment.lock, []).append(framework)
+        machines.update({text for _, text in run_context.hardware(result.hardware)})
+        found = ", ".join(
+            f"{name.replace('_', ' ')} {value}" for name, value in run_context.circumstances(result)
+        )
+        if found:
+            workers[f"{framework}: {found}"] += 1
+    items: list[Item] = []
+    if environments:
+        heads = (*(Column(name) for name in ("framework", "plugin", "Python", "environment")), _COUNT)
+        rows = tuple((*at, f"{count:,}") for at, count in environments.items())
+        items.append(Table(heads, rows, "Environments"))
+    items += _counted("Machines", "machine", machines)
+    items += _counted("What the workers found", "facts", workers)
+    for lock, frameworks in list(locks.items())[:_MOST_LOCKS]:
+        items += _versions(lock, ", ".join(dict.fromkeys(frameworks)))
+    return Section("Environment and hardware", tuple(items))
+
+
+_COUNT = Column("results", right=True)
+
+
+def _counted(title: str, heading: str, counts: Counter[str]) -> list[Item]:
+    if not counts:
+        return []
+    rows = tuple((said, f"{count:,}") for said, count in counts.most_common())
+    table = Table((Column(heading), _COUNT), rows, title)
+    return [table if len(rows) <= _FEW else Sortable(table)]
+
+
+def _versions(lock: str, who: str) -> list[Item]:
+    """The packages of a lock, without its comments and hashes."""
+    lines = [line.removesuffix("\\").strip() for line in lock.splitlines()]
+    packages = [line for line in lines if line and not line.startswith(("#", "--"))]
+    if not packages:
+        return []
+    table = Table((Column("package"),), tuple((line,) for line in packages))
+    return [Folded(f"Exact versions: {who} ({counted(len(packages), 'package')})", (table,))]

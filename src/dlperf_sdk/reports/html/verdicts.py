@@ -1,0 +1,52 @@
+"""Whether to believe the numbers: every check of every result."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from dlperf_sdk.reports import labels
+from dlperf_sdk.reports.blocks import Cell, Column, Table
+from dlperf_sdk.reports.html.page import Section, Sortable
+from dlperf_sdk.reports.html.results import names
+from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, INTEGRITY, NOT_APPLICABLE, PASS, Result
+
+_OUTCOMES = (PASS, FAIL, INCONCLUSIVE, NOT_APPLICABLE)
+
+
+def section(results: Sequence[Result]) -> Section:
+    """How often each check came out how, and how it did for each result."""
+    kinds: dict[str, str] = {}
+    for result in results:
+        for verdict in result.verdicts:
+            kinds.setdefault(verdict.name, verdict.kind)
+    if not kinds:
+        return Section("Verdicts", ())
+    checks = sorted(kinds, key=lambda name: kinds[name] != INTEGRITY)
+    counts: dict[str, Counter[str]] = {name: Counter() for name in checks}
+    rows = []
+    for name, result in zip(names(results), results, strict=True):
+        found = {verdict.name: verdict.outcome for verdict in result.verdicts}
+        for check, outcome in found.items():
+            counts[check][outcome] += 1
+        rows.append((name, *(labels.marked(found[check]) if check in found else "" for check in checks)))
+    tally = [
+        (
+            name,
+            "may the number stand?" if kinds[name] == INTEGRITY else "how good is it?",
+            *(_count(counts[name][outcome], outcome) for outcome in _OUTCOMES),
+        )
+        for name in checks
+    ]
+    heads = (Column("check"), Column("asks"), *(Column(outcome, right=True) for outcome in _OUTCOMES))
+    matrix = Table(
+        (Column("case"), *(Column(name, whole=True) for name in checks)), tuple(rows), "Every case"
+    )
+    lede = "An integrity check that fails makes a number untrue; a quality check says how good a true one is."
+    return Section(
+        "Verdicts", (Table(heads, tuple(tally), "How often"), Sortable(matrix, tuple(checks))), lede
+    )
+
+
+def _count(count: int, outcome: str) -> Cell:
+    return Cell(f"{count:,}", labels.marked(outcome).tone if count else "quiet")

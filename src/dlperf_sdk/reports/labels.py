@@ -1,0 +1,67 @@
+"""What a result is called, how it came out, and how its values are written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlperf_sdk.reports.blocks import Cell, Tone
+from dlperf_sdk.reports.numbers import counted
+from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, INTEGRITY, NOT_APPLICABLE, PASS, Result
+from dlperf_sdk.spec.run_spec import RunSpec
+
+_MARKS: dict[str, tuple[str, Tone]] = {
+    PASS: ("✓", "good"),
+    FAIL: ("✗", "bad"),
+    INCONCLUSIVE: ("?", "doubt"),
+    NOT_APPLICABLE: ("–", "quiet"),
+}
+
+
+def title(result: Result) -> str:
+    """`torch resnet50 · 1n2d · fp32`, with the compiler and strategy that are not the usual ones.
+
+    One device has no strategy, whatever was asked for.
+    """
+    spec = result.spec
+    parts = [f"{spec.framework} {spec.model}", str(spec.topology), spec.precision]
+    if spec.compiler != "none":
+        parts.append(spec.compiler)
+    if spec.strategy != "all_reduce" and spec.topology.devices > 1:
+        parts.append(spec.strategy)
+    return " · ".join(parts)
+
+
+def batch_size(spec: RunSpec, devices: int = 1) -> str:
+    """Samples of so many devices; `max` where the largest was looked for and none was found."""
+    return str(spec.batch_size) if spec.wants_largest else f"{spec.batch_size * devices:,}"
+
+
+def outcome(result: Result, contradicted: Sequence[str]) -> Cell:
+    """In a word or two, how the case came out; `contradicted` is what was found of its `contradictions`."""
+    if result.failure is not None:
+        done = f" after {counted(len(result.repeats), 'repeat')}" if result.repeats else ""
+        return Cell(f"failed: {result.status}{done}", "bad")
+    failed = [
+        verdict.name for verdict in result.verdicts if verdict.outcome == FAIL and verdict.kind == INTEGRITY
+    ]
+    if contradicted:
+        failed.append("the file contradicts itself")
+    if failed:
+        return Cell(f"not to be trusted: {', '.join(failed)}", "bad")
+    if result.imported is not None:
+        return Cell("imported, not verified", "doubt")
+    doubts = [verdict.name for verdict in result.verdicts if verdict.outcome in (FAIL, INCONCLUSIVE)]
+    return Cell(f"ok, with doubts: {', '.join(doubts)}", "doubt") if doubts else Cell("ok", "good")
+
+
+def shown(value: object) -> str:
+    """A value of a field: `none` for None, yes or no, anything else as it is."""
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "yes", False: "no"}[value]
+    return str(value)
+
+
+def marked(outcome: str) -> Cell:
+    """How a verdict came out: a sign and the word."""
+    mark, tone = _MARKS.get(outcome, ("?", "doubt"))
+    return Cell(f"{mark} {outcome}", tone)

@@ -1,0 +1,63 @@
+"""Blocks as Markdown: what `report.md` holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from dlperf_sdk.documents.json_values import visible
+from dlperf_sdk.reports.blocks import Block, Heading, Labels, Notes, Paragraph, Table, Verbatim
+
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~&])")
+_OPENING = re.compile(r"^(?:[-+=]|[0-9]{1,9}(?=[.)]))")
+"""What begins a list, or a line below a heading, where it is the first of a paragraph."""
+
+
+def text_of(blocks: Iterable[Block]) -> str:
+    """A Markdown document (GitHub's tables). What the blocks hold stays text: none of it becomes markup."""
+    return "\n\n".join(_rendered(block) for block in blocks) + "\n"
+
+
+def _rendered(block: Block) -> str:
+    match block:
+        case Heading():
+            aside = f" ({_plain(block.aside.text)})" if block.aside.text else ""
+            return f"## {_plain(block.text)}{aside}"
+        case Paragraph():
+            return _OPENING.sub(_opened, _plain(block.text))
+        case Labels():
+            return "\n".join(f"- **{_plain(label)}**: {_plain(value.text)}" for label, value in block.pairs)
+        case Table():
+            return _table(block)
+        case Notes():
+            return "\n".join(f"- \\[{number}\\] {_plain(note)}" for number, note in enumerate(block.texts, 1))
+        case Verbatim():
+            return _verbatim(block)
+
+
+def _verbatim(block: Verbatim) -> str:
+    """Between fences that are longer than any in the text."""
+    title, text = f"**{_plain(block.title)}**\n\n" if block.title else "", visible(block.text)
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{title}{fence}\n{text}\n{fence}"
+
+
+def _table(block: Table) -> str:
+    lines = [f"**{_plain(block.title)}**\n"] if block.title else []
+    lines.append(_row(column.title for column in block.columns))
+    lines.append(_row(("---:" if column.right else "---") for column in block.columns))
+    lines += [_row(_plain(cell.text) for cell in row) for row in block.rows]
+    return "\n".join(lines)
+
+
+def _row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _opened(found: re.Match[str]) -> str:
+    sign = found[0]
+    return f"{sign}\\" if sign.isdecimal() else f"\\{sign}"
+
+
+def _plain(text: str) -> str:
+    return _SPECIAL.sub(r"\\\1", " ".join(visible(text).split()))

@@ -1,0 +1,161 @@
+"""One result: what was measured, whether to believe it, and on what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from dlperf_sdk.interfaces.measurer import Metric
+from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Labels, Notes, Paragraph, Table
+from dlperf_sdk.reports.labels import batch_size, marked, outcome, shown, title
+from dlperf_sdk.reports.numbers import counted, quantity, scale
+from dlperf_sdk.reports.run_context import surroundings
+from dlperf_sdk.results.consistency import contradictions
+from dlperf_sdk.results.result import INTEGRITY, QUALITY, Imported, Result, Verdict
+from dlperf_sdk.spec.protocol import PROTOCOLS
+
+_KINDS = ((INTEGRITY, "May the number stand?"), (QUALITY, "How good is it?"))
+
+
+def page(result: Result, directory: Path | None = None) -> list[Block]:
+    """The whole report; `directory` is where the result's files lie, None where it has none."""
+    found = contradictions(result)
+    blocks: list[Block] = [Heading(title(result), outcome(result, found)), _case(result)]
+    if result.failure is not None:
+        blocks.append(Paragraph(result.failure.message, "bad"))
+    if found:
+        said = "This file contradicts itself, as one that was edited does: "
+        blocks.append(Paragraph(said + " ".join(found), "bad"))
+    notes = _Notes()
+    if result.metrics:
+        blocks.append(_metrics(result.metrics, notes))
+        if all(metric.low is None for metric in result.metrics):
+            count = max(len(result.repeats), *(len(metric.repeats) for metric in result.metrics))
+            said = f"No interval: {counted(count, 'repeat')}, six are needed."
+            blocks.append(Paragraph(said, "quiet"))
+    for kind, heading in _KINDS:
+        verdicts = [verdict for verdict in result.verdicts if verdict.kind == kind]
+        if verdicts:
+            blocks.append(_verdicts(verdicts, heading))
+    blocks.append(Labels(surroundings(result, directory)))
+    if notes.texts:
+        blocks.append(Notes(tuple(notes.texts)))
+    return blocks
+
+
+def batch(result: Result) -> str:
+    """The batch size beside the global one."""
+    spec = result.spec
+    devices = counted(spec.topology.devices, "device")
+    if spec.wants_largest:
+        return f"the largest per device × {devices}; none was found"
+    text = f"{batch_size(spec)} per device × {devices} = {batch_size(spec, spec.topology.devices)}"
+    return f"{text}, in {spec.accumulation} micro-batches" if spec.accumulation > 1 else text
+
+
+def _case(result: Result) -> Labels:
+    if result.imported is not None:
+        return _imported(result, result.imported)
+    spec, workload = result.spec, result.workload
+    protocol = spec.resolved_protocol()
+    repeats = counted(len(result.repeats), "repeat")
+    if len(result.repeats) < protocol.repeats:
+        repeats = f"{len(result.repeats)} of {protocol.repeats} repeats"
+    pairs = [("Batch", batch(result))]
+    if workload is not None:
+        flops = quantity(workload.flops_per_sample, "FLOP")
+        pairs.append(("Model", f"{workload.parameters:,} parameters, {flops} per sample and training step"))
+    if spec.options:
+        pairs.append(
+            ("Options", ", ".join(f"{name} = {shown(value)}" for name, value in spec.options.items()))
+        )
+    changed = "" if protocol == PROTOCOLS[protocol.name] else ", changed"
+    pairs.append(
+        (
+            "Protocol",
+            f"{protocol.name}{changed}: {protocol.warmup} warm-up + {protocol.steps} measured steps, {repeats}",
+        )
+    )
+    pairs.append(("Data", str(spec.data)))
+    if result.stopping is not None and result.stopping.rule != "fixed":
+        pairs.append(("Stopping", result.stopping.detail))
+    return Labels(tuple(pairs))
+
+
+def _imported(result: Result, imported: Imported) -> Labels:
+    """What is known of a case that another program measured, and where from."""
+    known = [
+        f"{fact.name.replace('_', ' ')} {shown(value)}"
+        for fact in result.facts
+        if (value := fact.requested if fact.observed is None else fact.observed) is not None
+    ]
+    logs = (
+        f"{log.name}, {counted(log.lines, 'line')}, SHA-256 {log.sha256[:16]}…" for log in imported.sources
+    )
+    return Labels(
+        (
+            ("Batch", batch(result)),
+            (
+                "Imported",
+                f"by {imported.importer}, version {imported.version}, from logs of {imported.program}",
+            ),
+            ("Estimator", imported.estimator),
+            ("Known", ", ".join(known)),
+            *(("Log", each) for each in logs),
+        )
+    )
+
+
+# -- metrics
+
+
+class _Notes:
+    """Footnotes, each text once."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def mark(self, text: str) -> str:
+        if not text:
+            return ""
+        if text not in self.texts:
+            self.texts.append(text)
+        return f" [{self.texts.index(text) + 1}]"
+
+
+def _metrics(metrics: Sequence[Metric], notes: _Notes) -> Table:
+    rows = []
+    # The published figure comes first, whatever the order of the measurers' names.
+    for metric in sorted(metrics, key=lambda metric: not metric.name.startswith("throughput")):
+        how = scale(metric.value, metric.unit)
+        spread = how.interval(min(metric.repeats), max(metric.repeats)) if len(metric.repeats) > 1 else ""
+        rows.append(
+            (
+                metric.name + notes.mark(metric.note),
+                how.with_unit(metric.value),
+                interval(metric),
+                Cell(spread, "quiet"),
+            )
+        )
+    columns = (
+        Column("metric"),
+        Column("median", right=True),
+        Column("95 % interval", right=True),
+        Column("lowest – highest", right=True),
+    )
+    return Table(columns, tuple(rows))
+
+
+def interval(metric: Metric) -> Cell:
+    """The interval of the median; a dash where there is none."""
+    if metric.low is None or metric.high is None:
+        return Cell("–", "quiet")
+    return Cell(scale(metric.value, metric.unit).interval(metric.low, metric.high))
+
+
+# -- verdicts
+
+
+def _verdicts(verdicts: Sequence[Verdict], heading: str) -> Table:
+    rows = [(marked(verdict.outcome), verdict.name, verdict.detail) for verdict in verdicts]
+    return Table((Column("verdict"), Column("check"), Column("finding")), tuple(rows), heading)

@@ -1,0 +1,194 @@
+"""Several results side by side: a row each, and never two workloads in one table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import define
+
+from dlperf_sdk.interfaces.measurer import Metric
+from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Notes, Paragraph, Table
+from dlperf_sdk.reports.labels import batch_size, outcome, shown
+from dlperf_sdk.reports.numbers import Scale, common_scale
+from dlperf_sdk.results.consistency import WITH_RECORDS, contradictions_among
+from dlperf_sdk.results.result import Fact, Result
+
+_ALWAYS = ("framework", "topology", "precision")
+"""Treatments that every case is named by; others only where they differ."""
+_COLUMNS = (
+    ("throughput", "", "value"),
+    ("throughput", "95 % interval", "interval"),
+    ("throughput-per-device", "per device", "value"),
+    ("step-time-median", "step", "value"),
+    ("peak-device-memory", "memory", "value"),
+    ("mfu", "MFU", "value"),
+)
+"""Metric, heading, and what of it. A metric that no row has gets no column."""
+
+UNREAD = (
+    f"Of more than {WITH_RECORDS} results the records are not read here: `dlperf validate DIR` holds each result "
+    "against its own."
+)
+
+
+@define
+class Group:
+    """Results of one workload."""
+
+    workload: dict[str, Any]
+    results: list[Result]
+
+
+def pages(results: Sequence[Result]) -> list[Block]:
+    """A table per workload. Where there are several, each says in what it differs from the others."""
+    groups = grouped(results)
+    among = contradictions_among(results)
+    found = {id(result): outcome(result, each) for result, each in zip(results, among, strict=True)}
+    differing = {
+        name
+        for name in {name for group in groups for name in group.workload}
+        if len({_key(group.workload[name]) for group in groups if name in group.workload}) > 1
+    }
+    blocks: list[Block] = []
+    if len(groups) > 1:
+        names = ", ".join(sorted(differing))
+        text = f"{len(groups)} workloads, which cannot be compared: they differ in {names}."
+        blocks.append(Paragraph(text, "doubt"))
+    for group in groups:
+        blocks += _table(group, differing, [found[id(result)] for result in group.results])
+    if len(results) > WITH_RECORDS:
+        blocks.append(Paragraph(UNREAD, "quiet"))
+    return blocks
+
+
+def grouped(results: Sequence[Result]) -> list[Group]:
+    """The results by workload, in the order of their first.
+
+    A case that was refused before it had a plan knows fewer facts than one that ran: it belongs to the first
+    workload that agrees in all of them, and of which the same options were asked.
+    """
+    found: dict[str, Group] = {}
+    refused = []
+    for result in results:
+        if result.workload is None and result.imported is None:
+            refused.append(result)
+            continue
+        facts = _workload(result)
+        found.setdefault(_key(facts), Group(facts, [])).results.append(result)
+    groups = list(found.values())
+    for result in refused:
+        facts = {**_workload(result), **result.spec.options}
+        for group in groups:
+            agrees = all(_key(group.workload.get(name)) == _key(value) for name, value in facts.items())
+            if agrees and any(each.spec.options == result.spec.options for each in group.results):
+                group.results.append(result)
+                break
+        else:
+            groups.append(Group(facts, [result]))
+    return groups
+
+
+def _workload(result: Result) -> dict[str, Any]:
+    """What has to be equal; of an imported result little of it is known, so that it is a workload of its own."""
+    found = {fact.name: value_of(fact) for fact in result.facts if fact.role == "workload"}
+    return {**found, "imported": "no" if result.imported is None else result.imported.importer}
+
+
+def value_of(fact: Fact) -> Any:
+    """What a fact really was: as observed, else as requested."""
+    return fact.requested if fact.observed is None else fact.observed
+
+
+def _key(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+def _table(group: Group, differing: set[str], outcomes: Sequence[Cell]) -> list[Block]:
+    said = [
+        f"{name} {shown(group.workload[name])}"
+        for name in sorted(differing - {"model", "batch_size"})
+        if name in group.workload
+    ]
+    aside = "; ".join([f"batch size {group.workload.get('batch_size')} per device", *said])
+    cases, same = _cases([_treatments(result) for result in group.results])
+    notes: dict[str, int] = {}
+    found = [_column(group.results, *each) for each in _COLUMNS]
+    measured = [column for column in found if column is not None]
+    rows: list[tuple[Cell | str, ...]] = [
+        (
+            case,
+            batch_size(result.spec, result.spec.topology.devices),
+            *(cells[index] for _, cells in measured),
+            _verdict(result, whole, notes),
+        )
+        for index, (case, result, whole) in enumerate(zip(cases, group.results, outcomes, strict=True))
+    ]
+    columns = (
+        Column("case"),
+        Column("batch", right=True),
+        *(Column(title, right=True) for title, _ in measured),
+        Column("ok?", whole=True),
+    )
+    blocks: list[Block] = [Heading(str(group.workload.get("model", "")), Cell(aside, "quiet"))]
+    if same:
+        blocks.append(Paragraph(f"All with {same}.", "quiet"))
+    blocks.append(Table(columns, tuple(rows)))
+    return [*blocks, Notes(tuple(notes))] if notes else blocks
+
+
+def _treatments(result: Result) -> dict[str, str]:
+    found = {fact.name: str(value_of(fact)) for fact in result.facts if fact.role == "treatment"}
+    # One device has nobody to meet, whatever the strategy.
+    unsaid = ("strategy",) if result.spec.topology.devices == 1 else ()
+    return {
+        name: value for name, value in found.items() if value not in ("None", "auto") and name not in unsaid
+    }
+
+
+def _cases(treatments: Sequence[dict[str, str]]) -> tuple[list[str], str]:
+    """What each case is called, and in a phrase the treatments that all of them share beyond those names."""
+    names = list(dict.fromkeys(name for each in treatments for name in each))
+    differing = [name for name in names if len({each.get(name) for each in treatments if name in each}) > 1]
+    named = [*_ALWAYS, *(name for name in differing if name not in _ALWAYS)]
+    cases = [" ".join(each[name] for name in named if name in each) for each in treatments]
+    shared = [
+        f"{name} {treatments[0][name]}"
+        for name in names
+        if name not in named and all(name in each for each in treatments) and len(treatments) > 1
+    ]
+    return cases, ", ".join(shared)
+
+
+def _column(results: Sequence[Result], name: str, heading: str, what: str) -> tuple[str, list[Cell]] | None:
+    """A metric's column, all rows in one unit; None where no result has it."""
+    found = [result.metric(name) for result in results]
+    known = [metric for metric in found if metric is not None]
+    if not known or len({metric.unit for metric in known}) > 1:
+        return None
+    how = common_scale([metric.value for metric in known], known[0].unit)
+    if what == "interval":
+        return heading, [_interval(metric, how) for metric in found]
+    cells = [Cell("" if metric is None else how(metric.value)) for metric in found]
+    # The first column says the unit of the throughputs.
+    unit = "" if name == "throughput-per-device" else how.unit
+    return ", ".join(part for part in (heading, unit) if part), cells
+
+
+def _interval(metric: Metric | None, how: Scale) -> Cell:
+    if metric is None:
+        return Cell("")
+    if metric.low is None or metric.high is None:
+        return Cell("–", "quiet")
+    return Cell(how.interval(metric.low, metric.high))
+
+
+def _verdict(result: Result, whole: Cell, notes: dict[str, int]) -> Cell:
+    """A mark, and where not all is well, the number of the note that says what is not."""
+    if whole.text == "ok":
+        return Cell("✓ ok", "good")
+    text = whole.text if result.failure is None else f"{whole.text}: {result.failure.message}"
+    number = notes.setdefault(text, len(notes) + 1)
+    mark = "✗" if whole.tone == "bad" else "?"
+    return Cell(f"{mark} [{number}]", whole.tone)

@@ -1,0 +1,122 @@
+"""What a result was measured on: the environment, the machines, and what its workers found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dlperf_sdk.reports.blocks import Cell
+from dlperf_sdk.reports.numbers import quantity, ranges
+from dlperf_sdk.results.result import Result
+
+_ENVIRONMENTS = {
+    "managed": "a managed environment",
+    "given": "the interpreter given",
+    "running": "the running interpreter",
+}
+
+
+def surroundings(result: Result, directory: Path | None) -> tuple[tuple[str, Cell | str], ...]:
+    """Labelled lines; `directory` is where the result's files lie, None where it has none."""
+    pairs: list[tuple[str, Cell | str]] = []
+    environment = result.environment
+    if environment is not None:
+        how = _ENVIRONMENTS.get(environment.kind, environment.kind)
+        pairs.append(("Environment", f"Python {environment.python}, {how}; {environment.plugin}"))
+        if environment.variables:
+            said = ", ".join(f"{name}={value}" for name, value in environment.variables.items())
+            pairs.append(("Variables", said))
+    pairs += [(label, text) for label, text in hardware(result.hardware)]
+    found = circumstances(result)
+    if found and result.imported is None:
+        said = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in found)
+        pairs.append(("Workers", said))
+    for fact in result.facts if result.imported is None else ():
+        if differs(fact.requested, fact.observed) and fact.name not in ("repeats", "strategy"):
+            text = f"{fact.name} {fact.observed} ran where {fact.requested} was asked for"
+            pairs.append(("Observed", Cell(text, "doubt")))
+    pairs += [("Note", Cell(note, "doubt")) for note in result.notes]
+    when = _when(result.started_at, result.finished_at)
+    if result.imported is None:
+        pairs.append(("Measured", f"{when}, with dlperf-sdk {result.sdk_version}"))
+    else:
+        pairs.append(("Logs changed", f"{when}; imported with dlperf-sdk {result.sdk_version}"))
+    pairs.append(("Run", result.id) if directory is None else ("Files", f"{directory}/"))
+    return tuple(pairs)
+
+
+def _when(start: str, end: str) -> str:
+    """`2025-01-31 10:15:02 to 10:21:40 UTC`; the day is said again where it is another."""
+    (day, begun), (last_day, ended) = (text.removesuffix("+00:00").split("T") for text in (start, end))
+    return f"{day} {begun} to {ended if day == last_day else f'{last_day} {ended}'} UTC"
+
+
+def differs(requested: Any, observed: Any) -> bool:
+    """Whether something else was seen than was asked for; `auto` and nothing are no wishes."""
+    return requested not in (None, "auto") and observed is not None and requested != observed
+
+
+def circumstances(result: Result) -> list[tuple[str, str]]:
+    """What the workers found, in short: versions, threads, transport. Long values are left to result.json."""
+    fields = set(result.spec.to_dict())
+    found = []
+    for fact in result.facts:
+        if (
+            fact.role == "circumstance"
+            and fact.name not in fields
+            and isinstance(fact.observed, str | int | float)
+        ):
+            text = str(fact.observed)
+            if 0 < len(text) <= 40:
+                found.append((fact.name, text))
+    return found
+
+
+def hardware(nodes: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """A labelled line per kind of node; nodes that are alike share one."""
+    kinds: dict[str, list[int]] = {}
+    for number, facts in enumerate(nodes):
+        kinds.setdefault(_machine(facts), []).append(number)
+    if len(nodes) == 1:
+        return [("Hardware", text) for text in kinds]
+    return [
+        (f"Node {ranges(numbers)}" if len(numbers) == 1 else f"Nodes {ranges(numbers)}", text)
+        for text, numbers in kinds.items()
+    ]
+
+
+def _machine(facts: Mapping[str, Any]) -> str:
+    """`host: AMD EPYC 7B13, 2 of 4 processors, 15.6 GiB; Linux 6.1.0 (x86_64)`, with its GPUs."""
+    cpu = facts.get("cpu")
+    cpu = cpu if isinstance(cpu, Mapping) else {}
+    parts = [str(cpu.get("model", "unknown processor"))]
+    if "usable" in cpu and "logical" in cpu:
+        parts.append(f"{cpu['usable']} of {cpu['logical']} processors")
+    memory = facts.get("memory_limit") or facts.get("memory")
+    if isinstance(memory, int | float):
+        parts.append(quantity(memory, "B"))
+    if isinstance(facts.get("numa_nodes"), int) and facts["numa_nodes"] > 1:
+        parts.append(f"{facts['numa_nodes']} NUMA nodes")
+    if "kernel" in facts:
+        parts.append(f"Linux {facts['kernel']} {facts.get('architecture', '')}".rstrip())
+    text = ", ".join(parts)
+    if "host" in facts:
+        text = f"{facts['host']}: {text}"
+    gpus = _gpus(facts.get("gpus"))
+    return f"{text}; {gpus}" if gpus else text
+
+
+def _gpus(gpus: Any) -> str:
+    """`8 × NVIDIA H200 (139.8 GiB), driver 570.86`."""
+    if not isinstance(gpus, list | tuple):
+        return ""
+    kinds: dict[str, int] = {}
+    for gpu in gpus:
+        if isinstance(gpu, Mapping):
+            memory = gpu.get("memory")
+            size = f" ({quantity(memory, 'B')})" if isinstance(memory, int | float) else ""
+            driver = f", driver {gpu['driver']}" if "driver" in gpu else ""
+            text = f"{gpu.get('name', 'GPU')}{size}{driver}"
+            kinds[text] = kinds.get(text, 0) + 1
+    return "; ".join(f"{count} × {text}" for text, count in kinds.items())

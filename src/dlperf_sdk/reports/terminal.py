@@ -1,0 +1,157 @@
+"""Blocks on a terminal, or in a pipe: readable at 80 columns and without colour."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.padding import Padding
+from rich.table import Table as Grid
+from rich.text import Text
+
+from dlperf_sdk.documents.json_values import visible
+from dlperf_sdk.reports.blocks import (
+    Block,
+    Cell,
+    Heading,
+    Labels,
+    Notes,
+    Paragraph,
+    Table,
+    Tone,
+    Verbatim,
+)
+
+_STYLES: dict[Tone, str] = {
+    "plain": "",
+    "quiet": "dim",
+    "good": "green",
+    "bad": "bold red",
+    "doubt": "yellow",
+}
+
+
+FEWEST = 12
+"""Letters of running text that are worth a line in a table."""
+GAP = 2
+"""Spaces between columns."""
+
+
+def text_of(blocks: Iterable[Block], *, styled: bool = False, width: int | None = None) -> str:
+    """Blocks, an empty line between them; with colours (unless NO_COLOR is set) where they are `styled`.
+
+    The width is the terminal's, or COLUMNS, or 80, unless given.
+    """
+    console = Console(
+        file=io.StringIO(), force_terminal=styled, width=width, highlight=False, markup=False, emoji=False
+    )
+    with console.capture() as captured:
+        for index, block in enumerate(blocks):
+            if index:
+                console.print()
+            console.print(rendered(block), soft_wrap=isinstance(block, Verbatim))
+    # rich fills lines up to a table's width.
+    return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+
+
+def harmless(text: str) -> str:
+    """Lines that are no blocks, such as those of a table in CSV, as a terminal may have them."""
+    return visible(text.replace("\r\n", "\n"))
+
+
+def rendered(block: Block) -> RenderableType:
+    """One block, as rich shows it."""
+    match block:
+        case Heading():
+            line = Text(visible(block.text), "bold")
+            return line.append("  ").append(_text(block.aside)) if block.aside.text else line
+        case Paragraph():
+            return _text(Cell(block.text, block.tone))
+        case Labels():
+            grid = Grid.grid(padding=(0, 2))
+            grid.add_column(style="bold", no_wrap=True)
+            grid.add_column(overflow="fold")
+            for label, value in block.pairs:
+                grid.add_row(visible(label), _text(value))
+            return grid
+        case Table():
+            return _table(block)
+        case Notes():
+            grid = Grid.grid(padding=(0, 1))
+            grid.add_column(style="dim", no_wrap=True)
+            grid.add_column(style="dim", overflow="fold")
+            for number, note in enumerate(block.texts, 1):
+                grid.add_row(f"[{number}]", Text(visible(note)))
+            return grid
+        case Verbatim():
+            title = Text(f"{visible(block.title)}\n" if block.title else "", "bold")
+            return title.append(Text(visible(block.text.rstrip("\n"))))
+
+
+class _Fitted:
+    """A table where there is room for it; on a narrower terminal its rows, one below the other, a line per cell."""
+
+    def __init__(self, block: Table) -> None:
+        self.block = block
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield _grid(self.block) if least_width(self.block) <= options.max_width else _rows(self.block)
+
+
+def least_width(block: Table) -> int:
+    """Columns of a terminal below which numbers are cut short, or running text has lines of a few letters."""
+    widths = []
+    for i, column in enumerate(block.columns):
+        widest = max((cell_len(line) for row in block.rows for line in row[i].text.splitlines()), default=0)
+        foldable = not (column.right or column.whole)
+        widths.append(max(cell_len(column.title), min(widest, FEWEST) if foldable else widest))
+    return sum(widths) + GAP * max(0, len(widths) - 1)
+
+
+def _rows(block: Table) -> RenderableType:
+    """Each row as its first cell (a number with its title), and below it the others that are not empty, with theirs."""
+    shown: list[RenderableType] = []
+    titles = max((len(column.title) for column in block.columns[1:]), default=0)
+    for index, row in enumerate(block.rows):
+        if index:
+            shown.append(Text(""))
+        first = f"{block.columns[0].title} " if block.columns[0].right else ""
+        shown.append(Text(visible(first), "bold").append(_text(row[0])))
+        for column, cell in zip(block.columns[1:], row[1:], strict=True):
+            if cell.text:
+                grid = Grid.grid(padding=(0, GAP))
+                grid.add_column(style="dim", no_wrap=True)
+                # As in a table: a number is not broken.
+                grid.add_column(overflow="ellipsis" if column.right else "fold", no_wrap=column.right)
+                grid.add_row(visible(column.title).ljust(titles), _text(cell))
+                shown.append(Padding(grid, (0, 0, 0, GAP)))
+    return Group(*shown)
+
+
+def _table(block: Table) -> RenderableType:
+    fitted = _Fitted(block)
+    if not block.title:
+        return fitted
+    return Group(Text(visible(block.title), "bold"), Padding(fitted, (0, 0, 0, 2)))
+
+
+def _grid(block: Table) -> RenderableType:
+    grid = Grid(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold underline")
+    for column in block.columns:
+        # A number that is cut short reads as another number, so where it does not fit it says so.
+        whole = column.right or column.whole
+        grid.add_column(
+            Text(column.title),
+            justify="right" if column.right else "left",
+            overflow="ellipsis" if whole else "fold",
+            no_wrap=whole,
+        )
+    for row in block.rows:
+        grid.add_row(*map(_text, row))
+    return grid
+
+
+def _text(cell: Cell) -> Text:
+    return Text(visible(cell.text), _STYLES[cell.tone])

@@ -1,0 +1,70 @@
+"""What `dlperf verify` shows: per model a table, a row per framework, and below it what is wrong where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Labels, Paragraph, Table, Tone
+
+if TYPE_CHECKING:
+    from dlperf_sdk.execution.verification import Row, Verification
+
+_TONES: dict[str, Tone] = {"pass": "good", "fail": "bad", "inconclusive": "doubt", "not-run": "doubt"}
+NAMED = 12
+"""Parameters that are listed of a framework that fails."""
+
+
+def page(found: Iterable[Verification], *, tracebacks: bool = False) -> list[Block]:
+    """All of it; with `tracebacks`, also what a worker that failed said at last."""
+    return [block for one in found for block in _model(one, tracebacks)]
+
+
+def _model(found: Verification, tracebacks: bool) -> Iterator[Block]:
+    compiler = "" if found.compiler == "none" else f", {found.compiler}"
+    what = f"{found.model}: case {found.case}, {found.topology}, {found.precision}{compiler}"
+    yield Heading(what, Cell("relative deviation from float64", "quiet"))
+    steps = max((len(losses) for losses in found.losses), default=0)
+    columns = (
+        Column("framework", whole=True),
+        *(Column(f"step {step}", right=True) for step in range(steps)),
+        Column("updates", right=True),
+        Column("parity", whole=True),
+    )
+    right = [_reference(shard, losses) for shard, losses in enumerate(found.losses)]
+    yield Table(columns, (*right, *(_row(row, steps) for row in found.rows)))
+    for row in found.rows:
+        yield from _explained(row)
+        if row.parity is not None and row.parity.traceback:
+            said = row.parity.traceback.rstrip()
+            text = said if tracebacks else f"{said.splitlines()[-1]} (--debug shows all that the worker said)"
+            yield Paragraph(text, "quiet")
+
+
+def _reference(shard: int, losses: Sequence[float]) -> tuple[Cell, ...]:
+    """The reference's own losses, for orientation."""
+    texts = (f"float64, shard {shard}", *(f"{loss:.6f}" for loss in losses), "", "")
+    return tuple(Cell(text, "quiet") for text in texts)
+
+
+def _row(row: Row, steps: int) -> tuple[Cell | str, ...]:
+    parity = row.parity
+    deviations = parity.deviations if parity is not None and parity.deviations else ()
+    shown = [f"{deviation:.1e}" for deviation in deviations] + [""] * (steps - len(deviations))
+    updates = "" if parity is None or parity.updates is None else f"{parity.updates:.1e}"
+    return (row.framework, *shown, updates, Cell(row.outcome, _TONES.get(row.outcome, "quiet")))
+
+
+def _explained(row: Row) -> Iterator[Block]:
+    """What the table has no room for."""
+    if row.parity is None:
+        yield Paragraph(f"{row.framework} was not run: {row.reason}", "doubt")
+        return
+    if row.outcome in ("pass", "not-applicable"):
+        return
+    yield Paragraph(f"{row.framework}: {row.parity.detail}", _TONES.get(row.outcome, "plain"))
+    if row.parity.differing:
+        count = len(row.parity.differing)
+        more = f", and {count - NAMED} more" if count > NAMED else ""
+        names = ", ".join(row.parity.differing[:NAMED])
+        yield Labels((("differ, in the model's order", f"{names}{more}"),))

@@ -1,0 +1,49 @@
+"""Agent 0's events as values: finished repeats and failures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dlperf_sdk.errors import FAILURES, DocumentError
+from dlperf_sdk.results.convert import attempt_from_dict
+from dlperf_sdk.results.records import Failure, Repeat
+
+
+def repeat_from(event: Mapping[str, Any]) -> Repeat:
+    """The repeat that an event `attempt-ended` without a failure tells of.
+
+    Raises:
+        DocumentError: there is no record, or one breaks its schema or belongs to another attempt.
+    """
+    repeat = attempt_from_dict(event).repeat
+    if not repeat.records:
+        raise DocumentError(f"Attempt {repeat.attempt} ended well, and nobody wrote a record.")
+    for record in repeat.records:
+        if record.attempt != repeat.attempt:
+            raise DocumentError(
+                f"Rank {record.rank} wrote a record of attempt {record.attempt} in attempt {repeat.attempt}."
+            )
+    return repeat
+
+
+def failure_from(plain: Mapping[str, Any]) -> Failure:
+    """A failure as an agent tells it."""
+    kind = plain["kind"] if plain["kind"] in FAILURES else "crashed"
+    known = {key: plain.get(key) for key in ("phase", "node", "rank", "type", "traceback")}
+    return Failure(kind=kind, message=_sentence(plain), **known)
+
+
+def _sentence(plain: Mapping[str, Any]) -> str:
+    """What happened, where, and what to do; an exception's own words are not enough."""
+    message = str(plain["message"]).strip()
+    message += "" if message.endswith((".", "!", "?")) else "."
+    if not plain.get("type"):
+        return message
+    where = f"Rank {plain.get('rank')} on node {plain.get('node')}, in phase '{plain.get('phase')}'"
+    if plain["kind"] == "out-of-memory":
+        advice = "Use a smaller batch size, or, where the plugin offers it, accumulate gradients over micro-batches."
+        return f"{where}, ran out of memory: {message} {advice}"
+    if plain["kind"] == "unsupported":
+        return message
+    return f"{where}, raised {plain['type']}: {message} The rank's log has the traceback."

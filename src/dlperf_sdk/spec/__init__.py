@@ -1,0 +1,1 @@
+"""The run spec: what is measured, as plain values."""

@@ -1,0 +1,106 @@
+"""The checks on a run spec's own fields, beside those of `fields`, and the bounds of its numbers."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from dlperf_sdk.documents.json_values import shown
+from dlperf_sdk.errors import SpecError, UnknownName
+from dlperf_sdk.spec.fields import NAME, is_positive, whole
+from dlperf_sdk.spec.values import LARGEST, PHASES
+
+# Bounds that no case comes near: they keep a mistyped or hostile number from becoming an overflow or a full
+# disk further on. The schemas state the same.
+MOST_SAMPLES = 2**31 - 1
+MOST_SEED = 2**32 - 1  # what NumPy's RandomState takes
+MOST_SECONDS = 1e9
+MOST_BYTES = 2**60
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OPTION = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_CONTAINER = re.compile(r"(podman|docker|apptainer|enroot):[A-Za-z0-9./][^\0\s]{0,500}")
+_DEVICE_FILES = re.compile(r"/dev/[A-Za-z0-9._/-]{1,200}(,/dev/[A-Za-z0-9._/-]{1,200}){0,99}")
+
+THREADS = "OMP_NUM_THREADS"
+"""The variable whose value frameworks take for granted: some end on 0 or a word, others go on in silence."""
+_COUNT = re.compile("[1-9][0-9]{0,5}")
+
+
+def copied(value: Any) -> Any:
+    """A mapping of the spec's own, so that a later change of the caller's does not change the spec."""
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def _items(attribute: Any, value: Any, names: re.Pattern[str], what: str) -> list[tuple[str, Any]]:
+    if not isinstance(value, Mapping):
+        raise SpecError(f"{attribute.name} is {shown(value)}; it must be a mapping from names to values.")
+    for name in value:
+        if not isinstance(name, str) or not names.fullmatch(name):
+            raise SpecError(f"{shown(name)} is no name for {what}.")
+    return list(value.items())
+
+
+def deadlines(_: Any, attribute: Any, value: Any) -> None:
+    """A validator: seconds per phase."""
+    for phase, seconds in _items(attribute, value, NAME, "a phase"):
+        if phase not in PHASES:
+            raise UnknownName("deadline", phase, PHASES)
+        if not is_positive(seconds, MOST_SECONDS):
+            raise SpecError(
+                f"The deadline of phase {phase!r} is {shown(seconds)}; it must be seconds, above 0 and at "
+                f"most {MOST_SECONDS:.0e}."
+            )
+
+
+def container(_: Any, attribute: Any, value: Any) -> None:
+    """A validator: a runner and what it runs."""
+    if not isinstance(value, str) or not _CONTAINER.fullmatch(value):
+        raise SpecError(
+            f"container is {shown(value)}; write RUNNER:IMAGE, or RUNNER:/FOLDER for a root file system, with one of "
+            "podman, docker, apptainer and enroot."
+        )
+
+
+def device_files(_: Any, attribute: Any, value: Any) -> None:
+    """A validator: paths below /dev, with commas."""
+    if not isinstance(value, str) or not _DEVICE_FILES.fullmatch(value):
+        raise SpecError(
+            f"container_devices is {shown(value)}; write paths below /dev, with commas: /dev/infiniband,/dev/kfd."
+        )
+
+
+def variables(_: Any, attribute: Any, value: Any) -> None:
+    """A validator: environment variables, each a text or none."""
+    for name, content in _items(attribute, value, _VARIABLE, "an environment variable"):
+        if content is not None and (not isinstance(content, str) or "\0" in content):
+            raise SpecError(f"The environment variable {name} is {shown(content)}; it must be text.")
+        if name == THREADS and content is not None and not _COUNT.fullmatch(content):
+            raise SpecError(
+                f"{THREADS} is {shown(content)}, which is no number of threads; give a whole number from 1, or leave "
+                "it out: every worker has one thread for each of its cores then."
+            )
+
+
+def options(_: Any, attribute: Any, value: Any) -> None:
+    """A validator: names with plain values."""
+    for name, content in _items(attribute, value, _OPTION, "an option"):
+        if content is None or isinstance(content, str):
+            continue
+        # Not a number also where NaN or an infinity is: JSON has neither.
+        if not isinstance(content, int | float) or not -sys.float_info.max <= content <= sys.float_info.max:
+            raise SpecError(
+                f"The option {name!r} is {shown(content)}; it must be a finite number, a text, true or false."
+            )
+
+
+def batch_size(instance: Any, attribute: Any, value: Any) -> None:
+    """A validator: a number of samples, or the largest."""
+    if value == LARGEST:
+        return
+    try:
+        whole(1, MOST_SAMPLES)(instance, attribute, value)
+    except SpecError as error:
+        raise SpecError(f"{str(error).removesuffix('.')}, or {LARGEST}.") from None

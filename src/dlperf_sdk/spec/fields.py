@@ -1,0 +1,125 @@
+"""Fields of specs and options: the role that each plays in comparisons, and the checks on their values."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any, Literal
+
+import attrs
+
+from dlperf_sdk.documents.json_values import shown
+from dlperf_sdk.errors import SpecError, UnknownName
+
+Role = Literal["workload", "treatment", "circumstance"]
+
+NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
+"""What plugins, precisions, sources and the like may be called."""
+
+
+def _field(role: Role, help: str, default: Any, validator: Any, converter: Any) -> Any:
+    kwargs: dict[str, Any] = {"metadata": {"role": role, "help": help}}
+    if isinstance(default, dict):
+        kwargs["factory"] = dict
+    elif default is not attrs.NOTHING:
+        kwargs["default"] = default
+    if validator is not None:
+        kwargs["validator"] = validator
+    if converter is not None:
+        kwargs["converter"] = converter
+    return attrs.field(**kwargs)
+
+
+def workload(help: str, default: Any = attrs.NOTHING, *, validator: Any = None, converter: Any = None) -> Any:
+    """A field that two results must share to be compared at all."""
+    return _field("workload", help, default, validator, converter)
+
+
+def treatment(
+    help: str, default: Any = attrs.NOTHING, *, validator: Any = None, converter: Any = None
+) -> Any:
+    """A field that makes a column: what a comparison is *of*."""
+    return _field("treatment", help, default, validator, converter)
+
+
+def circumstance(
+    help: str, default: Any = attrs.NOTHING, *, validator: Any = None, converter: Any = None
+) -> Any:
+    """A field that makes a footnote."""
+    return _field("circumstance", help, default, validator, converter)
+
+
+def named(_: Any, attribute: Any, value: Any) -> None:
+    """A validator: a name, as `NAME` has it."""
+    if not isinstance(value, str) or not NAME.fullmatch(value):
+        raise SpecError(
+            f"{attribute.name} is {shown(value)}; it must be a name in lower-case letters, digits, '.', '-' "
+            "and '_'."
+        )
+
+
+def whole(least: int, most: int) -> Callable[[Any, Any, Any], None]:
+    """A validator: a whole number between these, both included."""
+
+    def check(_: Any, attribute: Any, value: Any) -> None:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise SpecError(
+                f"{attribute.name} is {shown(value)}; it must be a whole number from {least} to {most}."
+            )
+
+    return check
+
+
+def number(*, below: float = math.inf) -> Callable[[Any, Any, Any], None]:
+    """A validator: a finite number, 0 or more and less than `below`."""
+    limits = "0 or more" + ("" if below == math.inf else f", and less than {below:g}")
+
+    def check(_: Any, attribute: Any, value: Any) -> None:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < below:
+            raise SpecError(f"{attribute.name} is {shown(value)}; it must be a number, {limits}.")
+
+    return check
+
+
+def yes_or_no(_: Any, attribute: Any, value: Any) -> None:
+    """A validator: true or false, and no number."""
+    if not isinstance(value, bool):
+        raise SpecError(f"{attribute.name} is {shown(value)}; it must be true or false.")
+
+
+def is_positive(value: Any, most: float) -> bool:
+    """Whether a value is a number above 0, and at most this."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= most
+
+
+def fraction(_: Any, attribute: Any, value: Any) -> None:
+    """A validator: a number above 0, and at most 1."""
+    if not is_positive(value, 1):
+        raise SpecError(f"{attribute.name} is {shown(value)}; it must be a number above 0, and at most 1.")
+
+
+def text(_: Any, attribute: Any, value: Any) -> None:
+    """A validator: text that is not empty."""
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise SpecError(f"{attribute.name} is {shown(value)}; it must be text.")
+
+
+def one_of(*choices: str) -> Callable[[Any, Any, Any], None]:
+    """A validator: one of these names; another raises UnknownName."""
+
+    def check(_: Any, attribute: Any, value: Any) -> None:
+        if value not in choices:
+            raise UnknownName(attribute.name.replace("_", " "), str(value), choices)
+
+    return check
+
+
+def optional(check: Callable[[Any, Any, Any], None]) -> Callable[[Any, Any, Any], None]:
+    """A validator: None, or what `check` lets pass."""
+
+    def checked(instance: Any, attribute: Any, value: Any) -> None:
+        if value is not None:
+            check(instance, attribute, value)
+
+    return checked

@@ -1,0 +1,54 @@
+"""Protocols: how a case is measured, in steps and in repeats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+from attrs import frozen
+
+from dlperf_sdk.errors import SpecError
+from dlperf_sdk.spec.fields import fraction, named, optional, whole
+
+# No case comes near: they keep a mistyped number from becoming a full disk. The schemas state the same.
+MOST_STEPS = 100_000
+MOST_REPEATS = 100_000
+
+
+@frozen
+class Protocol:
+    """How a case is measured: in steps, and in repeats, each of which is made of new processes."""
+
+    name: str = attrs.field(validator=named)
+    warmup: int = attrs.field(validator=whole(0, MOST_STEPS))
+    """Steps before the window."""
+    steps: int = attrs.field(validator=whole(1, MOST_STEPS))
+    """Steps in the window."""
+    repeats: int = attrs.field(validator=whole(1, MOST_REPEATS))
+    """Repeats; with a `target`, the fewest."""
+    max_repeats: int = attrs.field(validator=whole(1, MOST_REPEATS))
+    """The most repeats; equal to `repeats` where there is no `target`."""
+    target: float | None = attrs.field(default=None, validator=optional(fraction))
+    """Stop when the median's interval lies within ± this fraction of the median."""
+    canonical_steps: int = attrs.field(default=5, validator=whole(0, MOST_STEPS))
+    """Steps on the canonical fixed batch, before the warm-up: they compile, and show that the loss falls."""
+
+    @max_repeats.validator
+    def _not_below_repeats(self, _: Any, value: int) -> None:
+        if value < self.repeats:
+            raise SpecError(
+                f"max_repeats is {value}, which is below repeats, {self.repeats}, the fewest that the "
+                f"protocol {self.name} takes: raise the one, or lower the other."
+            )
+
+
+PROTOCOLS: dict[str, Protocol] = {
+    protocol.name: protocol
+    for protocol in (
+        Protocol("dlperf-v1", warmup=20, steps=100, repeats=7, max_repeats=7),
+        Protocol("quick", warmup=5, steps=20, repeats=3, max_repeats=3),
+        Protocol("adaptive", warmup=20, steps=100, repeats=6, max_repeats=30, target=0.01),
+    )
+}
+"""The named protocols. `dlperf-v1` is DLPerf's own rule: skip 20 steps, measure 100, repeat 7 times,
+take the median."""

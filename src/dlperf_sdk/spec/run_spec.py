@@ -1,0 +1,272 @@
+"""What is asked: a benchmark case, as plain values.
+
+A `RunSpec` is flat on purpose: the same field names serve the keyword arguments of `run()`, the keys of a
+spec file, and the flags of the command line. What follows from it (which device `auto` is, what a protocol's
+name stands for, the model's hyper-parameters) is the business of the plan.
+
+Every field carries a *role*, which decides how two results may be compared: **workload** must be equal,
+**treatment** is a column of the table, **circumstance** is a footnote.
+"""
+
+# ruff: noqa: RUF009 - workload(), treatment() and circumstance() make attrs fields, not default values
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+from attrs import frozen
+
+from dlperf_sdk.errors import SpecError, UnknownName
+from dlperf_sdk.spec import checks
+from dlperf_sdk.spec.fields import (
+    circumstance,
+    fraction,
+    named,
+    one_of,
+    optional,
+    text,
+    treatment,
+    whole,
+    workload,
+)
+from dlperf_sdk.spec.file import load_spec
+from dlperf_sdk.spec.protocol import MOST_REPEATS, MOST_STEPS, PROTOCOLS, Protocol
+from dlperf_sdk.spec.values import LARGEST, DataSpec, Scalar, TopologySpec
+
+SPEC_VERSION = "1.0"
+"""Version of the schema `run-spec`: a change that old readers cannot follow raises the first number."""
+
+
+@frozen(kw_only=True)
+class RunSpec:
+    """One benchmark case, as it is asked for. Immutable; `attrs.evolve(spec, steps=5)` gives a changed copy.
+
+    Raises:
+        SpecError: a field has an impossible value.
+        UnknownName: a field names something that does not exist.
+    """
+
+    framework: str = treatment("Deep-learning framework, by its plugin's name.", validator=named)
+    model: str = workload("Model to train.", validator=named)
+    topology: TopologySpec = treatment(
+        "Nodes × devices per node, and the engine: 1n1d, 2n8d, 4n8d@slurm.",
+        default=TopologySpec(1, 1),
+        converter=TopologySpec.parse,
+    )
+    batch_size: int = workload(
+        "Samples per device and optimisation step; max: the largest that fits into the memory.",
+        32,
+        validator=checks.batch_size,
+    )
+    """Until it has been found, the largest is the text `max`; no plan and no result holds it."""
+    accumulation: int = workload(
+        "Micro-batches that one optimisation step accumulates gradients over; divides the batch size.",
+        1,
+        validator=whole(1, checks.MOST_SAMPLES),
+    )
+    precision: str = treatment("fp32, tf32, amp-fp16 or amp-bf16.", "fp32", validator=named)
+    compiler: str = treatment(
+        "none, or one that the framework offers: inductor, xla, graph, …", "none", validator=named
+    )
+    strategy: str = treatment(
+        "How gradients meet: all_reduce, parameter_server, parameter_server_async, horovod, independent. On one device "
+        "any is accepted, and only a label.",
+        "all_reduce",
+        validator=named,
+    )
+    layout: str = treatment(
+        "Memory layout of images: auto (the faster), nchw or nhwc.", "auto", validator=named
+    )
+    device: str = treatment(
+        "Kind of device: auto (a GPU where there is one), cpu, cuda, …", "auto", validator=named
+    )
+    data: DataSpec = circumstance(
+        "synthetic (made on the device), synthetic-host, images:FOLDER or text:FOLDER.",
+        default=DataSpec("synthetic"),
+        converter=DataSpec.parse,
+    )
+    learning_rate_policy: str = workload(
+        "Learning rate inside the run: constant, or warmup (the recipe's linear ramp from zero).",
+        "constant",
+        validator=one_of("constant", "warmup"),
+    )
+    seed: int = workload(
+        "Seed of the canonical weights and batches.", 0, validator=whole(0, checks.MOST_SEED)
+    )
+    protocol: str = circumstance(
+        "dlperf-v1 (20 / 100 / 7), quick (5 / 20 / 3) or adaptive.",
+        "dlperf-v1",
+        validator=one_of(*PROTOCOLS),
+    )
+    canonical_steps: int | None = circumstance(
+        "Steps on the canonical fixed batch before the warm-up, instead of the protocol's.",
+        None,
+        validator=optional(whole(0, MOST_STEPS)),
+    )
+    warmup: int | None = circumstance(
+        "Warm-up steps, instead of the protocol's.", None, validator=optional(whole(0, MOST_STEPS))
+    )
+    steps: int | None = circumstance(
+        "Measured steps, instead of the protocol's.", None, validator=optional(whole(1, MOST_STEPS))
+    )
+    repeats: int | None = circumstance(
+        "Repeats, instead of the protocol's.", None, validator=optional(whole(1, MOST_REPEATS))
+    )
+    max_repeats: int | None = circumstance(
+        "The most repeats that an adaptive run may take.", None, validator=optional(whole(1, MOST_REPEATS))
+    )
+    target: float | None = circumstance(
+        "Stop repeating when the median is known within ± this fraction.",
+        None,
+        validator=optional(fraction),
+    )
+    python: str | None = circumstance(
+        "Interpreter of an existing environment, instead of a managed one.", None, validator=optional(text)
+    )
+    container: str | None = circumstance(
+        "What agents and workers run in: podman:IMAGE, podman:/ROOTFS, docker:…, apptainer:…, enroot:….",
+        None,
+        validator=optional(checks.container),
+    )
+    container_mounts: str | None = circumstance(
+        "Folders of the nodes that are in the container, read-only: SOURCE or SOURCE:TARGET, with commas.",
+        None,
+        validator=optional(text),
+    )
+    container_devices: str | None = circumstance(
+        "Device files of the nodes that are in the container beside the GPUs that the case uses: /dev/infiniband, "
+        "with commas.",
+        None,
+        validator=optional(checks.device_files),
+    )
+    env: dict[str, str | None] = circumstance(
+        "Variables for the workers, NAME=VALUE, or NAME to hand on this shell's.",
+        {},
+        validator=checks.variables,
+        converter=checks.copied,
+    )
+    options: dict[str, Scalar] = workload(
+        "Options of the model and of the framework's plugin.",
+        {},
+        validator=checks.options,
+        converter=checks.copied,
+    )
+    on_busy: str = circumstance(
+        "When another process holds the device: wait, note (go on, and say so) or refuse.",
+        "refuse",
+        validator=one_of("wait", "note", "refuse"),
+    )
+    deadlines: dict[str, float] = circumstance(
+        "Seconds that a phase may take: start, compile, warmup, step, teardown.",
+        {},
+        validator=checks.deadlines,
+        converter=checks.copied,
+    )
+    memory_limit: int | None = circumstance(
+        "Bytes of host memory that each worker process may allocate; beyond them it has run out of memory.",
+        None,
+        validator=optional(whole(1, checks.MOST_BYTES)),
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if not self.wants_largest and self.batch_size % self.accumulation:
+            raise SpecError(
+                f"batch_size {self.batch_size} cannot be split into {self.accumulation} equal micro-batches; "
+                "choose an accumulation that divides it."
+            )
+        self.resolved_protocol()
+
+    @property
+    def wants_largest(self) -> bool:
+        """Whether the batch size is to be found: the largest that fits."""
+        return bool(self.batch_size == LARGEST)
+
+    @property
+    def global_batch_size(self) -> int:
+        """Samples per optimisation step over all devices."""
+        return self.batch_size * self.topology.devices
+
+    @property
+    def gradients_meet(self) -> bool:
+        """Whether there are several replicas that average their gradients."""
+        return self.topology.devices > 1 and self.strategy != "independent"
+
+    @property
+    def in_words(self) -> str:
+        """What it measures, but for what is usual: `torch resnet50 1n2d b64 amp-bf16 inductor seed=1`."""
+        words = [self.framework, self.model, str(self.topology), f"b{self.batch_size}", self.precision]
+        usual = attrs.fields_dict(RunSpec)
+        for name in ("compiler", "strategy", "layout", "device"):
+            if getattr(self, name) != usual[name].default:
+                words.append(getattr(self, name))
+        for name in ("accumulation", "seed", "learning_rate_policy"):
+            if getattr(self, name) != usual[name].default:
+                words.append(f"{name}={getattr(self, name)}")
+        words += [f"{name}={value}" for name, value in sorted(self.options.items())]
+        return " ".join(words if self.data == usual["data"].default else [*words, self.data.source])
+
+    def resolved_protocol(self) -> Protocol:
+        """The named protocol with this spec's own numbers in place of its.
+
+        Raises:
+            SpecError: `target` or `max_repeats` is given for a protocol that has a fixed number of repeats,
+                or `max_repeats` is below the fewest.
+        """
+        base = PROTOCOLS[self.protocol]
+        if base.target is None and (self.target is not None or self.max_repeats is not None):
+            raise SpecError(
+                f"target and max_repeats belong to the adaptive protocol; {base.name} repeats a fixed "
+                "number of times. Add protocol=adaptive, or leave them out."
+            )
+        repeats = self.repeats or base.repeats
+        most = repeats if base.target is None else self.max_repeats or max(repeats, base.max_repeats)
+        return attrs.evolve(
+            base,
+            canonical_steps=base.canonical_steps if self.canonical_steps is None else self.canonical_steps,
+            warmup=base.warmup if self.warmup is None else self.warmup,
+            steps=self.steps or base.steps,
+            repeats=repeats,
+            max_repeats=most,
+            target=base.target if self.target is None else self.target,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values, under the schema `run-spec`. Fields that hold their default are written too."""
+        plain = attrs.asdict(self, recurse=False)
+        plain["topology"], plain["data"] = str(self.topology), str(self.data)
+        for name in ("env", "options", "deadlines"):
+            plain[name] = dict(plain[name])
+        return {"schema_version": SPEC_VERSION, **plain}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> RunSpec:
+        """The inverse of `to_dict`; keys that are left out take their defaults.
+
+        Raises:
+            UnknownName: a key is no field.
+            DocumentError: the document breaks the schema `run-spec`.
+            SpecError: a field has an impossible value.
+        """
+        from dlperf_sdk.documents import schema
+
+        known = [field.name for field in attrs.fields(cls)]
+        for key in plain:
+            if key != "schema_version" and key not in known:
+                raise UnknownName("field of a run spec", str(key), known)
+        document = {"schema_version": SPEC_VERSION, **plain}
+        schema.check("run-spec", document)
+        document.pop("schema_version")
+        return cls(**document)
+
+    @classmethod
+    def load(cls, path: str | Path, **fields: Any) -> RunSpec:
+        """Read a spec file: JSON, TOML, or YAML in its safe subset; `fields` are used in place of the file's.
+
+        Raises:
+            DocumentError: the file cannot be read or parsed, or breaks the schema.
+            SpecError: it names a program, or a folder outside its own directory; see `dlperf_sdk.spec.file`.
+        """
+        return attrs.evolve(cls.from_dict(load_spec(Path(path), fields)), **fields)

@@ -1,0 +1,90 @@
+"""The values that a spec's fields hold: a topology, a source of data, each with the text that people write for it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import attrs
+from attrs import frozen
+
+from dlperf_sdk.documents.json_values import shown
+from dlperf_sdk.errors import SpecError
+from dlperf_sdk.spec.fields import NAME, named, optional, text, whole
+
+Scalar = str | int | float | bool | None
+"""What an option's value may be."""
+
+LARGEST: Any = "max"
+"""The batch size that stands for the largest that fits."""
+
+PHASES = ("start", "compile", "warmup", "step", "teardown")
+"""The phases with a deadline. `step` is the longest silence between two steps of the measured window."""
+
+_TOPOLOGY = re.compile(rf"([1-9][0-9]{{0,5}})n([1-9][0-9]{{0,5}})d(?:@({NAME.pattern}))?")
+
+# No case comes near: it keeps a mistyped or hostile number from becoming an overflow. The schemas state the same.
+_MOST_NODES = 999_999
+
+
+@frozen(order=True)
+class TopologySpec:
+    """Nodes × devices per node, and the engine that places them, written `2n8d` or `2n8d@slurm`."""
+
+    nodes: int = attrs.field(validator=whole(1, _MOST_NODES))
+    devices_per_node: int = attrs.field(validator=whole(1, _MOST_NODES))
+    engine: str = attrs.field(default="local", validator=named)
+
+    @property
+    def devices(self) -> int:
+        """All devices, that is the number of replicas."""
+        return self.nodes * self.devices_per_node
+
+    @classmethod
+    def parse(cls, text: str | TopologySpec) -> TopologySpec:
+        """Read `2n8d` or `2n8d@engine`.
+
+        Raises:
+            SpecError: the text is no topology, or names zero nodes or devices.
+        """
+        if isinstance(text, cls):
+            return text
+        match = isinstance(text, str) and _TOPOLOGY.fullmatch(text)
+        if not match:
+            raise SpecError(
+                f"topology is {shown(text)}; write NODESnDEVICESd, both from 1 to 999999, with the engine behind "
+                "an '@' if it is not the local machine: 1n1d, 1n8d, 4n8d@slurm."
+            )
+        return cls(int(match[1]), int(match[2]), match[3] or "local")
+
+    def __str__(self) -> str:
+        engine = "" if self.engine == "local" else f"@{self.engine}"
+        return f"{self.nodes}n{self.devices_per_node}d{engine}"
+
+
+@frozen
+class DataSpec:
+    """Where the samples come from: `synthetic`, `synthetic-host`, `images:FOLDER` or `text:FOLDER`."""
+
+    source: str = attrs.field(validator=named)
+    path: str | None = attrs.field(default=None, validator=optional(text))
+
+    @classmethod
+    def parse(cls, text: str | DataSpec) -> DataSpec:
+        """Read `SOURCE` or `SOURCE:FOLDER`.
+
+        Raises:
+            SpecError: the text is empty, or the source is no name.
+        """
+        if isinstance(text, cls):
+            return text
+        source, colon, path = text.partition(":") if isinstance(text, str) else ("", "", "")
+        if not NAME.fullmatch(source) or (colon and not path) or "\0" in path:
+            raise SpecError(
+                f"data is {shown(text)}; write 'synthetic' (on the device), 'synthetic-host', "
+                "'images:FOLDER' or 'text:FOLDER'."
+            )
+        return cls(source, path or None)
+
+    def __str__(self) -> str:
+        return self.source if self.path is None else f"{self.source}:{self.path}"

@@ -1,0 +1,1 @@
+"""The agent: starts, watches and stops the workers of one node."""

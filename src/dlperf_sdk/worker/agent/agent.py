@@ -1,0 +1,243 @@
+"""The agent: one process per node that starts, watches and ends that node's workers.
+
+Its main thread serves the coordinator's orders; another one does nothing but wait for them. How it came to its run:
+`joining`.
+"""
+
+import queue
+import shutil
+import signal
+import threading
+import time
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from dlperf_sdk.worker.agent import link, node_check, preflight
+from dlperf_sdk.worker.agent.attempt import Attempt
+from dlperf_sdk.worker.agent.coordinator import PARITY
+from dlperf_sdk.worker.agent.launch_commands import Place, orders_for
+from dlperf_sdk.worker.agent.sampling import Sampling
+from dlperf_sdk.worker.failures import SETTLE, failure
+from dlperf_sdk.worker.processes import cluster_from
+from dlperf_sdk.worker.request import Request
+
+LOOK = 0.1
+"""Seconds between two looks at the workers while they are measured; one that ends is seen at once."""
+CLOSE_LOOK = 0.02
+"""The same before the clock: the last worker to be ready is waited for by all."""
+REPORT = 0.25
+"""Seconds between two reports of a worker's steps."""
+HEARTBEAT = 2.0
+
+
+class Agent:
+    """One node's agent."""
+
+    def __init__(
+        self,
+        request: Request,
+        node: int,
+        connection: link.Link,
+        bundle: str,
+        scratch: str,
+        interface: Optional[str] = None,
+        parity: Optional[Request] = None,
+        ports: Sequence[int] = (),
+    ) -> None:
+        self.request, self.parity, self.node, self._link = request, parity, node, connection
+        self._bundle, self._scratch, self._interface, self._ports = bundle, scratch, interface, ports
+        self._door: Optional[preflight.Doorbell] = None
+        self._heard = time.monotonic()
+        self._inbox: queue.SimpleQueue = queue.SimpleQueue()
+        # Simple: a signal handler puts into it while the same thread may be taking, which a Queue's lock forbids.
+        self._attempt: Optional[Attempt] = None
+        self._sampling: Optional[Sampling] = None
+        self._ready = False
+        self._failures: List[Dict[str, Any]] = []
+        """Of this attempt, those that have been told."""
+        self._settled = 0.0
+        """When no more is waited for, once one has failed: the cause may die after its consequence."""
+        self._reported = ("", 0)
+        self._reported_at = 0.0
+        self._beat = 0.0
+
+    def serve(self) -> int:
+        """Until the coordinator says quit, or is gone, or this process is asked to end. Returns the exit code."""
+        signal.signal(signal.SIGTERM, lambda *_: self._inbox.put({"do": "abandon"}))
+        signal.signal(signal.SIGINT, lambda *_: self._inbox.put({"do": "abandon"}))
+        signal.signal(signal.SIGCHLD, lambda *_: self._inbox.put({}))
+        threading.Thread(target=self._listen, daemon=True).start()
+        self._introduce()
+        try:
+            while True:
+                try:
+                    message = self._inbox.get(timeout=LOOK if self._ready else CLOSE_LOOK)
+                except queue.Empty:
+                    message = {}
+                order = message.get("do")
+                if order == "quit":
+                    return 0
+                if order == "abandon":
+                    return 1
+                if order:
+                    self._obey(order, message)
+                self._watch()
+        finally:
+            if self._attempt is not None:
+                self._attempt.end()
+            if self._door is not None:
+                self._door.close()
+
+    def _listen(self) -> None:
+        for message in self._link.messages():
+            self._heard = time.monotonic()
+            if message.get("do") != "beat":
+                self._inbox.put(message)
+        self._inbox.put({"do": "abandon"})
+
+    def _introduce(self) -> None:
+        """Say what this node is, and whether it is fit for the case."""
+        address = self._link.address
+        hello, self._bundle, self._door = node_check.introduce(
+            self.request, self._bundle, self._scratch, address, self._interface, self._ports
+        )
+        self._say(hello)
+
+    def _say(self, message: Dict[str, Any]) -> None:
+        self._beat = time.monotonic()
+        self._link.send(dict(message, node=self.node))
+
+    def _obey(self, order: str, message: Dict[str, Any]) -> None:
+        if order == "reach":
+            threading.Thread(target=self._reach, args=(message["doors"],), daemon=True).start()
+        elif order == "prepare":
+            # It may wait for busy devices, and the coordinator must go on hearing from this node.
+            threading.Thread(target=self._prepare, args=(message,), daemon=True).start()
+        elif order == "start":
+            self._start(message)
+        elif order == "go" and self._attempt is not None:
+            self._attempt.go()
+        elif order == "end" and self._attempt is not None:
+            self._end()
+
+    def _reach(self, doors: Any) -> None:
+        self._say({"event": "reached", "without": preflight.unreachable(doors)})
+
+    def _prepare(self, message: Dict[str, Any]) -> None:
+        self._say(node_check.prepared(self.request, self.node, message, self._ports))
+
+    def _start(self, message: Dict[str, Any]) -> None:
+        """Start this node's workers. What a plugin's functions raise here is the case's failure, not the agent's."""
+        self._ready = False
+        self._failures = []
+        request = self._program(message)[0]
+        number = message["attempt"]
+        self._attempt = Attempt(number, self._scratch, request.deadlines, request.memory_limit)
+        try:
+            self._start_workers(message)
+        except Exception as error:
+            self._say({"event": "failed", "failure": self._not_started(error)})
+            self._end()
+            return
+        for worker in self._attempt.workers:
+            self._say(
+                {
+                    "event": "worker-started",
+                    "attempt": message["attempt"],
+                    "name": worker.name,
+                    "pid": worker.popen.pid,
+                }
+            )
+
+    def _program(self, message: Dict[str, Any]) -> Tuple[Request, str]:
+        """What an attempt is to do, and where the bundle says so."""
+        if message["attempt"] == PARITY and self.parity is not None:
+            return self.parity, "parity.json"
+        return self.request, "request.json"
+
+    def _start_workers(self, message: Dict[str, Any]) -> None:
+        cluster = cluster_from(message["cluster"])
+        place = Place(self.node, message["host_index"], message["host_count"])
+        request, file = self._program(message)
+        processes, orders = orders_for(request, cluster, place, self._bundle, file)
+        self._sampling = Sampling(request.samplers, cluster.nodes[self.node].devices, self.node)
+        self._attempt.start(cluster, processes, orders)
+
+    def _not_started(self, error: Exception) -> Dict[str, Any]:
+        if isinstance(error, OSError):
+            said = "A worker could not be started on node %d with %s: %s" % (
+                self.node,
+                self.request.command,
+                error,
+            )
+            return failure("environment", said, "start", self.node)
+        said = "The workers of node %d could not be laid out: %s: %s" % (
+            self.node,
+            type(error).__name__,
+            error,
+        )
+        return failure("crashed", said, "start", self.node)
+
+    def _watch(self) -> None:
+        """Look at the workers, tell what is new."""
+        attempt, now = self._attempt, time.monotonic()
+        if now - self._beat > HEARTBEAT:
+            self._say({"event": "heartbeat"})
+        if now - self._heard > link.SILENCE:
+            self._inbox.put({"do": "abandon"})
+        if attempt is None:
+            return
+        attempt.check()
+        if self._sampling is not None:
+            self._sampling.look(now)
+        trainers = attempt.trainers
+        if trainers and trainers[0].seen != self._reported and now - self._reported_at >= REPORT:
+            self._reported, self._reported_at = trainers[0].seen, now
+            phase, step = self._reported
+            self._say(
+                {
+                    "event": "progress",
+                    "attempt": attempt.number,
+                    "rank": trainers[0].process.rank,
+                    "phase": phase,
+                    "step": step,
+                }
+            )
+        if not self._ready and attempt.ready():
+            self._ready = True
+            self._say({"event": "ready", "trainers": len(attempt.trainers)})
+        failures = attempt.failures()
+        for one in failures:
+            if one not in self._failures:
+                self._say({"event": "failed", "failure": one})
+        if failures and not self._failures:
+            self._settled = now + SETTLE
+        self._failures = failures
+        if attempt.over() or (failures and now >= self._settled):
+            self._end()
+
+    def _end(self) -> None:
+        """End the attempt, and hand over everything that is left of it."""
+        attempt, self._attempt = self._attempt, None
+        sampling, self._sampling = self._sampling, None
+        if attempt is None:
+            return
+        ended_early = not attempt.over()
+        attempt.end()
+        self._say(
+            {
+                "event": "ended",
+                "attempt": attempt.number,
+                "failures": [] if ended_early else attempt.failures(),
+                "records": [
+                    record
+                    for record in (worker.record() for worker in attempt.trainers)
+                    if record is not None
+                ],
+                "exits": [worker.exit() for worker in attempt.workers],
+                "series": sampling.close() if sampling is not None else [],
+                "logs": [{"name": worker.name, "text": worker.log()} for worker in attempt.workers],
+            }
+        )
+        for worker in attempt.workers:
+            worker.progress.close()
+            shutil.rmtree(worker.directory, ignore_errors=True)

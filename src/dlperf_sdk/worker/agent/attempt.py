@@ -1,0 +1,138 @@
+"""One attempt on one node: start this node's workers, watch them, end them."""
+
+import os
+import signal
+import time
+from typing import Any, Dict, List, Optional
+
+from dlperf_sdk.worker import failures, lifetime
+from dlperf_sdk.worker.agent.worker_process import Supervised
+from dlperf_sdk.worker.processes import SERVICE, Cluster, Process
+
+GRACE = 3.0
+"""Seconds between asking a worker to end and killing it."""
+
+
+def _oom_kills() -> int:
+    """How often the kernel has killed a process for memory, on this machine, since it was started."""
+    try:
+        with open("/proc/vmstat", encoding="ascii") as file:
+            return int(dict(line.split() for line in file).get("oom_kill", 0))
+    except OSError:
+        return 0
+
+
+class Attempt:
+    """All workers of one node in one attempt."""
+
+    def __init__(
+        self, number: int, directory: str, deadlines: Dict[str, float], memory_limit: Optional[int]
+    ) -> None:
+        self.number, self.directory, self._deadlines = number, directory, deadlines
+        self._memory_limit = memory_limit
+        self.workers: List[Supervised] = []
+        self._oom_before = _oom_kills()
+
+    def start(self, cluster: Cluster, processes: List[Process], orders: List[Dict[str, Any]]) -> None:
+        """Start them; `orders` holds for each its `name`, `command`, `environment`, `cpus` and `request`."""
+        for process, order in zip(processes, orders):
+            name = order["name"]
+            directory = os.path.join(self.directory, "%d-%s" % (self.number, name))
+            worker = Supervised(process, name, directory, self._deadlines)
+            plain_cluster = dict(cluster._asdict(), nodes=[node._asdict() for node in cluster.nodes])
+            worker.start(
+                order["command"],
+                order["environment"],
+                {
+                    "agent": os.getpid(),
+                    "attempt": self.number,
+                    "request": order["request"],
+                    "cluster": plain_cluster,
+                    "process": process._asdict(),
+                    "cpus": order["cpus"],
+                },
+            )
+            self.workers.append(worker)
+
+    @property
+    def trainers(self) -> List[Supervised]:
+        return [worker for worker in self.workers if worker.process.role != SERVICE]
+
+    def check(self) -> None:
+        """Look at everyone. A worker past its deadline is ended."""
+        for worker in self.workers:
+            if worker.ended:
+                continue
+            worker.look()
+            if worker.popen.poll() is not None:
+                worker.look()
+                worker.ended = True
+                worker.signal(signal.SIGKILL)  # what it may have left behind in its group
+                if worker.process.role == SERVICE and self._at_work():
+                    worker.found = failures.of_service(worker.name, worker.exit(), self._kernel_killed())
+                continue
+            overdue = worker.overdue()
+            if overdue is not None and worker.found is None:
+                worker.found = overdue
+                worker.signal(signal.SIGKILL)
+
+    def ready(self) -> bool:
+        return all(worker.seen[0] == "ready" for worker in self.trainers)
+
+    def go(self) -> None:
+        for worker in self.trainers:
+            worker.go()
+
+    def _at_work(self) -> bool:
+        """Whether trainers still need the services. Where this node has none, others' do until it is told to end."""
+        over = ("teardown", "done")
+        return not self.trainers or any(not one.ended and one.seen[0] not in over for one in self.trainers)
+
+    def _kernel_killed(self) -> bool:
+        """Whether the kernel has killed some process for memory since the attempt began."""
+        return _oom_kills() > self._oom_before
+
+    def failures(self) -> List[Dict[str, Any]]:
+        """Of the trainers that have ended, and of the services that died while they were needed."""
+        killed = self._kernel_killed()
+        found = [worker.found for worker in self.workers if worker.process.role == SERVICE]
+        found += [
+            failures.of_worker(
+                worker.name,
+                worker.exit(),
+                worker.record(),
+                worker.why_no_record,
+                worker.found,
+                killed,
+                self._memory_limit,
+                "" if self._memory_limit is None else worker.log()[-2000:],
+            )
+            for worker in self.trainers
+            if worker.ended
+        ]
+        return [failure for failure in found if failure is not None]
+
+    def over(self) -> bool:
+        """Whether all trainers have ended. A node that has none serves others, until it is told to end."""
+        return bool(self.trainers) and all(worker.ended for worker in self.trainers)
+
+    def end(self) -> None:
+        """End whoever is left: ask, wait a little, kill; and then their orphans."""
+        left = [worker for worker in self.workers if worker.popen.poll() is None]
+        for worker in left:
+            worker.signal(signal.SIGTERM)
+        deadline = time.monotonic() + GRACE
+        while time.monotonic() < deadline and any(worker.popen.poll() is None for worker in left):
+            time.sleep(0.02)
+        for worker in self.workers:
+            worker.signal(signal.SIGKILL)
+            worker.popen.wait()
+            worker.look()
+            worker.ended = True
+            worker.popen.stdin.close()
+        for pid in lifetime.children():
+            try:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            except OSError:
+                pass

@@ -1,0 +1,231 @@
+"""Agent 0's other half: it drives all nodes through the repeats, and tells the controller what happens.
+
+What it emits is the stream that every engine brings back, one JSON object a line:
+`agents-ready`; `parity-ended`, where the bundle holds a parity run; then per attempt `attempt-started`,
+`worker-started`, `progress`, `attempt-ended`; at last `ended`.
+"""
+
+import socket
+import threading
+import time
+import traceback
+from typing import Any, Callable, Dict, List, Optional
+
+from dlperf_sdk.worker import estimate
+from dlperf_sdk.worker.agent.roster import SILENCE, Roster
+from dlperf_sdk.worker.agent.stopping import decide
+from dlperf_sdk.worker.failures import SETTLE, Failed, cause_of, failure
+from dlperf_sdk.worker.request import Request
+
+PARITY = 0
+"""The number of the parity run among the attempts, which are counted from 1."""
+_ITS_OWN = ("crashed", "timeout", "invalid-record")
+"""Failures of a parity run that say something of it alone: what is measured may do better."""
+BEAT = 2.0
+"""Seconds between two signs of life to the controller, which takes fifteen without one for a loss."""
+
+
+class Coordinator(threading.Thread):
+    """Barrier, heartbeat, repeats, records."""
+
+    def __init__(
+        self,
+        request: Request,
+        listener: socket.socket,
+        secret: str,
+        emit: Callable[[Dict[str, Any]], None],
+        parity: Optional[Request] = None,
+    ) -> None:
+        super().__init__(daemon=True)
+        self.request, self.parity, self._emit = request, parity, emit
+        self._emitted = 0.0
+        self.port: int = listener.getsockname()[1]
+        self._roster = Roster(request.nodes, listener, secret, self._beat)
+
+    def run(self) -> None:
+        try:
+            self._roster.gather(self.request.deadlines["start"])
+            self._reach()
+            self._tell({"event": "agents-ready", "nodes": self._roster.facts()})
+            for node, text in self._roster.notes():
+                self._tell({"event": "note", "node": node, "text": text})
+            if self.parity is not None:
+                self._follow_reference()
+            self._repeat()
+        except Failed as failed:
+            self._fail(failed.failure)
+        except Exception as error:
+            # What is not as it should be must not leave the agents waiting.
+            said = "The coordinator could not make sense of what a node sent: %r" % error
+            self._fail(dict(failure("invalid-record", said), traceback=traceback.format_exc()))
+        finally:
+            self._roster.order({"do": "quit"})
+
+    def _tell(self, message: Dict[str, Any]) -> None:
+        self._emitted = time.monotonic()
+        self._emit(message)
+
+    def _beat(self) -> None:
+        """Called while waiting: the controller hears from here every few seconds."""
+        if time.monotonic() - self._emitted > BEAT:
+            self._tell({"event": "heartbeat"})
+
+    def _fail(self, failed: Dict[str, Any]) -> None:
+        self._tell({"event": "ended", "status": failed["kind"], "failure": failed, "stopping": None})
+
+    def _follow_reference(self) -> None:
+        """The parity run. Of what stops the case as well, it is the end."""
+        ended = self._attempt(PARITY)
+        self._tell(dict(ended, event="parity-ended"))
+        if ended["failure"] is not None and ended["failure"]["kind"] not in _ITS_OWN:
+            raise Failed(ended["failure"])
+
+    def _repeat(self) -> None:
+        throughputs: List[float] = []
+        while True:
+            attempt = self.request.first_attempt + len(throughputs)
+            self._tell({"event": "attempt-started", "attempt": attempt})
+            ended = self._attempt(attempt)
+            self._tell(ended)
+            if ended["failure"] is not None:
+                raise Failed(ended["failure"])
+            if self.request.program != "measure":
+                self._tell({"event": "ended", "status": "ok", "failure": None, "stopping": None})
+                return
+            windows = [record["window"] for record in ended["records"]]
+            throughputs.append(
+                estimate.throughput(
+                    [record["samples"] for record in ended["records"]],
+                    [window["end"] - window["start"] for window in windows],
+                )
+            )
+            decision = decide(throughputs, self.request.protocol)
+            if decision.stop:
+                rule = "fixed" if self.request.protocol["target"] is None else "adaptive"
+                stopping = {"rule": rule, "met": decision.met, "detail": decision.detail}
+                self._tell({"event": "ended", "status": "ok", "failure": None, "stopping": stopping})
+                return
+
+    def _attempt(self, attempt: int) -> Dict[str, Any]:
+        """Prepare, start, barrier, go, collect. The value is the event `attempt-ended`."""
+        failures: List[Dict[str, Any]] = []
+        parts: List[Dict[str, Any]] = []
+        started = False
+        try:
+            prepared = self._prepare()
+            started = True
+            self._start(attempt, prepared)
+            self._follow(attempt, failures, parts)
+        except Failed as failed:
+            failures.append(failed.failure)
+            if started:
+                self._roster.order({"do": "end"})
+                self._collect(parts, failures)
+        everything = {
+            key: [item for part in parts for item in part[key]]
+            for key in ("records", "exits", "series", "logs")
+        }
+        failures += [failure for part in parts for failure in part["failures"]]
+        cause = cause_of(failures) if failures else None
+        everything["records"].sort(key=lambda record: record.get("rank", 0))
+        status = cause["kind"] if cause else "ok"
+        return dict(everything, event="attempt-ended", attempt=attempt, status=status, failure=cause)
+
+    def _reach(self) -> None:
+        """Every node tries whether it can reach every other: workers will have to."""
+        doors = self._roster.doors()
+        if not doors:
+            return
+        self._roster.order({"do": "reach", "doors": doors})
+        answered = 0
+        while answered < self.request.nodes:
+            message = self._roster.next(self.request.deadlines["start"])
+            if message is None:
+                raise Failed(
+                    failure("unavailable", "A node did not try to reach the others in time.", "start")
+                )
+            if message["event"] != "reached":
+                continue
+            answered += 1
+            if message["without"]:
+                node, others = message["node"], message["without"]
+                names = ", ".join(self._roster.name(other) for other in others)
+                said = (
+                    "From %s nobody can connect to %s. Open the ports between the nodes, or choose another network "
+                    "with the topology's option 'interface'."
+                )
+                raise Failed(failure("unavailable", said % (self._roster.name(node), names), "start", node))
+
+    def _prepare(self) -> Dict[int, Dict[str, Any]]:
+        """Have every node choose its devices and ports."""
+        self._roster.order_each(lambda place: dict(place, do="prepare"))
+        prepared: Dict[int, Dict[str, Any]] = {}
+        while len(prepared) < self.request.nodes:
+            message = self._roster.next(self.request.deadlines["start"] + SILENCE)
+            if message is None:
+                raise Failed(failure("unavailable", "A node did not choose its devices in time.", "start"))
+            if message["event"] == "unprepared":
+                raise Failed(failure("unavailable", message["message"], "start", message["node"]))
+            if message["event"] == "prepared":
+                prepared[message["node"]] = message
+                for note in message["notes"]:
+                    self._tell({"event": "note", "node": message["node"], "text": note})
+        return prepared
+
+    def _start(self, attempt: int, prepared: Dict[int, Dict[str, Any]]) -> None:
+        nodes = [
+            dict({key: prepared[node][key] for key in ("ports", "devices", "interface")}, host=address)
+            for node, address in self._roster.addresses()
+        ]
+        request = self.parity if attempt == PARITY and self.parity is not None else self.request
+        cluster = {
+            "device": request.device,
+            "strategy": request.strategy,
+            "options": request.framework_options,
+            "nodes": nodes,
+        }
+        self._roster.order_each(lambda place: dict(place, do="start", attempt=attempt, cluster=cluster))
+
+    def _follow(self, attempt: int, failures: List[Dict[str, Any]], parts: List[Dict[str, Any]]) -> None:
+        """Until every node has handed in its part. All ready: go. One failed: end the others.
+
+        A node without trainers serves the others, and is ended when they have handed in theirs.
+        """
+        ready = set()
+        serving = 0
+        gone = False
+        settle: Optional[float] = None
+        while len(parts) < self.request.nodes:
+            message = self._roster.next(1.0 if settle is None else max(0.0, settle - time.monotonic()))
+            event = message["event"] if message is not None else None
+            if event in ("worker-started", "progress"):
+                if attempt != PARITY:
+                    self._tell(message)
+            elif event == "ready":
+                ready.add(message["node"])
+                serving += not message["trainers"]
+                if len(ready) == self.request.nodes and not gone:
+                    gone = True
+                    self._roster.order({"do": "go"})
+            elif event == "failed":
+                failures.append(message["failure"])
+                settle = settle or time.monotonic() + SETTLE
+            elif event == "ended":
+                parts.append(message)
+            served = bool(serving) and len(parts) == self.request.nodes - serving
+            if served or (settle is not None and time.monotonic() >= settle):
+                self._roster.order({"do": "end"})
+                self._collect(parts, failures)
+                return
+
+    def _collect(self, parts: List[Dict[str, Any]], failures: List[Dict[str, Any]]) -> None:
+        """After the order to end: what the nodes hand in within a while. A lost node hands in nothing."""
+        end = time.monotonic() + SILENCE
+        while self._roster.present() - {part["node"] for part in parts} and time.monotonic() < end:
+            try:
+                message = self._roster.next(end - time.monotonic())
+            except Failed as failed:
+                failures.append(failed.failure)
+                continue
+            if message is not None and message["event"] == "ended":
+                parts.append(message)

@@ -1,0 +1,55 @@
+"""What a node's agent orders its workers to be: command, variables, cores. One place for all launch decisions."""
+
+import os
+from typing import Any, Dict, List, NamedTuple, Tuple
+
+from dlperf_sdk.worker.agent.affinity import core_count, cpus_by_numa, share, thread_variables
+from dlperf_sdk.worker.gpu import devices
+from dlperf_sdk.worker.processes import Cluster, Process, names_of
+from dlperf_sdk.worker.request import Request, resolve
+from dlperf_sdk.worker.variables import worker_environment
+
+
+class Place(NamedTuple):
+    """Where a node is."""
+
+    node: int
+    host_index: int
+    """Its index among the nodes on the same machine: they share its cores and devices."""
+    host_count: int
+    """How many those are."""
+
+
+def orders_for(
+    request: Request, cluster: Cluster, place: Place, bundle: str, file: str = "request.json"
+) -> Tuple[List[Process], List[Dict[str, Any]]]:
+    """This node's processes, and for each its `name`, `command`, `environment`, `cpus` and `request`.
+
+    `file` is where the bundle has the request. Processes with devices get equal shares of the machine's cores; those
+    without (schedulers, parameter servers) run wherever there is room.
+    """
+    everyone = resolve(request.processes)(cluster)
+    named = [
+        (name, process) for name, process in zip(names_of(everyone), everyone) if process.node == place.node
+    ]
+    computing = [process for _, process in named if process.devices]
+    cores = cpus_by_numa()
+    orders = []
+    for name, process in named:
+        cpus: Tuple[int, ...] = ()
+        if process.devices:
+            index = place.host_index * len(computing) + computing.index(process)
+            cpus = share(cores, index, len(computing) * place.host_count)
+        mine = [cluster.nodes[place.node].devices[device] for device in process.devices]
+        threads = thread_variables(core_count(cpus)) if cpus else {}
+        launch = dict(devices.visible(cluster.device, mine), **process.variables)
+        orders.append(
+            {
+                "name": name,
+                "command": list(request.command) + ["-I", "-u", os.path.join(bundle, "__main__.py")],
+                "environment": worker_environment(os.environ, dict(threads, **request.variables), launch),
+                "cpus": list(cpus),
+                "request": os.path.join(bundle, file),
+            }
+        )
+    return [process for _, process in named], orders

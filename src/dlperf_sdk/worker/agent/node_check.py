@@ -1,0 +1,89 @@
+"""What a node is, whether it is fit for a case, and what it gives to an attempt: told before anything is started."""
+
+import os
+import time
+from typing import Any, Dict, NamedTuple, Optional, Sequence
+
+from dlperf_sdk.worker import network
+from dlperf_sdk.worker.agent import hardware, preflight
+from dlperf_sdk.worker.bundled import unpacked
+from dlperf_sdk.worker.gpu import devices
+from dlperf_sdk.worker.request import Request
+from dlperf_sdk.worker.variables import worker_environment
+
+
+class Introduction(NamedTuple):
+    """What an agent says of its node, and what came of finding it out."""
+
+    hello: Dict[str, Any]
+    bundle: str
+    """The directory that workers import from."""
+    door: Optional[preflight.Doorbell]
+    """Where other nodes may try to reach this one, if it is reached from other machines."""
+
+
+def introduce(
+    request: Request,
+    bundle: str,
+    scratch: str,
+    address: str,
+    interface: Optional[str] = None,
+    ports: Sequence[int] = (),
+) -> Introduction:
+    """Look at this node, which its peers reach at `address`, or at that of the `interface` which the user named."""
+    hello: Dict[str, Any] = {"event": "hello", "facts": hardware.describe(), "address": address}
+    door = None
+    try:
+        if interface:
+            hello["address"] = address = _address_of(interface)
+        bundle = unpacked(bundle, scratch)
+        unfit = preflight.unfit(request.command, scratch)
+        # On one machine there is nothing to differ, and no way to be barred.
+        if unfit is None and not address.startswith("127."):
+            door = preflight.Doorbell(address, ports)
+    except OSError as error:
+        unfit = {"kind": "unavailable", "message": "cannot be prepared: %s" % error}
+    hello["facts"]["network"] = {"address": address, "interface": network.interface_of(address)}
+    if unfit is not None:
+        return Introduction(dict(hello, unfit=unfit), bundle, None)
+    if door is not None:
+        hello["door"] = door.port
+        variables = worker_environment(os.environ, request.variables, {})
+        hello["versions"] = preflight.versions(request.command, variables)
+    return Introduction(dict(hello, time=time.time()), bundle, door)
+
+
+def _address_of(interface: str) -> str:
+    try:
+        return network.address_of(interface)
+    except OSError as error:
+        raise OSError("there is no interface %s with an IPv4 address here" % interface) from error
+
+
+def prepared(request: Request, node: int, message: Dict[str, Any], ports: Sequence[int]) -> Dict[str, Any]:
+    """Choose devices and ports for the next attempt, as the order `message` asks; the value is the answer."""
+    try:
+        return _chosen(request, message, ports)
+    except Exception as error:
+        why = "%s: %s" % (type(error).__name__, error)
+        return {
+            "event": "unprepared",
+            "message": "Node %d cannot choose its devices and ports: %s" % (node, why),
+        }
+
+
+def _chosen(request: Request, message: Dict[str, Any], ports: Sequence[int]) -> Dict[str, Any]:
+    count, index, of = request.devices_per_node, message["host_index"], message["host_count"]
+    patience = request.deadlines["start"]
+    chosen = devices.choose(request.device, count, index, of, request.on_busy, patience)
+    if isinstance(chosen, str):
+        return {"event": "unprepared", "message": chosen}
+    # Nodes of one machine choose at the same time: each among its own.
+    free = network.free_ports(message["address"], 2 * count + 4, (ports or network.USUAL)[index::of])
+    return {
+        "event": "prepared",
+        "devices": list(chosen.devices),
+        "notes": list(chosen.notes),
+        "ports": free,
+        "interface": network.interface_of(message["address"]),
+    }

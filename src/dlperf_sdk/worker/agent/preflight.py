@@ -1,0 +1,132 @@
+"""Before the clock: is every node fit for the case, and is it the same on all of them? What is not is said by name."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from dlperf_sdk.worker.agent import rendezvous
+
+_ROOM = 1024 * 1024
+"""Bytes that must fit where the workers write."""
+_PROBE_PATIENCE = 60.0
+_REACH = 5.0
+"""Seconds in which one node must reach another."""
+SKEW = 1.0
+"""Seconds that a node's clock may differ before it is noted. No window is timed by two nodes' clocks."""
+
+# By the names of their folders: reading what is in them takes ten times as long, and every node does it.
+_VERSIONS = """
+import json, os, re, sys
+found = {}
+for folder in reversed(sys.path):
+    for name in os.listdir(folder) if os.path.isdir(folder) else ():
+        stem, kind = os.path.splitext(name)
+        if kind in (".dist-info", ".egg-info") and "-" in stem:
+            project, version = stem.split("-")[:2]
+            found[re.sub("[-_.]+", "-", project).lower()] = version
+print(json.dumps({"python": "%d.%d.%d" % sys.version_info[:3], "packages": found}))
+"""
+
+
+def unfit(command: Sequence[str], scratch: str) -> Optional[Dict[str, str]]:
+    """Why this node cannot run a case with this interpreter: the `kind` of failure and a `message` that goes on from
+    the node's name; None if nothing is seen that speaks against it."""
+    if shutil.which(command[0]) is None:
+        said = (
+            "lacks %s, the environment's interpreter: make the environment at the same path on every node, or name "
+            "one that is there with --python"
+        )
+        return {"kind": "environment", "message": said % command[0]}
+    try:
+        with open(os.path.join(scratch, "room"), "wb") as file:
+            file.write(bytes(_ROOM))
+        os.remove(file.name)
+    except OSError as error:
+        return {"kind": "unavailable", "message": "cannot write to %s: %s" % (scratch, error.strerror)}
+    return None
+
+
+def versions(command: Sequence[str], variables: Dict[str, str]) -> Dict[str, Any]:
+    """`python` and `packages` of the environment on this node, to be held against the other nodes'; empty if it will
+    not tell: then the workers' own start shows what ails it."""
+    try:
+        told = subprocess.run(
+            list(command) + ["-I", "-c", _VERSIONS],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            check=False,
+            env=variables,
+            timeout=_PROBE_PATIENCE,
+        ).stdout
+        found = json.loads(told.decode())
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def difference(nodes: Sequence[Tuple[str, Dict[str, Any]]]) -> Optional[str]:
+    """How a node's environment differs from the first one's, in a sentence; `nodes` are names and `versions`."""
+    first, expected = nodes[0]
+    for name, found in nodes[1:]:
+        if not found or not expected or found == expected:
+            continue
+        if found.get("python") != expected.get("python"):
+            return "%s has Python %s, and %s has %s" % (
+                name,
+                found.get("python"),
+                first,
+                expected.get("python"),
+            )
+        here, there = found.get("packages", {}), expected.get("packages", {})
+        for package in sorted(set(here) | set(there)):
+            if here.get(package) != there.get(package):
+                told = (name, package, here.get(package, "none"), first, there.get(package, "none"))
+                return "%s has %s %s, and %s has %s" % told
+    return None
+
+
+class Doorbell:
+    """A listener that others may ring at, to see whether they can reach this node."""
+
+    def __init__(self, address: str, among: Sequence[int] = ()) -> None:
+        """On any free port of this address, or one `among` these. Raises OSError: there is none."""
+        self._listener = rendezvous.listen(address, among or [0])
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._answer, daemon=True).start()
+
+    def _answer(self) -> None:
+        while True:
+            try:
+                self._listener.accept()[0].close()
+            except OSError:
+                return
+
+    def close(self) -> None:
+        try:
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes who is accepting
+        except OSError:
+            pass
+        self._listener.close()
+
+
+def unreachable(doors: Sequence[Sequence[Any]]) -> List[int]:
+    """Of `(node, address, port)`, the nodes that nobody answers at."""
+    found = []
+    for node, address, port in doors:
+        try:
+            socket.create_connection((address, port), _REACH).close()
+        except OSError:
+            found.append(node)
+    return found
+
+
+def skewed(told: float) -> Optional[float]:
+    """Seconds that a node's clock is ahead of this one's, if it is too many; `told` is what it said just now."""
+    ahead = told - time.time()
+    return ahead if abs(ahead) > SKEW else None

@@ -1,0 +1,181 @@
+"""The coordinator's view of the nodes: who has come, who is still there, and what they say."""
+
+import queue
+import socket
+import threading
+import time
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+
+from dlperf_sdk.worker.agent import link, preflight
+from dlperf_sdk.worker.agent.link import SILENCE
+from dlperf_sdk.worker.failures import Failed, failure
+
+BEAT = 2.0
+"""Seconds between two signs of life to the nodes: an agent that hears none for `SILENCE` ends itself."""
+_PROOF = 10.0
+"""Seconds that a caller has to prove that it holds the bundle's secret."""
+
+
+class Roster:
+    """All nodes' links, read by one thread each, and served from one inbox."""
+
+    def __init__(
+        self, nodes: int, listener: socket.socket, secret: str, while_waiting: Callable[[], None]
+    ) -> None:
+        self._nodes, self._listener, self._secret, self._while_waiting = (
+            nodes,
+            listener,
+            secret,
+            while_waiting,
+        )
+        self._inbox: queue.Queue = queue.Queue()
+        self._links: Dict[int, link.Link] = {}
+        self._heard: Dict[int, float] = {}
+        self._hellos: Dict[int, Dict[str, Any]] = {}
+        self._beat = 0.0
+
+    def gather(self, patience: float) -> None:
+        """Wait for a hello from every node. Raises Failed if some have not come after `patience` seconds."""
+        threading.Thread(target=self._accept, daemon=True).start()
+        deadline = time.monotonic() + patience
+        while len(self._hellos) < self._nodes:
+            message = self.next(deadline - time.monotonic())
+            if message is None:
+                missing = sorted(set(range(self._nodes)) - set(self._hellos))
+                said = (
+                    "No word from the agents of nodes %s within %.0f s (the deadline 'start'). Check that they were "
+                    "started and can reach %s:%d."
+                )
+                address = self._listener.getsockname()[:2]
+                raise Failed(
+                    failure("lost-node", said % ((missing, patience) + address), "start", missing[0])
+                )
+            if message["event"] == "hello":
+                self._hellos[message["node"]] = message
+                if message.get("unfit"):
+                    said = "%s %s." % (_capital(self.name(message["node"])), message["unfit"]["message"])
+                    raise Failed(failure(message["unfit"]["kind"], said, "start", message["node"]))
+        self._compare()
+
+    def _compare(self) -> None:
+        """Nodes of one case are alike. Raises Failed for the first that is not, by name."""
+        told = [(self.name(node), self._hellos[node].get("versions") or {}) for node in sorted(self._hellos)]
+        differs = preflight.difference(told)
+        if differs:
+            said = _capital(differs) + ". All nodes of a case must have the same environment."
+            odd = next(node for node in sorted(self._hellos) if differs.startswith(self.name(node)))
+            raise Failed(failure("environment", said, "start", odd))
+
+    def doors(self) -> List[List[Any]]:
+        """Where each node can be reached, for trying it out: `[node, address, port]`."""
+        return [
+            [node, self._hellos[node]["address"], self._hellos[node]["door"]]
+            for node in sorted(self._hellos)
+            if self._hellos[node].get("door")
+        ]
+
+    def name(self, node: int) -> str:
+        """What a node is called in messages: its number, and its host once that is known."""
+        host = self._hellos.get(node, {}).get("facts", {}).get("host")
+        return "node %d (%s)" % (node, host) if host else "node %d" % node
+
+    def notes(self) -> List[Tuple[int, str]]:
+        """What is worth knowing of a node, and no reason to stop."""
+        return [
+            (node, "The clock of %s is %+.1f s off node 0's." % (self.name(node), hello["skew"]))
+            for node, hello in sorted(self._hellos.items())
+            if hello.get("skew")
+        ]
+
+    def facts(self) -> List[Dict[str, Any]]:
+        """What each node found of itself."""
+        return [self._hellos[node]["facts"] for node in sorted(self._hellos)]
+
+    def addresses(self) -> List[Tuple[int, str]]:
+        """Each node, and the address that the others reach it at."""
+        return [(node, self._hellos[node]["address"]) for node in sorted(self._hellos)]
+
+    def present(self) -> Set[int]:
+        """The nodes that there are still to hear from."""
+        return set(self._links)
+
+    def order(self, message: Dict[str, Any]) -> None:
+        """Tell all nodes the same."""
+        for connection in list(self._links.values()):
+            connection.send(message)
+
+    def order_each(self, message_for: Callable[[Dict[str, Any]], Dict[str, Any]]) -> None:
+        """Tell each node its own: made from `address`, and its `host_index` among the `host_count` on its machine."""
+        machines: Dict[Any, List[int]] = {}
+        for node in sorted(self._hellos):
+            machines.setdefault(self._hellos[node]["facts"].get("boot_id", node), []).append(node)
+        for group in machines.values():
+            for index, node in enumerate(group):
+                place = {
+                    "address": self._hellos[node]["address"],
+                    "host_index": index,
+                    "host_count": len(group),
+                }
+                if node in self._links:
+                    self._links[node].send(message_for(place))
+
+    def next(self, patience: float) -> Optional[Dict[str, Any]]:
+        """The next message, or None after `patience` seconds. Raises Failed once for each node that is lost."""
+        end = time.monotonic() + patience
+        while True:
+            self._while_waiting()
+            now = time.monotonic()
+            if now - self._beat > BEAT:
+                self._beat = now
+                self.order({"do": "beat"})
+            for node, heard in list(self._heard.items()):
+                if now - heard > SILENCE:
+                    raise self._lost(node, "has not been heard for %.0f s" % SILENCE)
+            try:
+                message = self._inbox.get(timeout=max(0.0, min(1.0, end - now)))
+            except queue.Empty:
+                if now >= end:
+                    return None
+                continue
+            if message["event"] == "gone":
+                raise self._lost(message["node"], "has gone")
+            self._heard[message["node"]] = time.monotonic()
+            if message["event"] != "heartbeat":
+                return message
+
+    def _lost(self, node: int, how: str) -> Failed:
+        self._heard.pop(node, None)
+        self._links.pop(node, None)
+        said = "The agent of %s %s. The other nodes' workers were ended; finished repeats are kept."
+        return Failed(failure("lost-node", said % (self.name(node), how), None, node))
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._receive, args=(connection,), daemon=True).start()
+
+    def _receive(self, connection: socket.socket) -> None:
+        """One thread per caller: prove, then pass on what it says."""
+        joined = link.accept(connection, self._secret, _PROOF)
+        if joined is None:
+            return
+        node = None
+        for message in joined.messages():
+            node = message.get("node")
+            if not isinstance(node, int) or not 0 <= node < self._nodes:
+                node = None
+                break
+            self._links.setdefault(node, joined)
+            if "time" in message:
+                message["skew"] = preflight.skewed(message["time"])
+            self._inbox.put(message)
+        joined.close()
+        if node is not None:
+            self._inbox.put({"event": "gone", "node": node})
+
+
+def _capital(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]

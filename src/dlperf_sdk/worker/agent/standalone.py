@@ -1,0 +1,121 @@
+"""A case on a machine that has nothing of ours: `python case.pyz run -o OUT`, with this bundle and a Python.
+
+All nodes of the case are agents on this machine. What they tell is written to `OUT/events.jsonl`, which `dlperf ingest`
+turns into a result wherever dlperf is installed.
+"""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from typing import Any, Dict, List, Optional
+
+from dlperf_sdk.worker.agent.preflight import versions
+from dlperf_sdk.worker.bundled import member
+from dlperf_sdk.worker.request import Request
+from dlperf_sdk.worker.variables import worker_environment
+
+BEAT = 5.0
+"""Seconds between two signs of life on the agents' tethers."""
+_PATIENCE = 10.0
+EVENTS = "events.jsonl"
+
+
+def first_event(bundle: str, python: Optional[str] = None) -> bytes:
+    """The case that this is and the environment it runs in, for whoever has only the stream; nothing if it is not told
+    in the bundle."""
+    try:
+        case = json.loads(member(bundle, "case.json"))
+    except KeyError:
+        return b""
+    request = Request.from_dict(json.loads(member(bundle, "request.json")))
+    command = [python] if python else request.command
+    # In a container there is another Python of this name, which nobody has started yet.
+    contained = bool(case["spec"].get("container"))
+    found = {} if contained else versions(command, worker_environment(os.environ, request.variables, {}))
+    told = dict(
+        case, event="case", id=request.id, command=command, variables=request.variables, versions=found
+    )
+    return json.dumps(told).encode() + b"\n"
+
+
+def main(out: str, python: str) -> int:
+    """Run the case with an interpreter that has its framework. The value is 0 if it came to a good end."""
+    bundle = os.path.abspath(sys.argv[0])
+    request = Request.from_dict(json.loads(member(bundle, "request.json")))
+    os.makedirs(out, mode=0o700, exist_ok=True)
+    path = os.path.join(out, EVENTS)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        sys.exit("There is already a run in %s; choose another folder with -o." % out)
+    over, ended = threading.Event(), None  # type: threading.Event, Optional[Dict[str, Any]]
+    with os.fdopen(descriptor, "wb", buffering=0) as events, tempfile.TemporaryFile() as diagnostics:
+        events.write(first_event(bundle, python))
+        agents = [_agent(bundle, node, request.nodes, python, diagnostics) for node in range(request.nodes)]
+        beating = threading.Thread(target=_beat, args=(agents, over), daemon=True)
+        beating.start()
+        try:
+            for line in agents[0].stdout or ():
+                events.write(line)
+                ended = _said(line) or ended
+        except KeyboardInterrupt:
+            print("Interrupted.", file=sys.stderr)
+        finally:
+            over.set()
+            beating.join()
+            _end(agents)
+        diagnostics.seek(0)
+        text = diagnostics.read()[-4000:].decode("utf-8", "replace")
+        events.write(json.dumps({"event": "diagnostics", "text": text}).encode() + b"\n")
+    print("Written to %s. Carry it back, and run: dlperf ingest %s" % (path, out))
+    return 0 if ended is not None and ended["failure"] is None else 4
+
+
+def _agent(bundle: str, node: int, nodes: int, python: str, diagnostics: Any) -> "subprocess.Popen[bytes]":
+    hosts = ",".join(["127.0.0.1"] * nodes)
+    words = ["--node", str(node), "--hosts", hosts, "--python", python, "--tether"]
+    return subprocess.Popen(
+        [sys.executable, "-I", bundle, "agent"] + words,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE if node == 0 else subprocess.DEVNULL,
+        stderr=diagnostics,
+        start_new_session=True,
+    )
+
+
+def _beat(agents: List["subprocess.Popen[bytes]"], over: threading.Event) -> None:
+    while not over.wait(BEAT):
+        for agent in agents:
+            with contextlib.suppress(OSError):
+                os.write(agent.stdin.fileno(), b"\n")
+
+
+def _end(agents: List["subprocess.Popen[bytes]"]) -> None:
+    for agent in agents:
+        agent.stdin.close()
+    for agent in agents:
+        try:
+            agent.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            agent.kill()
+            agent.wait()
+        if agent.stdout is not None:
+            agent.stdout.close()
+
+
+def _said(line: bytes) -> Optional[Dict[str, Any]]:
+    """Tell people of the events that they wait for; the value is the last one."""
+    event: Dict[str, Any] = json.loads(line.decode())
+    if event["event"] == "parity-ended":
+        print("Parity run: %s" % event["status"])
+    if event["event"] == "attempt-ended":
+        print("Repeat %d: %s" % (event["attempt"], event["status"]))
+    if event["event"] != "ended":
+        return None
+    if event["failure"] is not None:
+        print("Failed: %s" % event["failure"]["message"], file=sys.stderr)
+    return event

@@ -1,0 +1,168 @@
+"""One worker process, as its agent sees it: from its start to its exit, and what it leaves behind."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import time
+from typing import Any, Dict, List, Optional
+
+from dlperf_sdk.worker.agent.window_check import Witness
+from dlperf_sdk.worker.failures import failure
+from dlperf_sdk.worker.processes import SERVICE, Process
+from dlperf_sdk.worker.progress import Progress
+from dlperf_sdk.worker.writing import write_json
+
+LARGEST_RECORD = 64 * 1024 * 1024
+DEEPEST_RECORD = 32
+"""Objects and arrays inside each other: whoever reads the record on its way to the store can follow."""
+LONGEST_LOG = 256 * 1024
+
+
+class Supervised:
+    """A worker process of this node."""
+
+    def __init__(self, process: Process, name: str, directory: str, deadlines: Dict[str, float]) -> None:
+        self.process, self.name, self.directory, self._deadlines = process, name, directory, deadlines
+        self.seen = ("start", 0)
+        self.changed = time.monotonic()
+        self.found: Optional[Dict[str, Any]] = None
+        """A failure that the agent itself found: a passed deadline."""
+        self.ended = False
+        self._record: Optional[Dict[str, Any]] = None
+        self.why_no_record = "left no readable record"
+        self._witness = Witness()
+
+    def start(self, command: List[str], environment: Dict[str, str], order: Dict[str, Any]) -> None:
+        work = os.path.join(self.directory, "work")
+        os.makedirs(work, mode=0o700)
+        self.progress = Progress(os.path.join(self.directory, "progress"))
+        write_json(os.path.join(self.directory, "process.json"), order)
+        self._log = os.path.join(self.directory, "log")
+        log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            self.popen = subprocess.Popen(
+                command + ["worker", self.directory],
+                cwd=work,
+                env=environment,
+                stdin=subprocess.PIPE,
+                bufsize=0,  # what could not be written to who has died is not tried again when the pipe is closed
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        finally:
+            os.close(log)
+        self.changed = time.monotonic()
+
+    def go(self) -> None:
+        self._witness.go(time.monotonic())
+        try:
+            self.popen.stdin.write(b"g")
+        except OSError:
+            pass  # it has died; its exit says so
+
+    def look(self) -> None:
+        """Note how far it is, and when it last got on."""
+        before = time.monotonic()
+        seen = self.progress.read()
+        after = time.monotonic()
+        self._witness.saw(seen[0], before, after)
+        if seen != self.seen:
+            self.seen, self.changed = seen, after
+
+    def overdue(self) -> Optional[Dict[str, Any]]:
+        """The failure, if the phase it is in has passed its deadline without a sign of life."""
+        phase = self.seen[0]
+        key = {"measure": "step", "done": "teardown"}.get(phase, phase)
+        limit = self._deadlines.get(key)
+        silent = time.monotonic() - self.changed
+        if self.process.role == SERVICE or limit is None or silent <= limit:
+            return None
+        return failure(
+            "timeout",
+            "%s got no further in phase '%s' for %.0f s, which is its deadline; it was ended. If it was only slow, "
+            "allow more with the deadline '%s'; its log shows what it did last."
+            % (self.name, phase, limit, key),
+            phase,
+        )
+
+    def signal(self, number: int) -> None:
+        """To the whole process group: a worker's helpers (input pipelines) end with it."""
+        try:
+            os.killpg(self.popen.pid, number)
+        except (ProcessLookupError, PermissionError):
+            pass
+
+    def exit(self) -> Dict[str, Any]:
+        code = self.popen.returncode
+        return {
+            "node": self.process.node,
+            "role": self.process.role,
+            "rank": self.process.rank,
+            "pid": self.popen.pid,
+            "code": None if code < 0 else code,
+            "signal": _signal_name(-code) if code < 0 else None,
+            "phase": self.seen[0],
+        }
+
+    def record(self) -> Optional[Dict[str, Any]]:
+        """Its record, once it has ended, or None if it left none that can be read."""
+        if self._record is None:
+            self._record = self._read_record()
+        return self._record
+
+    def _read_record(self) -> Optional[Dict[str, Any]]:
+        path = os.path.join(self.directory, "record.json")
+        try:
+            size = os.path.getsize(path)
+            if size > LARGEST_RECORD:
+                self.why_no_record = "left a record of %d bytes, and %d are read" % (size, LARGEST_RECORD)
+                return None
+            with open(path, encoding="utf-8") as file:
+                record = json.load(file, parse_float=_finite, parse_constant=_finite)
+        except OSError:
+            return None
+        except (ValueError, RecursionError) as error:
+            self.why_no_record = "left a record that cannot be read (%s)" % error
+            return None
+        if not isinstance(record, dict) or not _within(record, DEEPEST_RECORD):
+            self.why_no_record = (
+                "left a record that is no object, or nested more than %d deep" % DEEPEST_RECORD
+            )
+            return None
+        contradiction = self._witness.contradicts(record.get("window"))
+        if contradiction is not None:
+            self.why_no_record = contradiction
+            return None
+        return record
+
+    def log(self) -> str:
+        with open(self._log, "rb") as file:
+            file.seek(max(0, os.path.getsize(self._log) - LONGEST_LOG))
+            return file.read().decode("utf-8", "replace")
+
+
+def _finite(text: str) -> float:
+    """A number that can be told on: Python's reader also takes `NaN`, and `1e999` for an infinity."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("%.40s is no finite number" % text)
+    return number
+
+
+def _within(value: Any, depth: int) -> bool:
+    """Whether objects and arrays are nested no deeper than this."""
+    if not isinstance(value, (dict, list)):
+        return True
+    return depth > 0 and all(
+        _within(item, depth - 1) for item in (value.values() if isinstance(value, dict) else value)
+    )
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "SIG%d" % number  # a real-time signal: they have no names

@@ -1,0 +1,49 @@
+"""Which of this node's devices an attempt takes, and how its workers are shown theirs."""
+
+import time
+from typing import Dict, NamedTuple, Sequence, Tuple, Union
+
+from dlperf_sdk.worker.gpu import gpus
+
+_AGAIN = 2.0
+"""Seconds between two looks at busy devices."""
+
+
+class Chosen(NamedTuple):
+    """The devices of one node, by identifier, and what there is to say about them."""
+
+    devices: Tuple[str, ...]
+    notes: Tuple[str, ...]
+
+
+def choose(
+    kind: str, count: int, host_index: int, host_count: int, on_busy: str, patience: float
+) -> Union[Chosen, str]:
+    """Take `count` devices of a kind for node `host_index` of the `host_count` that share this machine.
+
+    The nodes of one machine reckon alike, so each takes its own slice of the same choice. With `on_busy` "wait", busy
+    GPUs are looked at again for `patience` seconds. The value is a sentence where there are not enough.
+    """
+    if kind != "cuda":
+        return Chosen(tuple("%s:%d" % (kind, host_index * count + i) for i in range(count)), ())
+    end = time.monotonic() + patience
+    while True:
+        choice = gpus.survey(count * host_count, on_busy)
+        if choice.uuids:
+            mine = choice.uuids[host_index * count : (host_index + 1) * count]
+            return Chosen(mine, (choice.message,) if choice.message else ())
+        if not (choice.busy and on_busy == "wait" and time.monotonic() < end):
+            advice = (
+                " Free them, or choose what to do about it: on_busy wait, note or refuse."
+                if choice.busy
+                else ""
+            )
+            return choice.message + advice
+        time.sleep(_AGAIN)
+
+
+def visible(kind: str, identifiers: Sequence[str]) -> Dict[str, str]:
+    """The variables that show a worker its own devices and no others."""
+    if kind != "cuda":
+        return {}
+    return {"CUDA_VISIBLE_DEVICES": ",".join(identifiers), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}

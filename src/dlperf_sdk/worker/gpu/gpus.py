@@ -1,0 +1,183 @@
+"""This node's NVIDIA GPUs: which there are, who holds them, and which to take."""
+
+import os
+import re
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from dlperf_sdk.worker.gpu.nvml import LIBRARY, Nvml
+
+_UNSEEN = 512 * 2**20
+"""Bytes in use without any visible process, above which a process outside this container holds the GPU."""
+
+
+class Gpu(NamedTuple):
+    """One GPU. What the driver does not tell is None."""
+
+    number: int
+    """Its place in the order of PCI addresses."""
+    uuid: str
+    name: Optional[str]
+    memory: Optional[int]
+    """Bytes in all."""
+    driver: Optional[str]
+    pci: Optional[str]
+    numa: Optional[int]
+    """The NUMA node that its slot belongs to."""
+
+
+class Holder(NamedTuple):
+    """A process that has memory on a GPU."""
+
+    pid: int
+    """0: the process is not visible from here."""
+    name: str
+    bytes: Optional[int]
+
+
+class Choice(NamedTuple):
+    """Which GPUs to take."""
+
+    uuids: Tuple[str, ...]
+    """As many as were asked for, or none."""
+    busy: bool
+    """Whether others hold GPUs that were taken, or that would be needed: waiting may help."""
+    message: str
+    """Who holds what, or what is missing; empty where idle GPUs sufficed."""
+
+
+def list_gpus(library: str = LIBRARY, root: str = "/sys") -> List[Gpu]:
+    """All GPUs that this process may see, in the order of their PCI addresses; none without a driver."""
+    nvml = Nvml.open(library)
+    if nvml is None:
+        return []
+    try:
+        driver, gpus = nvml.driver_version(), []
+        for number, device in enumerate(nvml.devices()):
+            uuid, memory, pci = nvml.uuid(device), nvml.memory(device), nvml.pci_bus_id(device)
+            if uuid is not None:
+                total = None if memory is None else memory.total
+                gpus.append(Gpu(number, uuid, nvml.name(device), total, driver, pci, _numa(root, pci)))
+        return gpus
+    finally:
+        nvml.close()
+
+
+def holders(uuid: str, library: str = LIBRARY, proc: str = "/proc") -> List[Holder]:
+    """The processes that compute on a GPU.
+
+    Memory in use that no visible process accounts for counts as one more holder, with process id 0: in a
+    container, the driver hides the processes of other containers, but not their memory.
+    """
+    nvml = Nvml.open(library)
+    if nvml is None:
+        return []
+    try:
+        device = nvml.device(uuid)
+        if device is None:
+            return []
+        found = [Holder(pid, _process_name(proc, pid), used) for pid, used in nvml.processes(device) or []]
+        memory = nvml.memory(device)
+        if not found and memory is not None and memory.used > _UNSEEN:
+            found.append(Holder(0, "a process that is not visible from here", memory.used))
+        return found
+    finally:
+        nvml.close()
+
+
+def visible(gpus: Sequence[Gpu], variable: Optional[str]) -> List[Gpu]:
+    """The GPUs that `CUDA_VISIBLE_DEVICES` leaves, in its order; all of them where it is not set.
+
+    As CUDA reads it: numbers, or UUIDs that may be cut short; the first entry that fits nothing, or that
+    names a GPU a second time, hides itself and all that follow. Numbers count in the order of PCI addresses
+    (`CUDA_DEVICE_ORDER=PCI_BUS_ID`), which CUDA's own default shares wherever all GPUs are of one kind.
+    """
+    if variable is None:
+        return list(gpus)
+    chosen: List[Gpu] = []
+    for entry in map(str.strip, variable.split(",")):
+        if re.match("[0-9]+$", entry):
+            fitting = [gpu for gpu in gpus if gpu.number == int(entry)]
+        else:
+            fitting = [gpu for gpu in gpus if entry.startswith("GPU-") and gpu.uuid.startswith(entry)]
+        if len(fitting) != 1 or fitting[0] in chosen:
+            break
+        chosen.append(fitting[0])
+    return chosen
+
+
+def choose(
+    count: int,
+    gpus: Sequence[Gpu],
+    held: Mapping[str, Sequence[Holder]],
+    on_busy: str,
+    variable: Optional[str] = None,
+) -> Choice:
+    """Which `count` GPUs to take; pure.
+
+    `held` maps UUIDs to the holders of those that are busy, `variable` is the content of
+    `CUDA_VISIBLE_DEVICES`. Idle ones are taken first. Where they do not suffice, `on_busy` decides: "note"
+    takes the least held as well and says so; "wait" and "refuse" take none and say who holds what.
+    """
+    candidates = visible(gpus, variable)
+    if len(candidates) < count:
+        where = "this node has" if variable is None else "CUDA_VISIBLE_DEVICES=%s leaves" % variable
+        message = "%d GPU%s asked for, but %s %d." % (count, _s(count), where, len(candidates))
+        return Choice((), False, message)
+    idle = [gpu for gpu in candidates if not held.get(gpu.uuid)]
+    busy = [gpu for gpu in candidates if held.get(gpu.uuid)]
+    if len(idle) >= count:
+        return Choice(tuple(gpu.uuid for gpu in idle[:count]), False, "")
+    sentences = " ".join(_sentence(gpu, held[gpu.uuid]) for gpu in busy)
+    if on_busy == "note":
+        # A holder whose memory is not told may hold anything: it comes last.
+        busy.sort(key=lambda gpu: sum(2**63 if h.bytes is None else h.bytes for h in held[gpu.uuid]))
+        taken = sorted((idle + busy)[:count], key=candidates.index)
+        return Choice(tuple(gpu.uuid for gpu in taken), True, sentences)
+    lacking = "%d GPU%s asked for, %d idle. %s" % (count, _s(count), len(idle), sentences)
+    return Choice((), True, lacking)
+
+
+def describe(gpu: Gpu) -> Dict[str, Any]:
+    """One GPU as JSON values; what is not known is left out."""
+    return {name: value for name, value in gpu._asdict().items() if value is not None}
+
+
+def survey(
+    count: int, on_busy: str, library: str = LIBRARY, root: str = "/sys", proc: str = "/proc"
+) -> Choice:
+    """`choose` among this node's GPUs as they are now."""
+    gpus = list_gpus(library, root)
+    held = {gpu.uuid: holders(gpu.uuid, library, proc) for gpu in gpus}
+    return choose(count, gpus, held, on_busy, os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+def _sentence(gpu: Gpu, found: Sequence[Holder]) -> str:
+    named = []
+    for holder in found:
+        process = "process %d (%s)" % (holder.pid, holder.name) if holder.pid else holder.name
+        size = "" if holder.bytes is None else " with %.1f GiB" % (holder.bytes / 2.0**30)
+        named.append(process + size)
+    return "GPU %d (%s, %s) is held by %s." % (gpu.number, gpu.name or "unnamed", gpu.uuid, ", ".join(named))
+
+
+def _s(count: int) -> str:
+    return " is" if count == 1 else "s are"
+
+
+def _process_name(proc: str, pid: int) -> str:
+    try:
+        with open(os.path.join(proc, str(pid), "comm"), encoding="utf-8", errors="replace") as file:
+            return file.read().strip() or "unnamed"
+    except OSError:
+        return "of another user or container"
+
+
+def _numa(root: str, pci: Optional[str]) -> Optional[int]:
+    if pci is None:
+        return None
+    try:
+        with open(os.path.join(root, "bus/pci/devices", pci, "numa_node"), encoding="ascii") as file:
+            node = int(file.read())
+    except (OSError, ValueError):
+        return None
+    return node if node >= 0 else None  # -1: the platform has no nodes

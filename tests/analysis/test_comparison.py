@@ -1,0 +1,298 @@
+"""The analysis: ratios with everything else equal, honest about small samples and about what differs."""
+
+import itertools
+import math
+import random
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_report import a_result, fact
+
+from dlperf_sdk.analysis import Case, attribute, cases, compare, effect, efficiency, speedup
+from dlperf_sdk.analysis.significance import permutation_test, ratio_interval, sign_test, smallest_p
+from dlperf_sdk.errors import AnalysisError, NotComparable, UnknownName
+from dlperf_sdk.interfaces.measurer import Metric
+from dlperf_sdk.published import published
+from dlperf_sdk.results.result import Verdict
+from dlperf_sdk.spec.values import TopologySpec
+
+ROLES = {
+    "framework": "treatment",
+    "model": "workload",
+    "topology": "treatment",
+    "strategy": "treatment",
+    "batch_size": "workload",
+    "precision": "treatment",
+    "data": "circumstance",
+    "driver": "circumstance",
+    "clip_norm": "workload",
+}
+
+
+def a_case(throughput=100.0, repeats=(), topology="1n1d", **facts):
+    known = {
+        "framework": "torch",
+        "model": "resnet50",
+        "topology": topology,
+        "strategy": "none" if topology == "1n1d" else "all_reduce",
+        "batch_size": 32,
+        "precision": "fp32",
+        "data": "synthetic",
+        **facts,
+    }
+    return Case(
+        name=" ".join(map(str, known.values())),
+        topology=TopologySpec.parse(topology),
+        batch_size=known["batch_size"],
+        throughput=throughput,
+        unit="img/s",
+        repeats=repeats,
+        facts=known,
+        roles={name: ROLES[name] for name in known},
+    )
+
+
+# -- significance
+
+
+def test_the_sign_test_is_the_binomial_distribution():
+    assert sign_test([2] * 6).p == 2 / 64
+    assert sign_test([2] * 5 + [0.5]).p == 2 * 7 / 64
+    assert sign_test([2, 0.5]).p == 1
+    assert sign_test([1, 1]) == sign_test([1.0, 1.0])
+    assert (sign_test([1, 1, 2]).equal, sign_test([1, 1]).p) == (2, 1)
+
+
+samples = st.lists(st.integers(0, 4).map(float), min_size=1, max_size=5)
+
+
+@settings(deadline=None)
+@given(samples, samples)
+def test_the_permutation_test_is_what_enumeration_says(a, b):
+    pooled = [*a, *b]
+    rank = {v: sum(p < v for p in pooled) + (sum(p == v for p in pooled) + 1) / 2 for v in pooled}
+    middle = len(a) * (len(pooled) + 1) / 2
+    seen = abs(sum(rank[v] for v in a) - middle)
+    sums = [
+        abs(sum(rank[pooled[i]] for i in chosen) - middle)
+        for chosen in itertools.combinations(range(len(pooled)), len(a))
+    ]
+    assert permutation_test(a, b) == pytest.approx(sum(s >= seen - 1e-9 for s in sums) / len(sums))
+    assert permutation_test(a, b) == permutation_test(b, a)
+
+
+def test_three_repeats_cannot_show_anything():
+    assert permutation_test([1, 2, 3], [4, 5, 6]) == smallest_p(3, 3) == 0.1
+    assert permutation_test([1, 2, 3, 4], [5, 6, 7, 8]) == pytest.approx(2 / 70)
+
+
+def test_the_interval_of_a_ratio_covers_it():
+    """Skewed noise, as times have; seven repeats. A percentile bootstrap would miss one in seven."""
+    draw = random.Random(20)
+    held = 0
+    for _ in range(1000):
+        a = [1 / (1 + draw.expovariate(10)) for _ in range(7)]
+        b = [1 / (1 + draw.expovariate(10)) for _ in range(7)]
+        low, high = ratio_interval(a, b)
+        held += low <= 1 <= high
+    assert held >= 950
+    assert ratio_interval(range(1, 7), range(1, 8)) is None
+
+
+# -- cases
+
+
+def test_a_result_is_a_case_as_it_was_observed():
+    result = a_result()
+    observed = attrs.evolve(
+        result,
+        facts=tuple(
+            fact("layout", "treatment", "auto", "nhwc") if f.name == "layout" else f for f in result.facts
+        ),
+    )
+    case = Case.of(observed)
+    assert case.facts["layout"] == "nhwc"
+    assert case.repeats == result.metric("throughput").repeats
+    assert case.facts["estimator"] == "elapsed"
+    assert cases([case, observed]) == (case, case)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, 0.0, -1.0])
+def test_an_impossible_throughput_is_refused(value):
+    with pytest.raises(AnalysisError, match="must be finite, and above 0"):
+        a_case(value)
+    with pytest.raises(AnalysisError):
+        Case.of(a_result(metrics=(Metric("throughput", "img/s", value),)))
+
+
+def test_a_result_that_does_not_stand_is_no_case():
+    with pytest.raises(AnalysisError, match="has no throughput"):
+        Case.of(a_result(metrics=()))
+    verdicts = (Verdict("replicas-equal", "integrity", "fail", "They are not."),)
+    with pytest.raises(AnalysisError, match="does not stand: it failed replicas-equal"):
+        Case.of(a_result(verdicts=verdicts))
+
+
+# -- scaling
+
+
+def test_weak_and_strong_scaling_are_told_apart():
+    one, many = a_case(100), a_case(300, topology="1n4d")
+    split = a_case(200, topology="1n4d", batch_size=8)
+    among = [one, many, split]
+    assert speedup(many, among).value == 3
+    assert efficiency(many, among).value == 0.75
+    assert speedup(split, among, scaling="strong").value == 2
+    assert efficiency(split, among, scaling="strong").value == 0.5
+    assert speedup(split, among).value is None
+    assert speedup(many, among, scaling="strong").value is None
+    with pytest.raises(UnknownName, match="Did you mean 'weak'"):
+        speedup(many, among, scaling="week")
+
+
+def test_a_missing_baseline_gives_no_speedup():
+    many = a_case(300, topology="1n4d")
+    for found in (speedup(many, [many]), efficiency(many, [many])):
+        assert found.value is None
+        assert "There is no 1n1d of this case with the batch per device held" in found.reason
+    assert speedup(many, [a_case(100, precision="amp-bf16"), many]).value is None
+    assert "There are 2 1n1d" in speedup(many, [a_case(100), a_case(101, driver="x")]).reason
+    two = a_case(150, topology="1n2d")
+    assert efficiency(many, [many, two], baseline="1n2d").value == 1
+
+
+def test_a_speedup_has_an_interval_where_its_repeats_bear_one():
+    a = a_case(200, tuple(range(197, 204)), topology="1n2d")
+    b = a_case(100, tuple(range(97, 104)))
+    found = efficiency(a, [a, b])
+    assert (found.low, found.high) == (197 / 103 / 2, 203 / 97 / 2)
+    assert speedup(a, [a, attrs.evolve(b, repeats=(1.0,))]).low is None
+    assert speedup(b, [b]).value == 1
+
+
+def test_every_published_speedup_has_its_baseline():
+    table = published("dlperf-v1.0")
+    for figure in table:
+        found = speedup(figure, table.where(framework=figure.framework, model=figure.model))
+        assert found.value is not None, figure
+        # All but four; which ones, the list of disagreements says.
+        assert found.value == pytest.approx(figure.printed_speedup, abs=0.11)
+
+
+# -- effects
+
+
+def test_an_effect_pairs_what_is_equal_otherwise():
+    many = [
+        a_case(speed * (2 if precision == "amp-bf16" else 1), topology=topology, precision=precision)
+        for speed, topology in [(100, "1n1d"), (190, "1n2d"), (370, "1n4d")]
+        for precision in ("amp-bf16", "fp32")
+    ]
+    found = effect(many, of="precision")
+    assert found.levels == ("amp-bf16", "fp32")
+    assert [pair.ratio for pair in found.pairs] == [2, 2, 2]
+    assert found.holding == ("strategy", "topology")
+    assert (found.median, found.low, found.significant, found.unpaired) == (2, None, None, 0)
+    assert effect(many[1:], of="precision", levels=("amp-bf16", "fp32")).unpaired == 1
+    assert effect(many, of="precision", levels=("fp32", "amp-bf16")).median == 0.5
+
+
+def test_an_effect_names_what_cannot_be_told_apart_from_it():
+    table = published("tf-cnn-2017")
+    found = effect(table, of="hardware", levels=("Tesla P100", "Tesla K80"))
+    assert found.confounded == ("machine",)
+    assert len(found.pairs) == 32
+    assert found.unpaired == 0
+    assert round(found.median, 2) == 4.4  # what the source prints
+    assert found.significant
+
+
+def test_what_does_not_pair_is_refused():
+    with pytest.raises(UnknownName, match="Did you mean 'precision'"):
+        effect([a_case()], of="precison")
+    with pytest.raises(AnalysisError, match="has 1 values here"):
+        effect([a_case()], of="precision")
+    with pytest.raises(AnalysisError, match="must be two of the values"):
+        effect([a_case()], of="precision", levels=("fp32", "tf32"))
+    twice = [a_case(driver="1"), a_case(driver="2"), a_case(precision="tf32", driver="1")]
+    with pytest.raises(AnalysisError, match="same side of a pair: they differ in driver"):
+        effect(twice, of="precision")
+    apart = [
+        a_case(),
+        a_case(topology="1n2d"),
+        a_case(precision="tf32", topology="1n4d"),
+        a_case(precision="tf32", topology="1n8d"),
+    ]
+    with pytest.raises(AnalysisError, match="has a partner"):
+        effect(apart, of="precision")
+
+
+# -- comparing
+
+
+def test_two_of_one_workload_are_compared_and_tested():
+    a = a_case(110, tuple(range(107, 114)), framework="torch", driver="570")
+    b = a_case(100, tuple(range(97, 104)), framework="jax", driver="580")
+    found = compare(a, b)
+    assert (found.ratio, found.low, found.high) == (1.1, 107 / 103, 113 / 97)
+    assert found.p == pytest.approx(2 / math.comb(14, 7))
+    assert found.significant
+    assert found.treatments == ("framework: torch against jax",)
+    assert found.footnotes == ("driver: 570 against 580",)
+    assert compare(a_case(repeats=(1.0, 2.0, 3.0)), a_case(repeats=(4.0, 5.0, 6.0))).significant is None
+    assert compare(a_case(repeats=(1.0,)), a_case()).p is None
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        ({"model": "resnet50-v1b"}, "model: resnet50 against resnet50-v1b"),
+        ({"batch_size": 64}, "batch_size: 32 against 64"),
+        ({"data": "images"}, "data: synthetic against images"),
+    ],
+)
+def test_what_is_not_comparable_is_refused_by_default_and_footnoted_on_request(other, reason):
+    with pytest.raises(NotComparable, match=reason) as caught:
+        compare(a_case(), a_case(**other))
+    assert caught.value.reasons == (reason,)
+    assert compare(a_case(), a_case(**other), footnoted=True).reasons == (reason,)
+    assert compare(a_case(), a_case(**other), of=tuple(other)).reasons == ()
+
+
+def test_what_only_one_states_is_a_footnote():
+    found = compare(a_case(clip_norm=1.0), a_case())
+    assert found.footnotes == ("clip_norm: 1.0 against not stated",)
+
+
+def test_the_published_tables_are_not_all_comparable():
+    table = published("dlperf-v1.0").where(model="bert-base", topology="4n8d", batch_size=64)
+    clipped = table.one(framework="oneflow", precision="amp-fp16", clip_norm=1.0)
+    with pytest.raises(NotComparable) as caught:
+        compare(table.one(framework="mxnet", precision="amp-fp16"), clipped)
+    assert caught.value.reasons == (
+        "clip_norm: 0.0 against 1.0",
+        "estimator: mean-of-rates against elapsed",
+    )
+
+
+# -- attribution
+
+
+def test_a_step_s_time_is_divided():
+    alone = a_case(320, batch_size=32)
+    synthetic = a_case(1024, topology="1n4d")
+    real = a_case(800, topology="1n4d", data="images")
+    found = attribute(real=real, synthetic=synthetic, alone=alone, input_only=1000, communication_only=0.05)
+    assert found.step == 0.16
+    assert found.input_stall == pytest.approx(0.035)
+    assert found.input_hidden == pytest.approx(0.128 - 0.035)
+    assert found.compute == 0.1
+    assert found.communication_exposed == pytest.approx(0.025)
+    assert found.communication_hidden == pytest.approx(0.025)
+    assert found.compute + found.communication_exposed + found.input_stall == pytest.approx(found.step)
+    partly = attribute(synthetic=synthetic)
+    assert (partly.step, partly.input_stall, partly.compute) == (0.125, None, None)
+    with pytest.raises(NotComparable, match="precision: amp-bf16 against fp32"):
+        attribute(real=a_case(800, topology="1n4d", data="images", precision="amp-bf16"), synthetic=synthetic)

@@ -1,0 +1,469 @@
+"""The gate: few repeats, honest about chance; unlike specs refused; what it says to machines and people."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import random
+import statistics
+from functools import partial
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_report import a_result
+
+from dlperf_sdk.analysis import gate as decide
+from dlperf_sdk.analysis.ranks import holm, repeats_needed, repeats_to_tell, shift, slower, smallest
+from dlperf_sdk.cli import main
+from dlperf_sdk.cli.gating import fraction, junit_of
+from dlperf_sdk.errors import AnalysisError, UsageError
+from dlperf_sdk.interfaces.measurer import Metric
+from dlperf_sdk.published import published
+from dlperf_sdk.results.records import Failure
+from dlperf_sdk.results.store import ResultStore
+
+STEP_TIMES = json.loads(Path(__file__).with_name("step_times.json").read_text())
+RUNS = STEP_TIMES["runs"]
+REAL = [run["seconds"] for run in RUNS]
+"""Seconds of each step of real runs: with autocorrelation, spikes and drift, one of them on an overloaded machine."""
+CALM = [run["seconds"] for run in RUNS if run["kind"] == "toy"]
+"""Those of a machine on which 5 % can be seen at all."""
+BUSY = [run["seconds"] for run in RUNS if run["kind"] == "torch"]
+"""Those of a machine on which others take turns: what comes next is a matter of minutes, not of steps."""
+LEVELS = [
+    math.log(value / statistics.median(figure.repeats))
+    for figure in published("dlperf-v1.0")
+    if len(figure.repeats) >= 5
+    for value in figure.repeats
+]
+"""How far real repeats of real frameworks were from their median."""
+
+values = st.lists(st.integers(1, 30).map(float), min_size=1, max_size=6)
+
+
+# -- the statistics, against their definitions
+
+
+@given(values, values)
+def test_the_rank_test_counts_all_ways_to_label(a, b):
+    def rank_sum(chosen, pooled):
+        return sum(
+            sum(other < each for other in pooled) + sum(other == each for other in pooled) / 2
+            for each in chosen
+        )
+
+    pooled = [*a, *b]
+    sums = [
+        rank_sum([pooled[i] for i in chosen], pooled)
+        for chosen in itertools.combinations(range(len(pooled)), len(a))
+    ]
+    observed = rank_sum(a, pooled)
+    assert slower(a, b) == pytest.approx(sum(each <= observed + 1e-9 for each in sums) / len(sums))
+
+
+@given(values, values)
+def test_the_shift_is_the_median_of_all_ratios(a, b):
+    found = shift(a, b)
+    assert found.ratio == pytest.approx(statistics.median(x / y for x in a for y in b))
+    if found.low is not None:
+        assert found.low <= found.ratio <= found.high
+    mirrored = shift(b, a)
+    assert mirrored.ratio == pytest.approx(1 / found.ratio) or len(a) * len(b) % 2 == 0
+    assert (mirrored.low is None) == (found.low is None)
+
+
+def test_the_interval_is_there_from_four_against_four():
+    """1/70 in each tail is less than 2.5 %, 1/20 is not."""
+    assert shift([1, 2, 3], [4, 5, 6]).low is None
+    assert shift([1, 2, 3, 4], [5, 6, 7, 8]).low == pytest.approx(1 / 8)
+
+
+@pytest.mark.parametrize("sizes", [(4, 4), (5, 7), (7, 7)])
+def test_the_interval_holds_the_truth_as_often_as_it_says(sizes):
+    chance = random.Random(1)
+    draw = lambda n: [math.exp(chance.gauss(0, 0.02)) for _ in range(n)]  # noqa: E731
+    held = 0
+    for _ in range(2000):
+        found = shift([0.95 * each for each in draw(sizes[0])], draw(sizes[1]))
+        held += found.low <= 0.95 <= found.high
+    assert held / 2000 >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / 2000)
+
+
+def test_how_many_repeats_are_needed():
+    assert (smallest(3, 3), smallest(7, 7)) == (1 / 20, 1 / 3432)
+    assert repeats_needed(0.05) == 3
+    assert repeats_needed(0.049) == 4
+    assert repeats_needed(0.05 / 100) == 7
+
+
+@pytest.mark.parametrize("spread", [0.03, 0.06])
+def test_so_many_repeats_tell_it_in_four_of_five_cases(spread):
+    """Two normal samples that differ by 5 %: as many as are said find it about as often as is said."""
+    chance = random.Random(4)
+
+    def taken(count, middle):
+        return [chance.gauss(middle, spread) for _ in range(count)]
+
+    count = repeats_to_tell(taken(400, 0.95), taken(400, 1.0), 0.05)
+    found = sum(slower(taken(count, 0.95), taken(count, 1.0)) <= 0.05 for _ in range(500)) / 500
+    assert 0.72 < found < 0.92
+    assert repeats_to_tell([1.0, 2.0], [1.0, 2.0], 0.05) is None
+    assert repeats_to_tell([1.0, 2.0, 3.0], [4.0, 5.0, 6.0], 0.05) == math.ceil((1.6449 + 0.8416) ** 2 / 1.5)
+
+
+def test_holm_against_an_example_by_hand():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([]) == []
+
+
+# -- what a repeat is like, from real step times
+
+
+def simulated(chance, count=7, steps=100, slowdown=1.0, runs=REAL):
+    """Throughputs of repeats whose steps are blocks of real ones (so that neighbours stay neighbours and spikes stay
+    spikes), with a drift over the window and a real repeat's level."""
+    found = []
+    for _ in range(count):
+        run = chance.choice(runs)
+        usual = statistics.median(run)
+        times = []
+        while len(times) < steps:
+            start = chance.randrange(len(run) - 20)
+            times += run[start : start + 20]
+        drift, level = chance.uniform(-0.01, 0.01), math.exp(-chance.choice(LEVELS))
+        seconds = sum(each / usual * (1 + drift * i / steps) for i, each in enumerate(times[:steps]))
+        found.append(32 * steps / (seconds * level * slowdown))
+    return tuple(found)
+
+
+def full_size(kind):
+    """Windows of real repeats of ResNet-50 and BERT in torch, over their case's usual step time: with the level that
+    each repeat had, which is what makes full-size runs on a shared machine differ by 4 %."""
+    cases = {}
+    for run in STEP_TIMES[kind]:
+        cases.setdefault(run["case"], []).append(run["seconds"])
+    usual = {case: statistics.median(map(statistics.median, runs)) for case, runs in cases.items()}
+    return [[each / usual[case] for each in run] for case, runs in cases.items() for run in runs]
+
+
+FULL_SIZE = full_size("full_size")
+ALONE = full_size("full_size_alone")
+"""Of a virtual machine on which nothing else ran: most repeats are closer to each other, and one in seven is far off,
+since the machine below it is not alone."""
+
+
+def repeated(chance, count=7, steps=100, slowdown=1.0, runs=FULL_SIZE):
+    """Throughputs of repeats of full-size runs: the level of a real one, and blocks of its steps."""
+    found = []
+    for _ in range(count):
+        run, times = chance.choice(runs), []
+        while len(times) < steps:
+            start = chance.randrange(len(run) - 10)
+            times += run[start : start + 10]
+        found.append(32 * steps / (sum(times[:steps]) * slowdown))
+    return tuple(found)
+
+
+NOISE = {
+    "calm": partial(simulated, runs=CALM),
+    "full-size torch": repeated,
+    "full-size torch, alone": partial(repeated, runs=ALONE),
+    "overloaded": partial(simulated, runs=BUSY),
+    "calm and overloaded": partial(simulated, runs=REAL),
+}
+
+
+def results_with(repeats, seed=0, **changes):
+    metric = Metric("throughput", "img/s", statistics.median(repeats), None, None, tuple(repeats), "elapsed")
+    return a_result(metrics=(metric,), fields={"seed": seed, **changes.pop("fields", {})}, **changes)
+
+
+def follows(run):
+    """How alike neighbouring steps are: the autocorrelation at lag 1."""
+    middle = statistics.mean(run)
+    spread = sum((each - middle) ** 2 for each in run)
+    return sum((x - middle) * (y - middle) for x, y in itertools.pairwise(run)) / spread
+
+
+def test_what_is_simulated_is_like_what_was_measured():
+    """The real runs have what makes a naive test fail: neighbouring steps are alike, and some are spikes."""
+    assert all(len(run) >= 200 for run in REAL)
+    assert sum(max(run) > 1.1 * statistics.median(run) for run in REAL) >= 6
+    assert sum(follows(run) > 0.2 for run in REAL) >= 4
+    assert max(max(run) / statistics.median(run) for run in REAL) > 3
+    assert 0.001 < statistics.pstdev(LEVELS) < 0.05
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("repeats", "cases"), [(3, 1), (5, 1), (7, 1), (7, 5)])
+def test_a_false_alarm_is_as_rare_as_is_stated(repeats, cases):
+    """Hundreds of A/A comparisons. With a minimum effect of nothing the level alone has to hold, which is harder."""
+    chance, total = random.Random(repeats * 10 + cases), 600
+    alarms = {0.0: 0, 0.02: 0}
+    for _ in range(total):
+        before = [results_with(simulated(chance, repeats), seed) for seed in range(cases)]
+        after = [results_with(simulated(chance, repeats), seed) for seed in range(cases)]
+        for effect in alarms:
+            alarms[effect] += decide(before, after, minimum_effect=effect).exit_code == 1
+    most = 0.05 + 3 * math.sqrt(0.05 * 0.95 / total)
+    assert alarms[0.0] / total <= most
+    assert alarms[0.02] <= alarms[0.0]
+    if (repeats, cases) == (7, 1):
+        assert alarms[0.0] > 0  # the test can fail: it is no gate that never closes
+
+
+@pytest.mark.parametrize("noise", NOISE)
+def test_false_alarms_are_as_rare_in_any_noise(noise):
+    """Two hundred A/A comparisons of each kind; the level alone has to hold, without a minimum effect."""
+    chance, total, alarms = random.Random(noise), 200, 0
+    for _ in range(total):
+        before, after = (results_with(NOISE[noise](chance)) for _ in range(2))
+        alarms += decide([before], [after], minimum_effect=0.0).exit_code == 1
+    assert alarms / total <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / total)
+
+
+@pytest.mark.parametrize(
+    ("noise", "repeats", "power"),
+    [
+        ("calm", 7, 0.99),
+        ("full-size torch", 7, 0.7),
+        ("full-size torch", 12, 0.9),
+        ("full-size torch, alone", 7, 0.4),
+        ("full-size torch, alone", 12, 0.65),
+        ("calm and overloaded", 12, 0.9),
+    ],
+)
+def test_five_percent_are_found(noise, repeats, power):
+    """Windows of a hundred steps. Where repeats differ by 4 %, seven are few; docs/campaigns.md has the table."""
+    chance, total, found = random.Random(2), 200, 0
+    for _ in range(total):
+        before = results_with(NOISE[noise](chance, repeats))
+        after = results_with(NOISE[noise](chance, repeats, slowdown=1.05))
+        found += decide([before], [after]).exit_code == 1
+    assert found / total >= power
+
+
+def test_a_naive_test_on_steps_would_raise_false_alarms():
+    """Why repeats are the units: taken as independent, the steps of two equal runs differ far too often."""
+    chance, alarms, total = random.Random(3), 0, 200
+    for _ in range(total):
+        sides = []
+        for _ in range(2):
+            run = chance.choice(REAL)
+            start = chance.randrange(len(run) - 100)
+            level = math.exp(chance.gauss(0, 0.005))
+            sides.append([level * each / statistics.median(run) for each in run[start : start + 100]])
+        error = math.sqrt(sum(statistics.variance(side) / 100 for side in sides))
+        alarms += abs(statistics.mean(sides[0]) - statistics.mean(sides[1])) > 1.96 * error
+    assert alarms / total > 0.1
+
+
+# -- decisions
+
+
+FAST, SLOW = [100.0 + i for i in range(7)], [90.0 + i for i in range(7)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "outcome", "code"),
+    [
+        (FAST, SLOW, "regression", 1),
+        (SLOW, FAST, "improvement", 0),
+        (FAST, FAST, "unchanged", 0),
+        (FAST, [0.985 * each for each in FAST], "unchanged", 0),  # significant or not: too small
+        ([100.0, 101.0], [90.0, 91.0], "inconclusive", 0),
+        (
+            [100.0 + i / 10 for i in range(7)],
+            [99.0 + i / 10 for i in range(7)],
+            "unchanged",
+            0,
+        ),  # 1 %, significant
+    ],
+)
+def test_the_outcome_of_a_case(before, after, outcome, code):
+    found = decide([results_with(before)], [results_with(after)])
+    assert [each.outcome for each in found.decisions] == [outcome]
+    assert found.exit_code == code
+
+
+def test_few_repeats_say_how_many_would_do():
+    (decision,) = decide([results_with([100.0, 101.0])], [results_with([90.0, 91.0])]).decisions
+    assert "So few repeats cannot tell: 3 on each side can." in decision.detail
+
+
+def test_an_inconclusive_case_says_how_many_repeats_would_tell():
+    before, after = [100.0, 94, 103, 97, 101, 96, 99], [95.0, 98, 92, 100.5, 93, 96.5, 97]
+    (decision,) = decide([results_with(before)], [results_with(after)]).decisions
+    assert decision.outcome == "inconclusive"
+    wanted = repeats_to_tell(after, before, 0.05)
+    assert wanted > 7
+    assert f"some {wanted} on each side" in decision.detail
+
+
+def test_many_cases_make_each_harder():
+    """Three repeats can decide one case, and not twenty."""
+    before = [results_with([100.0, 101.0, 102.0], seed) for seed in range(20)]
+    after = [
+        results_with([90.0, 91.0, 92.0] if seed == 3 else [100.0, 101.0, 102.0], seed) for seed in range(20)
+    ]
+    assert decide(before[3:4], after[3:4]).exit_code == 1
+    found = decide(before, after)
+    assert found.exit_code == 0
+    assert "6 on each side can" in next(
+        each.detail for each in found.decisions if each.outcome == "inconclusive"
+    )
+
+
+def test_unlike_specs_are_refused():
+    found = decide([results_with(FAST)], [results_with(SLOW, fields={"batch_size": 64})])
+    (decision,) = found.decisions
+    assert (decision.outcome, found.exit_code) == ("refused", 2)
+    assert "batch_size 32 against 64" in decision.detail
+
+
+def test_what_was_not_run_alike_is_refused():
+    from test_report import fact
+
+    other = results_with(SLOW)
+    facts = tuple(
+        fact("device", "treatment", "auto", "cuda") if f.name == "device" else f for f in other.facts
+    )
+    import attrs
+
+    (decision,) = decide([results_with(FAST)], [attrs.evolve(other, facts=facts)]).decisions
+    assert decision.outcome == "refused"
+    assert "device" in decision.detail
+
+
+def test_other_steps_are_refused():
+    """The first steps of a run are slower: two of them against twenty would be a regression of nothing."""
+    (decision,) = (
+        found := decide([results_with(FAST, fields={"steps": 20})], [results_with(SLOW, fields={"steps": 2})])
+    ).decisions
+    assert (decision.outcome, found.exit_code) == ("refused", 2)
+    assert "20 steps behind" in decision.detail and "against 2 steps behind" in decision.detail
+
+
+def test_a_gate_without_anything_to_compare_is_not_passed():
+    before = [results_with(FAST, 0), results_with(FAST, 1), failed(2)]
+    found = decide(before, [results_with(FAST, 3), results_with(FAST, 4), failed(2)])
+    assert {each.outcome for each in found.decisions} == {"vanished", "new", "unmeasured"}
+    assert found.exit_code == 2
+
+
+def test_cases_of_one_side_only_are_reported():
+    before = [results_with(FAST, seed) for seed in (0, 1, 2)]
+    after = [results_with(FAST, seed) for seed in (0, 3, 4)]
+    found = decide(before, after)
+    assert sorted(each.outcome for each in found.decisions) == [
+        "new",
+        "new",
+        "unchanged",
+        "vanished",
+        "vanished",
+    ]
+    assert found.exit_code == 0
+
+
+def failed(seed=0):
+    failure = Failure("out-of-memory", "There is no memory left.")
+    return a_result(status="out-of-memory", failure=failure, metrics=(), fields={"seed": seed})
+
+
+def test_a_case_that_no_longer_works_closes_the_gate():
+    before = [results_with(FAST, 0), failed(1), failed(2)]
+    found = decide(before, [failed(0), results_with(FAST, 1), failed(2)])
+    assert [each.outcome for each in found.decisions] == ["broken", "mended", "unmeasured"]
+    assert found.exit_code == 1
+
+
+def test_of_several_results_the_newest_counts():
+    old = results_with(SLOW, started_at="2024-01-01T00:00:00+00:00")
+    assert decide([results_with(FAST)], [old, results_with(FAST)]).exit_code == 0
+    assert decide([results_with(FAST)], [results_with(FAST), old]).exit_code == 0
+
+
+def test_nothing_to_compare_is_refused():
+    with pytest.raises(AnalysisError, match="candidate has no results"):
+        decide([results_with(FAST)], [])
+    with pytest.raises(AnalysisError, match="fractions of 1"):
+        decide([results_with(FAST)], [results_with(FAST)], level=5)
+
+
+# -- the command
+
+
+@pytest.fixture
+def stores(tmp_path):
+    def store(name, results):
+        kept = ResultStore(tmp_path / name)
+        for i, result in enumerate(results):
+            import attrs
+
+            kept.open_run(f"run-{i}").write_result(attrs.evolve(result, id=f"run-{i}"))
+        return str(tmp_path / name)
+
+    return (
+        store("before", [results_with(FAST, 0), results_with(FAST, 1), results_with(FAST, 2)]),
+        store("after", [results_with(SLOW, 0), results_with(FAST, 1), failed(2)]),
+    )
+
+
+def test_the_command_says_it_to_people_and_to_machines(stores, tmp_path, capfd):
+    junit, markdown = tmp_path / "gate.xml", tmp_path / "gate.md"
+    assert main(["gate", *stores, "--junit", str(junit), "--markdown", str(markdown)]) == 1
+    said = capfd.readouterr().out
+    assert "regression" in said and "broken" in said
+    suite = ElementTree.parse(junit).getroot()
+    assert (suite.get("tests"), suite.get("failures")) == ("3", "2")
+    assert {case.find("failure").get("type") for case in suite if case.find("failure") is not None} == {
+        "regression",
+        "broken",
+    }
+    assert "| regression" in markdown.read_text() or "regression [" in markdown.read_text()
+    assert main(["gate", *stores, "--json"]) == 1
+    assert len(json.loads(capfd.readouterr().out)["decisions"]) == 3
+    assert main(["gate", stores[0], stores[0]]) == 0
+    assert main(["gate", stores[0], stores[1], "--minimum-effect", "50%"]) == 1  # one is broken all the same
+    assert main(["gate", f"{stores[0]}/run-1", f"{stores[1]}/run-1/result.json"]) == 0
+
+
+def test_a_result_that_cannot_be_read_is_told(stores, capfd):
+    """With one left out, what remains may pass, and not all of what was asked for has."""
+    (Path(stores[1]) / "run-1" / "result.json").write_text('{"id": ')
+    (Path(stores[1]) / "run-2" / "result.json").unlink()
+    (Path(stores[1]) / "run-0" / "result.json").write_bytes(
+        (Path(stores[0]) / "run-0" / "result.json").read_bytes()
+    )
+    assert main(["gate", *stores]) == 5
+    assert "Left out: " in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [["--minimum-effect", "two"], ["--level", "200%"], ["--minimum-effect", "-1"]]
+)
+def test_a_share_that_is_none(stores, words, capfd):
+    assert main(["gate", *stores, *words]) == 2
+
+
+def test_a_place_without_results(tmp_path, stores, capfd):
+    assert main(["gate", str(tmp_path / "nothing"), stores[0]]) == 2
+    assert "no directory of results" in capfd.readouterr().err
+
+
+@given(st.text())
+def test_any_text_is_a_share_or_is_refused(text):
+    try:
+        assert 0 <= fraction(text, "--level") < 1
+    except UsageError:
+        pass
+
+
+@given(st.text(max_size=30))
+def test_junit_is_xml_whatever_a_case_is_called(text):
+    found = decide([results_with(FAST, fields={"options": {"name": text}})], [results_with(SLOW)])
+    ElementTree.fromstring(junit_of(found).partition("?>")[2])

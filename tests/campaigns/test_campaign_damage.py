@@ -1,0 +1,154 @@
+"""What a resume makes of a directory that is no longer what its controllers left."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+
+import pytest
+from test_campaign import events_of_resuming, small
+
+from dlperf_sdk import campaign, hookimpl, resume
+from dlperf_sdk.campaigns.campaign_directory import open_kept
+from dlperf_sdk.campaigns.runner import _lock_of
+from dlperf_sdk.campaigns.status import status
+from dlperf_sdk.errors import Unavailable
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A small campaign that is complete; nobody writes into it."""
+    directory = tmp_path_factory.mktemp("whole") / "it"
+    assert campaign(small(seed=[1, 2]), directory).exit_code == 0
+    return directory
+
+
+@pytest.fixture
+def copy(tmp_path, whole):
+    """A copy of it, elsewhere."""
+    return shutil.copytree(whole, tmp_path / "copy")
+
+
+def first_run(directory):
+    return directory / "runs" / open_kept(directory).cases[0].id
+
+
+def altered(path, change):
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+
+
+def count(events, kind):
+    return [entry["event"] for entry in events].count(kind)
+
+
+def is_settled(directory):
+    """Complete, with as many repeats as were asked for, and with nothing to say or to do."""
+    events = events_of_resuming(directory)
+    assert not [
+        e for e in events if e["event"] in ("problem", "attempt-started", "attempt-lost", "concluded")
+    ]
+    assert {(each.finished, each.ok) for each in status(open_kept(directory)).standings.values()} == {
+        (2, True)
+    }
+
+
+def test_a_copied_directory_is_a_campaign_of_its_own(copy):
+    is_settled(copy)
+
+
+def test_a_directory_that_fails_in_the_middle_ends_the_campaign_which_can_be_resumed(tmp_path):
+    directory = tmp_path / "it"
+
+    class Saboteur:
+        @hookimpl
+        def dlperf_repeat_started(self, attempt):
+            (first_run(directory) / "attempts").write_text("")
+
+    with pytest.raises(Unavailable, match=r"Not a directory.*What is finished is kept.*campaign resume"):
+        campaign(small(seed=[1]), directory, observers=[Saboteur()])
+    (first_run(directory) / "attempts").unlink()
+    assert resume(directory).exit_code == 0
+
+
+def test_ctrl_c_stays_what_it_is_where_nothing_can_be_written(tmp_path):
+    directory = tmp_path / "it"
+
+    class Saboteur:
+        @hookimpl
+        def dlperf_repeat_started(self, attempt):
+            journal = directory / "journal.jsonl"
+            journal.unlink()
+            journal.mkdir()
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        campaign(small(seed=[1]), directory, observers=[Saboteur()])
+
+
+def test_an_attempt_that_was_altered_is_set_aside_and_taken_again(copy):
+    run = first_run(copy)
+
+    def more(record):
+        record["samples"] *= 2
+
+    altered(run / "attempts" / "2" / "rank-0.json", more)
+    events = events_of_resuming(copy)
+    (said,) = {entry["text"].partition(" It lies")[0] for entry in events if entry["event"] == "problem"} - {
+        "its result has other repeats than its directory, and is made again"
+    }
+    assert said == "Attempt 2 is not what it was when it had ended."
+    assert (copy / "set-aside" / f"{run.name}-attempt-2-1" / "attempt.json").is_file()
+    assert count(events, "attempt-started") == 1
+    assert [repeat.attempt for repeat in open_kept(copy).store.load(run.name).repeats] == [1, 3]
+    is_settled(copy)
+
+
+@pytest.mark.parametrize("file", ["attempt.json", "rank-0.json"])
+def test_an_attempt_that_cannot_be_read_is_set_aside_and_taken_again(copy, file):
+    run = first_run(copy)
+    (run / "attempts" / "1" / file).write_text('{"half')
+    events = events_of_resuming(copy)
+    assert any("Attempt 1 cannot be read" in e["text"] for e in events if e["event"] == "problem")
+    assert (copy / "set-aside" / f"{run.name}-attempt-1-1").is_dir()
+    assert [repeat.attempt for repeat in open_kept(copy).store.load(run.name).repeats] == [2, 3]
+    is_settled(copy)
+
+
+def test_an_attempt_that_is_gone_is_taken_again(copy):
+    shutil.rmtree(first_run(copy) / "attempts" / "1")
+    events = events_of_resuming(copy)
+    assert any(e["text"] == "repeat 1 is gone, and is taken again" for e in events if e["event"] == "problem")
+    assert count(events, "attempt-started") == 1
+    is_settled(copy)
+
+
+def test_a_result_that_is_not_what_its_records_give_is_made_again(copy):
+    run = first_run(copy)
+    before = json.loads((run / "result.json").read_text())["metrics"]
+
+    def faster(result):
+        for metric in result["metrics"]:
+            if metric["name"].startswith("throughput"):
+                metric["value"] *= 2
+                metric["repeats"] = [2 * each for each in metric["repeats"]]
+
+    altered(run / "result.json", faster)
+    events = events_of_resuming(copy)
+    (said,) = [entry["text"] for entry in events if entry["event"] == "problem"]
+    assert said.startswith("its result is not what its records give, and is made again: throughput is ")
+    assert (count(events, "attempt-started"), count(events, "concluded")) == (0, 1)
+    assert json.loads((run / "result.json").read_text())["metrics"] == before
+    is_settled(copy)
+
+
+def test_versions_that_were_noted_and_cannot_be_read_stop_nobody(tmp_path):
+    path = tmp_path / "environment.json"
+    assert _lock_of(path) is None
+    path.write_text('{"lock": "a==1"')
+    assert _lock_of(path) is None
+    path.write_text('{"lock": "a==1"}')
+    assert _lock_of(path) == "a==1"

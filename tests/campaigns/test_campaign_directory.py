@@ -1,0 +1,105 @@
+"""A campaign's directory, handed to the commands that read results, and looked at when nobody carries it on."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+from test_campaign import CONTROLLER, SMALL, entries_of, kept_with, small
+
+from dlperf_sdk import Matrix, campaign
+from dlperf_sdk.campaigns.campaign_directory import open_kept
+from dlperf_sdk.campaigns.status import status
+from dlperf_sdk.cli import main
+from dlperf_sdk.cli.campaign_tables import standing_of
+from dlperf_sdk.cli.lookup import unit_of
+from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.reports import terminal
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("campaign") / "it"
+    return campaign(small(seed=[1, 2]), directory), directory
+
+
+def test_report_takes_a_campaign(done, capfd):
+    outcome, directory = done
+    ids = {each.id for each in outcome.kept.cases}
+    assert main(["report", str(directory), "--format", "json"]) == 0
+    assert {each["id"] for each in json.loads(capfd.readouterr().out)} == ids
+    assert main(["report", str(directory), str(directory / "runs"), "--format", "csv"]) == 0
+    assert len(capfd.readouterr().out.splitlines()) == 1 + 2 * len(ids)
+
+
+def test_validate_and_export_take_a_campaign(done, capfd):
+    outcome, directory = done
+    assert main(["validate", str(directory), "--json"]) == 0
+    said = json.loads(capfd.readouterr().out)
+    assert {each["run"]: each["valid"] for each in said["runs"]} == dict.fromkeys(
+        (each.id for each in outcome.kept.cases), True
+    )
+    assert main(["export", str(directory), "--to", "csv"]) == 0
+    assert len(capfd.readouterr().out.splitlines()) == 3
+    assert main(["cost", str(directory), "--per-device-hour", "1", "--json"]) == 0
+
+
+def test_a_campaign_that_has_not_begun_says_so(tmp_path, capfd):
+    kept_with(tmp_path / "it", small(seed=[1]))
+    assert main(["report", str(tmp_path / "it")]) == 2
+    assert "has begun no run yet" in " ".join(capfd.readouterr().err.split())
+    assert main(["validate", str(tmp_path / "it")]) == 2
+    assert "holds no runs" in " ".join(capfd.readouterr().err.split())
+
+
+def test_what_a_killed_controller_left_is_interrupted_and_not_under_way(tmp_path, capfd):
+    matrix = Matrix(
+        fields={**SMALL, "framework": "faulty", "options": {"fault": "hang-step"}}, axes={"seed": [1, 2, 3]}
+    )
+    directory = tmp_path / "it"
+    kept_with(directory, matrix)
+    with subprocess.Popen([sys.executable, "-c", CONTROLLER, str(directory)]) as controller:
+        deadline = time.monotonic() + 60
+        while not any(e["event"] == "attempt-started" for e in entries_of(directory)):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        rows = _rows(directory, capfd)
+        assert "1 under way" in rows[0] and sum("under way" in row for row in rows[1:]) == 1
+        controller.kill()
+    rows = _rows(directory, capfd)
+    assert "1 interrupted, 2 pending" in rows[0]
+    assert sum("interrupted" in row for row in rows[1:]) == 1
+    assert not any("under way" in row for row in rows)
+
+
+def _rows(directory, capfd):
+    """The line that counts the cases, and the table's."""
+    capfd.readouterr()
+    assert main(["campaign", "status", str(directory)]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    return [line for line in lines if line.startswith(("cases", "faulty"))]
+
+
+def test_a_throughput_has_the_unit_of_its_model(tmp_path):
+    kept = kept_with(
+        tmp_path / "it",
+        Matrix(
+            fields={"framework": "numpy", "batch_size": 4},
+            axes={"model": ["linear", "resnet50", "bert-base"]},
+        ),
+    )
+    for each in kept.cases:
+        kept.journal.append("case-started", case=each.id)
+        kept.journal.append(
+            "attempt-ended", case=each.id, attempt=1, status="ok", throughput=12.5, seconds=3.0
+        )
+    text = terminal.text_of(standing_of(status(open_kept(tmp_path / "it")), False), width=120)
+    assert [row.split()[-1] for row in text.splitlines() if row.startswith("numpy")] == [
+        "samples/s",
+        "img/s",
+        "seq/s",
+    ]
+    assert unit_of("not-installed", Registry()) == "samples/s"

@@ -1,0 +1,162 @@
+"""A campaign goes on as it was resolved, and says what of its file was edited since."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlperf_sdk import Matrix
+from dlperf_sdk.campaigns import file, planning
+from dlperf_sdk.campaigns.campaign import campaign_of
+from dlperf_sdk.campaigns.campaign_directory import keep, open_kept
+from dlperf_sdk.campaigns.edits import differences, edits
+from dlperf_sdk.cli import main
+from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.spec.run_spec import RunSpec
+
+SMALL = {"model": "linear", "batch_size": 4, "canonical_steps": 2, "warmup": 1, "steps": 4, "repeats": 2}
+FILE = f"""name: mine
+fields: {json.dumps(SMALL)}
+axes: {{framework: [numpy], seed: [1, 2], precision: [fp32, amp-fp16]}}
+order: {{seed: 3}}
+"""
+GOES_ON = (
+    "DIR goes on as it was resolved at its start; what is to be measured differently takes a campaign of its own "
+    "(`dlperf campaign run FILE`)."
+)
+
+
+def kept_of(directory, what):
+    stamp, entries = planning.planned(what, Registry())
+    keep(directory, what, entries, stamp)
+    return open_kept(directory)
+
+
+def edited(tmp_path, before, after, **settings):
+    """What a later session says of a file that was changed after the start."""
+    path = tmp_path / "matrix.yaml"
+    path.write_text(before)
+    kept = kept_of(tmp_path / "it", campaign_of(file.load(path), **settings))
+    if after is None:
+        path.unlink()
+    else:
+        path.write_text(after)
+    return [each.replace(str(path), "FILE").replace(str(kept.path), "DIR") for each in edits(kept)]
+
+
+def test_an_unchanged_file_is_nothing_to_speak_of(tmp_path):
+    assert edited(tmp_path, FILE, "# a comment\n" + FILE, max_cases=4) == []
+
+
+def test_a_campaign_without_a_file_has_none_that_was_edited(tmp_path):
+    matrix = Matrix(fields=SMALL, axes={"framework": ["numpy"]})
+    assert edits(kept_of(tmp_path / "it", campaign_of(matrix))) == []
+
+
+@pytest.mark.parametrize(
+    ("was", "is_", "said"),
+    [
+        (
+            "seed: [1, 2]",
+            "seed: [1, 2, 3]",
+            "2 cases new in it (numpy linear 1n1d b4 fp32 seed=3; numpy linear 1n1d b4 amp-fp16 seed=3).",
+        ),
+        (
+            "seed: [1, 2]",
+            "seed: [1]",
+            "2 cases no longer in it (numpy linear 1n1d b4 fp32 seed=2; numpy linear 1n1d b4 amp-fp16 seed=2).",
+        ),
+        (
+            "amp-fp16",
+            "amp-bf16",
+            "2 cases have precision 'amp-bf16' instead of 'amp-fp16' (numpy linear 1n1d b4 amp-fp16 seed=1; numpy "
+            "linear 1n1d b4 amp-fp16 seed=2).",
+        ),
+        (
+            'warmup": 1, "steps": 4',
+            'warmup": 2, "steps": 8',
+            "4 cases have warmup 2 instead of 1, steps 8 instead of 4 (numpy linear 1n1d b4 fp32 seed=1; numpy linear "
+            "1n1d b4 amp-fp16 seed=1; numpy linear 1n1d b4 fp32 seed=2; numpy linear 1n1d b4 amp-fp16 seed=2).",
+        ),
+        ("seed: 3}", "seed: 4}", "the setting seed is 4 instead of 3."),
+        ("order:", "cooldown: 5\norder:", "the setting cooldown is 5 instead of 0.0."),
+    ],
+)
+def test_what_was_edited_is_said(tmp_path, was, is_, said):
+    assert edited(tmp_path, FILE, FILE.replace(was, is_)) == [
+        f"FILE was edited since the start: {said}",
+        GOES_ON,
+    ]
+
+
+def test_what_was_given_on_the_command_line_is_no_edit(tmp_path):
+    assert edited(tmp_path, FILE, FILE.replace("seed: 3}", "seed: 4}"), seed=5) == []
+
+
+def test_what_was_left_out_at_the_start_is_known(tmp_path):
+    more = FILE.replace("[numpy]", "[numpy, nobody-has-this]") + "missing: skip\n"
+    assert edited(tmp_path, more, more) == []
+
+
+def test_of_many_cases_the_first_are_named(tmp_path):
+    said, _ = edited(tmp_path, FILE, FILE.replace("[1, 2]", str(list(range(1, 20)))))
+    assert said.startswith("FILE was edited since the start: 34 cases new in it (numpy linear ")
+    assert said.endswith("; and 29 more).")
+
+
+def test_a_preset_and_a_file_that_it_is_extended_by(tmp_path):
+    (tmp_path / "base.yaml").write_text(FILE)
+    said = edited(
+        tmp_path, "name: top\nextends: [base.yaml]\n", "name: top\nextends: [base.yaml]\ncooldown: 5\n"
+    )
+    assert said[0] == "FILE was edited since the start: the setting cooldown is 5 instead of 0.0."
+    assert edits(kept_of(tmp_path / "smoke", file.load("preset:smoke"))) == []
+
+
+@pytest.mark.parametrize(
+    ("after", "why"), [(None, "cannot be read"), ("name: [", "FILE"), ("name: x\n", "has no case")]
+)
+def test_a_file_that_is_gone_or_broken_stops_nobody(tmp_path, after, why):
+    (said,) = edited(tmp_path, FILE, after)
+    assert said.startswith("FILE cannot be read as a campaign any more: ")
+    assert why in said
+    assert said.endswith(GOES_ON)
+
+
+_CASES = st.sets(
+    st.tuples(st.integers(1, 4), st.sampled_from(["fp32", "amp-bf16"]), st.integers(1, 3)), max_size=8
+)
+
+
+@given(_CASES, _CASES)
+def test_every_case_that_differs_is_counted_once(one, other):
+    def specs(cases):
+        return [
+            RunSpec(framework="numpy", model="linear", steps=a, precision=b, seed=c)
+            for a, b, c in sorted(cases)
+        ]
+
+    before, now = specs(one), specs(other)
+    counts = {"has": 0, "have": 0, "no": 0, "new": 0}
+    for said in differences(before, now):
+        number, _, verb = said.split()[:3]
+        counts[verb] += int(number)
+    changed = counts["has"] + counts["have"]
+    assert counts["no"] + changed == sum(each not in now for each in before)
+    assert counts["new"] + changed == sum(each not in before for each in now)
+
+
+def test_resuming_says_what_was_edited_and_measures_what_was_asked_for(tmp_path, capfd):
+    path, directory = tmp_path / "matrix.yaml", tmp_path / "it"
+    path.write_text(FILE.replace(", amp-fp16", ""))
+    assert main(["campaign", "run", str(path), "--output", str(directory), "-q"]) == 0
+    path.write_text(FILE)
+    capfd.readouterr()
+    assert main(["campaign", "resume", str(directory)]) == 0
+    assert "was edited since the start: 2 cases new in it" in " ".join(capfd.readouterr().err.split())
+    assert len(open_kept(directory).cases) == 2
+    assert main(["campaign", "status", str(directory)]) == 0
+    assert "2 cases new in it" in " ".join(capfd.readouterr().out.split())

@@ -1,0 +1,133 @@
+"""What a campaign shows while it is carried out: on terminals of any width, and where there is none."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from dlperf_sdk import Matrix
+from dlperf_sdk.campaigns import planning
+from dlperf_sdk.campaigns.campaign import campaign_of
+from dlperf_sdk.campaigns.campaign_directory import keep
+from dlperf_sdk.campaigns.status import status
+from dlperf_sdk.cli.campaign_tables import standing_of
+from dlperf_sdk.cli.campaign_view import view
+from dlperf_sdk.cli.progress_state import Course
+from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.reports import terminal
+
+FIELDS = {"model": "linear", "batch_size": 4, "repeats": 2, "options": {"features": 12}}
+
+
+@pytest.fixture
+def kept(tmp_path):
+    what = campaign_of(Matrix(fields=FIELDS, axes={"framework": ["numpy"], "seed": [1, 2]}))
+    stamp, entries = planning.planned(what, Registry())
+    return keep(tmp_path / "it", what, entries, stamp)
+
+
+def shown(kept, width=100, live=False):
+    console = Console(file=io.StringIO(), width=width, force_terminal=live, color_system=None, markup=False)
+    return view(console, kept, live=live)
+
+
+def happened(kept, seen, event, **about):
+    """Written in the journal, and told."""
+    seen.hear({**kept.journal.append(event, **about), "left": 75.0})
+
+
+def measured(kept, seen):
+    """A first repeat is over, and the second case is at work."""
+    first, second = (each.id for each in kept.cases)
+    happened(kept, seen, "session", changes=[])
+    for id in (first, second):
+        seen.courses[id] = Course(5, 20, 2, 2, 4, "samples/s")
+    happened(kept, seen, "attempt-started", case=first, attempt=1)
+    seen.dlperf_step_progress(0, "warmup", 3)
+    happened(kept, seen, "attempt-ended", case=first, attempt=1, status="ok", throughput=1234.5, seconds=3.0)
+    seen.dlperf_stage(second, "parity", "case small: 4 steps on 1n1d, held against float64, and so on and on")
+    return first, second
+
+
+def drawn(seen):
+    seen.console.print(seen.drawn())
+    return seen.console.file.getvalue().splitlines()
+
+
+def test_what_is_ended_in_a_queue_is_told_in_one_line(kept):
+    seen = shown(kept)
+    seen.hear(kept.journal.append("ending-left", jobs=["job 7 (RUNNING)", "job 8 (PENDING)"]))
+    said = "Ending what an earlier controller left in the queue: job 7 (RUNNING), job 8 (PENDING).\n"
+    assert seen.console.file.getvalue() == said
+
+
+def test_what_a_queue_waits_for_is_told_while_a_repeat_is_under_way(kept):
+    seen = shown(kept)
+    first = kept.cases[0].id
+    happened(kept, seen, "attempt-started", case=first, attempt=1)
+    seen.dlperf_stage(first, "queue", "Slurm's job 7 waits: Resources")
+    assert seen.console.file.getvalue() == "queue: Slurm's job 7 waits: Resources\n"
+
+
+@pytest.mark.parametrize("width", [24, 40, 60, 79, 80, 120, 200])
+def test_no_line_of_the_live_view_wraps(kept, width):
+    seen = shown(kept, width, live=True)
+    measured(kept, seen)
+    seen.console.file.truncate(0)
+    seen.console.file.seek(0)
+    lines = drawn(seen)
+    assert len(lines) == (4 if width < 80 else 3)
+    assert all(len(line) <= width for line in lines)
+
+
+def test_the_live_view_tells_the_whole_the_case_at_hand_and_what_it_does(kept):
+    seen = shown(kept, 200, live=True)
+    _, second = measured(kept, seen)
+    text = "\n".join(drawn(seen)[-3:])
+    assert "0 of 2 cases, 25 %, about 1 min 15 s left" in text
+    assert "linear 1n1d b4 fp32 seed=2 features=12" in text
+    assert "parity: case small" in text and "last repeat 1,234 samples/s" in text
+    happened(kept, seen, "attempt-started", case=second, attempt=1)
+    seen.dlperf_step_progress(0, "measure", 7)
+    text = "\n".join(drawn(seen)[-3:])
+    assert "attempt 1" in text and "measuring, step 7 of 20" in text
+    seen.dlperf_step_progress(0, "teardown", 0)
+    assert "collecting the records;" in drawn(seen)[-1]
+    happened(kept, seen, "attempt-ended", case=second, attempt=1, status="crashed", seconds=1.0)
+    happened(kept, seen, "concluded", case=second, status="crashed", ok=True)
+    text = "\n".join(drawn(seen)[-3:])
+    assert "1 of 2 cases, 75 %, 1 failed" in text
+
+
+def test_what_was_done_before_a_resume_is_counted(kept):
+    seen = shown(kept)
+    measured(kept, seen)
+    later = shown(kept, 200, live=True)
+    assert "0 of 2 cases, 25 %" in "\n".join(drawn(later))
+
+
+def test_plain_lines_have_no_control_characters_and_stay_whole(kept):
+    seen = shown(kept, width=40)
+    first, _ = measured(kept, seen)
+    happened(kept, seen, "session", changes=["machine.kernel: 5 before, 6 now."])
+    happened(kept, seen, "concluded", case=first, status="ok", ok=True)
+    happened(kept, seen, "problem", case=first, text="\x1b[31mred\x1b[0m")
+    lines = seen.console.file.getvalue().splitlines()
+    assert (
+        lines[0]
+        == "numpy linear 1n1d b4 fp32 seed=1 features=12, attempt 1: 1,234 samples/s in 3.0 s; about 1 min 15 s left"
+    )
+    assert lines[1] == "Changed since the last session: machine.kernel: 5 before, 6 now."
+    assert lines[2].startswith("[1/2] numpy linear 1n1d b4 fp32 seed=1 features=12: ok")
+    assert "\x1b" not in seen.console.file.getvalue()
+
+
+def test_a_number_that_does_not_stand_is_not_shown_as_ok(kept):
+    seen = shown(kept)
+    first, _ = measured(kept, seen)
+    happened(kept, seen, "concluded", case=first, status="ok", ok=False)
+    text = terminal.text_of(standing_of(status(kept), False), styled=False)
+    assert "untrue" in text.partition("seed=1")[2].partition("\n")[0]
+    assert status(kept).counts == {"untrue": 1, "pending": 1}

@@ -1,0 +1,780 @@
+"""The commands, in this process: what they print where, and their exit codes."""
+
+import json
+import os
+import re
+import shutil
+
+import cyclopts
+import pytest
+from test_report import a_result
+from throwaway import distribution
+
+import dlperf_sdk
+from dlperf_sdk import api, folders
+from dlperf_sdk.cli import EXIT_CODES, app, doctor, main, mount
+from dlperf_sdk.results.store import ResultStore
+
+CASE = ["numpy", "linear", "--batch-size", "4", "--warmup", "1", "--steps", "5", "--repeats", "2"]
+ONE = [*CASE[:-1], "1"]
+"""The same with one repeat, for whoever needs no second."""
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, tmp_path_factory, monkeypatch):
+    """Every test in a directory of its own, with a cache of its own but for the evidence of parity runs."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("DLPERF_CACHE_DIR", str(tmp_path / "cache"))
+    # No fixture of its own: whoever imports this one would have to import that one as well.
+    evidence = tmp_path_factory.getbasetemp() / "parity"
+    evidence.mkdir(mode=0o700, exist_ok=True)
+    monkeypatch.setattr("dlperf_sdk.parity.cache.directory", lambda: evidence)
+
+
+@pytest.fixture
+def dlperf(capsys):
+    """Run a command line: (exit code, standard output, standard error)."""
+
+    def run(*words):
+        code = main(words)
+        return (code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def stored():
+    """A result in the default store."""
+
+    def store(**changes):
+        result = a_result(**changes)
+        directory = ResultStore(folders.RESULTS).open_run(result.id)
+        directory.write_spec(result.spec)
+        directory.write_result(result)
+        return result
+
+    return store
+
+
+@pytest.fixture
+def measured(dlperf, tmp_path, tmp_path_factory):
+    """The directory of a finished run of CASE in the default store: a copy, of one run for all who ask."""
+    kept = tmp_path_factory.getbasetemp() / "measured"
+    if not kept.exists():
+        assert dlperf("run", *CASE, "--quiet", "--output", str(tmp_path / "fresh"))[0] == 0
+        (tmp_path / "fresh").rename(kept)
+    (directory,) = shutil.copytree(kept, tmp_path / folders.RESULTS).iterdir()
+    return directory
+
+
+# -- help
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["--help"], *([name, "--help"] for name in ("run", "plan", "list", "doctor"))]
+)
+def test_help_tells_the_exit_codes(dlperf, words):
+    code, out, err = dlperf(*words)
+    assert (code, err) == (0, "")
+    assert " ".join(EXIT_CODES.split()) in " ".join(out.split())
+
+
+def test_the_exit_codes_are_all_told():
+    assert re.findall(r"\b\d+\b", EXIT_CODES) == ["0", "1", "2", "3", "4", "5", "130"]
+
+
+def test_version(dlperf):
+    assert dlperf("--version") == (0, f"dlperf-sdk {dlperf_sdk.__version__}\n", "")
+
+
+def test_run_help_gives_each_flag_its_default_and_its_role(dlperf):
+    out = dlperf("run", "--help")[1]
+    said = re.sub(r"[\s│]+", " ", out)
+    for words in (
+        "--batch-size N Samples per device",
+        "[default: 32]",
+        "[default: 1n1d]",
+        "--env NAME[=VALUE]",
+    ):
+        assert words in said
+    assert out.index("Workload") < out.index("Treatment") < out.index("Circumstances")
+
+
+# -- bad input
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["rnu"], 2, "Did you mean 'run'?"),
+        (["run"], 2, "WHAT"),
+        (["run", "numpy"], 2, "Which model?"),
+        (
+            ["run", "numpy", "linear", "more", "words"],
+            2,
+            "There is no place for 'more' 'words'. See `dlperf run --help`",
+        ),
+        (["run", *CASE, "--batch-siz", "4"], 2, "Did you mean --batch-size?"),
+        (["run", "numpy", "linear", "--batch-size", "four"], 2, "four"),
+        (["run", "numpy", "linear", "--batch-size", "0"], 2, "batch_size is 0"),
+        (["run", "numpy", "linear", "--batch-size", "-3"], 2, "batch_size is -3"),
+        (["run", "numpy", "linear", "--topology", "2x8"], 2, "topology is '2x8'"),
+        (["run", "numpy", "linear", "--topology", "0n1d"], 2, "topology is '0n1d'"),
+        (["run", "nunpy", "linear"], 2, "Did you mean 'numpy'?"),
+        (["run", "numpy", "liner"], 2, "Did you mean 'linear'?"),
+        (["run", "numpy", "linear", "--set", "feature=3"], 2, "Did you mean 'features'?"),
+        (["run", "numpy", "linear", "--precision", "fp23"], 2, "Did you mean 'fp32'?"),
+        (["run", "numpy", "linear", "--protocol", "fast"], 2, "no protocol named 'fast'"),
+        (["run", "numpy", "linear", "--deadline", "steps=3"], 2, "Did you mean 'step'?"),
+        (["run", "numpy", "linear", "--quiet", "-v"], 2, "contradict"),
+        (["run", "numpy", "linear", "--precision", "tf32"], 4, "it offers fp32"),
+        (["run", "numpy", "linear", "--device", "cuda"], 4, "it offers cpu"),
+        (["run", "numpy", "linear", "--python", "/nowhere/python"], 3, "/nowhere/python"),
+        (["run", "numpy", "linear", "--output", "/proc/nothing"], 2, "/proc/nothing cannot be written"),
+        (["run", "case.toml"], 2, "case.toml cannot be read"),
+        (["plan", "numpy", "linear", "--topology", "1n1d@slurn"], 2, "no topology named 'slurn'"),
+        (["list", "framework", "--chek"], 2, "--check"),
+        (["list", "frameork"], 2, "Did you mean 'frameworks'?"),
+        (["describe"], 2, "Name one plugin"),
+        (["describe", "resnet05"], 2, "Did you mean 'resnet50'? `dlperf list` shows all, by kind."),
+        (["describe", "xyzzy"], 2, "more. `dlperf list` shows all"),
+        (["describe", "model", "numpy"], 2, "no model named 'numpy'"),
+        (["describe", "numpy", "--set", "a=1"], 2, "--set describes a model"),
+        (["describe", "resnet50", "--set", "image_size=0"], 2, "image_size"),
+        (["env", "crete"], 2, "Did you mean 'create'?"),
+        (["env", "create", "numpi"], 2, "Did you mean 'numpy'?"),
+        (["env", "create", "numpy", "--device", "cuda"], 2, "cuda"),
+        (["env", "remove", "nothing"], 2, "no managed environment named 'nothing'"),
+        (["validate"], 2, "PATH"),
+        (["validate", "nothing.json"], 2, "nothing.json cannot be read"),
+        (["report"], 2, "There are no results in dlperf-results yet"),
+        (["report", "nothing"], 2, "no run named 'nothing'"),
+        (["report", "/nowhere/at/all"], 2, "There is no file or directory /nowhere/at/all"),
+        (["rerun", "nothing"], 2, "no run named 'nothing'"),
+    ],
+)
+def test_bad_input_is_one_paragraph_and_its_exit_code(dlperf, words, code, said):
+    found, out, err = dlperf(*words, *(["--quiet"] if words[0] == "run" and code > 2 else []))
+    assert found == code
+    assert said in err
+    assert "Traceback" not in out + err
+    assert len(err.splitlines()) == 1
+    assert err.startswith("Error: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "code"),
+    [
+        (["run", "numpy", "linear", "--topology", "2x8"], "SpecError", 2),
+        (["run", "numpy", "linear", "--batch-siz", "4"], "UsageError", 2),
+        (["rnu"], "UnknownName", 2),
+        (["list", "frameork"], "UnknownName", 2),
+        (["report", "nothing"], "StoreError", 2),
+        (["validate", "nothing.json"], "DocumentError", 2),
+    ],
+)
+def test_with_json_an_error_is_one_object(dlperf, words, kind, code):
+    found, out, err = dlperf(*words, "--json")
+    error = json.loads(out)["error"]
+    assert (found, error["type"], error["exit_code"]) == (code, kind, code)
+    assert error["message"] in err
+
+
+def test_behind_two_dashes_json_is_a_word(dlperf):
+    code, out, _ = dlperf("run", "numpy", "linear", "--", "--json")
+    assert (code, out) == (2, "")
+
+
+def test_nothing_is_started_where_the_output_cannot_be_written(dlperf, tmp_path):
+    (tmp_path / "file").write_text("")
+    code, out, err = dlperf("run", *CASE, "--output", "file")
+    assert (code, out) == (2, "")
+    assert "file cannot be written" in err
+
+
+def test_debug_shows_the_traceback(dlperf):
+    err = dlperf("run", "numpy", "linear", "--topology", "2x8", "--debug")[2]
+    assert err.startswith("Traceback")
+    assert err.splitlines()[-1].startswith("Error: topology")
+
+
+def test_a_fault_of_ours_is_said_to_be_one(dlperf, monkeypatch):
+    def broken(*_, **__):
+        raise ZeroDivisionError("by nothing")
+
+    monkeypatch.setattr(api, "dry_run", broken)
+    code, _, err = dlperf("plan", "numpy", "linear")
+    assert code == 4
+    assert err.startswith("Error: ZeroDivisionError: by nothing. This is a fault of dlperf-sdk")
+    assert "--debug" in err
+
+
+def test_what_is_printed_cannot_steer_the_terminal(dlperf):
+    err = dlperf("run", "numpy", "linear", "--topology", "\x1b[31m\x07")[2]
+    assert "\x1b" not in err
+    assert "\x07" not in err
+
+
+# -- run and plan
+
+
+def test_plan_shows_processes_commands_files_environment_and_numbers(dlperf):
+    code, out, err = dlperf("plan", *CASE, "--topology", "2n1d", "--env", "A=1")
+    assert (code, err) == (0, "")
+    said = " ".join(out.split())
+    for words in (
+        "numpy linear · 2n1d · fp32 on cpu",
+        "4 per device × 2 devices = 8 in all",
+        "16, in 1 tensor",
+        "64.00 FLOP per sample",
+        "numpy>=1.17",
+        ">=3.7",
+        "1 warm-up, 5 measured; 2 repeats",
+        "--node 1 --hosts",
+        "request.json",
+        "dlperf_numpy/worker.py",
+        "A = 1",
+    ):
+        assert words in said, words
+    assert all(len(line) <= 80 for line in out.splitlines())
+
+
+def test_dry_run_is_plan_and_starts_nothing(dlperf, tmp_path):
+    assert dlperf("run", *CASE, "--dry-run", "--json") == dlperf("plan", *CASE, "--json")
+    assert not (tmp_path / "dlperf-results").exists()
+
+
+def test_plan_as_json_holds_the_very_files_of_a_bundle(dlperf, tmp_path):
+    from dlperf_sdk import RunSpec
+    from dlperf_sdk.planning import bundle
+    from dlperf_sdk.planning.plan import make_plan
+    from dlperf_sdk.registry.plugins import Registry
+
+    document = json.loads(dlperf("plan", *CASE, "--json")[1])
+    made = bundle.build(
+        make_plan(RunSpec.from_dict(document["spec"]), Registry()).request(
+            "r", ("python",), {}, {"source": "synthetic"}
+        ),
+        tmp_path / "b.pyz",
+    )
+    assert {file["name"] for file in document["files"]} == {*made.files, "secret"}
+    assert len(document["processes"]) == 1
+    assert document["workload"]["global_batch_size"] == 4
+
+
+def test_run_prints_the_table_and_keeps_a_report(dlperf, tmp_path):
+    code, out, err = dlperf("run", *CASE)
+    assert code == 0
+    assert out.startswith("numpy linear · 1n1d · fp32  ok")
+    assert "throughput" in out
+    (directory,) = (tmp_path / "dlperf-results").iterdir()
+    assert directory.name in out
+    report = (directory / "report.md").read_text()
+    assert report.startswith("## numpy linear")
+    assert "| throughput" in report
+    assert "repeat 2 of 2: " in err
+    assert "\x1b" not in out + err
+    assert "\r" not in out + err
+
+
+def test_quiet_is_nothing_but_the_table(dlperf):
+    code, out, err = dlperf("run", *ONE, "--quiet")
+    assert (code, err) == (0, "")
+    assert out.startswith("numpy linear")
+
+
+def test_verbose_names_the_processes(dlperf):
+    err = dlperf("run", *CASE, "--topology", "1n2d", "--verbose")[2]
+    assert len(re.findall(r"^repeat \d: node 0 started rank-\d as process \d+$", err, re.MULTILINE)) == 4
+
+
+def test_json_is_the_result_and_nothing_else(dlperf, tmp_path):
+    code, out, err = dlperf("run", *CASE, "--json")
+    assert code == 0
+    result = dlperf_sdk.Result.from_dict(json.loads(out))
+    assert result.status == "ok"
+    kept = ResultStore(tmp_path / "dlperf-results").load(result.id)
+    assert kept == result
+    assert "repeat 1 of 2" in err
+
+
+def test_redact_leaves_the_host_out_of_what_is_handed_out(dlperf, tmp_path):
+    host = os.uname().nodename
+    assert len(host) > 1, "this host has no name that could be left out"
+    words = ["run", *ONE, "--redact", "--env", f"WHO={host}"]
+    code, out, err = dlperf(*words, "--output", str(tmp_path / "dlperf-results"))
+    assert code == 0
+    assert str(tmp_path) not in (out + err).replace("\n", "")
+    assert not re.search(rf"\b{re.escape(host)}\b", out)
+    assert "host-1" in out
+    (directory,) = (tmp_path / "dlperf-results").iterdir()
+    assert not re.search(rf"\b{re.escape(host)}\b", (directory / "report.md").read_text())
+    assert host in (directory / "result.json").read_text()
+
+
+def test_a_failed_integrity_verdict_is_exit_code_1_and_said(dlperf):
+    words = ["faulty", *ONE[1:], "--topology", "1n2d", "--set", "fault=drift", "--set", "rank=1"]
+    code, out, err = dlperf("run", *words, "--quiet")
+    assert code == 1
+    assert "not to be trusted: replicas-equal" in out
+    assert re.search(r"^Error: replicas-equal failed, so the number is not to be trusted: .+", err)
+    assert "Traceback" not in err
+
+
+def test_a_crash_is_exit_code_4_and_told_on_both_streams(dlperf):
+    code, out, err = dlperf("run", "faulty", *CASE[1:], "--set", "fault=sigkill", "--quiet")
+    assert code == 4
+    assert "failed: crashed" in out
+    assert err.startswith("Error: ")
+    assert "SIGKILL" in err
+
+
+def test_the_traceback_of_a_worker_is_shown_on_request(dlperf):
+    words = ["run", "faulty", *CASE[1:], "--set", "fault=exception", "--quiet"]
+    assert "Traceback" not in dlperf(*words)[2]
+    code, out, err = dlperf(*words, "--debug", "--json")
+    assert code == 4
+    assert "the fault that was asked for" in json.loads(out)["failure"]["traceback"]
+    assert "Traceback" in err
+
+
+def test_rerun_measures_the_same_case_again_in_what_its_lock_describes(dlperf, monkeypatch):
+    from dlperf_sdk import environments
+    from dlperf_sdk.registry.plugins import Registry
+
+    asked = []
+
+    def from_lock(framework, device, python, lock, *, on_progress, **_):
+        asked.append(lock)
+        spec = Registry().framework(framework).environment(device, "all_reduce", "linear")
+        return environments.prepare(framework, spec, device, on_progress=on_progress)
+
+    monkeypatch.setattr(environments, "from_lock", from_lock)
+    first = json.loads(dlperf("run", *ONE, "--seed", "5", "--env", "MINE=1", "--json", "--quiet")[1])
+    code, out, _ = dlperf("rerun", first["id"], "--json", "--quiet", "--allow", "MINE", "--allow", "lock")
+    again = json.loads(out)
+    assert code == 0
+    assert asked == [first["environment"]["lock"]]
+    assert again["spec"] == first["spec"]
+    assert again["id"] != first["id"]
+
+
+def test_rerun_executes_of_a_file_what_is_allowed(dlperf, stored, tmp_path):
+    result = stored()
+    path = tmp_path / "dlperf-results" / result.id / "result.json"
+    document = json.loads(path.read_text())
+    document["spec"] |= {
+        "env": {"LD_PRELOAD": "./evil.so"},
+        "options": {"launcher_flags": "-oProxyCommand=evil"},
+        "python": "./evil",  # which is not taken: the lock is
+    }
+    path.write_text(json.dumps(document))
+    for which in (result.id, str(path)):
+        code, out, err = dlperf("rerun", which, "--allow", "launcher_flags")
+        assert (code, out, len(err.splitlines())) == (2, "", 1)
+        assert "sets the variable LD_PRELOAD, which" in err
+        assert "--allow LD_PRELOAD (" in err
+    assert [each.name for each in (tmp_path / "dlperf-results").iterdir()] == [result.id]
+
+
+def test_rerun_installs_what_the_plugin_has_itself_or_what_is_allowed(dlperf, stored, tmp_path):
+    result = stored()
+    path = tmp_path / "dlperf-results" / result.id / "result.json"
+    document = json.loads(path.read_text())
+    document["spec"]["topology"] = "1n1d"
+    document["environment"]["lock"] = "torch==2.13.0\nNumPy==2.4.6\nsix==1.16.0\n"
+    path.write_text(json.dumps(document))
+    code, out, err = dlperf("rerun", result.id)
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert "has 'six==1.16.0' installed, which the plugin's own environment lacks" in err
+    assert "--allow lock (" in err
+
+
+# -- list and describe
+
+
+def test_list_shows_every_group_with_its_distributions(dlperf):
+    code, out, err = dlperf("list")
+    assert (code, err) == (0, "")
+    for words in ("frameworks", "numpy", "dlperf-numpy 0.1.0", "resnet50", "local", "throughput"):
+        assert words in out
+
+
+@pytest.mark.parametrize("group", ["models", "model"])
+def test_list_of_one_group(dlperf, group):
+    names = [row["name"] for row in json.loads(dlperf("list", group, "--json")[1])["models"]]
+    assert {"bert-base", "linear", "resnet50"} <= set(names)
+
+
+def test_a_broken_plugin_is_a_row_with_its_error(dlperf, tmp_path, monkeypatch):
+    distribution(
+        tmp_path / "site",
+        "broken-plugin",
+        {"dlperf_sdk.frameworks": {"broken": "broken_plugin:X"}},
+        {"broken_plugin": "1/0"},
+    )
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    code, out, _ = dlperf("list", "frameworks")
+    assert code == 0
+    assert "broken_plugin:X" in out
+    code, out, _ = dlperf("list", "frameworks", "--check", "--json")
+    assert code == 3
+    rows = {row["name"]: row["error"] for row in json.loads(out)["frameworks"]}
+    assert rows["numpy"] is None
+    assert "ZeroDivisionError" in rows["broken"]
+    code, _, err = dlperf("run", "broken", "linear")
+    assert code == 3
+    assert "broken-plugin 1.0" in err
+    code, out, _ = dlperf("doctor", "--json")
+    assert code == 3
+    assert [
+        each["outcome"] for each in json.loads(out)["findings"] if "broken does not work" in each["detail"]
+    ] == ["broken"]
+
+
+def test_describe_a_model(dlperf):
+    document = json.loads(dlperf("describe", "resnet50", "--json")[1])
+    assert document["parameters"] == 25_557_032
+    assert document["tensors"] == 161
+    assert sum(term["flops"] for term in document["flops"]) == document["flops_per_sample"]
+    assert {"name", "type", "default", "help", "role", "value"} == set(document["options"][0])
+    code, out, err = dlperf("describe", "model", "resnet50", "--set", "image_size=64")
+    assert (code, err) == (0, "")
+    for words in (
+        "25,557,032, in 161 tensors",
+        "image (3, 64, 64) float32",
+        "momentum 0.875",
+        "conv1",
+        "224",
+    ):
+        assert words in out
+
+
+def test_describe_a_model_to_whoever_writes_its_trainer(dlperf):
+    """What is computed, to the epsilon and the layout, and every parameter."""
+    document = json.loads(dlperf("describe", "bert-base", "--set", "layers=1", "--json")[1])
+    assert len(document["manifest"]) == document["tensors"] == 30
+    assert document["manifest"][0] == {
+        "name": "embeddings.word.weight",
+        "shape": [30522, 768],
+        "init": {"kind": "truncated-normal", "std": 0.02, "bound": 2.0},
+        "decay": True,
+    }
+    assert "Layer norm has epsilon 1e-12" in " ".join(document["page"].split())
+    code, out, err = dlperf("describe", "bert-base", "--set", "layers=1")
+    assert (code, err) == (0, "")
+    said = " ".join(out.split())
+    for words in (
+        "Layer norm has epsilon 1e-12",
+        "Keys whose `attention_mask` is 0 get no attention",
+        "(out, in)",
+    ):
+        assert words in said
+    rows = [line.split() for line in out.splitlines()]
+    for entry in document["manifest"]:
+        shape = "×".join(map(str, entry["shape"]))
+        assert any(row[:2] == [entry["name"], shape] for row in rows), entry
+    bias = next(row for row in rows if row[:1] == ["masked_lm.norm.bias"])
+    assert bias == ["masked_lm.norm.bias", "768", "constant", "value", "0", "no"]
+
+
+def test_describe_a_model_whose_module_holds_others_as_well(dlperf):
+    document = json.loads(dlperf("describe", "softmax", "--json")[1])
+    assert document["page"].startswith("Softmax regression: z = x Wᵀ")
+
+
+def test_describe_a_framework(dlperf):
+    code, out, err = dlperf("describe", "framework", "numpy")
+    assert (code, err) == (0, "")
+    for words in ("linear", "all_reduce, independent", "numpy>=1.17", ">=3.7"):
+        assert words in out
+
+
+@pytest.mark.parametrize("name", ["local", "throughput", "power"])
+def test_describe_anything_else(dlperf, name):
+    code, out, err = dlperf("describe", name)
+    assert (code, err) == (0, "")
+    assert out.startswith(name)
+
+
+# -- doctor
+
+
+BROKEN = """
+from dlperf_sdk import Capabilities, Framework
+
+class Broken(Framework):
+    name = "broken"
+    runtime = "never:Reached"
+    trainers = {"linear": "never:Reached"}
+    capabilities = Capabilities(devices={"cpu"})
+
+    def environment(self, device, strategy, model):
+        return {}["cpu"]
+
+class Nowhere(Broken):
+    name = "nowhere"
+    capabilities = Capabilities(devices=())
+"""
+
+
+def test_a_framework_that_raises_is_a_row_with_its_error_and_ends_no_command_with_a_crash(
+    dlperf, tmp_path, monkeypatch
+):
+    entries = {name.lower(): f"raising_plugin:{name}" for name in ("Broken", "Nowhere")}
+    distribution(
+        tmp_path / "site", "raising-plugin", {"dlperf_sdk.frameworks": entries}, {"raising_plugin": BROKEN}
+    )
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    code, out, _ = dlperf("doctor", "--json")
+    found = {each["name"]: each for each in json.loads(out)["findings"]}
+    assert (code, found["python for numpy"]["outcome"]) == (3, "ok")
+    for name in ("broken", "nowhere"):
+        assert found[f"python for {name}"]["outcome"] == "broken"
+        assert f"{name}'s plugin (raising-plugin 1.0) cannot say" in found[f"python for {name}"]["advice"]
+    for words in (["run", "broken", "linear"], ["describe", "broken"], ["env", "create", "broken"]):
+        code, out, err = dlperf(*words)
+        assert (code, out) == (3, "")
+        assert "broken's plugin (raising-plugin 1.0) cannot" in " ".join(err.split())
+
+
+def test_doctor_looks_at_everything(dlperf):
+    code, out, err = dlperf("doctor", "--json")
+    assert (code, err) == (0, "")
+    document = json.loads(out)
+    names = [each["name"] for each in document["findings"]]
+    for name in (
+        "dlperf-sdk",
+        "python",
+        "uv",
+        "frameworks",
+        "models",
+        "cache",
+        "gpus",
+        "processors",
+        "governor",
+        "quietness",
+    ):
+        assert any(each.startswith(name.removesuffix("s")) for each in names), name
+    assert all(each["advice"] for each in document["findings"] if each["outcome"] != "ok")
+    code, out, _ = dlperf("doctor")
+    assert code == 0
+    assert out.startswith("dlperf doctor  ready")
+
+
+def test_doctor_exits_with_3_and_advice_where_something_is_broken(dlperf, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("DLPERF_CACHE_DIR", str(tmp_path / "file"))
+    code, out, _ = dlperf("doctor")
+    assert code == 3
+    assert out.startswith("dlperf doctor  not ready: cache")
+    assert "DLPERF_CACHE_DIR" in out.replace("\n", "")
+
+
+@pytest.mark.parametrize(("load", "outcome"), [([0.1, 0, 0], "ok"), ([3.0, 0, 0], "advice")])
+def test_a_busy_machine_is_told_from_a_quiet_one(load, outcome):
+    (finding,) = doctor._load(load, 4)
+    assert finding.outcome == outcome
+
+
+def test_a_governor_that_follows_the_load_gets_advice():
+    assert [
+        each.outcome
+        for governor in ("performance", "powersave")
+        for each in doctor._governor({"governor": governor})
+    ] == [
+        "ok",
+        "advice",
+    ]
+
+
+# -- env
+
+
+def test_env_list_without_any(dlperf):
+    assert "There is no managed environment" in dlperf("env", "list")[1]
+    assert json.loads(dlperf("env", "list", "--json")[1]) == {"environments": []}
+
+
+def test_env_list_and_remove_one_that_is_half_made(dlperf, tmp_path):
+    folder = tmp_path / "cache" / "environments" / "torch-cpu-0123456789ab"
+    folder.mkdir(parents=True)
+    (folder / "file").write_bytes(bytes(3 * 2**20))
+    out = dlperf("env", "list")[1]
+    assert "half-made" in out
+    assert "3.000 MiB" in out
+    assert dlperf("env", "remove", folder.name)[0] == 0
+    assert not folder.exists()
+
+
+def test_env_create_says_what_it_came_to(dlperf):
+    code, out, err = dlperf("env", "create", "numpy", "--json")
+    assert code == 0
+    assert json.loads(out)["kind"] == "running"
+    assert "running interpreter" in err
+    assert dlperf("env", "create", "numpy", "--quiet")[2] == ""
+
+
+# -- validate
+
+
+def test_validate_tells_the_kinds_apart(dlperf, measured, tmp_path):
+    spec = {"framework": "numpy", "model": "linear"}
+    (tmp_path / "spec.yaml").write_text("framework: numpy\nmodel: linear\n")
+    (tmp_path / "spec.json").write_text(json.dumps(spec))
+    for path, kind in (
+        (measured / "result.json", "result"),
+        (measured / "spec.json", "run-spec"),
+        (measured / "attempts" / "1" / "rank-0.json", "worker-record"),
+        (tmp_path / "spec.yaml", "run-spec"),
+        (tmp_path / "spec.json", "run-spec"),
+    ):
+        code, out, _ = dlperf("validate", str(path), "--json")
+        assert (code, json.loads(out)["kind"]) == (0, kind), path
+
+
+def test_validate_a_request(dlperf, tmp_path):
+    from dlperf_sdk import RunSpec
+    from dlperf_sdk.planning.plan import make_plan
+    from dlperf_sdk.registry.plugins import Registry
+
+    plan = make_plan(RunSpec(framework="numpy", model="linear"), Registry())
+    request = plan.request("r", ("python",), {}, {"source": "synthetic"}).to_dict()
+    (tmp_path / "request.json").write_text(json.dumps(request))
+    assert json.loads(dlperf("validate", "request.json", "--json")[1])["kind"] == "worker-request"
+    (tmp_path / "request.json").write_text(json.dumps({**request, "nodes": "two"}))
+    code, _, err = dlperf("validate", "request.json")
+    assert code == 2
+    assert "$.nodes" in err
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "not valid JSON"),
+        ("[]", "must hold an object"),
+        ('{"a": 1, "b": 2}', "none of our documents"),
+        ('{"framework": "numpy", "model": "linear", "batch_size": "x"}', "$.batch_size"),
+        ('{"framework": "numpy", "model": "linear", "batchsize": 3}', "batch_size"),
+        ('{"framework": "numpy", "model": "linear", "schema_version": "9.0"}', "9.0"),
+    ],
+)
+def test_validate_says_what_is_wrong(dlperf, tmp_path, content, said):
+    (tmp_path / "file.json").write_text(content)
+    code, out, err = dlperf("validate", "file.json")
+    assert (code, out) == (2, "")
+    assert said in err
+
+
+# -- report
+
+
+def test_report_of_one_result(dlperf, stored, tmp_path):
+    result = stored()
+    shown = [dlperf("report", *words) for words in ([], [result.id], [f"dlperf-results/{result.id}"])]
+    assert all(code == 0 and err == "" for code, _, err in shown)
+    assert all(out.startswith("torch resnet50 · 1n2d · fp32  ok") for _, out, _ in shown)
+    assert "- **Batch**" in dlperf("report", "--format", "markdown")[1]
+    assert json.loads(dlperf("report", "--json")[1])["results"][0]["id"] == result.id
+
+
+def test_report_of_several(dlperf, stored):
+    stored(id="a")
+    stored(id="b", fields={"precision": "amp-bf16"})
+    code, out, _ = dlperf("report")
+    assert code == 0
+    assert "torch 1n2d fp32" in out
+    assert "torch 1n2d amp-bf16" in out
+
+
+def test_report_on_an_empty_directory(dlperf, tmp_path):
+    (tmp_path / "empty").mkdir()
+    code, out, err = dlperf("report", "empty")
+    assert (code, out) == (2, "")
+    assert "empty holds no runs" in err
+
+
+def test_report_goes_on_beside_a_corrupt_result(dlperf, stored, tmp_path):
+    good, bad = stored(id="good"), stored(id="bad")
+    (tmp_path / "dlperf-results" / bad.id / "result.json").write_text('{"schema_version": "1.0"')
+    code, out, err = dlperf("report")
+    assert code == 5
+    assert out.startswith("torch resnet50")
+    assert "bad" in err
+    assert "not valid JSON" in err
+    code, out, err = dlperf("report", "bad")
+    assert (code, out) == (2, "")
+    assert good.id not in err
+
+
+def test_report_of_a_run_without_a_result_says_what_finished(dlperf, measured):
+    (measured / "result.json").unlink()
+    code, out, _ = dlperf("report")
+    assert code == 5
+    assert "unfinished" in out
+    assert "2 repeats had finished" in out
+    assert re.search(r"1 +ok +[\d,.]+ samples/s", out)
+
+
+def test_report_can_be_shared(dlperf, stored):
+    stored(hardware=({"host": "secret-node-7"},), notes=("secret-node-7 was busy",))
+    assert "secret-node-7" in dlperf("report")[1]
+    assert "secret-node-7" not in dlperf("report", "--redact")[1]
+    assert "secret-node-7" not in dlperf("report", "--redact", "--json")[1]
+
+
+# -- mounted in another program
+
+
+def test_mounted_in_another_cyclopts_app(capsys):
+    parent = cyclopts.App(name="bench", result_action="return_value")
+
+    @parent.command
+    def other() -> str:
+        return "other"
+
+    assert mount(parent) is parent
+    assert parent("other") == "other"
+    assert parent(["dlperf", "list", "models", "--json"]) == 0
+    assert "resnet50" in capsys.readouterr().out
+    assert parent(["dlperf", "run", "numpy", "linear", "--topology", "2x8"]) == 2
+    assert "topology" in capsys.readouterr().err
+
+
+def test_mounted_under_another_name(capsys):
+    parent = mount(cyclopts.App(name="bench", result_action="return_value"), "speed")
+    assert parent(["speed", "describe", "local"]) == 0
+    assert capsys.readouterr().out.startswith("local")
+
+
+def test_a_program_with_another_parser_hands_on_its_words(capsys):
+    assert main(["list", "models", "--json"]) == 0
+    assert "resnet50" in capsys.readouterr().out
+
+
+def test_main_leaves_the_signal_handlers_as_they_were():
+    import signal
+
+    before = signal.getsignal(signal.SIGTERM)
+    main(["--version"])
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_the_script_is_main(monkeypatch, capsys):
+    """Under a guard of its own: a Ctrl-C may come while the command line is still loading."""
+    from importlib.metadata import entry_points
+
+    from dlperf_sdk import cli
+
+    (script,) = [entry for entry in entry_points(group="console_scripts") if entry.name == "dlperf"]
+    monkeypatch.setattr(cli, "main", lambda: 7)
+    assert script.load()() == 7
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "main", interrupted)
+    assert script.load()() == 130
+    assert capsys.readouterr().err == "Interrupted.\n"
+    assert app.name == ("dlperf",)

@@ -1,0 +1,171 @@
+"""`dlperf report` in all its formats, on standard output and in files."""
+
+import csv
+import io
+import json
+import os
+import stat
+
+import pytest
+from test_cli_commands import dlperf, elsewhere, stored  # noqa: F401 - fixtures
+from test_report import a_result, fact
+
+from dlperf_sdk.cli import main
+
+
+@pytest.fixture
+def umask():
+    """A usual one, and the old one afterwards."""
+    old = os.umask(0o022)
+    yield
+    os.umask(old)
+
+
+def test_html_goes_into_a_file_that_the_umask_makes_readable(dlperf, stored, tmp_path, umask):  # noqa: F811
+    stored(id="a")
+    stored(id="b", fields={"precision": "amp-bf16"})
+    code, out, err = dlperf("report", "--format", "html", "-o", "report.html")
+    assert (code, out) == (0, "")
+    assert "report.html: " in err
+    document = (tmp_path / "report.html").read_text()
+    assert document.startswith("<!doctype html>\n<html")
+    assert "amp-bf16" in document
+    assert stat.S_IMODE((tmp_path / "report.html").stat().st_mode) == 0o644
+    # Nothing but the file is left beside the results.
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dlperf-results", "report.html"]
+
+
+def test_html_goes_into_a_pipe_and_not_onto_a_terminal(dlperf, stored, monkeypatch):  # noqa: F811
+    stored()
+    code, out, _ = dlperf("report", "--format", "html")
+    assert code == 0
+    assert out.rstrip().endswith("</html>")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    code, out, err = dlperf("report", "--format", "html")
+    assert (code, out) == (2, "")
+    assert "name a file with -o" in err
+
+
+def test_html_names_what_it_takes(dlperf, stored, monkeypatch):  # noqa: F811
+    stored()
+    monkeypatch.setattr("dlperf_sdk.reports.html.render._NEEDED", ("not_there_at_all",))
+    code, out, err = dlperf("report", "--format", "html")
+    assert (code, out) == (2, "")
+    assert "dlperf-sdk[report]" in " ".join(err.split())
+    assert dlperf("report", "--format", "markdown")[0] == 0
+
+
+def test_html_says_what_could_not_be_read(dlperf, stored, tmp_path):  # noqa: F811
+    stored(id="good")
+    newer = stored(id="newer")
+    path = tmp_path / "dlperf-results" / newer.id / "result.json"
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps({**document, "schema_version": "7.0"}))
+    (tmp_path / "dlperf-results" / "unfinished" / "attempts").mkdir(parents=True)
+    code, out, _ = dlperf("report", "--format", "html")
+    assert code == 5
+    assert "What could not be read" in out
+    assert "7.0" in out
+    assert "unfinished has no result yet" in out
+
+
+def test_a_redacted_report_names_no_host(dlperf, stored):  # noqa: F811
+    stored(hardware=({"host": "secret-node-7"},), notes=("secret-node-7 was busy",))
+    assert "secret-node-7" in dlperf("report", "--format", "html")[1]
+    assert "secret-node-7" not in dlperf("report", "--format", "html", "--redact")[1]
+
+
+def test_a_redacted_report_of_names_in_a_store_does_not_say_where_that_is(dlperf, stored, tmp_path):  # noqa: F811
+    good = stored(id="20250131T101502Z-good")
+    (tmp_path / "secret").mkdir()
+    store = (tmp_path / "dlperf-results").rename(tmp_path / "secret" / "s")
+    (store / "cut" / "attempts" / "1").mkdir(parents=True)
+    (store / "cut" / "attempts" / "1" / "attempt.json").write_text("{")
+    _, out, err = dlperf("report", good.id, "cut", "--output", str(store), "--redact")
+    assert "secret" in "".join(dlperf("report", "cut", "--output", str(store))[1:])
+    assert "secret" not in out + err
+    assert "attempts/1/attempt.json" in out + err  # and what stands inside of a path stays
+
+
+@pytest.mark.parametrize("where", ["home/zoltan/res", "scratch/wilhelmina/res"])
+@pytest.mark.parametrize("named", ["{folder}", "../{relative}", "{folder}/broken"])
+def test_a_redacted_report_names_nobody_in_a_path(dlperf, stored, tmp_path, monkeypatch, where, named):  # noqa: F811
+    """Also not where runs are broken, or have no result."""
+    good, broken = stored(), stored(id="broken")
+    folder = tmp_path / where
+    folder.parent.mkdir(parents=True)
+    (tmp_path / "dlperf-results").rename(folder)
+    (folder / broken.id / "result.json").write_text("{")
+    (folder / "cut" / "attempts" / "1").mkdir(parents=True)
+    (folder / "cut" / "attempts" / "1" / "attempt.json").write_text("{")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    words = [named.format(folder=folder, relative=where), str(folder / good.id), str(folder / "cut")]
+    assert where.split("/")[1] in "".join(dlperf("report", *words)[1:])
+    for form in ("terminal", "markdown", "html"):
+        code, out, err = dlperf("report", *words, "--format", form, "--redact")
+        assert code == 5
+        assert "broken" in err
+        assert not [name for name in ("zoltan", "wilhelmina", str(tmp_path)) if name in out + err], form
+    _, out, err = dlperf("export", *words, "--to", "csv", "--redact")
+    assert not [name for name in ("zoltan", "wilhelmina", str(tmp_path)) if name in out + err]
+
+
+def test_json_is_the_results_and_csv_a_row_for_each(dlperf, stored):  # noqa: F811
+    stored(id="a")
+    stored(id="b")
+    found = json.loads(dlperf("report", "--format", "json")[1])
+    assert sorted(each["id"] for each in found) == ["a", "b"]
+    rows = list(csv.DictReader(io.StringIO(dlperf("report", "--format", "csv")[1], newline="")))
+    assert len(rows) == 2
+    assert {row["framework"] for row in rows} == {"torch"}
+
+
+def test_csv_on_a_terminal_does_not_steer_it(dlperf, stored, monkeypatch):  # noqa: F811
+    version = fact("framework_version", "circumstance", "\x1b]0;stolen\x07\x9b2J")
+    stored(facts=(*a_result().facts, version))
+    for words in (["report", "--format", "csv"], ["export", "--to", "csv"]):
+        assert "\x1b" in dlperf(*words)[1]
+        with monkeypatch.context() as patched:
+            patched.setattr("sys.stdout.isatty", lambda: True, raising=False)
+            out = dlperf(*words)[1]
+        assert not {"\x1b", "\x07", "\x9b", "\r"} & set(out)
+        assert "]0;stolen" in out
+
+
+def test_json_of_a_written_report_says_where_it_is(dlperf, stored, tmp_path):  # noqa: F811
+    stored()
+    said = json.loads(dlperf("report", "--format", "markdown", "-o", "report.md", "--json")[1])
+    assert said == {"file": "report.md", "bytes": (tmp_path / "report.md").stat().st_size}
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["--format", "htm"], "There is no format of reports named 'htm'. Did you mean 'html'?"),
+        (["--format", "html", "-o", "/nowhere/at/all.html"], "/nowhere/at/all.html cannot be written"),
+        (["--format", "html", "--json"], "--json prints an object, and html is another"),
+        (["--published", "tensorpack", "--format", "csv"], "`--format json` holds every published figure"),
+        (["--published", "tensorpak", "--format", "html"], "Did you mean 'tensorpack'?"),
+    ],
+)
+def test_what_cannot_be_done_is_said(dlperf, stored, words, said):  # noqa: F811
+    stored()
+    code, _, err = dlperf("report", *words)
+    assert code == 2
+    assert said in " ".join(err.split())
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(dlperf, stored, tmp_path):  # noqa: F811
+    stored()
+    (tmp_path / "taken").mkdir()
+    code, _, err = dlperf("report", "--format", "html", "-o", "taken")
+    assert code == 2
+    assert "taken cannot be written" in " ".join(err.split())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dlperf-results", "taken"]
+
+
+def test_published_figures_as_html(tmp_path):
+    words = ["--published", "dlperf-v1.0", "--format", "html", "-o", str(tmp_path / "it.html")]
+    assert main(["report", *words]) == 0
+    assert 1_000_000 < (tmp_path / "it.html").stat().st_size < 5_000_000

@@ -1,0 +1,397 @@
+"""What `check` says, and how documents are read: strictly, as data, and without harm."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dlperf_sdk.documents import schema
+from dlperf_sdk.documents.json_values import DEEPEST, shown
+from dlperf_sdk.documents.reading import load_document, parse_json
+from dlperf_sdk.documents.schema_messages import FORMS
+from dlperf_sdk.errors import DocumentError
+from dlperf_sdk.spec.run_spec import RunSpec
+
+SPEC = {"schema_version": "1.0", "framework": "torch", "model": "resnet50"}
+
+
+def said(document, name="run-spec", part=""):
+    with pytest.raises(DocumentError) as error:
+        schema.check(name, document, part)
+    message = str(error.value)
+    assert "\n" not in message
+    assert len(message) < 700
+    return message
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "words"),
+    [
+        ({"batch_size": 0}, "$.batch_size:", ["expected a whole number from 1, or max; found 0"]),
+        ({"batch_size": True}, "$.batch_size:", ["expected a whole number from 1, or max; found True"]),
+        ({"batch_size": "many"}, "$.batch_size:", ["expected a whole number from 1, or max; found 'many'"]),
+        ({"batch_size": 1.5}, "$.batch_size:", ["expected a whole number from 1, or max; found 1.5"]),
+        ({"batch_size": 2**40}, "$.batch_size:", ["or less"]),
+        ({"seed": -1}, "$.seed:", ["0 or more"]),
+        ({"topology": "0n1d"}, "$.topology:", ["NODESnDEVICESd", "'0n1d'"]),
+        ({"topology": "2x8"}, "$.topology:", ["NODESnDEVICESd", "'2x8'"]),
+        ({"protocol": "quik"}, "$.protocol:", ["did you mean 'quick'"]),
+        ({"bach_size": 1}, "$:", ["'bach_size' is no key", "did you mean 'batch_size'"]),
+        ({"deadlines": {"strt": 1}}, "$.deadlines:", ["did you mean 'start'"]),
+        ({"deadlines": {"start": 0}}, "$.deadlines.start:", ["more than 0", "found 0"]),
+        ({"env": {"A": 1}}, "$.env.A:", ["a text or null", "found 1"]),
+        ({"env": {"A B": "x"}}, "$.env:", ["'A B'"]),
+        ({"framework": "torch\n"}, "$.framework:", ["expected a name (lower-case"]),
+        ({"framework": None}, "$.framework:", ["a text", "found None"]),
+        ({"options": {"x": [1]}}, "$.options.x:", ["a text or a number"]),
+    ],
+)
+def test_an_error_says_where_what_was_expected_and_what_was_found(change, path, words):
+    message = said({**SPEC, **change})
+    assert path in message
+    for word in words:
+        assert word in message
+
+
+def _patterns(part):
+    if isinstance(part, dict):
+        if isinstance(part.get("pattern"), str):
+            yield part["pattern"]
+        part = list(part.values())
+    for each in part if isinstance(part, list) else ():
+        yield from _patterns(each)
+
+
+def test_no_error_shows_a_pattern():
+    """Every pattern of the schemas has its words."""
+    patterns = {pattern for name in schema.NAMES for pattern in _patterns(schema.load(name))}
+    assert len(patterns) > 20
+    assert patterns == set(FORMS)
+    assert not any("^" in words or "[" in words for words in FORMS.values())
+
+
+def test_what_is_missing_is_named():
+    assert "'framework', 'model' must be there" in said({"schema_version": "1.0"})
+
+
+def test_the_path_leads_into_lists():
+    result = {"attempt": 1, "records": [], "series": [{"node": 0}], "exits": []}
+    message = said(result, "result", "repeat")
+    assert "The repeat is not valid at $.series[0]: 'name', 'device'" in message
+
+
+def test_a_failed_record_is_judged_as_one():
+    record = {"schema_version": "1.0", "status": "failed", "failure": {"kind": "crashd"}, "request": "r"}
+    assert "'attempt', 'rank', 'node' must be there" in said(record, "worker-record")
+
+
+def test_what_was_found_is_shortened():
+    assert len(said({**SPEC, "batch_size": "x" * 10**6})) < 300
+    assert len(said({**SPEC, "batch_size": list(range(10**5))})) < 300
+
+
+@pytest.mark.parametrize("number", [1, 1.0, 99])
+def test_a_version_is_text(number):
+    with pytest.raises(DocumentError, match=r'schema_version [0-9.]+; write it as text: "1\.'):
+        schema.check("run-spec", {"framework": "torch", "model": "resnet50", "schema_version": number})
+
+
+def test_a_newer_version_asks_for_an_update():
+    expected = "The run spec is of version 2.0, this dlperf-sdk reads 1.x: update it."
+    assert said({**SPEC, "schema_version": "2.0", "unheard_of": 1}) == expected
+    assert "this dlperf-sdk reads 1.x only" in said({**SPEC, "schema_version": "0.9"})
+    assert "$.schema_version" in said({**SPEC, "schema_version": "1.0 or so"})
+
+
+def test_a_newer_minor_version_is_read_while_it_uses_what_is_known():
+    schema.check("run-spec", {**SPEC, "schema_version": "1.7"})
+    assert "It is of version 1.7, this dlperf-sdk writes 1.0" in said(
+        {**SPEC, "schema_version": "1.7", "new": 1}
+    )
+    assert "version 1.7" not in said({**SPEC, "schema_version": "1.7", "batch_size": 0})
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), 10**5000], ids=["nan", "inf", "endless"])
+def test_numbers_that_no_document_holds(number):
+    said({**SPEC, "options": {"x": number}})
+
+
+def test_values_that_are_not_json():
+    for value in ({1: 2}, (1, 2), {"x": object()}, b"x", {1}):
+        said({**SPEC, "options": value})
+    deep = []
+    for _ in range(10_000):
+        deep = [deep]
+    assert "nested" in said({**SPEC, "options": deep})
+
+
+def test_shown_survives_everything():
+    class Rude:
+        def __repr__(self):
+            return "r" * 10**6
+
+    for value in (10**5000, "x" * 10**6, Rude(), [[[[[]]]]], {"a": "b" * 500}):
+        assert len(shown(value)) <= 100
+
+
+def test_long_lists_of_floats_are_checked_quickly_and_all():
+    times = [0.25] * 200_000
+    series = {"node": 0, "name": "power", "device": "0", "unit": "W", "kind": "gauge", "times": times}
+    schema.check("result", {**series, "values": times}, "series")
+    spoilt = [*times[:-1], -1.0]
+    message = said({**series, "times": spoilt, "values": times}, "result", "series")
+    assert "$.times[199999]" in message
+    assert "0 or more" in message
+
+
+def test_nothing_is_imported_for_it_before_it_is_needed():
+    program = (
+        "import sys, dlperf_sdk, dlperf_sdk.spec.run_spec; "
+        "print({'jsonschema', 'yaml', 'cattrs'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+# -- reading
+
+SAME = {
+    ".json": '{"framework": "torch", "model": "resnet50", "steps": 5, "env": {"OMP_DYNAMIC": "no"}, "target": null}',
+    ".toml": 'framework = "torch"\nmodel = "resnet50"\nsteps = 5\nenv = { OMP_DYNAMIC = "no" }\n',
+    ".yaml": "framework: torch\nmodel: 'resnet50'\nsteps: 5\nenv: {OMP_DYNAMIC: no}\ntarget: ~\n",
+    ".yml": "framework: torch\nmodel: resnet50\nsteps: +5\nenv:\n  OMP_DYNAMIC: no\n",
+}
+
+
+@pytest.mark.parametrize("suffix", SAME)
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_a_spec_is_the_same_in_every_format(tmp_path, suffix, mark):
+    path = tmp_path / f"spec{suffix}"
+    path.write_text(mark + SAME[suffix], encoding="utf-8")
+    assert RunSpec.load(path) == RunSpec(
+        framework="torch", model="resnet50", steps=5, env={"OMP_DYNAMIC": "no"}
+    )
+
+
+BAD = {
+    "nan.json": '{"a": NaN}',
+    "infinity.json": '{"a": -Infinity}',
+    "overflow.json": '{"a": 1e999}',
+    "twice.json": '{"a": 1, "a": 2}',
+    "twice-inside.json": '{"b": [{"a": 1, "a": 2}]}',
+    "deep.json": '{"a": ' + "[" * 100_000 + "]" * 100_000 + "}",
+    "deep-enough.json": '{"a": ' + "[" * 70 + "]" * 70 + "}",
+    "digits.json": '{"a": ' + "9" * 5000 + "}",
+    "long.json": '{"a": ' + "9" * 4000 + "}",
+    "half.json": '{"a": ',
+    "empty.json": "",
+    "list.json": "[1]",
+    "nan.toml": "a = nan",
+    "twice.toml": "a = 1\na = 2",
+    "date.toml": "a = 2020-01-01",
+    "deep.toml": "a = " + "[" * 100_000 + "]" * 100_000,
+    "digits.toml": "a = " + "9" * 5000,
+    "half.toml": "a = [",
+    "tag.yaml": "a: !!python/object/apply:os.system ['true']",
+    "tag-standard.yaml": "a: !!str 5",
+    "tag-plain.yaml": "a: ! 5",
+    "anchor.yaml": "a: &x 1",
+    "alias.yaml": "a: *x",
+    "laughs.yaml": "a: &a [1]\nb: &b [*a, *a]\nc: [*b, *b]",
+    "merge.yaml": "a: {b: 1}\n? {c: 1}\n: 2",
+    "twice.yaml": "a: 1\na: 2",
+    "number-key.yaml": "1: 2",
+    "null-key.yaml": "~: 2",
+    "documents.yaml": "a: 1\n---\nb: 2",
+    "deep.yaml": "a: " + "[" * 5000 + "]" * 5000,
+    "deep-enough.yaml": "a: " + "[" * 70 + "]" * 70,
+    "digits.yaml": "a: " + "9" * 5000,
+    "overflow.yaml": "a: 1e999",
+    "half.yaml": "a: [",
+    "tab.yaml": "a:\n\t- 1",
+    "control.yaml": "a: \x01",
+    "empty.yaml": "",
+    "text.yaml": "just text",
+    "spec.ini": "a = 1",
+    "spec": "{}",
+}
+
+
+LINES = {
+    "twice.json": ('{"name": "x",\n "fields": {"a": 1,\n  "b": [{"a": 2}],\n  "a": 3}}', 4),
+    "twice-above.json": ('{"a": 1,\n "b": {"c": 1},\n "a": {"d": 1,\n  "d": 2}}', 3),
+    "comma.json": ('{"a": 1,\n "b": 2,\n}', 3),
+    "nan.json": ('{"a": "NaN",\n "b": [1,\n NaN]}', 3),
+    "digits.json": ('{"a": 1,\n "b": ' + "9" * 5000 + "}", 2),
+    "empty.json": ("", 1),
+    "list.json": ("[1]", 1),
+    "null.json": ("null", 1),
+    "twice.toml": ("a = 1\nb = 2\na = 3\n", 3),
+    "half.toml": ("a = 1\nb = [\n", 3),
+    "word.toml": ("a = 1\n\nb = yes\n", 3),
+    "twice.yaml": ("name: x\nfields:\n  a: 1\n  b: 2\n  a: 3\n", 5),
+    "twice-at-the-top.yaml": ("a: 1\nb: 2\n\na: 3\n", 4),
+    "colon.yaml": ("name: x\nfields:\n  framework torch\n  model: y\n", 4),
+    "indent.yaml": ("name: x\nfields:\n  a: 1\n   b: 2\n", 4),
+    "tab.yaml": ("name: x\nfields:\n\ta: 1\n", 3),
+    "tag.yaml": ("name: x\nfields: !!map {}\n", 2),
+    "anchor.yaml": ("name: x\nfields:\n  a: &b 1\n", 3),
+    "control.yaml": ("name: x\nfields: \x01\n", 2),
+    "digits.yaml": ("name: x\nseed: " + "9" * 5000 + "\n", 2),
+    "deep.yaml": ("name: x\nfields: " + "[" * 70 + "]" * 70, 2),
+    "key.yaml": ("name: x\n1: 2\n", 2),
+    "empty.yaml": ("", 1),
+    "comment.yaml": ("# nothing\n\n", 1),
+    "text.yaml": ("just text", 1),
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_what_cannot_be_parsed_is_said_with_its_line(tmp_path, name):
+    text, line = LINES[name]
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(DocumentError) as error:
+        load_document(path)
+    assert str(error.value).startswith(f"{path}:{line}: "), error.value
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_refused(tmp_path, name):
+    path = tmp_path / name
+    path.write_text(BAD[name])
+    started = time.monotonic()
+    with pytest.raises(DocumentError) as error:
+        load_document(path)
+    assert name in str(error.value)
+    assert "\n" not in str(error.value)
+    assert time.monotonic() - started < 20
+
+
+def test_yaml_scalars_mean_what_they_say(tmp_path):
+    path = tmp_path / "scalars.yaml"
+    path.write_text(
+        "a: [no, yes, on, 010, 0x1F, 1:30, 2020-01-01, 1_000, .inf, .nan, True, NULL, '5', '']\n"
+        "b: [true, false, null, ~, 10, -3, 1.5, 2e3, .5, 1.]\n"
+        "<<: text\n"
+        "c:\n"
+    )
+    document = load_document(path)
+    assert document["a"] == [
+        *(
+            "no",
+            "yes",
+            "on",
+            "010",
+            "0x1F",
+            "1:30",
+            "2020-01-01",
+            "1_000",
+            ".inf",
+            ".nan",
+            "True",
+            "NULL",
+            "5",
+            "",
+        )
+    ]
+    assert document["b"] == [True, False, None, None, 10, -3, 1.5, 2000.0, 0.5, 1.0]
+    assert [type(value) for value in document["b"]] == [
+        bool,
+        bool,
+        type(None),
+        type(None),
+        int,
+        int,
+        *[float] * 4,
+    ]
+    assert document["<<"] == "text"
+    assert document["c"] is None
+
+
+def test_not_text(tmp_path):
+    path = tmp_path / "latin.json"
+    path.write_bytes('{"a": "é"}'.encode("latin-1"))
+    with pytest.raises(DocumentError, match="not text in UTF-8"):
+        load_document(path)
+
+
+def test_not_a_file(tmp_path):
+    (tmp_path / "folder.json").mkdir()
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "device.json").symlink_to("/dev/zero")
+    (tmp_path / "loop.json").symlink_to("loop.json")
+    for name in ("folder", "pipe", "device", "loop", "missing", "nul\0"):
+        with pytest.raises(DocumentError):
+            load_document(tmp_path / f"{name}.json")
+
+
+def test_too_large(tmp_path):
+    path = tmp_path / "large.json"
+    with path.open("wb") as file:
+        file.truncate(10**10)
+    with pytest.raises(DocumentError, match="larger than"):
+        load_document(path)
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(deadline=None)
+@given(JSON)
+def test_json_is_read_back_exactly(value):
+    assert repr(parse_json(json.dumps(value).encode(), "it")) == repr(value)
+
+
+# Of what JSON writes without escapes, YAML takes all but its own line breaks and what cannot be printed.
+PRINTABLE = st.text(st.characters(max_codepoint=0xD7FF, exclude_categories=["Cc", "Zl", "Zp"]))
+PRINTABLE_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | PRINTABLE,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(PRINTABLE, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.dictionaries(PRINTABLE, PRINTABLE_JSON, max_size=3))
+def test_json_is_the_same_read_as_yaml(tmp_path, value):
+    path = tmp_path / "value.yaml"
+    path.write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")
+    assert repr(load_document(path)) == repr(value)
+
+
+@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.sampled_from([".json", ".toml", ".yaml"]),
+    st.binary(max_size=60) | st.text(max_size=60).map(str.encode),
+)
+def test_garbage_is_a_document_error_or_a_document(tmp_path, suffix, data):
+    path = tmp_path / f"garbage{suffix}"
+    path.write_bytes(data)
+    with contextlib.suppress(DocumentError):
+        assert isinstance(load_document(path), dict)
+
+
+def test_the_loader_is_no_wider_than_the_safe_one():
+    from dlperf_sdk.documents.yaml_subset import PlainLoader
+
+    assert issubclass(PlainLoader, yaml.SafeLoader)
+    assert set(PlainLoader.yaml_constructors) == set(yaml.SafeLoader.yaml_constructors)
+    assert PlainLoader.yaml_multi_constructors == {}
+    assert sys.getrecursionlimit() // 10 > DEEPEST

@@ -1,0 +1,157 @@
+"""Results as a table: nothing is lost, nothing in a cell is run, and CSV and Parquet read back equal."""
+
+import csv
+import io
+import math
+from pathlib import Path
+
+import attrs
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from result_values import results as any_results
+from test_report import a_result
+
+from dlperf_sdk.errors import DocumentError
+from dlperf_sdk.exchange import table
+from dlperf_sdk.interfaces.measurer import Metric
+from dlperf_sdk.results.result import Fact, Verdict
+
+few = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+lists = st.lists(any_results(), max_size=3)
+
+
+def same(a, b):
+    """Equal, where NaN is NaN."""
+    both_nan = isinstance(a, float) and isinstance(b, float) and math.isnan(a) and math.isnan(b)
+    return type(a) is type(b) and (a == b or both_nan)
+
+
+@few
+@given(lists)
+def test_any_results_are_a_table(results):
+    """Made once for all that holds of it: to draw results takes much longer than to look at their table."""
+    _csv_reads_back_equal(results)
+    _a_row_holds_plain_values_of_its_columns_kind(results)
+    _no_cell_of_text_begins_as_a_formula_does(results)
+
+
+def _csv_reads_back_equal(results):
+    rows = table.rows(results)
+    back = table.read_csv(table.to_csv(results))
+    assert len(back) == len(rows) == len(results)
+    for row, read in zip(rows, back, strict=True):
+        assert list(row) == list(read) == [column.name for column in table.columns(results)]
+        assert all(same(row[name], read[name]) for name in row)
+
+
+def _a_row_holds_plain_values_of_its_columns_kind(results):
+    columns = table.columns(results)
+    assert len({column.name for column in columns}) == len(columns)
+    assert columns[: len(table.COLUMNS)] == table.COLUMNS
+    for row in table.rows(results):
+        for column in columns:
+            value = row[column.name]
+            assert value is None or type(value) is column.kind
+            assert value != ""
+
+
+def _no_cell_of_text_begins_as_a_formula_does(results):
+    text = table.to_csv(results)
+    header, *lines = csv.reader(io.StringIO(text, newline=""))
+    kinds = [column.kind for column in table.columns(results)]
+    assert not any(name.startswith(("=", "+", "-", "@", "\t", "\r")) for name in header)
+    for line in lines:
+        for kind, cell in zip(kinds, line, strict=True):
+            assert kind is not str or not cell.startswith(("=", "+", "-", "@", "\t", "\r"))
+
+
+@pytest.mark.parametrize(
+    "text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "'=1", "''", "a,b", 'a"b', "a\nb"]
+)
+def test_a_formula_is_marked_and_comes_back(text):
+    facts = (Fact("layout", "treatment", "nhwc", text),)
+    metric = Metric(text, text, 1.0)
+    result = a_result(facts=facts, metrics=(metric,))
+    (row,) = table.read_csv(table.to_csv([result]))
+    assert row["layout"] == text
+    assert row[text] == 1.0
+    assert row[f"{text}.unit"] == text
+
+
+def test_what_is_not_known_is_nothing_and_what_is_not_finite_is_itself():
+    metrics = (Metric("loss", "", math.nan, -math.inf, math.inf), Metric("throughput", "img/s", 1e-300))
+    result = a_result(metrics=metrics)
+    text = table.to_csv([result, a_result(metrics=())])
+    first, second = table.read_csv(text)
+    assert math.isnan(first["loss"])
+    assert (first["loss.low"], first["loss.high"]) == (-math.inf, math.inf)
+    assert (first["throughput"], first["throughput.low"]) == (1e-300, None)
+    assert (second["loss"], second["throughput"], second["throughput.unit"]) == (None, None, None)
+    assert not {"0", "0.0"} & set(text.splitlines()[2].split(",")[len(table.COLUMNS) :])
+
+
+def test_a_value_is_as_observed_else_as_asked_for():
+    facts = (
+        Fact("precision", "treatment", "amp-fp16", "fp32"),
+        Fact("layout", "treatment", "nhwc", None),
+        Fact("compiler", "treatment", "none", ["none", "xla"]),
+    )
+    verdicts = (
+        Verdict("a", "integrity", "fail", ""),
+        Verdict("b", "quality", "inconclusive", ""),
+        Verdict("c", "quality", "inconclusive", ""),
+    )
+    (row,) = table.rows([a_result(facts=facts, verdicts=verdicts, fields={"options": {"image_size": 64}})])
+    assert (row["precision"], row["layout"], row["compiler"]) == ("fp32", "nhwc", '["none", "xla"]')
+    assert (row["ok"], row["failed"], row["inconclusive"]) == (False, "a", "b c")
+    assert row["options"] == '{"image_size": 64}'
+    assert row["framework_version"] is None
+
+
+def test_a_batch_size_that_was_not_found_is_not_known():
+    (row,) = table.read_csv(table.to_csv([a_result(fields={"batch_size": "max"})]))
+    assert (row["batch_size"], row["global_batch_size"]) == (None, None)
+
+
+def test_metrics_named_like_columns_get_columns_of_their_own():
+    metrics = (Metric("id", "s", 1.0), Metric("x", "s", 2.0, 1.5, 2.5), Metric("x.low", "s", 3.0))
+    (row,) = table.rows([a_result(metrics=metrics)])
+    assert row["id 2"] == 1.0
+    assert (row["x"], row["x.low"], row["x.low 2"]) == (2.0, 1.5, 3.0)
+
+
+def test_text_that_utf8_cannot_hold_is_written_out():
+    result = attrs.evolve(a_result(), sdk_version="\ud800")
+    text = table.to_csv([result])
+    text.encode()
+    assert table.read_csv(text)[0]["sdk_version"] == "\\ud800"
+
+
+def test_no_results_are_a_header():
+    text = table.to_csv([])
+    assert text.strip().split(",") == [column.name for column in table.COLUMNS]
+    assert table.read_csv(text) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda text: "", "Line 0"),
+        (lambda text: "a,b\r\n1,2\r\n", "Line 1"),
+        (lambda text: text + "one,two\r\n", "Line 3"),
+        (lambda text: text.replace(",true,", ",perhaps,"), "Line 2"),
+        (lambda text: text.replace(",32,", ",many,"), "Line 2"),
+        (lambda text: text + '"open', "Line 3"),
+    ],
+)
+def test_what_is_no_such_table_is_named_by_its_line(change, said):
+    with pytest.raises(DocumentError, match=said):
+        table.read_csv(change(table.to_csv([a_result()])))
+
+
+def test_the_documentation_has_every_column():
+    page = (Path(__file__).parents[2] / "docs" / "exchange.md").read_text(encoding="utf-8")
+    kinds = {str: "text", int: "whole number", float: "number", bool: "true or false"}
+    for column in table.COLUMNS:
+        assert f"| `{column.name}` | {kinds[column.kind]} | {column.help} |" in page

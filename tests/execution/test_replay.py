@@ -1,0 +1,163 @@
+"""What comes back from a machine without dlperf is somebody else's: it can be wrong or hostile in every way."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dlperf_sdk import RunSpec
+from dlperf_sdk.cli import remote_runs
+from dlperf_sdk.errors import DlperfError, DocumentError, UsageError
+from dlperf_sdk.execution import replay
+from dlperf_sdk.worker.agent import link
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """The events of a real run of two replicas, carried back."""
+    place = tmp_path_factory.mktemp("elsewhere")
+    spec = RunSpec(
+        framework="numpy", model="linear", topology="1n2d", batch_size=4, warmup=1, steps=5, repeats=2
+    )
+    replay.pack(spec, place / "case.pyz")
+    command = [sys.executable, "-I", str(place / "case.pyz"), "run", "-o", str(place / "out")]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return [json.loads(line) for line in (place / "out" / "events.jsonl").read_bytes().splitlines()]
+
+
+def ingested(events, folder):
+    lines = [event if isinstance(event, bytes) else json.dumps(event).encode() for event in events]
+    return replay.replay(lines, folder / "store")
+
+
+def changed(events, kind, **fields):
+    """The same events, the first of a kind with other fields."""
+    found = [dict(event) for event in events]
+    next(event for event in found if event["event"] == kind).update(fields)
+    return found
+
+
+def attempt(events):
+    return json.loads(json.dumps(next(event for event in events if event["event"] == "attempt-ended")))
+
+
+def test_what_comes_back_is_a_result(told, tmp_path):
+    result = ingested(told, tmp_path)
+    assert (result.status, len(result.repeats)) == ("ok", 2)
+    assert result.environment.kind == "given"
+    assert "\nnumpy==" in result.environment.lock
+
+
+@pytest.mark.parametrize(
+    "name", ["../../outside", "/tmp/outside", "..", ".", "", "a/b", "a\0b", "x" * 300, "-o", 3, None, ["a"]]
+)
+def test_a_run_names_no_place_outside_of_the_store(told, tmp_path, name):
+    with pytest.raises(DlperfError):
+        ingested(changed(told, "case", id=name), tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} <= {"store"}
+    assert not any((tmp_path / "store").glob("*"))
+
+
+@pytest.mark.parametrize("name", ["../../../outside", "/tmp/outside", "rank-0/../../x", "rank-x", "", None])
+def test_a_log_names_no_place_of_its_own(told, tmp_path, name):
+    ended = attempt(told)
+    ended["logs"][0]["name"] = name
+    result = ingested(changed(told, "attempt-ended", **ended), tmp_path)
+    assert result.failure.kind == "invalid-record"
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+    written = [Path(folder, name) for folder, _, names in os.walk(tmp_path) for name in names]
+    assert not any("outside" in str(path) for path in written)
+
+
+@pytest.mark.parametrize("kind", ["attempt-started", "progress", "attempt-ended", "something-else"])
+@pytest.mark.parametrize("number", [[], {}, [0], None, "0", 1e400])
+def test_an_attempt_whose_number_is_none_is_no_fault_of_ours(told, tmp_path, kind, number):
+    at = next(i for i, event in enumerate(told) if event["event"] == "attempt-started")
+    ended = {**attempt(told), "event": kind, "attempt": number}
+    result = ingested([*told[:at], ended, *told[at:]], tmp_path)
+    assert result.status in ("ok", "invalid-record")
+    assert (result.status == "invalid-record") or kind != "attempt-ended"
+
+
+RECORDS = {
+    "none": lambda records: [],
+    "one twice": lambda records: [records[0], records[0]],
+    "one too few": lambda records: records[:1],
+    "one too many": lambda records: [*records, {**records[1], "rank": 2}],
+    "a rank that is none": lambda records: [{**records[0], "rank": -1}, records[1]],
+    "a rank that is huge": lambda records: [records[0], {**records[1], "rank": 10**30}],
+    "another attempt's": lambda records: [records[0], {**records[1], "attempt": 2}],
+    "no objects": lambda records: [3, None],
+    "samples of text": lambda records: [{**records[0], "samples": "many"}, records[1]],
+    "samples below nothing": lambda records: [{**records[0], "samples": -8}, records[1]],
+}
+
+
+@pytest.mark.parametrize("change", RECORDS.values(), ids=RECORDS.keys())
+def test_records_that_nobody_can_have_written_are_no_good_result(told, tmp_path, change):
+    ended = attempt(told)
+    ended["records"] = change(ended["records"])
+    result = ingested(changed(told, "attempt-ended", **ended), tmp_path)
+    assert not result.ok, result.verdicts
+
+
+FIRST = {
+    "spec": [None, 3, {}, {"framework": "numpy"}, {"framework": "../x", "model": "linear"}],
+    "versions": [None, [], {"packages": []}, {"packages": 3}],
+    "variables": [None, [1], "x"],
+    "command": [None, 3],
+    "parity": [3, {}, {"status": "ok"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, values in FIRST.items() for value in values]
+)
+def test_a_case_that_is_none_is_refused(told, tmp_path, name, value):
+    with pytest.raises(DlperfError):
+        ingested(changed(told, "case", **{name: value}), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [],
+        [b""],
+        [b"\xff" * 100],
+        [b"[" * 100_000],
+        [b"{}"],
+        [b'{"event": "ended"}'],
+        [b'{"event": "case"}'],
+        [b"3"],
+    ],
+    ids=range(8),
+)
+def test_what_is_no_stream_is_refused(tmp_path, lines):
+    with pytest.raises((DocumentError, UsageError)):
+        ingested(lines, tmp_path)
+
+
+@pytest.mark.parametrize("cut", [1, 3, 5, 8])
+def test_a_stream_that_stops_is_a_failed_run_that_keeps_what_had_finished(told, tmp_path, cut):
+    result = ingested(told[:-cut], tmp_path)
+    assert result.failure is not None or len(result.repeats) == 2
+    assert len(result.repeats) <= 2
+
+
+def test_lines_are_not_endless(tmp_path, monkeypatch):
+    monkeypatch.setattr(link, "LONGEST_LINE", 50)
+    (tmp_path / "events.jsonl").write_bytes(b"short\n" + b"x" * 60)
+    with pytest.raises(DocumentError, match="a line of more than 50 bytes"):
+        list(remote_runs._lines(tmp_path))
+
+
+def test_a_case_in_a_container_is_no_file_for_a_machine_without(tmp_path):
+    spec = RunSpec(framework="numpy", model="linear", container="podman:image")
+    with pytest.raises(UsageError, match="names the container podman:image"):
+        replay.pack(spec, tmp_path / "case.pyz")
+    assert not list(tmp_path.iterdir())

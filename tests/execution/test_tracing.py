@@ -1,0 +1,79 @@
+"""`--trace`: an extra attempt under the framework's own profiler, and part of no figure."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+
+from dlperf_sdk import Matrix, campaign, run
+from dlperf_sdk.errors import InvalidRecord, Unsupported
+from dlperf_sdk.execution.tracing import traces
+from dlperf_sdk.harness.in_process import SMALL as PLAIN
+
+SMALL = {"batch_size": 4, "canonical_steps": 2, "warmup": 1, "steps": 4, "repeats": 1}
+
+
+def test_a_trace_lies_beside_the_repeats_and_is_none_of_them(tmp_path):
+    fields = {**SMALL, "topology": "1n2d", "repeats": 2}
+    result = run("faulty", "linear", store=tmp_path, trace=True, **fields)
+    assert result.ok, result.failure
+    assert len(result.repeats) == 2
+    assert len(result.metric("throughput").repeats) == 2
+    folder = tmp_path / result.id
+    assert sorted(path.name for path in (folder / "attempts").iterdir()) == ["1", "2"]
+    assert sorted(path.name for path in (folder / "traces").iterdir()) == ["rank-0.json.gz", "rank-1.json.gz"]
+    for path in (folder / "traces").iterdir():
+        assert path.stat().st_mode & 0o077 == 0
+        assert json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    assert any(note.startswith("Traced apart from what was measured") for note in result.notes)
+
+
+def test_a_framework_without_a_profiler_says_so(tmp_path):
+    result = run("numpy", "linear", store=tmp_path, trace=True, **SMALL)
+    assert result.ok
+    assert any(
+        "no trace (unsupported): this framework's plugin offers no trace" in note for note in result.notes
+    )
+    assert not (tmp_path / result.id / "traces").exists()
+
+
+def test_a_campaign_traces_each_case_once(tmp_path):
+    matrix = Matrix(fields={**SMALL, "model": "linear", "framework": "faulty"}, axes={"seed": [1, 2]})
+    outcome = campaign(matrix, tmp_path / "it", trace=True)
+    assert outcome.exit_code == 0
+    for result in outcome.results():
+        assert len(result.repeats) == 1
+        assert (tmp_path / "it" / "runs" / result.id / "traces" / "rank-0.json.gz").is_file()
+
+
+@pytest.mark.parametrize(
+    ("events", "error"),
+    [
+        ([], InvalidRecord),
+        ([{}], InvalidRecord),
+        ([{"event": "attempt-ended", "failure": None, "records": [{"rank": 0}]}], InvalidRecord),
+        (
+            [{"event": "attempt-ended", "failure": None, "records": [{"rank": 0, "trace": "!"}]}],
+            InvalidRecord,
+        ),
+        (
+            [{"event": "ended", "failure": {"kind": "unsupported", "message": "no", "type": None}}],
+            Unsupported,
+        ),
+    ],
+)
+def test_what_comes_back_is_checked(events, error):
+    with pytest.raises(error):
+        traces(event for event in events)
+
+
+@pytest.mark.framework
+def test_torch_s_profiler_sees_the_model(tmp_path):
+    options = PLAIN["bert-base"]
+    result = run("torch", "bert-base", store=tmp_path, trace=True, device="cpu", options=options, **SMALL)
+    assert result.ok, result.failure
+    packed = (tmp_path / result.id / "traces" / "rank-0.json.gz").read_bytes()
+    names = {event.get("name") for event in json.loads(gzip.decompress(packed))["traceEvents"]}
+    assert "aten::native_layer_norm" in names

@@ -1,0 +1,288 @@
+"""`--batch-size max`: found with few probes, each in fresh processes, and remembered."""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import subprocess
+import sys
+
+import pytest
+from conftest import processes_with
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from dlperf_sdk import Matrix, RunSpec, campaign, dry_run, hookimpl, run
+from dlperf_sdk.errors import SpecError
+from dlperf_sdk.max_batch import budget, cache
+from dlperf_sdk.max_batch.resolve import MOST, RESERVE, key_of, note_of
+from dlperf_sdk.max_batch.search import MOST_PROBES, Probe, largest, quantum
+
+MEBI = 2**20
+SMALL = {"canonical_steps": 2, "warmup": 1, "steps": 3, "repeats": 1}
+LIMIT = 600 * MEBI
+"""Bytes for one process: enough for a Python with NumPy and its threads, and for some hundred samples of 2 MiB."""
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("DLPERF_CACHE_DIR", str(tmp_path / "cache"))
+
+
+# -- the search
+
+
+@given(
+    st.integers(0, 5000),
+    st.integers(1, 10**6),
+    st.integers(0, 10**7),
+    st.sampled_from(["exact", "none", "flat", "lying"]),
+)
+@example(1, 1, 0, "exact")
+@example(64, 1000, 10**6, "lying")
+def test_what_is_found_fits_and_what_is_next_to_it_does_not(limit, slope, base, model):
+    """Whatever the memory model says: it only ever decides what is tried next."""
+    peaks = {
+        "exact": lambda size: base + slope * size,
+        "none": lambda size: None,
+        "flat": lambda size: base,
+        "lying": lambda size: base + slope * (size % 7) ** 2,
+    }[model]
+    tried = []
+
+    def probe(size):
+        assert 1 <= size <= 4096
+        tried.append(size)
+        return Probe(size, size <= limit, peaks(size) if size <= limit else None)
+
+    found = largest(probe, base + slope * limit, 4096)
+    assert len(set(tried)) <= MOST_PROBES
+    if found.size is not None and found.size > 1:
+        assert tried.pop() == found.size  # it fitted, and fits again
+    assert len(tried) == len(set(tried))
+    if limit == 0:
+        assert found.size is None
+    elif found.exact:
+        assert found.size <= limit
+        assert (
+            found.size == 4096
+            or found.size + quantum(found.size) > min(limit, 4096)
+            or (any(found.size < each <= found.size + quantum(found.size) for each in tried))
+        )
+    if model == "exact" and limit:
+        assert found.exact
+        assert len(tried) <= 5
+    if model != "lying" and limit:
+        assert found.exact
+
+
+def test_what_fits_only_once_is_not_the_largest():
+    tried = []
+
+    def probe(size):
+        tried.append(size)
+        return Probe(size, size <= 60 and (size <= 57 or tried.count(size) == 1), 500 + 10 * size)
+
+    found = largest(probe, 500 + 600, 1000)
+    assert found.size <= 59
+    assert tried[-1] == found.size
+    assert not probe(60).fits
+
+
+def test_a_good_model_needs_four_probes_and_one_to_be_sure():
+    tried = []
+
+    def probe(size):
+        tried.append(size)
+        return Probe(size, size <= 777, 500 + 10 * size)
+
+    assert largest(probe, 500 + 7770, 10**6).size == 777
+    assert tried[:3] == [1, 16, 777]
+    assert len(tried) == 5
+    assert tried[-1] == 777
+
+
+def test_few_probes_also_where_memory_is_as_a_framework_takes_it():
+    """Bytes as torch 2.13 took them on two processes of a CPU: building ResNet-50 needs more than the first samples,
+    and a size differs by some 4 MiB from one process to the next, which is half a sample."""
+    chance, most = random.Random(1), 0
+    for _ in range(200):
+
+        def probe(size):
+            peak = max(647.0, 626 + 8.47 * size) + chance.uniform(-4, 4)
+            return Probe(size, peak <= 1144, int(peak * MEBI) if peak <= 1144 else None)
+
+        found = largest(probe, 1144 * MEBI, 2**20)
+        assert 59 <= found.size <= 61
+        most = max(most, len(found.probes))
+        assert len(found.probes) <= 11
+    assert most >= 6  # it is no easier than it looks
+
+
+@given(st.integers(1, 3000), st.integers(1, 400), st.integers(0, 400), st.integers(0, 2**32))
+def test_noise_costs_probes_and_never_the_bounds(base, slope, noise, seed):
+    chance, budget = random.Random(seed), 400_000
+
+    def probe(size):
+        peak = base + slope * size + chance.randint(-noise, noise)
+        return Probe(size, peak <= budget, max(peak, 1) if peak <= budget else None)
+
+    found = largest(probe, budget, 2**20)
+    assert len(found.probes) <= MOST_PROBES + 12
+    assert found.size is not None
+    assert base + slope * found.size - noise <= budget
+    beyond = found.size + quantum(found.size) * 8 + 2 * noise // slope + 2
+    assert base + slope * beyond + noise > budget
+
+
+# -- the field
+
+
+def test_where_the_search_ends_is_told_from_where_the_memory_does():
+    ends = largest(lambda size: Probe(size, True, size), None, MOST)
+    assert "not the memory" in note_of(ends, 1)
+    assert "not the memory" not in note_of(largest(lambda size: Probe(size, size < 100, size), None, MOST), 1)
+
+
+@pytest.mark.parametrize("value", ["maximum", "", 0, -1, 1.5, True, None])
+def test_only_max_is_a_text(value):
+    with pytest.raises(SpecError, match=r"or max\."):
+        RunSpec(framework="numpy", model="linear", batch_size=value)
+
+
+def test_a_plan_needs_a_number():
+    spec = RunSpec(framework="numpy", model="linear", batch_size="max")
+    assert spec.wants_largest
+    assert RunSpec.from_dict(spec.to_dict()) == spec
+    with pytest.raises(SpecError, match="found by measuring"):
+        dry_run(spec)
+
+
+# -- for real, under a limit that cannot hurt the machine
+
+
+class Listener:
+    def __init__(self):
+        self.tried = []
+
+    @hookimpl
+    def dlperf_stage(self, stage, detail):
+        if stage == "batch-size":
+            self.tried.append(detail)
+
+
+def measured(listener=None, **fields):
+    fields = {"options": {"sample_bytes": 2 * MEBI}, "memory_limit": LIMIT, **SMALL, **fields}
+    return run("faulty", "linear", store=None, observers=[listener] if listener else [], **fields)
+
+
+def test_the_largest_batch_is_found_with_few_probes_and_remembered():
+    listener = Listener()
+    result = measured(listener, batch_size="max")
+    assert result.ok, result.failure
+    found = result.spec.batch_size
+    assert 100 < found < 300
+    assert len(listener.tried) <= 6
+    assert any(f"batch_size max is {found}" in note for note in result.notes)
+    beyond = measured(batch_size=found + 2 * quantum(found) + 2 + LIMIT // RESERVE // (2 * MEBI))
+    assert beyond.status == "out-of-memory"
+    again = Listener()
+    assert measured(again, batch_size="max").spec.batch_size == found
+    assert again.tried == []
+    other = Listener()
+    smaller = measured(other, batch_size="max", memory_limit=LIMIT - 100 * MEBI)
+    assert other.tried
+    assert found - smaller.spec.batch_size == pytest.approx(50, abs=8)
+    assert not processes_with(result.id)
+
+
+@pytest.mark.long
+def test_under_data_parallel_each_process_has_its_limit():
+    """And it is searched for anew: what fits beside a neighbour need not be what fits alone."""
+    listener = Listener()
+    result = measured(listener, batch_size="max", topology="1n2d")
+    assert result.ok, result.failure
+    assert 100 < result.spec.batch_size < 300
+    assert 3 <= len(listener.tried) <= 6
+
+
+def test_where_nothing_fits_the_result_says_so():
+    result = measured(batch_size="max", options={"sample_bytes": LIMIT})
+    assert (result.status, result.exit_code) == ("out-of-memory", 4)
+    assert "Not even a batch of 1 fits" in result.failure.message
+
+
+def test_a_probe_that_fails_otherwise_ends_the_search():
+    result = measured(batch_size="max", options={"fault": "exception"})
+    assert result.status == "crashed"
+    assert any("failed for another reason than memory" in note for note in result.notes)
+    assert run("numpy", "linear", batch_size="max", precision="amp-bf16", store=None).status == "unsupported"
+
+
+@pytest.mark.long
+def test_a_campaign_finds_it_once_and_goes_on_with_it(tmp_path):
+    fields = {**SMALL, "repeats": 2, "memory_limit": LIMIT, "options": {"sample_bytes": 2 * MEBI}}
+    matrix = Matrix(fields={**fields, "model": "linear", "batch_size": "max"}, axes={"framework": ["faulty"]})
+    outcome = campaign(matrix, tmp_path / "it")
+    assert outcome.exit_code == 0
+    (result,) = outcome.results()
+    assert len(result.repeats) == 2
+    assert result.spec.batch_size > 100
+    assert any("batch_size max is" in note for note in result.notes)
+
+
+def test_what_was_found_in_another_environment_is_not_taken(monkeypatch):
+    monkeypatch.setenv("HERE", "secret")
+    environments = (
+        {},
+        {"container": "podman:torch:2.12"},
+        {"container": "podman:torch:2.13"},
+        {"container": "podman:torch:2.13", "container_mounts": "/opt/libraries"},
+        {"container": "podman:torch:2.13", "container_devices": "/dev/kfd"},
+        {"env": {"MALLOC_ARENA_MAX": "1"}},
+        {"env": {"MALLOC_ARENA_MAX": "2"}},
+        {"env": {"HERE": None}},
+    )
+    keys = [json.dumps(key_of(dry_run("numpy", "linear", **fields), None)) for fields in environments]
+    assert len(set(keys)) == len(environments)
+    assert not any("secret" in key for key in keys)
+    monkeypatch.setenv("HERE", "another")
+    assert json.dumps(key_of(dry_run("numpy", "linear", env={"HERE": None}), None)) not in keys
+
+
+def test_a_damaged_cache_is_no_cache():
+    key = {"device": "cpu"}
+    assert cache.read(key) is None
+    cache.write(key, 12, 4)
+    assert cache.read(key)["size"] == 12
+    (path,) = cache.directory().iterdir()
+    assert path.stat().st_mode & 0o077 == 0
+    path.write_text('{"size": "huge"}')
+    assert cache.read(key) is None
+
+
+def test_what_a_step_gave_back_counts():
+    """The limit holds at the peak; what is allocated when the window has ended says little about it."""
+    script = (
+        "import mmap; from dlperf_sdk.worker import memory; before = memory.facts(1)['allocated_memory']; "
+        "taken = mmap.mmap(-1, 300 * 2**20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS); taken.close(); "
+        "print(memory.facts(1)['allocated_memory'] - before, memory.facts(None))"
+    )
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    grown, none = answer.stdout.split(maxsplit=1)
+    assert int(grown) == pytest.approx(300 * MEBI, abs=16 * MEBI)
+    assert none.strip() == "{}"
+
+
+def test_an_rlimit_bounds_the_search():
+    """In a process of its own, so that the limit cannot touch this one."""
+    script = (
+        "import resource; from dlperf_sdk.max_batch import budget; "
+        "resource.setrlimit(resource.RLIMIT_AS, (3 * 2**30, resource.getrlimit(resource.RLIMIT_AS)[1])); "
+        "print(budget.host(1))"
+    )
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert int(answer.stdout) <= 3 * 2**30
+    assert resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
+    assert budget.host(2) <= budget.host(1)

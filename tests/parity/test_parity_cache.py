@@ -1,0 +1,107 @@
+"""Kept evidence: private, and believed only where it is whole and one's own."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from parity_samples import record
+
+from dlperf_sdk.documents.json_values import now
+from dlperf_sdk.parity import cache
+
+KEY = "0" * 64
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DLPERF_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "parity"
+
+
+def test_what_was_kept_comes_back(place: Path) -> None:
+    assert cache.fetch(KEY) is None
+    cache.keep(KEY, [record(0), record(1)], "2025-01-31T10:15:02+00:00")
+    found = cache.fetch(KEY)
+    assert found is not None
+    assert found.made_at == "2025-01-31T10:15:02+00:00"
+    assert [one.rank for one in found.records] == [0, 1]
+    assert cache.fetch("1" * 64) is None
+    assert [path.name for path in place.iterdir()] == [f"{KEY}.json"]
+
+
+def test_nobody_else_can_read_it(place: Path) -> None:
+    cache.keep(KEY, [record()], now())
+    assert place.stat().st_mode & 0o077 == 0
+    assert (place / f"{KEY}.json").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'{"version": 1}',
+        b"\xff\xfe",
+        b"[" * 100_000,
+        json.dumps(
+            {"version": 2, "key": KEY, "made_at": "2025-01-31T10:15:02", "records": [record()]}
+        ).encode(),
+        json.dumps({"version": 1, "key": "1" * 64, "made_at": "2025-01-31", "records": [record()]}).encode(),
+        json.dumps({"version": 1, "key": KEY, "made_at": "yesterday", "records": [record()]}).encode(),
+        json.dumps({"version": 1, "key": KEY, "made_at": "2025-01-31T10:15:02", "records": []}).encode(),
+        json.dumps({"version": 1, "key": KEY, "made_at": "2025-01-31T10:15:02", "records": [{}]}).encode(),
+        json.dumps({"version": 1, "key": KEY, "made_at": 3, "records": {"a": 1}}).encode(),
+    ],
+)
+def test_what_is_not_whole_is_done_again(place: Path, content: bytes) -> None:
+    assert cache.directory() == place
+    (place / f"{KEY}.json").write_bytes(content)
+    (place / f"{KEY}.json").chmod(0o600)
+    assert cache.fetch(KEY) is None
+    cache.keep(KEY, [record()], now())
+    assert cache.fetch(KEY) is not None
+
+
+def test_half_a_file_is_not_believed(place: Path) -> None:
+    cache.keep(KEY, [record()], now())
+    path = place / f"{KEY}.json"
+    path.write_bytes(path.read_bytes()[:-20])
+    assert cache.fetch(KEY) is None
+
+
+def test_what_others_could_have_written_is_not_believed(place: Path, tmp_path: Path) -> None:
+    cache.keep(KEY, [record()], now())
+    path = place / f"{KEY}.json"
+    path.chmod(0o666)
+    assert cache.fetch(KEY) is None
+    path.chmod(0o600)
+    elsewhere = tmp_path / "elsewhere.json"
+    path.rename(elsewhere)
+    path.symlink_to(elsewhere)
+    assert cache.fetch(KEY) is None
+    path.unlink()
+    os.mkfifo(path)
+    assert cache.fetch(KEY) is None
+
+
+def test_a_folder_that_others_can_write_to_is_not_used(place: Path) -> None:
+    cache.keep(KEY, [record()], now())
+    place.chmod(0o777)
+    assert cache.directory() is None
+    assert cache.fetch(KEY) is None
+    cache.keep("1" * 64, [record()], now())
+    assert not (place / f"{'1' * 64}.json").exists()
+
+
+def test_a_cache_that_cannot_be_made_costs_only_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("DLPERF_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    cache.keep(KEY, [record()], now())
+    assert cache.fetch(KEY) is None

@@ -1,0 +1,354 @@
+"""Evidence through the front door: a toy model with a reference of its own, real processes, a real cache."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any, ClassVar
+
+import attrs
+import numpy
+import pytest
+import toy_reference
+from conftest import processes_with
+from toy_reference import RATE, registry
+
+from dlperf_sdk import RunSpec, environments, hookimpl, run, verify
+from dlperf_sdk.errors import DocumentError, OutOfMemory, Unavailable, UnknownName, UsageError
+from dlperf_sdk.execution import replay
+from dlperf_sdk.execution.launch import launched
+from dlperf_sdk.execution.verification import exit_code
+from dlperf_sdk.launchers.local import Local
+from dlperf_sdk.parity import reference
+from dlperf_sdk.parity.evidence import evidence
+from dlperf_sdk.planning import bundle
+from dlperf_sdk.planning.plan import make_plan
+from dlperf_sdk.registry.plugins import Registry
+
+QUICK = {"batch_size": 4, "warmup": 1, "steps": 5, "repeats": 1, "store": None}
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of its own, and a reference beside it."""
+    monkeypatch.setenv("DLPERF_CACHE_DIR", str(tmp_path / "cache"))
+    reference.load.cache_clear()
+    toy_reference.write(tmp_path)
+    return tmp_path
+
+
+class Stages:
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str]] = []
+
+    @hookimpl
+    def dlperf_stage(self, stage: str, detail: str) -> None:
+        self.told.append((stage, detail))
+
+
+@pytest.mark.parametrize("topology", ["1n1d", "2n1d", "1n4d"])
+def test_a_run_carries_its_evidence_and_the_next_one_finds_it(place: Path, topology: str) -> None:
+    stages = Stages()
+    result = run("numpy", "mine", topology=topology, registry=registry(place), observers=[stages], **QUICK)
+    assert result.verdict("parity").outcome == "pass", result.verdict("parity")
+    assert result.exit_code == 0
+    assert result.parity.case == "small"
+    assert len(result.parity.losses) == result.spec.topology.devices
+    assert max(result.parity.deviations) < 1e-5
+    assert type(result).from_dict(result.to_dict()) == result
+    assert [detail for stage, detail in stages.told if stage == "parity"]
+    again = run("numpy", "mine", topology=topology, registry=registry(place), observers=[stages], **QUICK)
+    assert "is evidence for this one" in [detail for stage, detail in stages.told if stage == "parity"][-1]
+    assert again.parity == result.parity
+
+
+@pytest.mark.parametrize("topology", ["1n1d", "1n1d@queue"])
+def test_the_evidence_is_got_with_the_variables_that_are_measured(
+    place: Path, monkeypatch: pytest.MonkeyPatch, topology: str
+) -> None:
+    """Those of this shell, wherever the agents are: what they are told does not leave it to their own."""
+    told: list[dict[str, Any]] = []
+    launch = Local.launch
+
+    def reading(self: Local, job: Any) -> Any:
+        with zipfile.ZipFile(job.bundle) as packed:
+            files = {"request.json", "parity.json"} & {*packed.namelist()}
+            told.extend(json.loads(packed.read(name)) for name in files)
+        return launch(self, job)
+
+    monkeypatch.setattr(Local, "launch", reading)
+    monkeypatch.setenv("HANDED_ON", "from this shell")
+    plugins, env = registry(place, topologies={"queue": Queueing}), {"HANDED_ON": None, "NOT_HERE": None}
+    result = run("numpy", "mine", topology=topology, env=env, registry=plugins, **QUICK)
+    assert result.verdict("parity").outcome == "pass", result.verdict("parity")
+    assert sorted(request["program"] for request in told) == ["measure", "parity"]
+    assert [request["variables"] for request in told] == [{"HANDED_ON": "from this shell"}] * 2
+
+
+def test_replicas_that_do_not_meet_are_each_held_to_their_own_shard(place: Path) -> None:
+    result = run("numpy", "mine", topology="1n2d", strategy="independent", registry=registry(place), **QUICK)
+    assert result.verdict("parity").outcome == "pass", result.verdict("parity")
+
+
+def test_an_odd_number_of_replicas_is_inconclusive(place: Path) -> None:
+    result = run("numpy", "mine", topology="1n3d", registry=registry(place), **QUICK)
+    assert result.verdict("parity").outcome == "inconclusive"
+    assert result.exit_code == 0
+
+
+def test_a_model_without_a_reference_says_what_is_missing(place: Path) -> None:
+    result = run("numpy", "mine", registry=registry(place, references=None), **QUICK)
+    assert result.verdict("parity").outcome == "inconclusive"
+    assert "Model.references" in result.parity.detail
+    assert result.ok
+
+
+def test_a_wrong_model_fails_by_name_and_is_measured_all_the_same(place: Path) -> None:
+    """The reference's case asks for one rate, the reference itself was made with half of it."""
+    path = place / "mine.json"
+    path.write_text(path.read_text().replace(f'"learning_rate": {RATE}', f'"learning_rate": {2 * RATE}'))
+    reference.load.cache_clear()
+    for topology in ("1n1d", "1n2d"):
+        result = run("numpy", "mine", topology=topology, registry=registry(place), **QUICK)
+        assert (result.status, result.exit_code) == ("ok", 1)
+        assert result.parity.follows == ("twice the rate",)
+        assert result.parity.differing == ("weight",)
+        assert result.metric("throughput").value > 0
+    assert not list((place / "cache" / "parity").glob("*.json")), "what failed is not kept"
+
+
+def test_a_reference_that_cannot_be_read_is_inconclusive(place: Path) -> None:
+    (place / "mine.json").write_text("{}")
+    result = run("numpy", "mine", registry=registry(place), **QUICK)
+    assert result.verdict("parity").outcome == "inconclusive"
+    assert "mine" in result.parity.detail
+    with pytest.raises(DocumentError):
+        reference.load(place / "mine.json")
+
+
+# -- where launches wait for their turn, and where the run is somewhere else
+
+
+class Queueing(Local):
+    """This machine, as if each launch had to wait."""
+
+    name = "queue"
+
+    launches: ClassVar[list[Any]] = []
+
+    def queues(self) -> bool:
+        return True
+
+    def launch(self, job: Any) -> Any:
+        self.launches.append(job)
+        return super().launch(job)
+
+
+@pytest.fixture
+def queue(place: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
+    monkeypatch.setattr(Queueing, "launches", [])
+    return registry(place, topologies={"queue": Queueing})
+
+
+def test_one_launch_brings_the_evidence_and_the_measurement(queue: Registry) -> None:
+    result = run("numpy", "mine", topology="2n1d@queue", registry=queue, **{**QUICK, "repeats": 2})
+    assert result.verdict("parity").outcome == "pass", result.verdict("parity")
+    assert [repeat.attempt for repeat in result.repeats] == [1, 2]
+    assert len(Queueing.launches) == 1
+    again = run("numpy", "mine", topology="2n1d@queue", registry=queue, **QUICK)
+    assert again.parity == result.parity, "what was run in the first launch serves the next"
+
+
+def test_a_wrong_model_in_one_launch_is_measured_all_the_same(place: Path, queue: Registry) -> None:
+    path = place / "mine.json"
+    path.write_text(path.read_text().replace(f'"learning_rate": {RATE}', f'"learning_rate": {2 * RATE}'))
+    reference.load.cache_clear()
+    result = run("numpy", "mine", topology="1n1d@queue", registry=queue, **QUICK)
+    assert (result.status, result.exit_code) == ("ok", 1)
+    assert result.parity.follows == ("twice the rate",)
+
+
+@pytest.mark.parametrize("kind", ["crashed", "out-of-memory"])
+def test_a_parity_run_that_fails_in_one_launch(
+    queue: Registry, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """A crash is its verdict, and the rest is measured; what would end the case ends it."""
+    error = "MemoryError()" if kind == "out-of-memory" else "RuntimeError('planted')"
+    contents = bundle.contents
+
+    def spoilt(*arguments: Any) -> dict[str, bytes]:
+        files = contents(*arguments)
+        files["dlperf_sdk/worker/parity.py"] = f"def follow(*_):\n    raise {error}\n".encode()
+        return files
+
+    monkeypatch.setattr(bundle, "contents", spoilt)
+    result = run("numpy", "mine", topology="1n1d@queue", registry=queue, **QUICK)
+    if kind == "crashed":
+        assert (result.status, result.verdict("parity").outcome) == ("ok", "fail")
+        assert "planted" in result.parity.detail
+    else:
+        assert (result.status, len(result.repeats)) == (kind, 0)
+
+
+def test_a_bundle_brings_its_evidence_back(place: Path) -> None:
+    """Run with an interpreter and nothing else; what it has written is turned into a result with its verdict."""
+    plugins, path, out = registry(place), place / "case.pyz", place / "out"
+    spec = RunSpec(framework="numpy", model="mine", batch_size=4, warmup=1, steps=5, repeats=1)
+    replay.pack(spec, path, plugins)
+    command = [sys.executable, "-I", str(path), "run", "-o", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "Parity run: ok" in done.stdout
+    with (out / "events.jsonl").open("rb") as lines:
+        result = replay.replay(lines, place / "store", registry=plugins)
+    assert result.verdict("parity").outcome == "pass", result.verdict("parity")
+    assert len(result.parity.losses) == 1
+    assert not list((place / "cache" / "parity").glob("*.json")), (
+        "another machine's evidence serves nobody here"
+    )
+
+
+def test_a_stream_without_a_parity_run_says_so(place: Path) -> None:
+    plugins, out = registry(place), place / "out"
+    spec = RunSpec(framework="numpy", model="mine", batch_size=4, warmup=1, steps=5, repeats=1)
+    replay.pack(spec, place / "case.pyz", plugins)
+    subprocess.run([sys.executable, "-I", str(place / "case.pyz"), "run", "-o", str(out)], check=True)
+    lines = [line for line in (out / "events.jsonl").read_bytes().splitlines() if b"parity-ended" not in line]
+    result = replay.replay(lines, place / "store", registry=plugins)
+    assert result.verdict("parity").outcome == "inconclusive"
+    assert "tells of no parity run" in result.parity.detail
+
+
+def test_what_cannot_be_judged_is_known_when_the_bundle_is_made(place: Path) -> None:
+    plugins, out = registry(place, references=None), place / "out"
+    spec = RunSpec(framework="numpy", model="mine", batch_size=4, warmup=1, steps=5, repeats=1)
+    packed = replay.pack(spec, place / "case.pyz", plugins)
+    assert "parity.json" not in packed.files
+    subprocess.run([sys.executable, "-I", str(place / "case.pyz"), "run", "-o", str(out)], check=True)
+    with (out / "events.jsonl").open("rb") as lines:
+        result = replay.replay(lines, place / "store", registry=plugins)
+    assert "Model.references" in result.verdict("parity").detail
+
+
+# -- what a parity run may come to, event by event
+
+
+def judged(place: Path, launch: Any, **fields: Any) -> Any:
+    plugins = registry(place)
+    plan = make_plan(RunSpec(framework="numpy", model="mine", protocol="quick", **fields), plugins)
+    prepared = environments.prepare("numpy", plan.environment, "cpu")
+    if launch is None:
+        launch = lambda one, request: launched(one, request, plugins)  # noqa: E731
+    return evidence(plan, prepared, {}, plugins, launch, lambda text: None)
+
+
+def failing(kind: str) -> Any:
+    failure = {"kind": kind, "message": f"It was {kind}.", "phase": "warmup", "node": 0, "rank": 0}
+
+    def launch(plan: Any, request: Any) -> Any:
+        yield {"event": "attempt-ended", "failure": failure, "records": []}
+        yield {"event": "ended", "failure": failure}
+
+    return launch
+
+
+@pytest.mark.parametrize("kind", ["crashed", "timeout", "invalid-record", "lost-node"])
+def test_a_parity_run_that_fails_is_a_verdict_in_its_own_words(place: Path, kind: str) -> None:
+    found = judged(place, failing(kind))
+    assert found.outcome == "fail"
+    assert f"It was {kind}." in found.detail
+
+
+@pytest.mark.parametrize(("kind", "error"), [("out-of-memory", OutOfMemory), ("unavailable", Unavailable)])
+def test_what_would_end_the_case_ends_it(place: Path, kind: str, error: type[Exception]) -> None:
+    with pytest.raises(error, match=f"It was {kind}"):
+        judged(place, failing(kind))
+
+
+@pytest.mark.parametrize(
+    "records",
+    [[], [{}], ["record"], [{"status": "ok"}]],
+)
+def test_records_that_break_the_protocol_fail(place: Path, records: list[Any]) -> None:
+    def launch(plan: Any, request: Any) -> Any:
+        yield {"event": "attempt-ended", "failure": None, "records": records}
+        yield {"event": "ended", "failure": None}
+
+    found = judged(place, launch)
+    assert found.outcome == "fail"
+    assert "protocol" in found.detail
+
+
+def test_an_interruption_leaves_nothing_behind(place: Path) -> None:
+    ids = []
+
+    def launch(plan: Any, request: Any) -> Any:
+        ids.append(request.id)
+        for event in launched(plan, request, registry(place)):
+            if event["event"] == "worker-started":
+                raise KeyboardInterrupt
+            yield event
+
+    with pytest.raises(KeyboardInterrupt):
+        judged(place, launch, topology="1n2d")
+    assert ids
+    assert not processes_with(ids[0])
+
+
+# -- verify
+
+
+def test_frameworks_side_by_side(place: Path) -> None:
+    said: list[str] = []
+    found = verify(
+        ["numpy", "torch"], "mine", registry=registry(place), topology="1n2d", on_progress=said.append
+    )
+    assert [row.outcome for row in found[0].rows] == ["pass", "not-run"]
+    assert "torch has no implementation of mine" in found[0].rows[1].reason
+    assert exit_code(found) == 5
+    assert len(found[0].losses) == 2
+    assert json.loads(json.dumps(found[0].to_dict()))["rows"][0]["outcome"] == "pass"
+    assert said
+
+
+def test_nothing_that_could_be_judged(place: Path) -> None:
+    assert exit_code(verify(["torch"], "mine", registry=registry(place))) == 3
+
+
+def test_what_is_asked_wrongly_is_raised(place: Path) -> None:
+    plugins = registry(place)
+    with pytest.raises(UnknownName, match="Did you mean 'mine'"):
+        verify(["numpy"], "min", registry=plugins)
+    with pytest.raises(UnknownName, match="no framework named 'nothing'"):
+        verify(["numpy", "nothing"], "mine", registry=plugins)
+    with pytest.raises(UnknownName, match="no case of mine's reference named 'full'"):
+        verify(["numpy"], "mine", registry=plugins, case="full")
+    with pytest.raises(UsageError, match="Which frameworks"):
+        verify([], "mine", registry=plugins)
+    with pytest.raises(UsageError, match="options"):
+        verify(["numpy"], "mine", registry=plugins, options={"features": 3})
+
+
+def test_a_failing_framework_is_told_where(place: Path) -> None:
+    from dlperf_sdk.reports import terminal, verification
+
+    path = place / "mine.json"
+    path.write_text(path.read_text().replace(f'"learning_rate": {RATE}', f'"learning_rate": {2 * RATE}'))
+    reference.load.cache_clear()
+    found = verify(["numpy"], "mine", registry=registry(place))
+    assert exit_code(found) == 1
+    text = terminal.text_of(verification.page(found), width=120)
+    assert "twice the rate" in text
+    assert "weight" in text.splitlines()[-1]
+    assert numpy.isfinite(found[0].rows[0].parity.updates)
+    assert attrs.has(type(found[0]))
+
+
+def test_without_a_model_all_that_one_of_them_implements(place: Path) -> None:
+    found = verify(["numpy"], registry=registry(place))
+    names = {one.model for one in found}
+    assert {"mine", "linear", "softmax"} <= names
+    assert "resnet50" not in names
+    assert exit_code(found) == 0

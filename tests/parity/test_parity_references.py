@@ -1,0 +1,154 @@
+"""The references that ship: whole, apart from every known mistake, and what the document says of them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from dlperf_sdk.harness.in_process import SMALL
+from dlperf_sdk.models.bert_base import BertBase
+from dlperf_sdk.models.resnet50 import ResNet50
+from dlperf_sdk.parity.compare import compare
+from dlperf_sdk.parity.evidence import CASE
+from dlperf_sdk.parity.known_errors import FOLLOWS, separation
+from dlperf_sdk.parity.record import records_from
+from dlperf_sdk.parity.reference import Mistake, Trajectory, load
+from dlperf_sdk.testing.subject import COMPILED, FrameworkSubject, held_to
+
+ROOT = Path(__file__).resolve().parents[2]
+MODELS = {model.name: model for model in (ResNet50(), BertBase())}
+CASES = [(name, case) for name, model in MODELS.items() for case in load(model.references).cases]
+MISTAKES = [
+    pytest.param(name, case, mistake, id=f"{name}-{case}-{mistake.topology}-{mistake.name}")
+    for name, case in CASES
+    for mistake in load(MODELS[name].references).cases[case].mistakes
+]
+
+
+@pytest.mark.parametrize(("name", "case"), CASES)
+def test_a_case_is_of_its_model(name: str, case: str) -> None:
+    model, found = MODELS[name], load(MODELS[name].references).cases[case]
+    parameters = model.parameters(model.Options(**found.options))
+    manifest = [parameter.name for parameter in parameters]
+    # As the model's page has it; in bert-base those are layer norms, which keep nothing.
+    means = [
+        f"{parameter.name.removesuffix('.weight')}.running_mean"
+        for parameter in parameters
+        if name == "resnet50" and parameter.name.endswith(".weight") and len(parameter.shape) == 1
+    ]
+    for trajectories in (found.alone, found.pair):
+        for i, trajectory in enumerate(trajectories):
+            assert list(trajectory.running_means) == means
+            if i == 0 or trajectories is found.alone:
+                assert list(trajectory.updates) == manifest
+            assert trajectory.losses[0] > trajectory.losses[-1]
+    assert len({trajectory.losses[0] for trajectory in found.alone}) == len(found.alone)
+    assert not found.options.get("dropout")
+
+
+def test_what_compiled_cells_are_held_to_is_what_they_train() -> None:
+    """The same batches of the same network: what was compiled for one is the other's. Decay is the optimizer's."""
+    case = load(BertBase.references).cases[COMPILED]
+    trained = attrs.asdict(BertBase.Options(**SMALL["bert-base"]))
+    assert {**case.options, "weight_decay": trained["weight_decay"]} == trained
+    assert case.batch_size == FrameworkSubject.batch_size
+
+
+@pytest.mark.parametrize(
+    ("model", "compiler", "case"),
+    [
+        ("bert-base", "graph", COMPILED),
+        ("bert-base", "none", CASE),
+        ("resnet50", "graph", CASE),
+        ("resnet50", "none", CASE),
+    ],
+)
+def test_only_what_is_compiled_is_held_to_it(model: str, compiler: str, case: str) -> None:
+    assert held_to(MODELS[model].references, compiler) == case
+
+
+@pytest.mark.parametrize(("name", "case", "mistake"), MISTAKES)
+def test_no_known_mistake_is_invisible(name: str, case: str, mistake: Mistake) -> None:
+    reference = load(MODELS[name].references)
+    assert separation(mistake, reference.cases[case], reference.tolerances["fp32"]) > FOLLOWS
+
+
+@pytest.mark.parametrize(("name", "case", "mistake"), MISTAKES)
+def test_every_known_mistake_fails_and_is_called_by_its_name(name: str, case: str, mistake: Mistake) -> None:
+    """A run that does exactly what the mistake does: its losses, and what differs most; all else as it should be."""
+    reference = load(MODELS[name].references)
+    found = reference.cases[case]
+    right = found.alone[:1] if mistake.topology == "alone" else found.pair
+    pairs = zip(mistake.replicas, right, strict=True)
+    records = [document(rank, one, wrong) for rank, (wrong, one) in enumerate(pairs)]
+    tolerance = reference.tolerances["fp32"]
+    judged = compare(records_from(records), found, tolerance, "all_reduce", len(right))
+    assert judged.outcome == "fail"
+    assert mistake.name in judged.follows
+    assert mistake.name in judged.detail
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_precision_has_its_bounds_and_its_reasons(name: str) -> None:
+    tolerances = load(MODELS[name].references).tolerances
+    assert list(tolerances) == ["fp32", "tf32", "amp-fp16", "amp-bf16"]
+    for tolerance in tolerances.values():
+        assert len(tolerance.why) > 50
+        assert tolerance.least < min(tolerance.updates, tolerance.means)
+
+
+@pytest.mark.parametrize(("name", "case"), CASES)
+def test_float64_itself_passes_for_fp32_and_for_nothing_narrower(name: str, case: str) -> None:
+    reference = load(MODELS[name].references)
+    found = reference.cases[case]
+    for right, strategy in (
+        (found.alone[:1], "all_reduce"),
+        (found.alone, "independent"),
+        (found.pair, "all_reduce"),
+    ):
+        if not right:
+            continue
+        records = records_from([document(rank, one) for rank, one in enumerate(right)])
+        for precision, tolerance in reference.tolerances.items():
+            judged = compare(records, found, tolerance, strategy, len(right))
+            assert judged.outcome == ("pass" if precision == "fp32" else "fail"), judged.detail
+            assert ("not in effect" in judged.detail) == (precision != "fp32")
+
+
+def document(rank: int, one: Trajectory, wrong: Trajectory | None = None) -> dict[str, Any]:
+    """The parity record of a replica on a trajectory, or on that of a mistake as far as that is known."""
+    wrong = wrong or one
+    follower = {
+        "index": rank,
+        "digest": "same",
+        "losses": list(wrong.losses),
+        "updates": {key: list(value) for key, value in {**one.updates, **wrong.updates}.items()},
+        "running_means": {
+            key: list(value) for key, value in {**one.running_means, **wrong.running_means}.items()
+        },
+    }
+    head = {"schema_version": "1.0", "status": "ok", "failure": None, "request": "r", "attempt": 1, "node": 0}
+    rest = {"skipped_steps": 0, "facts": {}, "observed": {}}
+    return {**head, "rank": rank, "replicas": [follower], **rest}
+
+
+def test_the_document_is_what_the_references_say(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(root / "scripts"))
+    sys.modules.pop("parity_document", None)
+    import parity_document
+
+    written = (root / "docs" / "parity.md").read_text(encoding="utf-8")
+    assert written.endswith(f"{parity_document.MARK}\n\n{parity_document.tables()}"), (
+        "run scripts/parity_document.py"
+    )
+
+
+def test_references_are_small_enough_to_ship() -> None:
+    for model in MODELS.values():
+        assert model.references.stat().st_size < 2_000_000
+        json.loads(model.references.read_text(encoding="utf-8"))

@@ -1,0 +1,492 @@
+"""The HTML report: what is in it is true, what results say stays text, and nothing in it asks for anything."""
+
+import base64
+import functools
+import hashlib
+import html as entities
+import json
+import math
+import random
+import re
+from html.parser import HTMLParser
+
+import altair
+import attrs
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from report_samples import case, many
+from result_values import results as any_results
+from test_report import a_result
+
+from dlperf_sdk.analysis.case import Case
+from dlperf_sdk.errors import StoreError, UsageError
+from dlperf_sdk.interfaces.measurer import Metric
+from dlperf_sdk.published import published
+from dlperf_sdk.reports import html
+from dlperf_sdk.reports.blocks import Cell, Column, Paragraph, Table
+from dlperf_sdk.reports.html import charts, embed, measured, render, scaling
+from dlperf_sdk.reports.html import published as of_published
+from dlperf_sdk.reports.html.page import Abreast, Folded, Page, Plot, Section, Sortable
+from dlperf_sdk.reports.html.series import labels, merge, strong_workloads, workloads
+from dlperf_sdk.results.records import Failure
+from dlperf_sdk.results.result import Verdict
+
+COLLECTIONS = ("dlperf-v1.0", "tf-cnn-2017", "tensorpack")
+
+
+class Read(HTMLParser):
+    """The elements of a document, and the text of its scripts."""
+
+    def __init__(self, document):
+        super().__init__(convert_charrefs=True)
+        self.elements, self.scripts, self.words = [], [], []
+        self._within = []
+        self.feed(document)
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+        self._within.append(tag)
+        if tag == "script":
+            self.scripts.append((dict(attributes).get("type"), ""))
+
+    def handle_endtag(self, tag):
+        self._within.append("/" + tag)
+
+    def handle_data(self, data):
+        if self._within and self._within[-1] == "script":
+            kind, text = self.scripts[-1]
+            self.scripts[-1] = (kind, text + data)
+        elif not self._within or self._within[-1] != "style":
+            self.words.append(data)
+
+
+def items_of(page):
+    """Every item of a page, folded ones too."""
+
+    def within(items):
+        for item in items:
+            yield item
+            if isinstance(item, Folded | Abreast):
+                yield from within(item.items)
+
+    return [item for section in page.sections for item in within(section.items)]
+
+
+def plots_of(page):
+    return [item for item in items_of(page) if isinstance(item, Plot)]
+
+
+@functools.cache
+def page_of(name):
+    """The page of a collection: a lot to make, and the tests only read it."""
+    return of_published.page(published(name))
+
+
+def section(page, title):
+    return next(each for each in page.sections if each.title == title)
+
+
+@pytest.fixture(scope="module")
+def campaign():
+    return list(many(160))
+
+
+@pytest.fixture(scope="module")
+def document(campaign):
+    return html.of_results(campaign)
+
+
+# -- nothing is requested, nothing else runs
+
+
+def test_only_the_reports_own_scripts_may_run(document):
+    read = Read(document)
+    (policy,) = [
+        attributes["content"]
+        for tag, attributes in read.elements
+        if tag == "meta" and attributes.get("http-equiv") == "Content-Security-Policy"
+    ]
+    allowed = re.findall(r"'sha256-([^']+)'", policy)
+    running = [text for kind, text in read.scripts if kind is None]
+    assert [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in running] == allowed
+    assert policy.startswith("default-src 'none'; ")
+    assert "eval" not in policy
+    assert "http" not in policy
+
+
+def test_no_element_asks_for_anything(document):
+    for tag, attributes in Read(document).elements:
+        assert tag not in ("link", "iframe", "object", "embed", "base", "form", "img", "audio", "video")
+        assert not {"src", "srcset", "action", "background", "poster", "data"} & set(attributes), tag
+        assert not [name for name in attributes if name.startswith("on")], tag
+        assert attributes.get("href", "#").startswith("#")
+
+
+@given(st.recursive(st.text() | st.integers() | st.none(), st.lists, max_leaves=5))
+def test_json_in_a_page_is_the_same_value_and_ends_no_element(value):
+    written = embed.as_json(value)
+    assert json.loads(written) == value
+    assert written.isascii()
+    assert not set("<>&'") & set(written)
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_json_in_a_page_has_no_number_that_is_none(number):
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        embed.as_json([number])
+
+
+HOSTILE = (
+    "</script><script>document.title='stolen'</script>",
+    "<img src=x onerror=\"document.title='stolen'\">",
+    "'\"><svg onload=document.title='stolen'>",
+    "<!--<script>",
+    "{{ 7*7 }}{% raw %}",
+    "javascript:document.title='stolen'",
+    "\u202etxet \u2066desrever",
+    "]]>\u2028\u2029\0\x1b[31m",
+    "=1+1",
+    "a" * 10_000,
+)
+
+
+def hostile_results():
+    """Results whose every free text is hostile."""
+    found = []
+    for number, text in enumerate(HOSTILE):
+        result = case(number, random.Random(number), {"topology": "1n1d"})
+        facts = (
+            *result.facts,
+            attrs.evolve(result.facts[-1], name=text, requested=text, observed=text, role="treatment"),
+            attrs.evolve(
+                result.facts[-1], name="implementation", requested=None, observed=text, role="treatment"
+            ),
+        )
+        found.append(
+            attrs.evolve(
+                result,
+                facts=facts,
+                hardware=({"host": text, "cpu": {"model": text}, "kernel": text},),
+                notes=(text,),
+                verdicts=(Verdict(text, "integrity", "fail" if number % 2 else "pass", text),),
+                environment=attrs.evolve(
+                    result.environment, lock=f"{text}\n", plugin=text, variables={text: text}
+                ),
+                metrics=tuple(attrs.evolve(metric, note=text) for metric in result.metrics),
+            )
+        )
+    failed = Failure("crashed", HOSTILE[0], traceback=HOSTILE[1])
+    found.append(a_result(id="failed", status="crashed", failure=failed, metrics=(), verdicts=()))
+    return found
+
+
+def test_what_results_say_stays_text():
+    tame = Read(html.of_results([*many(len(HOSTILE))])).elements
+    read = Read(html.of_results(hostile_results()))
+    # The footnotes' list is the one thing that the tame results give no reason for.
+    assert {tag for tag, _ in read.elements} - {tag for tag, _ in tame} <= {"ol", "li"}
+    assert sum(kind is None for kind, _ in read.scripts) == 2
+    for kind, text in read.scripts:
+        if kind == "application/json":
+            json.loads(text)
+    assert "a" * 2001 not in " ".join(read.words)
+    for _, attributes in read.elements:
+        assert not [name for name in attributes if name.startswith("on")]
+
+
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+@given(st.lists(any_results(), min_size=1, max_size=3))
+def test_any_valid_results_have_a_report(found):
+    read = Read(html.of_results(found))
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "".join(read.words))
+
+
+# -- charts
+
+
+def test_every_plot_is_valid_and_says_what_it_shows(campaign):
+    found = plots_of(measured.page(campaign[:80]))
+    for name in ("tf-cnn-2017", "tensorpack"):
+        found += plots_of(page_of(name))
+    assert len(found) > 20
+    for plot in found:
+        # The shape of the plot and of some rows: the others are like them, and each takes its time.
+        some = {"values": plot.spec["data"]["values"][:5]}
+        altair.Chart.from_dict({**plot.spec, "data": some}, validate=True)
+        assert plot.title
+        assert plot.description.endswith(".")
+        assert plot.numbers.rows
+        assert plot.spec["width"] == "container"
+
+
+def luminance(colour):
+    channels = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_the_colours_of_plots_stand_out_on_light_and_dark_paper():
+    papers = set(re.findall(r"--paper: (#[0-9a-f]{6})", render._file("style.css")))
+    assert len(papers) == 2
+    for colour in charts.COLOURS:
+        for paper in papers:
+            bright, dim = sorted((luminance(colour), luminance(paper)), reverse=True)
+            assert (bright + 0.05) / (dim + 0.05) >= 3, (colour, paper)
+
+
+@given(st.floats(1e-3, 1e6), st.floats(1.5, 1e5))
+def test_the_ticks_of_a_logarithmic_axis_lie_on_it(low, wide):
+    ticks = charts._round_numbers(low, low * wide)
+    assert ticks == sorted(ticks)
+    assert all(low <= tick <= low * wide for tick in ticks)
+    assert ticks or wide < 2.6
+
+
+# -- series
+
+
+def test_names_are_as_short_as_they_can_be_and_tell_cases_apart():
+    figures = published("dlperf-v1.0").where(model="resnet50", batch_size=128, topology="1n8d")
+    cases = [Case.of(figure) for figure in figures]
+    names = labels(cases, ("topology", "batch_size"))
+    assert len(set(names)) == len(cases)
+    assert labels(cases[:1]) == ["mxnet fp32"] or labels(cases[:1])[0].count(" ") == 1
+
+
+def test_runs_of_one_case_are_merged(campaign):
+    cases = [Case.of(result) for result in campaign]
+    merged = merge(cases)
+    assert len(merged) == 160
+    again = merge([*cases, *cases[:3]])
+    assert len(again) == 160
+    assert [each.runs for each in again[:4]] == [2, 2, 2, 1]
+    assert (again[0].low, again[0].high) == (cases[0].throughput,) * 2
+
+
+def test_a_plot_never_mixes_workloads(campaign):
+    merged = merge([Case.of(result) for result in campaign])
+    found = workloads(merged)
+    assert [each.title for each in found] == ["resnet50, 32 per device", "resnet50, 64 per device"]
+    for workload in found:
+        assert len({case.batch_size for case in workload.cases}) == 1
+
+
+def test_scaling_is_against_one_device_of_the_same_case(campaign):
+    (series, *_) = scaling.series_of(workloads(merge([Case.of(result) for result in campaign]))[0])
+    assert [str(point.merged.case.topology) for point in series.points] == [
+        "1n1d",
+        "1n2d",
+        "1n4d",
+        "1n8d",
+        "2n8d",
+    ]
+    first = series.points[0].merged.case
+    for point in series.points:
+        expected = point.merged.case.throughput / first.throughput
+        assert point.speedup.value == pytest.approx(expected)
+        assert point.efficiency.value == pytest.approx(expected / point.merged.case.topology.devices)
+
+
+def test_the_series_that_are_drawn_are_those_that_reach_furthest_and_the_fastest_of_them():
+    """DLPerf's own framework has four topologies where others have six; it is in the plot all the same."""
+    found = workloads(merge([Case.of(figure) for figure in published("dlperf-v1.0")]))
+    (of,) = [each for each in found if each.title == "resnet50, 128 per device"]
+    series = scaling.series_of(of)
+    assert len(series) > scaling.MOST_SERIES
+    last = [each.points[-1].merged.case for each in series]
+    assert [(case.topology.devices, case.throughput) for case in last] == sorted(
+        ((case.topology.devices, case.throughput) for case in last), reverse=True
+    )
+    assert "oneflow" in {case.facts["framework"] for case in last[: scaling.MOST_SERIES]}
+
+
+def test_strong_scaling_holds_the_global_batch():
+    chance = random.Random(0)
+    batches = {"1n1d": 256, "1n2d": 128, "1n4d": 64, "1n8d": 32}
+    found = [case(at, chance, {"topology": t, "batch_size": b}) for at, (t, b) in enumerate(batches.items())]
+    page = measured.page(found)
+    assert "Scaling" not in [each.title for each in page.sections]
+    (plots,) = section(page, "Strong scaling").items
+    assert [plot.title for plot in plots.items] == [
+        "Strong scaling: resnet50, 256 on all devices",
+        "Efficiency of strong scaling: resnet50, 256 on all devices",
+    ]
+    merged = merge([Case.of(result) for result in found])
+    (series,) = scaling.series_of(strong_workloads(merged)[0], "strong")
+    assert [str(point.merged.case.topology) for point in series.points] == list(batches)
+    for point in series.points:
+        expected = point.merged.case.throughput / series.points[0].merged.case.throughput
+        assert point.speedup.value == pytest.approx(expected)
+        assert point.efficiency.value == pytest.approx(expected / point.merged.case.topology.devices)
+    assert [row[2].text for row in plots.items[0].numbers.rows] == ["1", "2", "4", "8"]
+    ideal = [row["ideal"] for row in plots.items[0].spec["data"]["values"] if "ideal" in row]
+    assert ideal[-1] == pytest.approx(8 * ideal[0])
+
+
+def test_two_points_of_strong_scaling_are_shown_where_they_are_in_no_weak_series(campaign):
+    chance = random.Random(0)
+    found = [
+        case(at, chance, {"topology": t, "batch_size": b})
+        for at, (t, b) in enumerate([("1n1d", 64), ("1n2d", 32)])
+    ]
+    page = measured.page(found)
+    assert len(section(page, "Strong scaling").items[0].items) == 2
+    # The campaign has batches of 32 and 64 on all topologies: for global batches of 64, …, two points each.
+    assert "Strong scaling" not in [each.title for each in measured.page(campaign).sections]
+
+
+# -- bad input
+
+
+def test_without_results_there_is_no_report():
+    with pytest.raises(StoreError, match="no result"):
+        html.of_results([])
+
+
+def test_a_throughput_that_is_no_number_is_in_no_plot_and_said():
+    broken = a_result(id="broken", metrics=(Metric("throughput", "img/s", math.nan),))
+    page = measured.page([a_result(), broken])
+    (folded,) = [item for item in section(page, "Results").items if isinstance(item, Folded)]
+    assert folded.title == "1 result in no plot of throughputs"
+    assert "nan" in folded.items[0].text
+    assert "NaN" not in json.dumps([plot.spec for plot in plots_of(page)])
+    assert "broken" in render.document(page)
+
+
+def test_one_repeat_has_no_interval_and_that_is_said():
+    result = case(0, random.Random(0), {"topology": "1n1d"}, repeats=1)
+    page = measured.page([result])
+    (plot,) = section(page, "Throughput").items
+    assert "None of them has an interval: it takes six repeats." in plot.description
+    assert plot.numbers.rows[0][-1].text == "–"
+    assert (
+        Paragraph("1 result without an interval: six repeats are needed for one.", "quiet")
+        in section(page, "Results").items
+    )
+
+
+def test_without_a_baseline_there_is_no_speedup():
+    chance = random.Random(0)
+    found = [case(at, chance, {"topology": name}) for at, name in enumerate(("1n2d", "1n4d"))]
+    page = measured.page(found)
+    plots, notes = section(page, "Scaling").items
+    assert [plot.title for plot in plots.items] == ["Scaling: resnet50, 32 per device"]
+    shown = [[cell.text for cell in row[-2:]] for row in plots.items[0].numbers.rows]
+    assert shown == [["– [1]", "– [1]"]] * 2
+    assert notes.texts == ("There is no 1n1d of this case with the batch per device held.",)
+    assert "0.00×" not in render.document(page)
+
+
+def test_sections_are_there_only_for_what_the_data_holds():
+    page = measured.page(
+        [a_result(status="crashed", failure=Failure("crashed", "It broke."), metrics=(), verdicts=())]
+    )
+    assert [each.title for each in page.sections] == [
+        "Results",
+        "Environment and hardware",
+        "Every result in full",
+    ]
+    (tile,) = page.tiles
+    assert (tile.value, tile.aside, tile.tone) == ("0 of 1 stand", "1 failed", "doubt")
+
+
+def test_what_could_not_be_read_is_said_first():
+    page = measured.page([a_result()], ["x/result.json is of schema version 7.0."])
+    assert page.sections[0].items == (Paragraph("x/result.json is of schema version 7.0.", "doubt"),)
+
+
+def test_what_is_not_comparable_is_listed_with_its_reason():
+    chance = random.Random(0)
+    found = [
+        case(at, chance, {"topology": "1n1d", "batch_size": size, "data": data})
+        for at, (size, data) in enumerate(((32, "synthetic"), (32, "synthetic-host"), (64, "synthetic")))
+    ]
+    between, within = section(measured.page(found), "What is not comparable").items
+    assert [cell.text for cell in between.table.rows[0]] == [
+        "resnet50, 32 per device",
+        "resnet50, 64 per device",
+        "batch_size: 32 against 64",
+    ]
+    assert [cell.text for cell in within.table.rows[0]][:3] == [
+        "not comparable",
+        "resnet50, 32 per device",
+        "data: synthetic against synthetic-host",
+    ]
+
+
+def test_thousands_of_results_stay_small():
+    document = html.of_results(list(many(2000)))
+    assert len(document.encode()) < 2_500_000
+    assert document.count("<tr>") < 2000
+
+
+def test_without_the_extra_it_is_named(monkeypatch):
+    monkeypatch.setattr(render, "_NEEDED", ("altair", "not_there_at_all"))
+    with pytest.raises(UsageError, match=r"needs not_there_at_all.*dlperf-sdk\[report\]"):
+        html.of_results([a_result()])
+
+
+# -- published figures
+
+
+@pytest.mark.parametrize("name", COLLECTIONS)
+def test_every_published_figure_is_there_with_its_line(name):
+    figures = published(name)
+    (sortable,) = section(page_of(name), "Every figure").items
+    titles = [column.title for column in sortable.table.columns]
+    shown = [dict(zip(titles, (cell.text for cell in row), strict=True)) for row in sortable.table.rows]
+    assert [(each["source"], float(each["throughput"].replace(",", ""))) for each in shown] == [
+        (str(figure.source), figure.throughput) for figure in figures
+    ]
+
+
+@pytest.mark.parametrize("name", COLLECTIONS)
+def test_every_table_of_the_terminals_report_is_in_the_page(name):
+    from dlperf_sdk.reports.published.page import page as blocks_of
+
+    found = items_of(page_of(name))
+    tables = [item.table if isinstance(item, Sortable) else item for item in found]
+    for block in blocks_of(published(name)):
+        if isinstance(block, Table):
+            assert block in tables
+
+
+def test_the_data_of_a_table_holds_every_row():
+    read = Read(html.of_published(published("tf-cnn-2017")))
+    data = [json.loads(text) for kind, text in read.scripts if kind == "application/json"]
+    tables = [each for each in data if "rows" in each]
+    sizes = [len(each["rows"]) for each in tables]
+    assert 64 in sizes
+    every = next(each for each in tables if len(each["rows"]) == 64)
+    lines = {every["cells"][-1][row[-1]][0] for row in every["rows"]}
+    assert lines == {str(figure.source) for figure in published("tf-cnn-2017")}
+
+
+# -- rendering
+
+
+def test_a_page_without_plots_brings_no_library():
+    document = render.document(Page("Title", "", (), (Section("One", (Paragraph("text"),)),), "made"))
+    assert len(document) < 50_000
+    assert "vega" not in Read(document).scripts[0][1][:100]
+
+
+def test_a_table_shows_its_first_rows_without_a_script():
+    rows = tuple((Cell(str(number)),) for number in range(120))
+    table = Sortable(Table((Column("number", right=True),), rows, "Numbers"))
+    read = Read(render.document(Page("Title", "", (), (Section("One", (table,)),), "made")))
+    assert sum(tag == "td" for tag, _ in read.elements) == render.FIRST_ROWS
+    assert entities.unescape("".join(read.words)).count("Numbers") == 1
+
+
+# -- effects
+
+
+def test_an_effect_is_named_by_what_it_compares_and_never_twice():
+    plot = section(of_published.page(published("dlperf-v1.0").where(topology="1n8d")), "Effects").items[0]
+    names = [row[1].text for row in plot.numbers.rows]
+    assert len(set(names)) == len(names)
+    assert {"amp-fp16 ÷ fp32, img/s", "amp-fp16 ÷ fp32, seq/s", "clip norm 1.0 ÷ 0.0"} <= set(names)

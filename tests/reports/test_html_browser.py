@@ -1,0 +1,298 @@
+"""The HTML report in a real browser: it draws, sorts, searches, turns dark, fits a phone, prints, asks for nothing."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+from report_samples import case, many
+from test_html import hostile_results
+
+from dlperf_sdk.published import published
+from dlperf_sdk.reports import html
+
+pytestmark = pytest.mark.browser
+ROOT = Path(__file__).resolve().parents[2]
+REPORTS = ("campaign", "dlperf-v1.0", "tf-cnn-2017")
+PHONE = {"width": 360, "height": 740}
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A Chromium; `make test-report` finds or installs one."""
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="The browser tests need playwright: `make test-report` brings it."
+    )
+    known = ROOT / ".venv" / "browser"
+    path = os.environ.get("DLPERF_BROWSER") or (known.read_text().strip() if known.exists() else "")
+    path = path or shutil.which("chromium") or shutil.which("google-chrome")
+    if not path:
+        pytest.skip("The browser tests need Chromium or Chrome: `make test-report` finds or installs one.")
+    with playwright.sync_playwright() as started:
+        chromium = started.chromium.launch(executable_path=path)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """The reports, and one over results that are hostile, and one over thousands."""
+    folder = tmp_path_factory.mktemp("reports")
+    documents = {
+        "campaign": lambda: html.of_results([*(found := list(many(100)))[:30], *found[80:]]),
+        "hostile": lambda: html.of_results(hostile_results()),
+        "thousands": lambda: html.of_results(list(many(3000))),
+        "strong": lambda: html.of_results(strong_results(), beside=published("dlperf-v1.0")),
+        **{name: lambda name=name: html.of_published(published(name)) for name in REPORTS[1:]},
+    }
+
+    def file(name):
+        path = folder / f"{name}.html"
+        if not path.exists():
+            path.write_text(documents[name](), encoding="utf-8")
+        return path
+
+    return file
+
+
+def strong_results():
+    chance = random.Random(3)
+    batches = {"1n1d": 512, "1n2d": 256, "1n4d": 128, "1n8d": 64, "2n8d": 32}
+    fields = [
+        {"framework": framework, "topology": topology, "batch_size": batch}
+        for framework in ("torch", "oneflow")
+        for topology, batch in batches.items()
+    ]
+    return [case(number, chance, each) for number, each in enumerate(fields)]
+
+
+@pytest.fixture
+def opened(browser, files):
+    """Open a report: the page, when all its plots are drawn. Complaints and requests are gathered on it."""
+    contexts = []
+
+    def open_(name, **options):
+        context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        contexts.append(context)
+        page = context.new_page()
+        page.said, page.asked = [], []
+        page.on("console", lambda message: page.said.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: page.said.append(f"error: {error}"))
+        page.on("request", lambda request: page.asked.append(request.url))
+        page.on("dialog", lambda dialog: (page.said.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.goto(files(name).as_uri())
+        page.wait_for_selector("html[data-plots=drawn]", state="attached", timeout=120_000)
+        return page
+
+    yield open_
+    for context in contexts:
+        context.close()
+
+
+def shown(page, caption):
+    """The rows of the sortable table with this caption."""
+    table = page.locator(".sortable table").filter(has=page.locator("caption", has_text=re.compile(caption)))
+    return table, lambda: [row.split("\t") for row in table.locator("tbody tr").all_inner_texts()]
+
+
+def box_of(table):
+    return table.locator("xpath=ancestor::*[contains(@class, 'sortable')]")
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_everything_is_drawn_and_nothing_is_asked_for(opened, files, name):
+    page = opened(name)
+    for folded in page.locator("details.folded:has(.plot)").all():
+        folded.evaluate("each => { each.open = true; }")
+    page.wait_for_selector(".plot:not([data-drawn])", state="detached", timeout=120_000)
+    assert page.locator(".plot").count() >= 5
+    assert page.locator(".plot:not([data-drawn=yes])").count() == 0
+    for drawing in page.locator(".plot .drawing").all():
+        box = drawing.locator("svg").bounding_box()
+        assert box["width"] > 200
+        assert box["height"] > 40
+        marks = "[class*=mark-symbol] path, [class*=mark-rect] path, [class*=mark-line] path"
+        assert drawing.locator(marks).count() >= 1
+        assert "NaN" not in drawing.inner_html()
+    for title in page.locator("section > h2").all_inner_texts():
+        assert page.locator("nav a", has_text=title).count() == 1
+    assert page.said == []
+    assert page.asked == [files(name).as_uri()]
+
+
+def test_sections_of_a_campaign(opened):
+    assert opened("campaign").locator("section > h2").all_inner_texts() == [
+        "Throughput",
+        "Scaling",
+        "Effects",
+        "Results",
+        "Verdicts",
+        "Step times",
+        "Memory and energy",
+        "What is not comparable",
+        "Environment and hardware",
+        "Every result in full",
+    ]
+
+
+def test_strong_scaling_and_published_figures_are_there(opened):
+    page = opened("strong", viewport=PHONE)
+    section = page.locator("section", has=page.locator("h2", has_text="Strong scaling"))
+    assert section.locator(".plot[data-drawn=yes]").count() == 2
+    _, rows = shown(page, "[0-9]+ results beside [0-9]+ figures")
+    assert {row[4] for row in rows()} >= {"yours"} and all(
+        row[0].startswith(("torch", "oneflow")) for row in rows()
+    )
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    assert page.said == []
+
+
+def test_sorting_by_a_click_and_by_the_keyboard(opened):
+    page = opened("campaign")
+    table, rows = shown(page, "50 results")
+    head = table.locator("thead th", has_text="throughput")
+    at = table.locator("thead th").all_inner_texts().index(head.inner_text())
+
+    def numbers():
+        return [float(row[at].replace(",", "")) for row in rows()]
+
+    head.locator("button").click()
+    assert head.get_attribute("aria-sort") == "descending"
+    assert numbers() == sorted(numbers(), reverse=True)
+    head.locator("button").focus()
+    page.keyboard.press("Enter")
+    assert head.get_attribute("aria-sort") == "ascending"
+    assert numbers() == sorted(numbers())
+    table.locator("thead th", has_text="topology").locator("button").click()
+    assert head.get_attribute("aria-sort") is None
+    found = [row[2] for row in rows()]
+    assert found == sorted(found)
+
+
+def test_searching_and_filtering(opened):
+    page = opened("campaign")
+    table, rows = shown(page, "50 results")
+    box = box_of(table)
+    box.get_by_label("framework").select_option("torch")
+    assert {row[0] for row in rows()} == {"torch"}
+    box.get_by_role("searchbox").fill("2N8D amp")
+    box.get_by_text("Rows 1 to 2 of 2 found of 50").wait_for()
+    assert {(row[0], row[2], row[4]) for row in rows()} == {("torch", "2n8d", "amp-bf16")}
+    box.get_by_role("searchbox").fill("nothing of the kind")
+    box.get_by_text("No row is like that.").wait_for()
+    assert rows() == []
+
+
+def test_thousands_of_rows_come_in_pages(opened):
+    page = opened("thousands")
+    table, rows = shown(page, "3,000 results")
+    box = box_of(table)
+    first = rows()
+    assert len(first) == 50
+    box.get_by_role("button", name="Next").click()
+    assert box.get_by_role("status").inner_text() == "Rows 51 to 100 of 3,000"
+    assert rows() != first
+    box.get_by_role("searchbox").fill("000bb7")
+    box.get_by_text("Rows 1 to 1 of 1 found of 3,000").wait_for()
+    assert rows()[0][-1].endswith("-000bb7")
+    # Answering to the reader's hand takes what it takes to sort three thousand rows, not to draw them.
+    assert page.locator("tbody tr").count() < 1000
+
+
+def test_dark_and_light(opened):
+    page = opened("campaign", color_scheme="dark")
+    background = "getComputedStyle(document.body).backgroundColor"
+    dark = page.evaluate(background)
+    toggle = page.locator("#theme")
+    assert toggle.inner_text() == "Light"
+    toggle.focus()
+    page.keyboard.press("Space")
+    assert page.evaluate(background) == "rgb(255, 255, 255)" != dark
+    label = page.locator(".role-axis-label text").first
+    assert label.evaluate("each => getComputedStyle(each).fill") == "rgb(26, 31, 38)"
+    toggle.click()
+    assert page.evaluate(background) == dark
+    assert label.evaluate("each => getComputedStyle(each).fill") == "rgb(231, 234, 239)"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", REPORTS)
+def test_it_is_accessible(opened, name, scheme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
+    page = opened(name, color_scheme=scheme)
+    found = axe.Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+
+
+@pytest.mark.parametrize("name", [*REPORTS, "hostile"])
+def test_a_phone_needs_no_scrolling_sideways(opened, name):
+    page = opened(name, viewport=PHONE, is_mobile=True, has_touch=True)
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    for drawing in page.locator(".plot .drawing svg").all():
+        box = drawing.bounding_box()
+        assert box["x"] + box["width"] <= PHONE["width"]
+
+
+def test_on_paper(opened):
+    page = opened("campaign", color_scheme="dark")
+    page.emulate_media(media="print")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.evaluate("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
+    assert not page.locator(".bar").is_visible()
+    assert not page.locator(".tools").first.is_visible()
+    assert page.locator(".plot svg").first.is_visible()
+    assert page.pdf(format="A4").startswith(b"%PDF")
+    # On paper no numbers are folded away, and afterwards the page is as it was.
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("details.numbers:not([open])").count() == 0
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert page.locator("details.numbers[open]").count() == 0
+
+
+def test_what_hostile_results_say_does_nothing(opened, files):
+    page = opened("hostile")
+    # Whatever is hidden is shown, and every plot's tooltips are asked for.
+    page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+    page.wait_for_selector(".plot:not([data-drawn])", state="detached")
+    for symbol in page.locator(".plot [class*=mark-symbol] path").all()[:40]:
+        symbol.hover(force=True)
+    page.get_by_role("searchbox").first.fill("<img src=x onerror=alert(1)>")
+    page.get_by_text("No row is like that.").first.wait_for()
+    assert page.title() == "Benchmark report · dlperf"
+    assert page.locator("img").count() == 0
+    assert page.evaluate(
+        "[...document.querySelectorAll('*')].every(each => !each.onerror && !each.onload || each === document.body)"
+    )
+    assert page.said == []
+    assert page.asked == [files("hostile").as_uri()]
+
+
+def test_the_policy_is_in_force(opened):
+    """What gets past everything else still runs nothing and reaches nobody."""
+    page = opened("campaign")
+    page.evaluate(
+        """() => {
+          const image = document.createElement('img'); image.src = 'http://192.0.2.1/x.png';
+          const script = document.createElement('script'); script.textContent = "document.title = 'stolen'";
+          document.body.append(image, script);
+          fetch('http://192.0.2.1/').catch(() => {});
+        }"""
+    )
+    end = time.monotonic() + 30
+    while len([said for said in page.said if "Content Security Policy" in said]) < 3:
+        assert time.monotonic() < end, page.said
+        page.wait_for_timeout(100)
+    assert page.title() == "Benchmark report · dlperf"
+
+
+def test_a_tooltip_tells_the_numbers(opened):
+    page = opened("campaign")
+    page.locator(".plot .role-mark.mark-symbol path").first.hover(force=True)
+    tooltip = page.locator("#vg-tooltip-element.visible")
+    tooltip.wait_for()
+    assert "img/s" in tooltip.inner_text()

@@ -1,0 +1,94 @@
+"""Published figures beside one's own results, and what is not comparable."""
+
+import pytest
+from test_cli_commands import dlperf, elsewhere, stored  # noqa: F401 - fixtures
+from test_report import a_result
+
+from dlperf_sdk.published import published
+from dlperf_sdk.reports import terminal
+from dlperf_sdk.reports.html import measured, render
+from dlperf_sdk.reports.numbers import quantity
+from dlperf_sdk.reports.published_comparison import beside
+
+CASE = {"framework": "torch", "model": "resnet50", "topology": "1n8d", "batch_size": 128}
+
+
+def text(results, name="dlperf-v1.0"):
+    return " ".join(terminal.text_of(beside(results, published(name)), width=300).split())
+
+
+def test_every_figure_of_the_same_case_stands_beside():
+    shown = text([a_result(fields=CASE)])
+    alike = published("dlperf-v1.0").where(
+        framework="torch", model="resnet50", topology="1n8d", precision="fp32"
+    )
+    assert len(alike) >= 2
+    for figure in alike:
+        assert quantity(figure.throughput, "img/s") in shown
+        assert f"{203.0 / figure.throughput:.3f}" in shown
+        assert figure.implementation in shown
+    assert "yours" in shown
+
+
+def test_what_is_not_comparable_is_a_footnote_and_a_question_mark():
+    figure = (
+        published("dlperf-v1.0")
+        .where(framework="torch", model="resnet50", topology="1n8d", precision="fp32", batch_size=128)
+        .figures[0]
+    )
+    shown = text([a_result(fields=CASE)])
+    assert f"{203.0 / figure.throughput:.3f} ?" in shown
+    assert "Not comparable: data: synthetic against images" in shown
+    assert "clip_norm" not in shown and "layout: auto against not stated" in shown
+    assert "Tesla V100-SXM2-16GB" in shown
+
+
+def test_what_has_no_figure_and_what_has_no_throughput_is_said():
+    shown = text([a_result(fields={**CASE, "topology": "3n3d"}), a_result(metrics=())])
+    assert "dlperf-v1.0 has no figure of torch resnet50 · 3n3d · fp32." in shown
+    assert "has no throughput" in shown
+
+
+def test_the_command(dlperf, stored):  # noqa: F811
+    stored(fields=CASE)
+    for words in (["--beside", "dlperf-v1.0"], ["--beside", "dlperf-v1.0", "--format", "markdown"]):
+        code, out, _ = dlperf("report", *words)
+        assert code == 0 and "Beside DLPerf v1.0" in out.replace("\\", "")
+    code, _, err = dlperf("report", "--beside", "dlperf-v1")
+    assert code == 2 and "Did you mean 'dlperf-v1.0'" in " ".join(err.split())
+
+
+def test_in_html_every_row_names_its_case():
+    page = measured.page([a_result(fields=CASE)], beside=published("dlperf-v1.0"))
+    (found,) = [each for each in page.sections if each.title.startswith("Beside DLPerf v1.0")]
+    sortable, notes = found.items
+    rows = sortable.table.rows
+    assert len(rows) >= 3 and {row[0].text for row in rows} == {"torch resnet50 · 1n8d · fp32"}
+    assert any("Not comparable: data: synthetic against images" in text for text in notes.texts)
+    html = render.document(page)
+    assert "yours ÷ theirs" in html and "Tesla V100-SXM2-16GB" in html
+
+
+def test_in_html_a_case_without_a_figure_is_said():
+    page = measured.page([a_result(fields={**CASE, "topology": "3n3d"})], beside=published("dlperf-v1.0"))
+    (found,) = [each for each in page.sections if each.title.startswith("Beside DLPerf v1.0")]
+    (folded,) = found.items
+    assert folded.title == "1 case without a figure to stand beside"
+    assert "dlperf-v1.0 has no figure of torch resnet50 · 3n3d · fp32." in folded.items[0].text
+
+
+def test_the_command_for_html(dlperf, stored):  # noqa: F811
+    stored(fields=CASE)
+    code, out, _ = dlperf("report", "--beside", "dlperf-v1.0", "--format", "html")
+    assert code == 0 and "<h2" in out and "Beside DLPerf v1.0" in out
+    code, _, err = dlperf("report", "--beside", "dlperf-v1", "--format", "html")
+    assert code == 2 and "Did you mean 'dlperf-v1.0'" in " ".join(err.split())
+
+
+@pytest.mark.parametrize(
+    "words", [["--json"], ["--format", "csv"], ["--format", "json"], ["--published", "tensorpack"]]
+)
+def test_it_goes_with_tables_for_people(dlperf, stored, words):  # noqa: F811
+    stored()
+    code, _, err = dlperf("report", "--beside", "dlperf-v1.0", *words)
+    assert code == 2 and "--beside" in err

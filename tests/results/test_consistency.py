@@ -1,0 +1,343 @@
+"""A result that was edited by hand fools neither `validate` nor `report`."""
+
+import json
+import shutil
+
+import attrs
+import pytest
+import record_samples
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from result_values import results as any_results
+from test_cli_commands import dlperf, elsewhere  # noqa: F401 - fixtures
+from test_report import a_result
+
+from dlperf_sdk.api import run
+from dlperf_sdk.errors import DocumentError
+from dlperf_sdk.interfaces.measurer import Metric
+from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.reports import labels, result_page, results_table, terminal
+from dlperf_sdk.results import metrics
+from dlperf_sdk.results.consistency import check_directory, contradictions, own_contradictions
+from dlperf_sdk.results.result import Imported, Result, Source, Verdict
+from dlperf_sdk.results.store import ResultStore
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """A run's directory, by a real run."""
+    store = tmp_path_factory.mktemp("store")
+    result = run("numpy", "linear", batch_size=4, warmup=1, steps=5, repeats=2, store=store)
+    assert result.ok
+    return store / result.id
+
+
+@pytest.fixture
+def directory(measured, tmp_path):
+    copy = tmp_path / "store" / measured.name
+    shutil.copytree(measured, copy)
+    return copy
+
+
+def edit(path, change):
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+
+
+def checked(directory):
+    return check_directory(directory, Registry().measurers())
+
+
+def test_what_was_not_edited_is_as_its_records_say(directory):
+    assert checked(directory) == ()
+    assert contradictions(ResultStore(directory.parent).load(directory)) == ()
+
+
+def test_a_result_of_a_time_before_a_verdict_is_as_its_records_say(directory):
+    def older(document):
+        document["verdicts"] = [each for each in document["verdicts"] if each["name"] != "as-requested"]
+
+    edit(directory / "result.json", older)
+    assert checked(directory) == ()
+    assert contradictions(ResultStore(directory.parent).load(directory)) == ()
+
+
+def metric(document, name):
+    return next(each for each in document["metrics"] if each["name"] == name)
+
+
+def faster(document):
+    found = metric(document, "throughput")
+    found["value"] *= 2
+    found["repeats"] = [2 * value for value in found["repeats"]]
+
+
+def passes(document):
+    for verdict in document["verdicts"]:
+        if verdict["name"] == "steady-state":
+            verdict["outcome"] = "pass" if verdict["outcome"] != "pass" else "fail"
+
+
+def shorter_windows(document):
+    """In a document that holds its records itself."""
+    faster(document)
+    for repeat in document["repeats"]:
+        for record in repeat["records"]:
+            window = record["window"]
+            window["end"] = window["start"] + (window["end"] - window["start"]) / 2
+
+
+def one_repeat_less(document):
+    document["repeats"].pop()
+
+
+def another_batch(document):
+    document["spec"]["batch_size"] = 8
+
+
+def another_lock(document):
+    document["environment"]["lock"] = "torch==99\n"
+
+
+def another_workload(document):
+    document["workload"]["parameters"] += 1
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (faster, "but the records give"),
+        (
+            lambda document: metric(document, "throughput").update(value=1e9),
+            "throughput is 1000000000.0, but its repeats give",
+        ),
+        (
+            lambda document: metric(document, "throughput").update(unit="img/s"),
+            "throughput is in img/s, but the records",
+        ),
+        (
+            lambda document: metric(document, "peak-host-memory").update(value=1.0, repeats=[]),
+            "peak-host-memory is 1.0",
+        ),
+        (passes, "steady-state is"),
+        (one_repeat_less, "Attempt 2 finished, but is not in the result."),
+        (
+            lambda document: document["repeats"].append(document["repeats"][0]),
+            "Attempt 1 is in the result more than once",
+        ),
+        (
+            lambda document: document["repeats"].__setitem__(0, 7),
+            "Attempt 7 is in the result, but not among",
+        ),
+        (lambda document: document["repeats"].clear(), "Attempt 1 finished, but is not in the result."),
+        (another_batch, "spec.json is another than the result's: batch_size: 4 is now 8"),
+        (another_lock, "environment.json is another than the result's: lock: "),
+        (another_workload, "The workload is another than plan.json's: parameters: "),
+    ],
+)
+def test_an_edited_result_is_named(directory, change, said):
+    edit(directory / "result.json", change)
+    assert said in " ".join(checked(directory))
+
+
+def test_an_edited_result_that_holds_its_records_is_named(directory):
+    whole = ResultStore(directory.parent).load(directory).to_dict()
+    (directory / "result.json").write_text(json.dumps(whole))
+    assert checked(directory) == ()
+    edit(directory / "result.json", shorter_windows)
+    assert "Attempt 1 is another than its records: records[0].window.end: " in " ".join(checked(directory))
+
+
+def test_edited_records_are_named(directory):
+    edit(directory / "attempts/2/rank-0.json", lambda record: record.update(samples=10**6))
+    found = " ".join(checked(directory))
+    assert "throughput is" in found and "complete-records is pass, but by the records fail" in found
+
+
+def test_a_result_without_its_records_says_so(directory, tmp_path):
+    alone = tmp_path / "alone" / "result.json"
+    alone.parent.mkdir()
+    shutil.copy(directory / "result.json", alone)
+    result = ResultStore(alone.parent).load(alone)
+    (said,) = contradictions(result)
+    assert "The records of attempt 1, which belong to" in said and "attempts/1/attempt.json" in said
+    assert own_contradictions(result) == ()
+    with pytest.raises(DocumentError, match="records of attempt 1"):
+        result.to_dict()
+    with pytest.raises(DocumentError, match="not in this document, but beside it"):
+        Result.from_dict(json.loads(alone.read_text())).repeats[0]
+
+
+def test_an_attempt_that_failed_is_no_repeat(directory):
+    failure = {"kind": "crashed", "message": "It broke."}
+    edit(directory / "attempts/2/attempt.json", lambda event: event.update(status="crashed", failure=failure))
+    said = " ".join(contradictions(ResultStore(directory.parent).load(directory)))
+    assert "counts attempt 2 among its repeats, but that is attempt 2, with the status crashed" in said
+    assert "Attempt 2 is in the result, but not among the finished attempts." in checked(directory)
+
+
+@pytest.mark.parametrize("name", ["attempts/1/rank-0.json", "spec.json", "plan.json", "environment.json"])
+def test_what_cannot_be_read_is_named(directory, name):
+    (directory / name).write_text("{")
+    assert any(name.rpartition("/")[2] in said or "attempts/1" in said for said in checked(directory))
+
+
+@pytest.mark.parametrize("processes", [None, 3, "trainer", {}, [1], [[]]], ids=str)
+def test_a_plan_that_does_not_say_its_processes_is_named(directory, processes):
+    edit(directory / "plan.json", lambda document: document.update(processes=processes))
+    (said,) = checked(directory)
+    assert said.startswith("plan.json does not say which processes there are, but: ")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+def places(value, keys=()):
+    """The keys to a document, and to each of its parts."""
+    yield keys
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in parts:
+        yield from places(part, (*keys, key))
+
+
+FILES = ("plan.json", "spec.json", "environment.json", "attempts/1/attempt.json", "attempts/1/rank-0.json")
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_whatever_stands_in_a_file_is_said_or_does_not_matter(directory, data):
+    path = directory / data.draw(st.sampled_from(FILES))
+    before = path.read_text()
+    document = whole = {"": json.loads(before)}
+    *keys, last = data.draw(st.sampled_from([*places(whole)][1:]))
+    for key in keys:
+        document = document[key]
+    document[last] = data.draw(JSON)
+    path.write_text(json.dumps(whole[""]))
+    try:
+        assert all(isinstance(said, str) for said in checked(directory))
+    finally:
+        path.write_text(before)
+
+
+def test_metrics_without_attempts_come_from_nowhere(directory):
+    shutil.rmtree(directory / "attempts")
+    found = checked(directory)
+    assert "There are metrics, but no finished attempt that they could come from." in found
+
+
+# -- the result alone
+
+
+def of_records(**changes):
+    """A result that its records bear out."""
+    repeats = record_samples.repeats(3, ranks=2)
+    spec = {"topology": "1n2d", "batch_size": 4, "warmup": 2, "steps": 20, "repeats": 3, "canonical_steps": 3}
+    rates = [metrics.throughput(repeat) for repeat in repeats]
+    made = a_result(
+        fields=spec, id="case", repeats=repeats, metrics=(metrics.metric("throughput", "img/s", rates),)
+    )
+    return attrs.evolve(made, **changes)
+
+
+def test_a_result_that_its_records_bear_out_is_left_alone():
+    assert contradictions(of_records()) == ()
+    assert labels.outcome(of_records(), ()).text == "ok"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"metrics": (Metric("throughput", "img/s", 1e6),)},
+        {"metrics": (Metric("throughput-per-device", "img/s", 1e6),)},
+        {"metrics": (Metric("other", "s", 2.0, repeats=(1.0, 1.0)),)},
+        {"metrics": (Metric("other", "s", 1.0, 0.9, 1.1, repeats=(1.0, 1.0)),)},
+        {"verdicts": (Verdict("replicas-equal", "integrity", "fail", ""),)},
+        {"repeats": record_samples.repeats(3, ranks=2, deviation=0.5), "verdicts": ()},
+        {"repeats": (attrs.evolve(record_samples.repeat(), records=()),)},
+    ],
+)
+def test_a_report_marks_a_result_that_contradicts_itself(changes):
+    result = of_records(**changes)
+    assert contradictions(result)
+    alone = terminal.text_of(result_page.page(result), width=200)
+    assert "not to be trusted" in alone and "This file contradicts itself" in alone
+    beside = terminal.text_of(results_table.pages([result, of_records()]), width=200)
+    assert "not to be trusted: " in beside and "the file contradicts itself" in beside
+
+
+def test_an_imported_result_claims_no_verdict_and_a_log_for_each_repeat():
+    source = Source("a.log", "0" * 64, 3)
+    throughput = Metric("throughput", "img/s", 2.0, repeats=(1.0, 3.0))
+    fine = attrs.evolve(
+        a_result(),
+        metrics=(throughput,),
+        verdicts=(),
+        imported=Imported("dllogger", "1", "DLLogger", "…", (source, source)),
+    )
+    assert contradictions(fine) == ()
+    assert (
+        "imported from 1 logs"
+        in contradictions(attrs.evolve(fine, imported=Imported("dllogger", "1", "DLLogger", "…", (source,))))[
+            0
+        ]
+    )
+    claimed = attrs.evolve(fine, verdicts=(Verdict("finite-loss", "integrity", "pass", ""),))
+    assert "finite-loss is pass, but an imported result" in contradictions(claimed)[0]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(any_results())
+def test_any_valid_result_can_be_asked(result):
+    assert all(isinstance(said, str) for said in contradictions(result))
+
+
+# -- the command
+
+
+def test_validate_a_run_and_a_store(dlperf, directory):  # noqa: F811
+    store = directory.parent
+    for path in (directory, store):
+        code, out, err = dlperf("validate", str(path))
+        assert (code, err) == (0, "")
+        assert "nothing contradicts it" in " ".join(out.split())
+    shutil.copytree(directory, store / "edited")
+    edit(store / "edited/result.json", faster)
+    code, out, _ = dlperf("validate", str(store), "--json")
+    assert code == 1
+    found = {each["run"]: each for each in json.loads(out)["runs"]}
+    assert found[directory.name] == {
+        "run": directory.name,
+        "valid": True,
+        "contradictions": [],
+        "error": None,
+    }
+    assert not found["edited"]["valid"]
+    assert "but the records give" in " ".join(found["edited"]["contradictions"])
+    (store / "edited/result.json").write_text("{")
+    code, out, _ = dlperf("validate", str(store))
+    assert code == 2 and "not valid JSON" in " ".join(out.split())
+    (store / "edited/result.json").unlink()
+    code, out, _ = dlperf("validate", str(store))
+    assert code == 2 and "has no result.json" in " ".join(out.split())
+
+
+def test_validate_a_file_that_contradicts_itself(dlperf, directory):  # noqa: F811
+    path = directory / "result.json"
+    edit(path, faster)
+    code, out, _ = dlperf("validate", str(path))
+    assert code == 1 and "contradicts itself" in " ".join(out.split())
+    code, out, _ = dlperf("validate", str(path), "--json")
+    assert code == 1 and json.loads(out)["valid"] is False and json.loads(out)["contradictions"]
+
+
+def test_validate_an_empty_directory(dlperf, tmp_path):  # noqa: F811
+    (tmp_path / "empty").mkdir()
+    code, out, err = dlperf("validate", str(tmp_path / "empty"))
+    assert (code, out) == (2, "")
+    assert "holds no runs" in " ".join(err.split())

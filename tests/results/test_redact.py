@@ -1,0 +1,180 @@
+"""Redaction: names of hosts and people go, the same to the same stand-in, and the result stays a result."""
+
+import json
+
+import attrs
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from result_values import results
+from test_store import record, result
+
+from dlperf_sdk.interfaces.measurer import Metric
+from dlperf_sdk.results import records as r
+from dlperf_sdk.results import result as res
+from dlperf_sdk.results.convert import result_to_dict
+from dlperf_sdk.results.redact import redacted
+from dlperf_sdk.spec.run_spec import RunSpec
+
+LOCK = """\
+--index-url https://alice:hunter2@mirror.corp.example/simple
+torch==2.0
+wheels @ file:///home/alice/wheels/x.whl
+numpy @ https://github.com/numpy.whl
+nvidia-cublas-cu12==12.8.4.1
+"""
+TRACEBACK = """\
+Traceback (most recent call last):
+  File "/home/alice/src/train.py", line 3, in step
+  File "/Users/bob/x.py", line 1
+ConnectionError: gpu17 (10.1.2.3:29500) refused gpu17.corp.example, not gpu171; malice; alice.
+"""
+
+
+def test_a_host_that_is_almost_an_address_takes_no_time():
+    name = ":" * 100_000 + "x"
+    assert redacted(result(hardware=({"host": name},), notes=())).hardware == ({"host": "host-1"},)
+
+
+def full():
+    return result(
+        status="crashed",
+        failure=r.Failure("crashed", "alice@gpu18: see /home/alice/log", traceback=TRACEBACK),
+        spec=RunSpec(
+            framework="torch",
+            model="resnet50",
+            data="images:/home/alice/imagenet",
+            python="/home/alice/venv/bin/python",
+            env={"USER": "alice", "SCRATCH": "/scratch/alice"},
+            options={"cache": "/home/carol/cache"},
+        ),
+        facts=(
+            res.Fact("python", "circumstance", "/home/alice/venv/bin/python", None),
+            res.Fact("data", "circumstance", None, {"/home/alice/imagenet": ["gpu17"]}),
+            res.Fact("strategy", "treatment", "all_reduce", "all_reduce"),
+        ),
+        metrics=(Metric("throughput", "img/s", 5.0, note="on gpu17, see https://example.org/paper"),),
+        environment=res.Environment(
+            "managed",
+            "3.11",
+            LOCK,
+            ("/home/alice/.cache/python",),
+            {"HTTPS_PROXY": "http://proxy.corp.example:3128"},
+            "x 1",
+        ),
+        hardware=(
+            {"host": "gpu17.corp.example", "address": "10.1.2.3", "cpu": {"model": "gpu17 edition"}},
+            {"host": "gpu18", "address": "10.1.2.4:29500"},
+        ),
+        notes=("gpu18: device 0 is held by alice (pid 5)", "nothing"),
+    )
+
+
+def test_names_go():
+    text = json.dumps(result_to_dict(redacted(full())))
+    names = [
+        "alice@",
+        "alice/",
+        '"alice',
+        "bob",
+        "carol",
+        "hunter2",
+        "gpu17 ",
+        "gpu17.",
+        "gpu18",
+        "corp",
+        "10.1.2.",
+    ]
+    for name in names:
+        assert name not in text, name
+
+
+def test_the_same_name_has_the_same_stand_in():
+    shared = redacted(full())
+    assert [node["host"] for node in shared.hardware] == ["host-1", "host-2"]
+    assert [node["address"] for node in shared.hardware] == ["host-1", "host-2:29500"]
+    assert shared.hardware[0]["cpu"]["model"] == "host-1 edition"
+    assert shared.failure.message == "user@host-2: see /home/user/log"
+    assert shared.notes == ("host-2: device 0 is held by user (pid 5)", "nothing")
+    assert shared.spec.data.path == "/home/user/imagenet"
+    assert shared.spec.env == {"USER": "user", "SCRATCH": "/scratch/user"}
+    assert shared.facts[1].observed == {"/home/user/imagenet": ["host-1"]}
+    others = {shared.spec.options["cache"], shared.failure.traceback.split('"')[3]}
+    assert others == {"/home/user-2/cache", "/Users/user-3/x.py"} or others == {
+        "/home/user-3/cache",
+        "/Users/user-2/x.py",
+    }
+
+
+def test_what_only_looks_like_a_name_stays():
+    shared = redacted(full())
+    assert "refused host-1, not gpu171; malice; user." in shared.failure.traceback
+    assert "nvidia-cublas-cu12==12.8.4.1" in shared.environment.lock
+    assert "https://github.com/numpy.whl" in shared.environment.lock
+    assert shared.metrics[0].note.endswith("https://example.org/paper")
+    assert shared.environment.lock.splitlines()[0].startswith("--index-url https://host-")
+    assert "file:///home/user/wheels" in shared.environment.lock
+
+
+def test_it_is_pure():
+    one = full()
+    before = repr(one)
+    assert repr(redacted(one)) == repr(redacted(one))
+    assert repr(one) == before
+
+
+def test_what_is_measured_stays():
+    shared = redacted(full())
+    assert repr(shared.repeats) == repr(full().repeats)
+    kept = ("id", "status", "metrics", "verdicts", "started_at", "finished_at", "workload", "stopping")
+    for name in kept:
+        if name != "metrics":
+            assert getattr(shared, name) == getattr(full(), name)
+    assert [metric.value for metric in shared.metrics] == [5.0]
+
+
+@pytest.mark.parametrize(
+    "name", ["cpu", "ok", "torch", "resnet50", "crashed", "managed", "blocking", "img/s", "1", "start"]
+)
+def test_hosts_and_people_that_are_called_like_a_word_of_ours(name):
+    one = attrs.evolve(full(), hardware=({"host": name, "user": name},))
+    shared = redacted(one)
+    assert (shared.status, shared.spec.framework, shared.spec.model) == ("crashed", "torch", "resnet50")
+    assert shared.environment.kind == "managed"
+    assert shared.repeats[0].records[0].clock == "blocking"
+    assert shared.repeats[0].records[0].phases == {"start": 1.0}
+
+
+def test_names_given_from_outside():
+    one = attrs.evolve(result(hardware=()), notes=("dave at big-iron said so",))
+    assert redacted(one).notes == one.notes
+    assert redacted(one, hosts=["big-iron.example.org"], users=["dave"]).notes == ("user at host-1 said so",)
+
+
+def test_a_name_that_would_collide():
+    one = attrs.evolve(result(hardware=({"user": "zoe", "seen": {"zoe": 1, "user": 2}},)))
+    assert redacted(one).hardware == ({"user": "user", "seen": {"user": 1, "user-2": 2}},)
+
+
+def test_the_home_directory_of_somebody_called_like_a_word():
+    one = attrs.evolve(full(), spec=attrs.evolve(full().spec, data="images:/home/torch/x"))
+    assert redacted(one).spec.data.path == "/home/user/x"
+
+
+def test_nothing_to_hide():
+    one = attrs.evolve(result(hardware=()), repeats=(r.Repeat(1, (record(),)),))
+    assert repr(redacted(one)) == repr(one)
+
+
+@settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
+@given(
+    results(),
+    st.from_regex(r"qq[a-z0-9.-]{1,8}", fullmatch=True),
+    st.from_regex(r"zz[a-z]{1,9}", fullmatch=True),
+)
+def test_every_result_stays_a_result(one, host, user):
+    noted = attrs.evolve(one, notes=(f"at {host} by {user}: /data/{user}/x",))
+    shared = redacted(noted, hosts=[host], users=[user])
+    assert shared.notes == ("at host-1 by user: /data/user/x",)
+    assert (shared.status, shared.repeats, shared.started_at) == (one.status, shared.repeats, one.started_at)
+    assert len(shared.repeats) == len(one.repeats)

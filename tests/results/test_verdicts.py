@@ -1,0 +1,522 @@
+"""Whether a case is believed: each verdict on records that deserve it, and on records that do not."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Callable
+
+import attrs
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from record_samples import expected, record, repeat, repeats, replica
+
+from dlperf_sdk.results import integrity, quality, trend
+from dlperf_sdk.results.records import Record, Repeat, Window
+from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, INTEGRITY, NOT_APPLICABLE, PASS, QUALITY, Verdict
+from dlperf_sdk.results.verdicts import judge
+from dlperf_sdk.spec.protocol import PROTOCOLS
+
+NAMES = {
+    "complete-records": INTEGRITY,
+    "finite-loss": INTEGRITY,
+    "loss-falls": INTEGRITY,
+    "replicas-equal": INTEGRITY,
+    "precision-effective": INTEGRITY,
+    "as-requested": INTEGRITY,
+    "steady-state": QUALITY,
+    "spread": QUALITY,
+    "stopping-rule": QUALITY,
+}
+
+
+def outcomes(found: tuple[Repeat, ...], **changes: object) -> dict[str, str]:
+    return {verdict.name: verdict.outcome for verdict in judge(found, expected(**changes))}
+
+
+def changed(found: tuple[Repeat, ...], change: Callable[[Record], Record]) -> tuple[Repeat, ...]:
+    """The repeats, with the last record of the last repeat changed."""
+    last = found[-1]
+    records = (*last.records[:-1], change(last.records[-1]))
+    return (*found[:-1], attrs.evolve(last, records=records))
+
+
+def test_a_clean_case_passes_everything() -> None:
+    verdicts = judge(repeats(3, ranks=2), expected(ranks=2, replicas=2))
+    assert {verdict.name: verdict.kind for verdict in verdicts} == NAMES
+    assert {verdict.outcome for verdict in verdicts if verdict.name != "stopping-rule"} == {PASS}
+    assert all(verdict.detail.endswith(".") for verdict in verdicts)
+
+
+# ---- complete-records ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"request": "another"},
+        {"attempt": 7},
+        {"rank": 0},
+        {"rank": 2},
+        {"samples": 79},
+        {"samples": 81},
+        {"step_times": (0.1,) * 19},
+        {"data_waits": (0.1,) * 21},
+        {"window": Window(5.0, 5.0)},
+        {"window": Window(5.0, 4.0)},
+        {"window": Window(5.0, math.inf)},
+        {"replicas": ()},
+        {"replicas": (replica(0),)},
+        {"replicas": (replica(1), replica(2))},
+        {"replicas": (replica(1, losses=(5.0,) * 19),)},
+        {"replicas": (replica(1, warmup_losses=(5.0,) * 3),)},
+        {"replicas": (replica(1, canonical_losses=(5.0, 4.0)),)},
+    ],
+)
+def test_an_incomplete_record_is_found(changes: dict[str, object]) -> None:
+    found = changed(repeats(3, ranks=2), lambda last: attrs.evolve(last, **changes))
+    assert outcomes(found, ranks=2, replicas=2)["complete-records"] == FAIL
+
+
+def test_a_missing_record_or_repeat_is_found() -> None:
+    plan = expected(ranks=2, replicas=2)
+    assert integrity.complete_records(repeats(3, ranks=1), plan).outcome == FAIL
+    assert integrity.complete_records(repeats(2, ranks=2), plan).outcome == FAIL
+    assert integrity.complete_records((*repeats(2, ranks=2), repeat(1, ranks=2)), plan).outcome == FAIL
+
+
+def test_one_process_may_own_all_replicas() -> None:
+    both = (replica(0), replica(1))
+    found = tuple(Repeat(a, (record(0, a, replicas=both, samples=160),)) for a in range(3))
+    assert integrity.complete_records(found, expected(ranks=1, replicas=2)).outcome == PASS
+
+
+def test_a_window_without_length_is_judged_without_a_crash() -> None:
+    found = repeats(3, window=Window(5.0, 5.0))
+    verdicts = outcomes(found)
+    assert verdicts["complete-records"] == FAIL
+    assert verdicts["spread"] == verdicts["steady-state"] == INCONCLUSIVE
+
+
+# ---- losses ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("where", ["canonical_losses", "warmup_losses", "losses"])
+def test_one_bad_loss_fails(where: str, bad: float) -> None:
+    def spoil(last: Record) -> Record:
+        losses = getattr(last.replicas[0], where)
+        return attrs.evolve(last, replicas=(attrs.evolve(last.replicas[0], **{where: (*losses[:-1], bad)}),))
+
+    verdict = integrity.finite_loss(changed(repeats(3), spoil))
+    assert verdict.outcome == FAIL
+    assert "attempt 2" in verdict.detail
+
+
+def test_skipped_steps_do_not_excuse_a_bad_loss_but_are_told() -> None:
+    assert "skipped 6 steps" in integrity.finite_loss(repeats(3, skipped_steps=2)).detail
+    bad = (replica(0, losses=(math.nan,) * 20),)
+    assert integrity.finite_loss(repeats(3, skipped_steps=20, replicas=bad)).outcome == FAIL
+
+
+@pytest.mark.parametrize(
+    ("losses", "outcome"),
+    [
+        ((7.0, 7.5, 6.9), PASS),
+        ((7.0, 7.0, 7.0), FAIL),
+        ((7.0, 7.1, 7.2), FAIL),
+        ((math.nan, 6.0), FAIL),
+        ((7.0, math.nan), FAIL),
+        ((7.0,), INCONCLUSIVE),
+        ((), INCONCLUSIVE),
+    ],
+)
+def test_the_loss_must_fall(losses: tuple[float, ...], outcome: str) -> None:
+    spoiled = changed(
+        repeats(3, ranks=2),
+        lambda last: attrs.evolve(last, replicas=(replica(1, canonical_losses=losses),)),
+    )
+    assert integrity.loss_falls(spoiled).outcome == outcome
+
+
+def test_of_one_model_that_many_change_the_mean_of_the_losses_must_fall() -> None:
+    """A replica's first loss may belong to no state that the model on the parameter servers was in."""
+
+    def both(first: tuple[float, ...], second: tuple[float, ...]) -> Verdict:
+        taken = changed(
+            repeats(1, ranks=1),
+            lambda last: attrs.evolve(
+                last, replicas=(replica(0, canonical_losses=first), replica(1, canonical_losses=second))
+            ),
+        )
+        return integrity.loss_falls(taken, strategy="parameter_server_async")
+
+    assert both((7.57, 7.55, 7.5), (7.47, 7.58, 7.49)).outcome == PASS
+    rising = both((7.0, 7.1, 7.2), (7.0, 7.1, 7.2))
+    assert rising.outcome == FAIL and "mean of all replicas" in rising.detail
+    assert both((7.0, math.nan), (7.0, 6.0)).outcome == FAIL
+    assert both((), ()).outcome == INCONCLUSIVE
+
+
+# ---- replicas-equal ---------------------------------------------------------------------
+
+
+def test_unequal_replicas_fail_in_whatever_repeat_and_process() -> None:
+    def spoil(last: Record) -> Record:
+        return attrs.evolve(last, replicas=(replica(1, digest="e" * 64),))
+
+    found = changed(repeats(3, ranks=2), spoil)
+    assert integrity.replicas_equal(found, "all_reduce").outcome == FAIL
+    assert integrity.replicas_equal(found, "parameter_server").outcome == FAIL
+    assert integrity.replicas_equal(found, "independent").outcome == NOT_APPLICABLE
+    assert integrity.replicas_equal(found, "parameter_server_async").outcome == NOT_APPLICABLE
+
+
+def test_two_records_of_one_replica_cannot_hide_a_difference() -> None:
+    found = changed(
+        repeats(1, ranks=2), lambda last: attrs.evolve(last, replicas=(replica(0, digest="e" * 64),))
+    )
+    assert integrity.replicas_equal(found, "all_reduce").outcome == FAIL
+
+
+def test_repeats_may_end_differently() -> None:
+    found = tuple(
+        Repeat(a, tuple(record(r, a, replicas=(replica(r, digest=str(a) * 64),)) for r in range(2)))
+        for a in range(3)
+    )
+    assert integrity.replicas_equal(found, "all_reduce").outcome == PASS
+
+
+def test_no_digest_is_no_evidence() -> None:
+    found = repeats(3, ranks=1, replicas=(replica(0, digest=""), replica(1, digest="")))
+    assert integrity.replicas_equal(found, "all_reduce").outcome == INCONCLUSIVE
+
+
+# ---- precision-effective ---------------------------------------------------------------------
+
+# ‖y - y32‖ / ‖y32‖ as torch 2.13 gave it on a CPU, from the initial weights; tf32 by rounding operands.
+MEASURED = {
+    "fp32": {
+        "resnet50 64 px": 7.5e-7,
+        "resnet50 64 px, NHWC": 1.3e-6,
+        "bert 12 layers": 6.8e-7,
+        "itself": 0.0,
+    },
+    "tf32": {"resnet50 64 px": 1.0e-3, "resnet50 224 px": 3.9e-4, "bert 12 layers": 7.4e-4, "cut": 2.7e-3},
+    "amp-fp16": {
+        "resnet50 64 px": 1.3e-3,
+        "resnet50 224 px": 5.2e-4,
+        "bert 1 layer": 6.2e-4,
+        "gamma 0.2": 3.2e-3,
+    },
+    "amp-bf16": {
+        "resnet50 64 px": 1.0e-2,
+        "resnet50 224 px": 4.2e-3,
+        "bert 1 layer": 5.0e-3,
+        "gamma 0.2": 2.5e-2,
+    },
+}
+
+
+@pytest.mark.parametrize("asked", MEASURED)
+@pytest.mark.parametrize("ran", MEASURED)
+def test_the_bounds_tell_precisions_apart(asked: str, ran: str) -> None:
+    for case, deviation in MEASURED[ran].items():
+        found = repeats(3, deviation=deviation, observed={})
+        outcome = integrity.precision_effective(found, asked).outcome
+        if asked == ran or {asked, ran} == {"tf32", "amp-fp16"}:  # equal significands
+            assert outcome == PASS, (case, deviation)
+        elif "fp32" in (asked, ran) or asked != "amp-bf16":
+            assert outcome == FAIL, (case, deviation)
+
+
+def test_one_process_in_another_precision_fails() -> None:
+    found = repeats(3, ranks=2, deviation=8e-3, observed={"precision": "amp-bf16"})
+    assert integrity.precision_effective(found, "amp-bf16").outcome == PASS
+    silently = changed(found, lambda last: attrs.evolve(last, deviation=4e-7))
+    assert "not in effect" in integrity.precision_effective(silently, "amp-bf16").detail
+    openly = changed(found, lambda last: attrs.evolve(last, observed={"precision": "fp32"}))
+    assert "fp32 ran" in integrity.precision_effective(openly, "amp-bf16").detail
+    broken = changed(found, lambda last: attrs.evolve(last, deviation=math.nan))
+    for spoiled in (silently, openly, broken):
+        assert integrity.precision_effective(spoiled, "amp-bf16").outcome == FAIL
+
+
+def test_amplified_rounding_leaves_the_precision_open_and_hides_no_failure() -> None:
+    found = repeats(3, ranks=2, deviation=0.3, observed={"precision": "amp-bf16"})
+    assert integrity.precision_effective(found, "amp-bf16").outcome == INCONCLUSIVE
+    silently = changed(found, lambda last: attrs.evolve(last, deviation=4e-7))
+    unseen = repeats(3, deviation=0.3, observed={})
+    broken = repeats(3, deviation=math.inf, observed={"precision": "amp-bf16"})
+    for spoiled in (silently, unseen, broken):
+        assert integrity.precision_effective(spoiled, "amp-bf16").outcome == FAIL
+    exact = repeats(3, deviation=0.3, observed={"precision": "fp32"})
+    assert integrity.precision_effective(exact, "fp32").outcome == FAIL
+
+
+def test_without_evidence_the_precision_is_open() -> None:
+    assert integrity.precision_effective(repeats(3, deviation=None), "fp32").outcome == INCONCLUSIVE
+    one_silent = changed(repeats(3), lambda last: attrs.evolve(last, deviation=None))
+    assert integrity.precision_effective(one_silent, "fp32").outcome == INCONCLUSIVE
+    unknown = repeats(3, observed={"precision": "fp8"})
+    assert integrity.precision_effective(unknown, "fp8").outcome == INCONCLUSIVE
+
+
+@given(st.floats(0, 1))
+def test_the_bounds_are_the_bounds(deviation: float) -> None:
+    for precision, bounds in integrity.BOUNDS.items():
+        found = repeats(1, deviation=deviation, observed={})
+        inside = bounds.low <= deviation <= bounds.high
+        assert (integrity.precision_effective(found, precision).outcome == PASS) == inside
+
+
+def test_the_arithmetic_behind_the_lower_bounds() -> None:
+    """Rounding the operands of a product to p bits deviates by about 0.6 u, rounding its result too by
+    0.74 u."""
+    source = np.random.RandomState(0)
+    a, b = source.randn(64, 256), source.randn(256, 64)
+    for bits in (8, 11):
+        mantissa, exponent = np.frexp(np.stack([a, b.T]))
+        rounded = np.ldexp(np.round(mantissa * 2.0**bits) / 2.0**bits, exponent)
+        deviation = np.linalg.norm(rounded[0] @ rounded[1].T - a @ b) / np.linalg.norm(a @ b)
+        assert deviation == pytest.approx(0.6 * 2.0**-bits, rel=0.1)
+
+
+# ---- as-requested ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "observed", "outcome"),
+    [
+        ({}, {}, PASS),
+        ({}, {"compiler": "none", "layout": "nchw"}, PASS),
+        ({}, {"compiler": "graph"}, FAIL),
+        ({"compiler": "graph"}, {"compiler": "graph"}, PASS),
+        ({"compiler": "graph"}, {"compiler": "none"}, FAIL),
+        ({"compiler": "graph"}, {}, INCONCLUSIVE),
+        ({"layout": "nhwc"}, {"compiler": "none", "layout": "nhwc"}, PASS),
+        ({"layout": "nhwc"}, {"compiler": "none", "layout": "nchw+nhwc"}, FAIL),
+        ({"layout": "nhwc"}, {"compiler": "none"}, INCONCLUSIVE),
+        ({"compiler": "graph", "layout": "nhwc"}, {"layout": "nchw"}, FAIL),
+    ],
+)
+def test_what_was_asked_for_must_have_run(
+    asked: dict[str, str], observed: dict[str, str], outcome: str
+) -> None:
+    """A layout that was left open may be any."""
+    assert outcomes(repeats(3, observed=observed), **asked)["as-requested"] == outcome
+
+
+def test_one_process_that_did_not_compile_fails_and_is_named() -> None:
+    found = repeats(3, ranks=2, observed={"compiler": "graph"})
+    silent = changed(
+        repeats(3, ranks=2, observed={}), lambda last: attrs.evolve(last, observed={"compiler": "none"})
+    )
+    openly = changed(found, lambda last: attrs.evolve(last, observed={"compiler": "none"}))
+    for spoiled in (openly, silent):
+        verdict = integrity.as_requested(spoiled, "graph", "auto")
+        assert verdict.outcome == FAIL
+        assert "The compiler graph was asked for, none ran (attempt 2, rank 1)." in verdict.detail
+
+
+# ---- trend ---------------------------------------------------------------------
+
+
+def noisy(source: random.Random, steps: int, noise: float, rho: float = 0.0) -> list[float]:
+    """Stationary step times around 1 s: autoregressive of order one."""
+    value = source.gauss(0, 1)
+    found = []
+    for _ in range(steps):
+        value = rho * value + math.sqrt(1 - rho**2) * source.gauss(0, 1)
+        found.append(max(0.05, 1 + noise * value))
+    return found
+
+
+def test_slope_of_a_textbook_series() -> None:
+    """Sen's estimate ignores one wild value of five: the pairwise slopes' median stays 1."""
+    assert trend.slope([1.0, 2.0, 3.0, 4.0, 50.0]) == 1.0
+    assert trend.slope([5.0, 4.0, 3.0]) == -1.0
+
+
+def test_score_and_its_variance_without_ties() -> None:
+    """n (n - 1) (2n + 5) / 18: 125 for ten values. What rises throughout has S = n (n - 1) / 2."""
+    for n, variance in [(4, 8.6667), (8, 65.3333), (10, 125.0), (20, 950.0)]:
+        total, found = trend.score([float(v) for v in range(n)])
+        assert total == n * (n - 1) // 2
+        assert found == pytest.approx(variance, abs=1e-3)
+
+
+@given(st.lists(st.integers(0, 3), min_size=4, max_size=6))
+def test_the_variance_is_that_of_all_orders(values: list[int]) -> None:
+    """Ties included: against every permutation."""
+    scores = [trend.score(list(map(float, order)))[0] for order in itertools.permutations(values)]
+    assert sum(scores) == 0
+    exact = sum(score**2 for score in scores) / len(scores)
+    assert trend.score(list(map(float, values)))[1] == pytest.approx(exact)
+
+
+def test_the_normal_approximation_errs_on_the_safe_side() -> None:
+    """The number of inversions of a random order of 20 is known exactly (Mahonian numbers): far out, the
+    approximation calls a score more probable than it is, and so raises fewer alarms."""
+    counts = [1]
+    for size in range(2, 21):
+        counts = [sum(counts[max(0, k - size + 1) : k + 1]) for k in range(len(counts) + size - 1)]
+    whole, pairs = math.factorial(20), 190
+    assert sum(counts) == whole
+    for score in (50, 60, 70, 80, 90, 100):
+        exact = 2 * sum(counts[k] for k in range((pairs - score) // 2 + 1)) / whole
+        assert 0.97 * exact <= trend.two_sided(score, 950.0) <= 1.6 * exact, score
+        assert trend.two_sided(-score, 950.0) == trend.two_sided(score, 950.0)
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(0.01, 10), min_size=20, max_size=70), st.sampled_from([0.5, 4.0]))
+def test_a_trend_does_not_depend_on_the_unit_and_turns_with_time(values: list[float], unit: float) -> None:
+    (found,) = trend.trends([values])
+    (scaled,) = trend.trends([[unit * value for value in values]])
+    assert scaled.score == found.score
+    assert scaled.drift == pytest.approx(found.drift)
+    (constant,) = trend.trends([[values[0]] * 20])
+    assert (constant.drift, constant.p_value) == (0.0, 1.0)
+    (forward,), (back,) = trend.trends([values[:20]]), trend.trends([values[:20][::-1]])
+    assert back.score == -forward.score
+    assert back.drift == pytest.approx(-forward.drift)
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.3, 0.6, 0.9])
+def test_the_autocorrelation_is_found_also_under_a_drift_and_a_change_of_level(rho: float) -> None:
+    source = random.Random(3)
+    for shape in (lambda i: 0.0, lambda i: 0.2 * i, lambda i: 5.0 * (i > 8)):
+        series = [[v + shape(i) for i, v in enumerate(noisy(source, 20, 1e-2, rho))] for _ in range(100)]
+        assert trend.autocorrelation(series) == pytest.approx(rho, abs=0.17)
+
+
+def test_block_means_keep_the_sum() -> None:
+    values = [float(v) for v in range(103)]
+    blocks = trend.block_means(values, 20)
+    assert len(blocks) == 20
+    assert blocks == sorted(blocks)
+    assert trend.block_means(values[:20], 20) == values[:20]
+
+
+# ---- steady-state ---------------------------------------------------------------------
+
+
+def timed(*series: list[float], **changes: object) -> tuple[Repeat, ...]:
+    return tuple(repeat(a, step_times=tuple(times), **changes) for a, times in enumerate(series))
+
+
+def steady(found: tuple[Repeat, ...]) -> str:
+    return quality.steady_state(found).outcome
+
+
+@pytest.mark.parametrize(
+    ("steps", "rho", "allowed"), [(100, 0.0, 7), (100, 0.6, 7), (100, 0.9, 7), (20, 0.6, 9)]
+)
+def test_false_alarms_are_as_rare_as_documented(steps: int, rho: float, allowed: int) -> None:
+    """100 stationary cases each, with a noise of 5 %. Documented is at most 2 %: seven or more would be a
+    chance of less than one in a hundred (binomial), and the seed is fixed."""
+    source = random.Random(4)
+    cases = [timed(*(noisy(source, steps, 0.05, rho) for _ in range(7))) for _ in range(100)]
+    assert sum(steady(case) != PASS for case in cases) < allowed
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        lambda i: 0.04 * i / 100,  # a slow warm-up of the chip
+        lambda i: -0.04 * i / 100,  # caches that fill
+        lambda i: 0.05 * (i >= 50),  # throttled half-way
+        lambda i: 0.10 * (i >= 50),
+        lambda i: 0.10 * (i >= 75),
+        lambda i: 0.5 * math.exp(-i / 20),  # settling
+    ],
+)
+def test_drifts_are_found(shape: Callable[[int], float]) -> None:
+    source = random.Random(5)
+    for rho in (0.0, 0.3):
+        case = timed(*([v + shape(i) for i, v in enumerate(noisy(source, 100, 0.01, rho))] for _ in range(7)))
+        verdict = quality.steady_state(case)
+        assert verdict.outcome == INCONCLUSIVE
+        assert "drifts by" in verdict.detail
+
+
+def test_a_drift_of_one_repeat_is_found_and_named() -> None:
+    source = random.Random(6)
+    series = [noisy(source, 100, 0.01) for _ in range(7)]
+    series[4] = [v + 0.05 * i / 100 for i, v in enumerate(series[4])]
+    verdict = quality.steady_state(timed(*series))
+    assert verdict.outcome == INCONCLUSIVE
+    assert "attempt 4" in verdict.detail
+
+
+def test_a_drift_too_small_to_matter_passes() -> None:
+    """1 % over the window, under almost no noise: significant beyond doubt, and of no consequence."""
+    source = random.Random(7)
+    case = timed(*([v + 0.01 * i / 100 for i, v in enumerate(noisy(source, 100, 1e-4))] for _ in range(7)))
+    assert steady(case) == PASS
+
+
+def test_rare_slow_steps_are_no_drift() -> None:
+    source = random.Random(8)
+    case = timed(
+        *([v * (3 if source.random() < 0.05 else 1) for v in noisy(source, 100, 0.01)] for _ in range(7))
+    )
+    assert steady(case) == PASS
+
+
+def test_a_constant_step_time_is_steady() -> None:
+    assert steady(timed([0.1] * 20)) == PASS
+    assert steady(timed([0.1, 0.2] * 10)) == PASS
+
+
+def test_too_short_a_window_is_inconclusive() -> None:
+    assert steady(timed([0.1] * 19)) == INCONCLUSIVE
+    assert "19 steps" in quality.steady_state(timed([0.1] * 19)).detail
+
+
+def test_what_was_prefetched_must_be_small_against_the_window() -> None:
+    assert steady(timed([0.1] * 100, prefetched_batches=10)) == PASS
+    verdict = quality.steady_state(timed([0.1] * 100, prefetched_batches=11))
+    assert verdict.outcome == INCONCLUSIVE
+    assert "at least 110 steps" in verdict.detail
+
+
+def test_many_skipped_steps_are_not_a_steady_state() -> None:
+    assert steady(timed([0.1] * 100, skipped_steps=5)) == PASS
+    assert steady(timed([0.1] * 100, skipped_steps=6)) == INCONCLUSIVE
+
+
+def test_a_long_window_is_tested_quickly() -> None:
+    """20 blocks however long the window is: a million steps take no more pairs than a hundred."""
+    source = random.Random(9)
+    assert steady(timed([1 + 0.01 * source.random() for _ in range(100_000)])) == PASS
+
+
+# ---- spread and stopping-rule ---------------------------------------------------------------------
+
+
+def rated(*rates: float) -> tuple[Repeat, ...]:
+    """Repeats with these throughputs."""
+    return tuple(repeat(a, window=Window(0.0, 80 / rate)) for a, rate in enumerate(rates))
+
+
+@pytest.mark.parametrize(
+    ("rates", "outcome"),
+    [((100, 102.4, 97.6), PASS), ((100, 103, 97), FAIL), ((100,), INCONCLUSIVE), ((100, 100), PASS)],
+)
+def test_spread(rates: tuple[float, ...], outcome: str) -> None:
+    assert quality.spread(rated(*rates)).outcome == outcome
+
+
+def test_stopping_rule() -> None:
+    adaptive = PROTOCOLS["adaptive"]
+    assert quality.stopping_rule(rated(*[100] * 7), PROTOCOLS["dlperf-v1"]).outcome == NOT_APPLICABLE
+    assert quality.stopping_rule(rated(*[100] * 5), adaptive).outcome == INCONCLUSIVE
+    assert quality.stopping_rule(rated(100, 100.5, 99.5, 100.2, 99.8, 100), adaptive).outcome == PASS
+    loose = quality.stopping_rule(rated(100, 105, 95, 100, 100, 100), adaptive)
+    assert loose.outcome == INCONCLUSIVE
+    assert "±5.00 %" in loose.detail and "±1 %" in loose.detail

@@ -1,0 +1,156 @@
+"""A spec file is data: it names no program, and nothing outside its own directory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlperf_sdk.cli import main
+from dlperf_sdk.errors import DocumentError, SpecError
+from dlperf_sdk.spec.file import allowed
+from dlperf_sdk.spec.run_spec import RunSpec
+
+CASE = {"framework": "torch", "model": "resnet50"}
+
+
+def written(folder: Path, **fields: Any) -> Path:
+    path = folder / "case.json"
+    path.write_text(json.dumps({**CASE, **fields}))
+    return path
+
+
+def test_a_relative_folder_belongs_to_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    path = written(tmp_path, data="images:photos")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert RunSpec.load(path).data.path == str(tmp_path / "photos")
+    assert RunSpec.load("../case.json").data.path == str(tmp_path / "photos")
+    assert RunSpec.load(written(tmp_path, data=f"text:{tmp_path}/photos")).data.path == str(
+        tmp_path / "photos"
+    )
+    assert str(RunSpec.load(written(tmp_path, data="synthetic-host")).data) == "synthetic-host"
+
+
+@pytest.mark.parametrize("folder", ["..", "../photos", "a/../../b", "/", "/etc", "link", "link/below"])
+def test_a_folder_outside_is_refused(tmp_path: Path, folder: str) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "link").symlink_to(tmp_path)
+    path = written(home, data=f"images:{folder}")
+    with pytest.raises(SpecError, match="outside its own directory"):
+        RunSpec.load(path)
+    assert RunSpec.load(path, data="images:/there").data.path == "/there"
+
+
+def test_a_file_names_no_program(tmp_path: Path) -> None:
+    path = written(tmp_path, python="/usr/bin/evil")
+    with pytest.raises(SpecError, match="--python PATH"):
+        RunSpec.load(path)
+    assert RunSpec.load(path, python="/usr/bin/python3").python == "/usr/bin/python3"
+    assert RunSpec.load(written(tmp_path, python=None)).python is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("LD_PRELOAD", "LD_AUDIT", "PYTHONPATH", "PATH", "DYLD_INSERT_LIBRARIES", "ENV"),
+        *("CC", "CXX", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "XLA_FLAGS", "CUDA_HOME"),
+        *(
+            "NCCL_NET_PLUGIN",
+            "NCCL_TOPO_DUMP_FILE",
+            "NCCL_DEBUG_FILE",
+            "OMP_TOOL_LIBRARIES",
+            "MXNET_LIBRARY_PATH",
+        ),
+        *("CUDA_INJECTION64_PATH", "FLAGS_cudnn_dir", "GLOG_log_dir", "UCX_MODULE_DIR", "MINE"),
+    ],
+)
+@pytest.mark.parametrize("value", ["./evil.so", None])
+def test_a_file_sets_no_variable_that_may_load_code(tmp_path: Path, name: str, value: str | None) -> None:
+    with pytest.raises(SpecError, match=f"--env {name}=VALUE"):
+        RunSpec.load(written(tmp_path, env={name: value}))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "KMP_AFFINITY", "KMP_BLOCKTIME", "MKL_NUM_THREADS"),
+        *("NCCL_DEBUG", "NCCL_ALGO", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_IB_HCA"),
+        *("CUDA_VISIBLE_DEVICES", "NVIDIA_TF32_OVERRIDE", "DNNL_MAX_CPU_ISA", "ONEDNN_VERBOSE"),
+        *("TF_CPP_MIN_LOG_LEVEL", "MXNET_ENGINE_TYPE", "ONEFLOW_ENABLE_NHWC", "FLAGS_allocator_strategy"),
+    ],
+)
+def test_a_file_sets_variables_that_tune(tmp_path: Path, name: str) -> None:
+    assert RunSpec.load(written(tmp_path, env={name: "1"})).env == {name: "1"}
+    assert RunSpec.load(written(tmp_path, env={name: None})).env == {name: None}
+
+
+HOSTILE = {
+    "python": "./evil",
+    "container": "podman:evil",
+    "env": {"LD_PRELOAD": "./evil.so", "OMP_NUM_THREADS": "2"},
+    "options": {"launcher_flags": "-oProxyCommand=evil", "hosts": "n1"},
+    "data": "images:/photos",
+}
+
+
+def test_what_lies_on_the_disk_executes_what_its_user_allows() -> None:
+    names = ["python", "container", "LD_PRELOAD", "launcher_flags"]
+    with pytest.raises(SpecError) as refusal:
+        allowed([{**CASE, **HOSTILE}], "The result", ())
+    told = str(refusal.value)
+    assert told.startswith(
+        "The result names the interpreter './evil'; names the container 'podman:evil'; sets the "
+    )
+    flags = " ".join(f"--allow {name}" for name in names)
+    assert f"{flags} (in Python: allow={names})" in told
+    with pytest.raises(SpecError, match=r"--allow LD_PRELOAD \(") as refusal:
+        allowed([{**CASE, **HOSTILE}], "The result", {*names} - {"LD_PRELOAD"})
+    assert "evil.so" not in str(refusal.value)  # a variable's value may be a secret
+    assert "ProxyCommand" not in str(refusal.value)
+    allowed([{**CASE, **HOSTILE}], "The result", names)
+    allowed([RunSpec(**CASE).to_dict()], "The result", ())
+
+
+def test_of_many_cases_every_program_is_told_or_counted() -> None:
+    cases = [{**CASE, "python": f"/python{i}"} for i in range(7)]
+    with pytest.raises(SpecError, match=r"'/python0'.*'/python4'; and 2 more\..* --allow python \("):
+        allowed(cases, "campaign.json", ())
+
+
+def test_every_mistake_is_told_with_its_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "case.toml"
+    path.write_text(
+        'framework = "torch"\nmodel = "resnet50"\nbach_size = 8\nseed = -1\n'
+        '[options]\n"a b" = 1\n[deadlines]\nstep = 0\n'
+    )
+    with pytest.raises(DocumentError) as error:
+        RunSpec.load(path)
+    told = str(error.value).splitlines()
+    assert [line.split(": ")[0] for line in told] == [f"{path}:{n}" for n in (3, 4, 6, 8)]
+    assert "did you mean 'batch_size'" in told[0]
+    for command in (["run", str(path)], ["plan", str(path)], ["validate", str(path)]):
+        assert main(command) == 2
+        said = capfd.readouterr().err.splitlines()
+        assert [line.removeprefix("Error: ").split(": ")[0] for line in said] == [
+            f"{path}:{n}" for n in (3, 4, 6, 8)
+        ]
+
+
+def test_validate_holds_a_campaign_to_more_than_its_schema(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.yaml"
+    text = "name: a\nfields: {model: linear}\naxes:\n  framework: [numpy]\n"
+    path.write_text(text)
+    assert main(["validate", str(path)]) == 0
+    path.write_text(text + "exclude:\n  - {sed: 1}\n  - {modell: linear}\n")
+    capfd.readouterr()
+    assert main(["validate", str(path)]) == 2
+    said = capfd.readouterr().err.splitlines()
+    assert said[0].startswith(f"Error: {path}:6: ")
+    assert said[1].startswith(f"{path}:7: ")

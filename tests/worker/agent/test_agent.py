@@ -1,0 +1,299 @@
+"""Agents, coordinator and workers, for real: what goes right, and everything that goes wrong."""
+
+from __future__ import annotations
+
+import copy
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+from conftest import processes_with
+
+from dlperf_sdk.errors import DocumentError
+from dlperf_sdk.results.agent_events import repeat_from
+from dlperf_sdk.worker import lifetime
+from dlperf_sdk.worker.agent.attempt import Attempt
+from dlperf_sdk.worker.processes import TRAINER, Cluster, Process
+
+
+def ended(events):
+    return [event for event in events if event["event"] == "attempt-ended"]
+
+
+def failure(events):
+    assert events[-1]["event"] == "ended"
+    return events[-1]["failure"]
+
+
+_PLAIN: dict[str, list[dict]] = {}
+
+
+@pytest.fixture
+def plain(stream):
+    """All events of the plain case on a topology: run once, for all who only read them."""
+
+    def events(topology):
+        if topology not in _PLAIN:
+            _PLAIN[topology] = stream(topology=topology)
+        return _PLAIN[topology]
+
+    return events
+
+
+@pytest.mark.parametrize("topology", ["1n1d", "1n2d", "2n1d", "2n2d"])
+def test_every_rank_of_every_repeat_hands_in_a_record(plain, topology):
+    events = plain(topology)
+    world = int(topology[0]) * int(topology[2])
+    assert failure(events) is None
+    assert [event["attempt"] for event in ended(events)] == [1, 2]
+    for event in ended(events):
+        repeat = repeat_from(event)
+        assert [record.rank for record in repeat.records] == list(range(world))
+        assert [replica.index for record in repeat.records for replica in record.replicas] == list(
+            range(world)
+        )
+        assert len({replica.digest for record in repeat.records for replica in record.replicas}) == 1
+        for record in repeat.records:
+            assert record.samples == 8 * 20
+            assert len(record.step_times) == len(record.data_waits) == 20
+            assert sum(record.step_times) <= record.window.seconds
+            assert len(record.replicas[0].losses) == 20
+            assert len(record.replicas[0].canonical_losses) == 5
+
+
+def test_repeats_are_new_processes(plain):
+    pids = [event["pid"] for event in plain("1n2d") if event["event"] == "worker-started"]
+    assert len(pids) == len(set(pids)) == 4
+
+
+def test_independent_replicas_train_apart(stream):
+    repeat = repeat_from(ended(stream(topology="1n2d", strategy="independent", repeats=1))[0])
+    assert len({record.replicas[0].digest for record in repeat.records}) == 2
+
+
+def test_workers_share_the_cores(plain):
+    repeat = repeat_from(ended(plain("2n1d"))[0])
+    mine = sorted(os.sched_getaffinity(0))
+    taken = [tuple(record.facts["cpus"]) for record in repeat.records]
+    if len(mine) > 1:
+        assert not set(taken[0]) & set(taken[1])
+        assert sorted(taken[0] + taken[1]) == mine
+    for record in repeat.records:
+        assert int(record.facts["thread_variables"]["OMP_NUM_THREADS"]) <= len(record.facts["cpus"])
+
+
+def test_a_worker_inherits_only_what_is_allowed(stream, monkeypatch):
+    monkeypatch.setenv("OMP_SCHEDULE", "static")
+    monkeypatch.setenv("KMP_AFFINITY", "compact")
+    events = stream(env={"KMP_AFFINITY": None, "KMP_BLOCKTIME": "0"}, repeats=1)
+    variables = repeat_from(ended(events)[0]).records[0].facts["thread_variables"]
+    assert "OMP_SCHEDULE" not in variables
+    assert variables["KMP_AFFINITY"] == "compact"
+    assert variables["KMP_BLOCKTIME"] == "0"
+
+
+@pytest.mark.parametrize("topology", ["1n1d", "1n2d", "2n1d"])
+def test_a_worker_killed_in_mid_window(stream, tmp_path, topology):
+    began = time.monotonic()
+    events = stream("faulty", topology=topology, options={"fault": "sigkill"})
+    assert time.monotonic() - began < 20
+    told = failure(events)
+    assert (told["kind"], told["rank"], told["phase"]) == ("crashed", 0, "measure")
+    assert "SIGKILL" in told["message"]
+    assert not processes_with(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("fault", "phase", "deadline", "seconds"),
+    [
+        ("hang-start", "start", "start", 1.0),  # in which the agent has to look at its node as well
+        ("hang-step", "measure", "step", 0.4),
+        ("hang-stop", "teardown", "teardown", 0.6),
+        ("stubborn", "measure", "step", 0.4),
+    ],
+)
+def test_each_phase_has_its_own_deadline(stream, fault, phase, deadline, seconds):
+    events = stream("faulty", topology="1n2d", options={"fault": fault}, deadlines={deadline: seconds})
+    told = failure(events)
+    assert told["kind"] == "timeout"
+    assert told["phase"] == phase
+    assert f"'{deadline}'" in told["message"]
+
+
+def test_an_exception_is_a_record(stream):
+    told = failure(stream("faulty", options={"fault": "exception"}))
+    assert (told["kind"], told["type"], told["phase"]) == ("crashed", "RuntimeError", "measure")
+    assert "the fault that was asked for" in told["message"]
+    assert "go_wrong" in told["traceback"]
+
+
+def test_the_cause_is_named_not_its_consequence(stream):
+    """Rank 1 runs out of memory; rank 0 then loses its peer."""
+    told = failure(stream("faulty", topology="1n2d", options={"fault": "out-of-memory", "rank": 1}))
+    assert (told["kind"], told["rank"]) == ("out-of-memory", 1)
+
+
+def test_unsupported_in_the_worker(stream):
+    told = failure(stream("faulty", options={"fault": "unsupported"}))
+    assert (told["kind"], told["message"]) == ("unsupported", "This cannot be done here.")
+
+
+def test_leaving_without_a_record(stream):
+    assert failure(stream("faulty", options={"fault": "exit"}))["kind"] == "invalid-record"
+
+
+def test_an_agent_outlives_a_worker_that_has_died_when_it_is_told_to_go(tmp_path, monkeypatch):
+    monkeypatch.setattr(lifetime, "children", list)  # those of this process are not the attempt's
+    attempt = Attempt(1, str(tmp_path), {}, None)
+    order = {
+        "name": "rank-0",
+        "command": [sys.executable, "-c", ""],
+        "environment": {},
+        "cpus": [],
+        "request": "",
+    }
+    attempt.start(Cluster((), "cpu", "none"), [Process(TRAINER, 0, {}, rank=0)], [order])
+    attempt.workers[0].popen.wait()
+    attempt.go()
+    attempt.end()
+    assert [failure["kind"] for failure in attempt.failures()] == ["invalid-record"]
+
+
+def test_garbage_on_standard_output_is_a_log(stream):
+    events = stream("faulty", options={"fault": "garbage"}, repeats=1)
+    assert failure(events) is None
+    assert len(ended(events)) == 1
+    assert any('"event": "ended"' in log["text"] for log in ended(events)[0]["logs"])
+
+
+def test_not_even_a_daemon_outlives_its_attempt(stream):
+    assert failure(stream("faulty", options={"fault": "orphan"}, repeats=1)) is None
+    assert not processes_with("dlperf-orphan")
+
+
+def test_services_are_started_ended_and_never_recorded(stream):
+    events = stream("faulty", topology="2n1d")
+    assert failure(events) is None
+    exits = [exit for event in ended(events) for exit in event["exits"]]
+    services = [exit for exit in exits if exit["role"] == "service"]
+    assert [exit["node"] for exit in services] == [0, 0]
+    assert all(exit["signal"] == "SIGTERM" and exit["rank"] is None for exit in services)
+    assert any(log["name"] == "service-0" and "serving" in log["text"] for log in ended(events)[0]["logs"])
+
+
+def test_a_node_may_have_services_only(stream):
+    """It serves until the others have handed in their parts, and is then ended."""
+    served = {"topology": "2n1d", "strategy": "independent", "options": {"fault": "node-of-services"}}
+    events = stream("faulty", repeats=1, **served)
+    assert failure(events) is None
+    (event,) = ended(events)
+    assert [record["node"] for record in event["records"]] == [0]
+    assert {exit["node"]: (exit["role"], exit["signal"]) for exit in event["exits"]} == {
+        0: ("trainer", None),
+        1: ("service", "SIGTERM"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"), [("server-killed", "was ended by SIGKILL"), ("server-exits", "left with exit code 3")]
+)
+def test_a_service_that_dies_at_work_is_named(stream, fault, said):
+    events = stream("faulty", steps=100_000, options={"fault": fault})
+    told = failure(events)
+    assert (told["kind"], told["node"], told["rank"]) == ("crashed", 0, None)
+    assert told["message"].startswith("service-0, which the trainers need, " + said)
+    assert [exit["signal"] for exit in ended(events)[0]["exits"]][1:] == ["SIGTERM"]
+
+
+def test_a_service_may_leave(stream):
+    """With exit code 0, as MXNet's scheduler does at the end."""
+    events = stream("faulty", options={"fault": "server-leaves"})
+    assert failure(events) is None
+    assert [exit["code"] for event in ended(events) for exit in event["exits"]] == [0] * 4
+
+
+def test_an_interpreter_that_is_not_there(stream):
+    told = failure(stream(python="/nowhere/python"))
+    assert told["kind"] == "environment"
+    assert "/nowhere/python" in told["message"]
+
+
+def test_a_hostile_record_is_refused(plain):
+    event = copy.deepcopy(ended(plain("1n1d"))[0])
+    event["records"][0]["window"]["start"] = "yesterday"
+    with pytest.raises(DocumentError, match="window"):
+        repeat_from(event)
+
+
+def _controller(tmp_path, fault):
+    """A controller process of its own, which reports when the workers are in their window."""
+    script = tmp_path / "controller.py"
+    script.write_text(
+        textwrap.dedent(
+            f"""
+            import sys
+            from dlperf_sdk import RunSpec
+            from dlperf_sdk.planning.bundle import build
+            from dlperf_sdk.interfaces.topology import Job
+            from dlperf_sdk.launchers.events import events
+            from dlperf_sdk.planning.plan import make_plan
+            from dlperf_sdk.registry.plugins import Registry
+            from dlperf_sdk.launchers.local import Local
+            from pathlib import Path
+
+            options = {{"fault": "{fault}"}}
+            spec = RunSpec(framework="faulty", model="linear", topology="2n1d", batch_size=8, options=options)
+            plan = make_plan(spec, Registry())
+            request = plan.request("case", (sys.executable,), {{}}, {{"source": "synthetic"}})
+            bundle = build(request, Path("{tmp_path}/case.pyz"))
+            for event in events(Local(), Job("{tmp_path.name}", bundle.path, 2, 1, "cpu")):
+                print(event["event"], event.get("phase"), flush=True)
+            """
+        )
+    )
+    # With their scratch directory in it, the command lines of workers can be told from others' as well.
+    variables = {**os.environ, "TMPDIR": str(tmp_path)}
+    return subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True, env=variables)
+
+
+def _gone(marker, seconds=15.0):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if not processes_with(marker):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+# Who does not listen is killed, after a while; whoever does need not be waited for.
+@pytest.mark.parametrize(("number", "fault"), [(signal.SIGKILL, "stubborn"), (signal.SIGTERM, "hang-step")])
+def test_nothing_outlives_a_controller_that_dies(tmp_path, number, fault):
+    with _controller(tmp_path, fault) as controller:
+        for line in controller.stdout:
+            if line.split() == ["progress", "measure"]:
+                break
+        assert processes_with(str(tmp_path))
+        controller.send_signal(number)
+        controller.wait(10)
+    assert _gone(str(tmp_path)), processes_with(str(tmp_path))
+
+
+@pytest.mark.parametrize(("node", "fault"), [(0, "stubborn"), (1, "hang-step")])
+def test_nothing_outlives_an_agent_that_dies(tmp_path, node, fault):
+    with _controller(tmp_path, fault) as controller:
+        for line in controller.stdout:
+            if line.split() == ["progress", "measure"]:
+                break
+        agents = subprocess.run(
+            ["pgrep", "-f", f"agent --case {tmp_path.name} --node {node}"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        os.kill(int(agents.stdout.split()[0]), signal.SIGKILL)
+        controller.wait(30)
+    assert _gone(str(tmp_path)), processes_with(str(tmp_path))

@@ -1,0 +1,150 @@
+"""How an agent comes to its run, and what it says where it does not."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from dlperf_sdk import RunSpec
+from dlperf_sdk.planning.bundle import build
+from dlperf_sdk.planning.plan import make_plan
+from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.worker import network
+from dlperf_sdk.worker.agent import preflight, rendezvous
+
+SECRET = "5" * 64
+
+
+@pytest.fixture
+def agent(tmp_path):
+    """Start an agent of a case of two nodes, with these words behind it; its directories are made in `tmp_path`."""
+    started = []
+
+    def start(*words, start=60.0, **pipes):
+        spec = RunSpec(framework="numpy", model="linear", topology="2n1d", deadlines={"start": start})
+        request = make_plan(spec, Registry()).request("case", (sys.executable,), {}, {"source": "synthetic"})
+        bundle = build(request, tmp_path / "case.pyz")
+        started.append(
+            subprocess.Popen(
+                [sys.executable, str(bundle.path), "agent", *words],
+                env={**os.environ, "TMPDIR": str(tmp_path), "NODE": "7"},
+                stdout=subprocess.PIPE,
+                **pipes,
+            )
+        )
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def last_event(process):
+    told, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    return json.loads(told.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    ("words", "node", "why"),
+    [
+        (("--node", "1", "--hosts", "127.0.0.1,b"), 1, "no coordinator of this run on 127.0.0.1"),
+        (
+            ("--node", "0", "--hosts", "a,no-such-host.invalid"),
+            0,
+            "no way from here to 'no-such-host.invalid'",
+        ),
+        (("--node", "$NODE", "--hosts", "a,b"), None, "this is node 7, and the hosts are only a,b"),
+        (("--node", "$ABSENT", "--hosts", "a,b"), None, "has not set the variable ABSENT"),
+        (("--node", "1", "--hosts", "a,b", "--ports", "9-1"), 1, "'9-1' is no range of ports"),
+    ],
+)
+def test_who_cannot_join_says_why_as_an_event(agent, tmp_path, words, node, why):
+    event = last_event(agent(*words, start=0.3))
+    assert (event["event"], event["status"]) == ("ended", "unavailable")
+    assert (event["failure"]["node"], event["failure"]["phase"]) == (node, "start")
+    assert f"({socket.gethostname()}) cannot join its run: " in event["failure"]["message"]
+    assert why in event["failure"]["message"]
+    assert [path.name for path in tmp_path.iterdir()] == ["case.pyz"]
+
+
+def test_a_name_that_nobody_knows_is_not_waited_for(monkeypatch):
+    """Not for as long as a coordinator, which may start late."""
+    monkeypatch.setattr(rendezvous, "_NAMED", 0.0)
+    with pytest.raises(OSError, match=r"host name 'no-such-host.invalid' is not known there"):
+        rendezvous.meet("no-such-host.invalid", [20000], SECRET, 600)
+
+
+def test_an_agent_without_its_controller_does_not_wait_for_the_coordinator(agent, tmp_path):
+    process = agent("--node", "1", "--hosts", "127.0.0.1,b", "--tether", stdin=subprocess.PIPE)
+    deadline = time.monotonic() + 30
+    while not any(tmp_path.glob("dlperf-*/lock")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.stdin.close()
+    assert process.wait(30) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["case.pyz"]
+
+
+# -- ports that the user has chosen
+
+
+def test_a_range_of_ports():
+    assert network.port_range("") == range(0)
+    assert network.port_range("40000-40001") == range(40000, 40002)
+
+
+@pytest.mark.parametrize(
+    "text", ["40000", "80-90", "40001-40000", "40000-70000", "a-b", "40000-40001-", "-40000-40001"]
+)
+def test_what_is_no_range_of_ports(text):
+    with pytest.raises(ValueError, match="is no range of ports"):
+        network.port_range(text)
+
+
+def test_only_ports_of_the_range_are_taken():
+    among = network.port_range("42000-42015")
+    candidates = rendezvous.ports(SECRET, among)
+    assert set(candidates) <= set(among)
+    assert len(candidates) == rendezvous.CANDIDATES
+    assert sorted(rendezvous.ports(SECRET, range(42000, 42003))) == [42000, 42001, 42002]
+    door = preflight.Doorbell("127.0.0.1", among)
+    free = [int(port) for port in network.free_ports("127.0.0.1", 3, among)]
+    door.close()
+    assert door.port in among
+    assert set(free) <= set(among)
+    assert door.port not in free
+    assert len(set(free)) == 3
+
+
+def test_workers_are_handed_ports_that_linux_gives_to_nobody():
+    """Between a port's choice and its use lie seconds in which others connect, or listen on port 0."""
+    given = {int(port) for _ in range(20) for port in network.free_ports("127.0.0.1", 6)}
+    assert len(given) > 100  # and nobody who chooses at the same time begins where we did
+    assert given <= set(network.USUAL)
+
+
+def test_the_address_of_somebody_else_has_no_ports():
+    with pytest.raises(OSError, match="assign requested address"):
+        network.free_ports("192.0.2.1", 1)
+
+
+@pytest.mark.parametrize("index", [0, 3])
+def test_a_range_too_short_to_be_shared_is_said(index):
+    """The fourth node of a machine has none of three ports at all."""
+    with pytest.raises(OSError, match=rf"6 ports are needed, and {1 - index // 3} may be used"):
+        network.free_ports("127.0.0.1", 6, range(40000, 40003)[index::4])
+
+
+def test_too_few_free_ports_are_said():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=f"1 ports are needed, and of {port} to {port} only 0 are free"):
+            network.free_ports("127.0.0.1", 1, [port])

@@ -1,0 +1,509 @@
+"""The connection between agents and coordinator, and the coordinator against whoever calls it."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from contextlib import closing
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dlperf_sdk import RunSpec
+from dlperf_sdk.errors import FAILURES
+from dlperf_sdk.planning.plan import make_plan
+from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.worker.agent import coordinator as coordinator_module
+from dlperf_sdk.worker.agent import link, roster
+from dlperf_sdk.worker.agent.agent import Agent
+from dlperf_sdk.worker.agent.coordinator import Coordinator
+from dlperf_sdk.worker.failures import cause_of
+from dlperf_sdk.worker.gpu import devices
+
+SECRET = "5" * 64
+
+
+@pytest.fixture
+def listener():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server
+
+
+def call(listener):
+    return socket.create_connection(listener.getsockname(), 5)
+
+
+def accepted(listener, timeout=5.0):
+    """The next caller, judged in a thread of its own, as the coordinator does; the list gets the link or None."""
+    judged = []
+
+    def judge():
+        connection, _ = listener.accept()
+        judged.append(link.accept(connection, SECRET, timeout))
+
+    thread = threading.Thread(target=judge, daemon=True)
+    thread.start()
+    return thread, judged
+
+
+def join(thread, seconds=5.0):
+    thread.join(seconds)
+    assert not thread.is_alive()
+
+
+# -- the opening
+
+
+def test_the_same_secret_opens_it(listener):
+    thread, judged = accepted(listener)
+    mine = link.connect(listener.getsockname(), SECRET, 5)
+    join(thread)
+    theirs = judged[0]
+    messages = [{"event": "hello", "text": "ü\n\u2028"}, {"n": 1e308}]
+    for message in messages:
+        assert mine.send(message)
+    received = theirs.messages()
+    assert [next(received), next(received)] == messages
+    mine.close()
+    assert list(received) == []
+    theirs.close()
+
+
+def test_another_secret_does_not(listener):
+    thread, judged = accepted(listener)
+    with pytest.raises(ConnectionRefusedError, match="no coordinator of this run"):
+        link.connect(listener.getsockname(), "6" * 64, 5)
+    join(thread)
+    assert judged == [None]
+
+
+@pytest.mark.parametrize("said", [b"", b"{}\n", b'{"challenge": "1"}\n{"proof": "1"}\n', b"\xff" * 5000])
+def test_an_agent_turns_away_from_a_stranger_who_listens(listener, said):
+    def pose():
+        with listener.accept()[0] as caller:
+            caller.sendall(said)
+
+    thread = threading.Thread(target=pose, daemon=True)
+    thread.start()
+    with pytest.raises(OSError):
+        link.connect(listener.getsockname(), SECRET, 5)
+    join(thread)
+
+
+def test_a_stranger_between_them_opens_nothing(listener):
+    """Who listens on another port and hands everything on: the proof is of the port that the agent called."""
+    thread, judged = accepted(listener)
+    with socket.create_server(("127.0.0.1", 0)) as between:
+
+        def relay():
+            with between.accept()[0] as agent, call(listener) as coordinator:
+                agent.sendall(coordinator.recv(4096))
+                coordinator.sendall(agent.recv(4096))
+
+        relaying = threading.Thread(target=relay, daemon=True)
+        relaying.start()
+        with pytest.raises(OSError):
+            link.connect(between.getsockname(), SECRET, 5)
+        join(relaying)
+    join(thread)
+    assert judged == [None]
+
+
+def test_a_proof_is_good_for_one_challenge_only(listener):
+    """Somebody who has listened in cannot say the same again."""
+    thread, judged = accepted(listener)
+    with call(listener) as first, first.makefile() as reader:
+        challenge, port = json.loads(reader.readline())["challenge"], listener.getsockname()[1]
+        said = {"proof": link._proof(SECRET, "agent", challenge, "mine", port), "challenge": "mine"}
+        proof = json.dumps(said).encode() + b"\n"
+        first.sendall(proof)
+        join(thread)
+        judged[0].close()
+    thread, judged = accepted(listener)
+    with call(listener) as second:
+        second.sendall(proof)
+        join(thread)
+    assert judged == [None]
+
+
+GARBAGE = [
+    b"\n",
+    b"GET / HTTP/1.1\r\n\r\n",
+    b"\xff\xfe\x00\n",
+    b"[]\n",
+    b"null\n",
+    b'{"proof": null}\n',
+    b'{"proof": "\xc3\xa9"}\n',
+    b'{"proof": "\\ud800"}\n',
+    b'{"proof": {}}\n',
+    b"[" * 1000 + b"\n",
+    b'{"a":' * 180 + b"\n",
+    b"x" * 5000,
+    b"",
+]
+
+
+@pytest.mark.parametrize("said", GARBAGE, ids=range(len(GARBAGE)))
+def test_garbage_is_turned_away(listener, said):
+    thread, judged = accepted(listener)
+    with call(listener) as caller:
+        caller.sendall(said)
+        caller.shutdown(socket.SHUT_WR)
+        join(thread)
+        assert judged == [None]
+
+
+@given(said=st.binary(max_size=2000))
+@settings(max_examples=30, deadline=None)
+def test_any_bytes_are_turned_away(said):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        test_garbage_is_turned_away(listener, said)
+
+
+def test_who_has_proved_nothing_cannot_make_us_hold_much(listener):
+    """An endless line is cut off after a kilobyte, not after a quarter of a gigabyte."""
+    thread, judged = accepted(listener, timeout=60)
+    with call(listener) as caller:
+        caller.sendall(b"x" * (link.LONGEST_PROOF + 1))
+        join(thread)
+    assert judged == [None]
+
+
+def test_who_says_nothing_is_given_up(listener):
+    thread, judged = accepted(listener, timeout=0.2)
+    with call(listener):
+        join(thread)
+    assert judged == [None]
+
+
+# -- messages
+
+
+def pair():
+    """Two ends of a connection."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        one = call(server)
+        return one, server.accept()[0]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"{}", b"not json\n", b"\xff\n", b"[1]\n", b"3\n", b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b"\n"],
+    ids=["unfinished", "text", "bytes", "array", "number", "deep"],
+)
+def test_what_is_no_message_ends_the_conversation(said):
+    ours, theirs = pair()
+    with closing(theirs):
+        reading = link.Link(ours)
+        sender = threading.Thread(
+            target=lambda: (theirs.sendall(b'{"n": 1}\n' + said), theirs.close()), daemon=True
+        )
+        sender.start()
+        assert list(reading.messages()) == [{"n": 1}]
+        reading.close()
+        join(sender)
+
+
+def test_a_line_that_is_too_long_ends_the_conversation():
+    ours, theirs = pair()
+    with closing(theirs):
+        reading = link.Link(ours)
+        theirs.sendall(b'{"n": 1}\n' + b'{"text": "' + b"x" * 100 + b'"}\n')
+        assert list(reading.messages(longest=50)) == [{"n": 1}]
+        reading.close()
+
+
+def test_sending_to_who_has_gone_is_no_error():
+    ours, theirs = pair()
+    sending = link.Link(ours)
+    theirs.close()
+    while sending.send({"n": 1}):
+        time.sleep(0.01)
+    sending.close()
+
+
+# -- the coordinator, with agents played by the test
+
+
+OPENED = []
+
+
+class Node:
+    """An agent that says what the test wants."""
+
+    def __init__(self, address, node, secret=SECRET, **hello):
+        self.link = link.connect(address, secret, 5)
+        OPENED.append(self.link)
+        self.orders = self.link.messages()
+        self.node = node
+        self.say(event="hello", facts={"boot_id": "one"}, address="127.0.0.1", **hello)
+
+    def say(self, **message):
+        self.link.send({"node": self.node, **message})
+
+    def ordered(self, order):
+        message = next(message for message in self.orders if message["do"] != "beat")
+        assert message["do"] == order, message
+        return message
+
+    def prepare(self):
+        self.ordered("prepare")
+        self.say(event="prepared", devices=["cpu:0"], notes=[], ports=["1"], interface="lo")
+
+
+def ready(*nodes):
+    """Bring nodes to the barrier, and over it; gives their orders to start."""
+    for node in nodes:
+        node.prepare()
+    orders = [node.ordered("start") for node in nodes]
+    for node in nodes:
+        node.say(event="ready", trainers=1)
+    for node in nodes:
+        node.ordered("go")
+    return orders
+
+
+@pytest.fixture
+def lead(listener):
+    """Start a coordinator for so many nodes; gives its address and its events. At the end it must have finished."""
+    started = []
+
+    def start(nodes=1, **fields):
+        fields = {"repeats": 1, "deadlines": {"start": 5.0}, **fields}
+        spec = RunSpec(framework="numpy", model="linear", topology=f"{nodes}n1d", **fields)
+        request = make_plan(spec, Registry()).request("case", ("python",), {}, {"source": "synthetic"})
+        events = []
+        leader = Coordinator(request, listener, SECRET, events.append)
+        leader.start()
+        started.append(leader)
+        return listener.getsockname(), events, leader
+
+    yield start
+    for leader in started:
+        join(leader)
+    while OPENED:
+        OPENED.pop().close()
+    for thread in threading.enumerate():
+        if thread.name.endswith("(_receive)"):
+            join(thread)
+
+
+def record(**changes):
+    return {"rank": 0, "status": "ok", "samples": 8, "window": {"start": 1.0, "end": 2.0}, **changes}
+
+
+def part(**changes):
+    return {
+        "event": "ended",
+        "attempt": 1,
+        "failures": [],
+        "records": [record()],
+        "exits": [],
+        "series": [],
+        "logs": [],
+        **changes,
+    }
+
+
+def test_a_case_is_driven_to_its_end(lead):
+    address, events, leader = lead(nodes=2)
+    nodes = [Node(address, 0), Node(address, 1)]
+    orders = ready(*nodes)
+    assert [order["host_index"] for order in orders] == [0, 1]
+    assert orders[0]["cluster"] == orders[1]["cluster"]
+    assert orders[0]["cluster"]["options"] == leader.request.framework_options
+    for node in nodes:
+        node.say(**part())
+    for node in nodes:
+        node.ordered("quit")
+    join(leader)
+    told = [event["event"] for event in events if event["event"] != "heartbeat"]
+    assert told == ["agents-ready", "attempt-started", "attempt-ended", "ended"]
+    assert events[-1]["stopping"] == {"rule": "fixed", "met": True, "detail": "1 of 1 repeats"}
+
+
+def test_strangers_do_not_disturb(lead):
+    """Callers who hang, babble or hold the wrong secret, before and during the run; no node waits for them."""
+    address, events, leader = lead()
+    with socket.create_connection(address), socket.create_connection(address) as babbler:
+        babbler.sendall(b"\xff" * 2000 + b"\n" + b"{" * 2000)
+        with pytest.raises(ConnectionRefusedError):
+            Node(address, 0, secret="6" * 64)
+        began = time.monotonic()
+        node = Node(address, 0)
+        ready(node)
+        node.say(**part())
+        node.ordered("quit")
+        join(leader)
+        assert time.monotonic() - began < 3
+    assert events[-1]["status"] == "ok"
+
+
+HOSTILE = {
+    "no event": {"event": None},
+    "unknown failure": {"event": "failed", "failure": {"kind": "nonsense"}},
+    "failure of nothing": {"event": "failed", "failure": None},
+    "part without records": {"event": "ended"},
+    "records that are none": part(records=[3]),
+    "record without window": part(records=[record(window=None)]),
+    "window without length": part(records=[record(window={"start": 1.0, "end": 1.0})]),
+    "window of text": part(records=[record(window={"start": "a", "end": "b"})]),
+    "samples of text": part(records=[record(samples="many")]),
+    "ranks that cannot be sorted": part(records=[record(rank=0), record(rank="x")]),
+    "failures that are none": part(failures=[None]),
+    "no records": part(records=[]),
+}
+
+
+@pytest.mark.parametrize("message", HOSTILE.values(), ids=HOSTILE.keys())
+def test_a_malformed_message_ends_in_a_typed_failure(lead, monkeypatch, message):
+    monkeypatch.setattr(coordinator_module, "SETTLE", 0.1)
+    monkeypatch.setattr(coordinator_module, "SILENCE", 2.0)
+    address, events, leader = lead()
+    node = Node(address, 0)
+    ready(node)
+    node.say(**message)
+    if message["event"] in (None, "failed"):
+        node.say(**part(records=[]))
+    join(leader, 8)
+    assert events[-1]["event"] == "ended"
+    assert events[-1]["status"] in FAILURES
+    assert events[-1]["failure"]["kind"] == events[-1]["status"]
+    assert events[-1]["failure"]["message"]
+
+
+@pytest.mark.parametrize("hello", [{"facts": None}, {"facts": {}, "address": None}])
+def test_a_malformed_hello_ends_in_a_typed_failure(lead, monkeypatch, hello):
+    address, events, leader = lead()
+    connection = link.connect(address, SECRET, 5)
+    connection.send({"node": 0, "event": "hello", **hello})
+    if hello["facts"] is not None:
+        connection.send({"node": 0, "event": "prepared"})
+    join(leader, 8)
+    assert events[-1]["status"] == "invalid-record"
+    connection.close()
+
+
+@pytest.mark.parametrize("node", [-1, 1, "0", None, 0.0, True])
+def test_a_node_that_is_none_is_not_listened_to(lead, node):
+    address, events, leader = lead(deadlines={"start": 0.5})
+    connection = link.connect(address, SECRET, 5)
+    connection.send({"node": node, "event": "hello", "facts": {}, "address": "127.0.0.1"})
+    join(leader)
+    assert (events[-1]["status"], events[-1]["failure"]["phase"]) == ("lost-node", "start")
+    connection.close()
+
+
+def test_a_node_that_goes_is_lost_at_once_and_the_others_are_told(lead):
+    address, events, leader = lead(nodes=2)
+    nodes = [Node(address, 0), Node(address, 1)]
+    ready(*nodes)
+    nodes[1].link.close()
+    nodes[0].ordered("end")
+    nodes[0].say(**part(records=[]))
+    join(leader)
+    assert events[-1]["status"] == "lost-node"
+    assert events[-1]["failure"]["node"] == 1
+    assert "has gone" in events[-1]["failure"]["message"]
+
+
+def test_a_node_that_falls_silent_is_lost(lead, monkeypatch):
+    monkeypatch.setattr(roster, "SILENCE", 0.5)
+    monkeypatch.setattr(coordinator_module, "SILENCE", 0.5)
+    address, events, leader = lead()
+    node = Node(address, 0)
+    ready(node)
+    join(leader)
+    assert "has not been heard" in events[-1]["failure"]["message"]
+
+
+def test_a_node_that_has_no_devices_is_told_of_at_once(lead):
+    """Nothing has been started, so there is nothing to wait for."""
+    address, events, leader = lead(nodes=2)
+    nodes = [Node(address, 0), Node(address, 1)]
+    nodes[0].ordered("prepare")
+    nodes[1].ordered("prepare")
+    nodes[1].say(event="unprepared", message="GPU 0 is held by another process.")
+    began = time.monotonic()
+    join(leader)
+    assert time.monotonic() - began < 3
+    assert events[-1]["failure"]["kind"] == "unavailable"
+    assert events[-1]["failure"]["message"] == "GPU 0 is held by another process."
+    assert events[-2]["event"] == "attempt-ended"
+
+
+@given(st.lists(st.sampled_from(sorted(set(FAILURES) - {"interrupted"})), min_size=1), st.data())
+def test_the_cause_is_the_most_telling_failure(kinds, data):
+    types = data.draw(
+        st.lists(st.sampled_from([None, "RuntimeError"]), min_size=len(kinds), max_size=len(kinds))
+    )
+    failures = [{"kind": kind, "type": type} for kind, type in zip(kinds, types, strict=True)]
+    cause = cause_of(failures)
+    assert cause in failures
+    for kind in ("out-of-memory", "unsupported"):
+        if kind in kinds:
+            assert cause["kind"] in ("out-of-memory", "unsupported")
+    if set(kinds) == {"crashed"} and None in types:
+        assert cause["type"] is None
+
+
+# -- the agent's side
+
+
+def agent(tmp_path, connection):
+    spec = RunSpec(framework="numpy", model="linear")
+    request = make_plan(spec, Registry()).request("case", ("python",), {}, {"source": "synthetic"})
+    return Agent(request, 0, connection, "bundle", str(tmp_path))
+
+
+def test_a_node_that_waits_for_devices_stays_heard(tmp_path, monkeypatch):
+    """Busy devices are waited for much longer than a node may be silent."""
+    free = threading.Event()
+
+    def choose(*_):
+        free.wait(5)
+        return devices.Chosen(("cpu:0",), ())
+
+    monkeypatch.setattr(devices, "choose", choose)
+    ours, theirs = (link.Link(end) for end in pair())
+    waiting, heard = agent(tmp_path, ours), theirs.messages()
+    waiting._obey("prepare", {"address": "127.0.0.1", "host_index": 0, "host_count": 1})
+    waiting._watch()
+    assert next(heard)["event"] == "heartbeat"
+    free.set()
+    assert next(heard)["event"] == "prepared"
+    ours.close()
+    theirs.close()
+
+
+def test_a_node_without_ports_says_so(tmp_path):
+    ours, theirs = (link.Link(end) for end in pair())
+    agent(tmp_path, ours)._obey("prepare", {"address": "192.0.2.1", "host_index": 0, "host_count": 1})
+    said = next(theirs.messages())
+    assert said["event"] == "unprepared"
+    assert said["message"].startswith("Node 0 cannot choose its devices and ports: OSError")
+    ours.close()
+    theirs.close()
+
+
+@pytest.mark.parametrize("processes", ["json:loads", "no_such_module:processes"])
+def test_a_layout_that_raises_is_the_cases_failure_not_the_nodes(tmp_path, processes):
+    ours, theirs = (link.Link(end) for end in pair())
+    starting, heard = agent(tmp_path, ours), theirs.messages()
+    starting.request = starting.request._replace(processes=processes)
+    node = {"host": "127.0.0.1", "ports": ["1"], "devices": ["cpu:0"], "interface": "lo"}
+    cluster = {"device": "cpu", "strategy": "all_reduce", "options": {}, "nodes": [node]}
+    starting._obey("start", {"attempt": 1, "cluster": cluster, "host_index": 0, "host_count": 1})
+    failed, ended = next(heard), next(heard)
+    assert (failed["event"], failed["failure"]["kind"], failed["failure"]["phase"]) == (
+        "failed",
+        "crashed",
+        "start",
+    )
+    assert "could not be laid out" in failed["failure"]["message"]
+    assert (ended["event"], ended["records"]) == ("ended", [])
+    ours.close()
+    theirs.close()
