@@ -1,7 +1,7 @@
-"""What launching costs: a toy case of one step through an engine, against the same ranks started without us.
+"""What launching costs: a toy case of one step through a launcher, against the same ranks started without us.
 
     .venv/bin/python benchmarks/launch.py                  # on this machine: bare interpreters, torchrun
-    .venv/bin/python benchmarks/launch.py --engine slurm   # four Slurm nodes that are made here (root): srun, torchrun
+    .venv/bin/python benchmarks/launch.py --launcher slurm   # four Slurm nodes, made here (root): srun, torchrun
 
 Each pair starts N ranks twice, in turns: as a case (bundle, agents, preflight, barrier, one step), and as a script
 that imports NumPy, draws its weights, meets over TCP and takes the same step: in N interpreters started plainly, and
@@ -69,20 +69,20 @@ else:
 """
 
 
-def shape(ranks: int, engine: str) -> tuple[int, int]:
+def shape(ranks: int, launcher: str) -> tuple[int, int]:
     """Nodes and devices per node."""
-    nodes = 4 if engine == "slurm" and ranks > 1 else 1
+    nodes = 4 if launcher == "slurm" and ranks > 1 else 1
     return nodes, ranks // nodes
 
 
-def case(ranks: int, engine: str) -> Block:
+def case(ranks: int, launcher: str) -> Block:
     """A block: the case from its launch to its first step."""
-    nodes, devices = shape(ranks, engine)
+    nodes, devices = shape(ranks, launcher)
     spec = RunSpec(
         framework="numpy",
         model="linear",
-        topology=f"{nodes}n{devices}d@{engine}",
-        options={"agent_python": sys.executable} if engine == "slurm" else {},
+        topology=f"{nodes}n{devices}d@{launcher}",
+        options={"agent_python": sys.executable} if launcher == "slurm" else {},
         batch_size=8,
         canonical_steps=0,
         warmup=0,
@@ -97,7 +97,7 @@ def case(ranks: int, engine: str) -> Block:
         with tempfile.TemporaryDirectory() as folder:
             bundle = build(request, Path(folder) / "case.pyz")
             job = Job("launch", bundle.path, nodes, devices, plan.device, plan.topology_options)
-            for event in events(Registry().topology(engine), job):
+            for event in events(Registry().topology(launcher), job):
                 if event.get("failure") is not None:
                     raise RuntimeError(event["failure"]["message"])
                 if event["event"] == "attempt-ended":
@@ -107,11 +107,11 @@ def case(ranks: int, engine: str) -> Block:
     return lambda: _spent(work)
 
 
-def plain(ranks: int, engine: str) -> Block:
+def plain(ranks: int, launcher: str) -> Block:
     """A block: so many interpreters, started by a loop, or by one srun."""
-    nodes, devices = shape(ranks, engine)
-    script = [sys.executable, "-c", _PLAIN, str(ranks), _first(engine), str(_PORT + ranks)]
-    if engine == "slurm":
+    nodes, devices = shape(ranks, launcher)
+    script = [sys.executable, "-c", _PLAIN, str(ranks), _first(launcher), str(_PORT + ranks)]
+    if launcher == "slurm":
         step = ["srun", f"--nodes={nodes}", f"--ntasks-per-node={devices}", "--overlap", "--overcommit"]
         step.append("--cpu-bind=none")
         return lambda: _spent(lambda: _stepped([[*step, *script]], [{}]))
@@ -119,14 +119,14 @@ def plain(ranks: int, engine: str) -> Block:
     return lambda: _spent(lambda: _stepped([script] * ranks, ours))
 
 
-def torchrun(ranks: int, engine: str, python: Sequence[str]) -> Block:
+def torchrun(ranks: int, launcher: str, python: Sequence[str]) -> Block:
     """A block: the same script under torchrun, on several nodes one per srun task."""
-    nodes, devices = shape(ranks, engine)
-    script = [sys.executable, "-c", _PLAIN, str(ranks), _first(engine), str(_PORT + 100 + ranks)]
+    nodes, devices = shape(ranks, launcher)
+    script = [sys.executable, "-c", _PLAIN, str(ranks), _first(launcher), str(_PORT + 100 + ranks)]
     where = ["--standalone"]
     step = []
-    if engine == "slurm":
-        where = ["--rdzv-backend=c10d", f"--rdzv-endpoint={_first(engine)}:{_PORT + 200 + ranks}"]
+    if launcher == "slurm":
+        where = ["--rdzv-backend=c10d", f"--rdzv-endpoint={_first(launcher)}:{_PORT + 200 + ranks}"]
         step = ["srun", f"--nodes={nodes}", "--ntasks-per-node=1", "--overlap", "--overcommit"]
     command = [
         *step,
@@ -141,9 +141,9 @@ def torchrun(ranks: int, engine: str, python: Sequence[str]) -> Block:
     )
 
 
-def _first(engine: str) -> str:
+def _first(launcher: str) -> str:
     """Where rank 0 listens."""
-    if engine != "slurm":
+    if launcher != "slurm":
         return "127.0.0.1"
     command = ["scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"]]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[0]
@@ -177,9 +177,9 @@ def _spent(work: Callable[[], float]) -> Spent:
 
 
 @contextlib.contextmanager
-def placed(engine: str) -> Iterator[None]:
+def placed(launcher: str) -> Iterator[None]:
     """For Slurm: the allocation that this runs in, else one on four nodes in namespaces, as the tests make them."""
-    if engine != "slurm" or "SLURM_JOB_ID" in os.environ:
+    if launcher != "slurm" or "SLURM_JOB_ID" in os.environ:
         yield
         return
     sys.path.insert(0, str(ROOT / "tests" / "engines"))
@@ -212,19 +212,19 @@ def torch_python() -> tuple[str, ...]:
 
 def main() -> int:
     parser = paired.arguments(__doc__, 6)
-    parser.add_argument("--engine", choices=("local", "slurm"), default="local")
+    parser.add_argument("--launcher", choices=("local", "slurm"), default="local")
     parser.add_argument("--ranks", type=int, nargs="+", default=list(RANKS), choices=RANKS)
     parser.add_argument("--no-torchrun", action="store_true", help="leave torchrun out")
     chosen = parser.parse_args()
-    engine, others = chosen.engine, "srun" if chosen.engine == "slurm" else "interpreters"
+    launcher, others = chosen.launcher, "srun" if chosen.launcher == "slurm" else "interpreters"
     python = () if chosen.no_torchrun else torch_python()
     comparisons = []
-    with placed(engine):
+    with placed(launcher):
         for ranks in chosen.ranks:
-            ours = case(ranks, engine)
-            comparisons.append(Comparison(f"{ranks}, {others}", ours, plain(ranks, engine)))
+            ours = case(ranks, launcher)
+            comparisons.append(Comparison(f"{ranks}, {others}", ours, plain(ranks, launcher)))
             if python:
-                comparisons.append(Comparison(f"{ranks}, torchrun", ours, torchrun(ranks, engine, python)))
+                comparisons.append(Comparison(f"{ranks}, torchrun", ours, torchrun(ranks, launcher, python)))
         found = paired.interleaved(comparisons, chosen.pairs, paired.telling("launching"))
     rows = []
     for comparison, pairs in zip(comparisons, found, strict=True):
@@ -248,7 +248,9 @@ def main() -> int:
         )
         for ranks, row in rows
     ]
-    print(paired.table((f"ranks over {engine}, against", "case, s", "theirs, s", "seconds more", ""), lines))
+    print(
+        paired.table((f"ranks over {launcher}, against", "case, s", "theirs, s", "seconds more", ""), lines)
+    )
     if growth is not None:
         print(
             f"The harness's own share: {growth[0]:.2f} s and {1000 * growth[1]:.1f} ms per rank (least squares)."

@@ -445,8 +445,8 @@ def test_a_measurers_mistake_costs_no_result():
     )
 
 
-def _engine(lines):
-    """A registry whose engine `odd` says these lines in place of an agent's."""
+def _launcher(lines):
+    """A registry whose launcher `odd` says these lines in place of an agent's."""
 
     class Odd(Local):
         name = "odd"
@@ -507,8 +507,8 @@ GOOD_END = {"event": "ended", "status": "ok", "failure": None, "stopping": None}
         ([{"event": "something-new"}, GOOD_END], "invalid-record", "no repeat"),
     ],
 )
-def test_whatever_an_engine_brings_back_is_a_typed_result(tmp_path, lines, kind, said):
-    result = run("numpy", "linear", topology="1n1d@odd", registry=_engine(lines), store=tmp_path, **QUICK)
+def test_whatever_a_launcher_brings_back_is_a_typed_result(tmp_path, lines, kind, said):
+    result = run("numpy", "linear", topology="1n1d@odd", registry=_launcher(lines), store=tmp_path, **QUICK)
     assert result.status == kind
     assert said in result.failure.message
     assert ResultStore(tmp_path).load(result.id).status == kind

@@ -65,7 +65,7 @@ def write(folder: Path) -> None:
 
 
 def registry(place: Path, topologies: dict[str, Any] | None = None, **changes: Any) -> Registry:
-    """The toy model, with its reference in this folder; and engines in place of others."""
+    """The toy model, with its reference in this folder; and launchers in place of others."""
     fields = {"name": "mine", "trainers": {"numpy": "dlperf_numpy.worker:Linear"}}
     fields |= {"references": place / "mine.json", **changes}
     return Registry({"models": {"mine": type("Mine", (Linear,), fields)}, "topologies": topologies or {}})

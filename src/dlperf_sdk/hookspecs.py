@@ -63,7 +63,7 @@ class Hooks:
     @hookspec
     def dlperf_stage(self, run_id: str, stage: str, detail: str) -> None:
         """Something beside the repeats is going on: `stage` is environment, data, parity, bundle, launch, queue (what
-        an engine waits for) or note, and trace after the last repeat; batch-size, with the `run_id` of a probe, before
+        a launcher waits for) or note, and trace after the last repeat; batch-size, with the `run_id` of a probe, before
         a run that asks for the largest.
 
         Fires as often as there is something to say; `detail` is one line for people.

@@ -245,7 +245,7 @@ def test_cases_come_out_one_by_one():
         ({"batch_size": "max"}, {"batch_size": "max"}, True),
         ({"nodes": {"not": 1}}, {"topology": "2n8d"}, True),
         ({"devices": 16}, {"topology": "2n8d"}, True),
-        ({"engine": "slurm"}, {"topology": "2n8d@slurm"}, True),
+        ({"launcher": "slurm"}, {"topology": "2n8d@slurm"}, True),
         ({"any": [{"compiler": "xla"}, {"devices": {"min": 16}}]}, {"topology": "2n8d"}, True),
         ({"any": [{"compiler": "xla"}, {"devices": {"min": 17}}]}, {"topology": "2n8d"}, False),
         ({"options.features": 8}, {"options": {"features": 8}}, True),
@@ -304,12 +304,12 @@ def test_any_value_is_a_predicate_or_is_refused(plain, fields):
 def test_every_field_that_holds_one_value_can_be_asked_for():
     case = RunSpec(framework="numpy", model="linear", topology="2n3d@local")
     plain = {name: value for name, value in case.to_dict().items() if name != "schema_version"}
-    assert set(KINDS) - {"nodes", "devices", "devices_per_node", "engine"} == set(FIELDS) - {
+    assert set(KINDS) - {"nodes", "devices", "devices_per_node", "launcher"} == set(FIELDS) - {
         "env",
         "options",
         "deadlines",
     }
-    assert [value_of(plain, name) for name in ("nodes", "devices_per_node", "devices", "engine")] == [
+    assert [value_of(plain, name) for name in ("nodes", "devices_per_node", "devices", "launcher")] == [
         2,
         3,
         6,

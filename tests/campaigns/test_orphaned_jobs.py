@@ -163,7 +163,7 @@ class QueueOptions:
 
 
 class Queue(Local):
-    """An engine that places like `local`, and whose queue holds what a test says."""
+    """A launcher that places like `local`, and whose queue holds what a test says."""
 
     name = "queue"
     Options = QueueOptions
@@ -178,7 +178,7 @@ class Queue(Local):
 
 @pytest.fixture
 def queue(monkeypatch):
-    """The engine: its `answers`, what it was `asked`, the `plugins` that it is one of. Nobody is patient with it."""
+    """The launcher: its `answers`, what it was `asked`, the `plugins` that it is one of. Nobody is patient with it."""
 
     class Fresh(Queue):
         answers, asked = [{}], []
@@ -190,7 +190,7 @@ def queue(monkeypatch):
 
 
 def queued(directory, registry, **axes):
-    """A campaign over that engine which a controller has begun, and has died in."""
+    """A campaign over that launcher which a controller has begun, and has died in."""
     fields = {**SMALL, "topology": "1n1d@queue", "repeats": 1}
     what = campaign_of(Matrix(fields=fields, axes={"framework": ["numpy"], **axes}))
     stamp, entries = planning.planned(what, registry)
@@ -221,7 +221,7 @@ def test_what_a_killed_controller_left_in_a_queue_is_ended_before_anything_is_me
     assert heard[:2] == entries[1:3]
 
 
-def test_each_of_an_engines_options_is_asked_for_what_was_submitted_with_it(tmp_path, queue):
+def test_each_of_a_launchers_options_is_asked_for_what_was_submitted_with_it(tmp_path, queue):
     """A queue may be chosen by an option."""
     lanes = [{"lane": "fast"}, {"lane": "slow"}]
     kept = queued(tmp_path / "it", queue.plugins, options=lanes, batch_size=[2, 4])
@@ -271,7 +271,7 @@ class Hasty(Dropped):
 
 
 @pytest.mark.parametrize(
-    ("engine", "said"),
+    ("launcher", "said"),
     [
         (Dropped, None),
         (Deaf, "was in the queue, and end_left() told of nothing"),
@@ -279,12 +279,12 @@ class Hasty(Dropped):
         (Hasty, "which there is not"),
     ],
 )
-def test_the_suite_for_engines_catches_a_queue_that_forgets(engine, said, monkeypatch):
+def test_the_suite_for_launchers_catches_a_queue_that_forgets(launcher, said, monkeypatch):
     monkeypatch.setattr(topology_suite, "_GONE", 0.01)
 
     class Suite(topology_suite.TopologyConformance):
         topology, framework, model = "queue", "numpy", "linear"
-        registry = Registry({"topologies": {"queue": engine}})
+        registry = Registry({"topologies": {"queue": launcher}})
 
     with nullcontext() if said is None else pytest.raises(AssertionError, match=re.escape(said)):
         Suite().test_what_is_left_in_its_queue_is_found_by_its_id_and_ended()
@@ -309,7 +309,7 @@ def test_what_does_not_go_is_named_and_nothing_is_measured_beside_it(tmp_path, q
     assert resume(kept.path, registry=queue.plugins).exit_code == 0
 
 
-def test_an_engine_that_does_not_answer_is_no_empty_queue(tmp_path, queue):
+def test_a_launcher_that_does_not_answer_is_no_empty_queue(tmp_path, queue):
     kept = queued(tmp_path / "it", queue.plugins)
     queue.answers = [Unavailable("Nobody is at home.")]
     said = r"left something in the queue of queue, which does not answer: Nobody is at home\. Resume when it does"

@@ -269,13 +269,13 @@ class Cluster:
             "OMPI_MCA_oob_tcp_if_include": f"{self.network}.0/24",
         }
 
-    def options(self, engine: str) -> dict[str, str]:
-        """What an engine needs to be told here."""
+    def options(self, launcher: str) -> dict[str, str]:
+        """What a launcher needs to be told here."""
         nodes = ",".join(node.name for node in self.nodes)
         return {
             "ssh": {"hosts": nodes, "launcher_flags": f"-F {self.ssh_config}"},
             "mpi": {"hosts": nodes},
-        }.get(engine, {})
+        }.get(launcher, {})
 
     def close(self) -> None:
         for daemon in reversed(self._daemons):

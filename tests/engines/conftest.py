@@ -54,26 +54,26 @@ def cluster():
 
 
 class Bench:
-    """Runs toy cases on the cluster, through each engine, and looks at what is left behind."""
+    """Runs toy cases on the cluster, through each launcher, and looks at what is left behind."""
 
     def __init__(self, cluster, folder, monkeypatch):
         self.cluster, self.folder, self._monkeypatch = cluster, folder, monkeypatch
         self.id = folder.name
 
-    def events(self, engine, shape="2n1d", framework="numpy", python=sys.executable, name="", **fields):
+    def events(self, launcher, shape="2n1d", framework="numpy", python=sys.executable, name="", **fields):
         """The events of a case, one by one; closing the iterator ends it. `name` tells cases of one test apart."""
-        engine, _, how = engine.partition("-")
+        launcher, _, how = launcher.partition("-")
         if how == "step":
             self._allocate()
         fields = {"batch_size": 8, "warmup": 2, "steps": 20, "repeats": 1, **fields}
-        options = {**self.cluster.options(engine), **fields.pop("options", {})}
+        options = {**self.cluster.options(launcher), **fields.pop("options", {})}
         spec = RunSpec(
-            framework=framework, model="linear", topology=f"{shape}@{engine}", options=options, **fields
+            framework=framework, model="linear", topology=f"{shape}@{launcher}", options=options, **fields
         )
         plan = make_plan(spec, Registry())
         request = plan.request(f"{self.id}{name}", (python,), spec.env, {"source": "synthetic"})
         bundle = build(request, self.folder / f"case{name}.pyz", plan.packages, told(plan))
-        topology, placing = spec.topology, Registry().topology(engine)
+        topology, placing = spec.topology, Registry().topology(launcher)
         job = Job(
             request.id,
             bundle.path,

@@ -1,5 +1,5 @@
-"""Campaigns through engines: what a killed controller left in a queue is ended by the next, and a lost node or rank is
-one case's, not the campaign's."""
+"""Campaigns through launchers: what a killed controller left in a queue is ended by the next, and a lost node or rank
+is one case's, not the campaign's."""
 
 from __future__ import annotations
 
@@ -109,14 +109,14 @@ class Saboteur:
                 os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("engine", ["ssh", "mpi"])
-def test_a_campaign_goes_on_after_a_killed_rank_and_a_lost_node(bench, engine):
+@pytest.mark.parametrize("launcher", ["ssh", "mpi"])
+def test_a_campaign_goes_on_after_a_killed_rank_and_a_lost_node(bench, launcher):
     """In one campaign, before a case that ends well; none is tried again here."""
-    options = bench.cluster.options(engine)
+    options = bench.cluster.options(launcher)
     faults = [{"fault": fault, "rank": 1, **options} for fault in ("sigkill", "stubborn", "none")]
     saboteur = Saboteur(bench.cluster.nodes[1])
     outcome = campaign(
-        Matrix(fields={**TOY, "topology": f"2n1d@{engine}"}, axes={"options": faults}),
+        Matrix(fields={**TOY, "topology": f"2n1d@{launcher}"}, axes={"options": faults}),
         bench.folder / "campaign",
         observers=[saboteur],
         interleave=False,

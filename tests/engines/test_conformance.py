@@ -1,4 +1,4 @@
-"""What every engine must do, against the real one: each test runs through each of them."""
+"""What every launcher must do, against the real one: each test runs through each of them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import pytest
 
 from dlperf_sdk.results.agent_events import repeat_from
 
-ENGINES = ("ssh", "mpi", "slurm-step", "slurm-job")
+LAUNCHERS = ("ssh", "mpi", "slurm-step", "slurm-job")
 
 
-@pytest.fixture(params=ENGINES)
-def engine(request):
+@pytest.fixture(params=LAUNCHERS)
+def launcher(request):
     return request.param
 
 
@@ -39,8 +39,8 @@ def until_measuring(stream):
         assert event["event"] != "ended", event["failure"]
 
 
-def test_every_rank_of_every_repeat_hands_in_a_record(bench, engine):
-    events = list(bench.events(engine, "2n2d", repeats=2))
+def test_every_rank_of_every_repeat_hands_in_a_record(bench, launcher):
+    events = list(bench.events(launcher, "2n2d", repeats=2))
     assert failure(events) is None
     assert [event["attempt"] for event in ended(events)] == [1, 2]
     for event in ended(events):
@@ -55,32 +55,32 @@ def test_every_rank_of_every_repeat_hands_in_a_record(bench, engine):
     ]
 
 
-def test_one_node(bench, engine):
-    assert failure(list(bench.events(engine, "1n1d"))) is None
+def test_one_node(bench, launcher):
+    assert failure(list(bench.events(launcher, "1n1d"))) is None
 
 
-def test_a_killed_rank_is_named_with_its_node(bench, engine):
-    told = failure(list(bench.events(engine, framework="faulty", options={"fault": "sigkill", "rank": 1})))
+def test_a_killed_rank_is_named_with_its_node(bench, launcher):
+    told = failure(list(bench.events(launcher, framework="faulty", options={"fault": "sigkill", "rank": 1})))
     assert (told["kind"], told["node"], told["rank"], told["phase"]) == ("crashed", 1, 1, "measure")
 
 
-def test_a_rank_that_hangs_in_a_collective(bench, engine):
+def test_a_rank_that_hangs_in_a_collective(bench, launcher):
     options, deadlines = {"fault": "hang-step", "rank": 1}, {"step": 2.0}
-    told = failure(list(bench.events(engine, framework="faulty", options=options, deadlines=deadlines)))
+    told = failure(list(bench.events(launcher, framework="faulty", options=options, deadlines=deadlines)))
     assert (told["kind"], told["phase"]) == ("timeout", "measure")
     assert told["node"] == told["rank"] in (0, 1)  # the others hang with it: who is late first is named
 
 
-def test_leaving_ends_everything(bench, engine):
+def test_leaving_ends_everything(bench, launcher):
     """Workers that ignore SIGTERM too; what is left is looked at by the bench."""
-    with closing(bench.events(engine, framework="faulty", options={"fault": "stubborn"})) as stream:
+    with closing(bench.events(launcher, framework="faulty", options={"fault": "stubborn"})) as stream:
         until_measuring(stream)
         began = time.monotonic()
     assert time.monotonic() - began < 30
 
 
-def test_a_killed_agent_is_a_lost_node(bench, engine):
-    with closing(bench.events(engine, framework="faulty", options={"fault": "stubborn"})) as stream:
+def test_a_killed_agent_is_a_lost_node(bench, launcher):
+    with closing(bench.events(launcher, framework="faulty", options={"fault": "stubborn"})) as stream:
         until_measuring(stream)
         began = time.monotonic()
         agent = next(pid for pid in bench.cluster.nodes[1].processes("agent --case") if _is_python(pid))
@@ -89,7 +89,7 @@ def test_a_killed_agent_is_a_lost_node(bench, engine):
     assert (told["kind"], told["node"]) == ("lost-node", 1), told
     assert time.monotonic() - began < 30
     # Its directory could not be removed by itself: the next agent there does.
-    assert failure(list(bench.events(engine))) is None
+    assert failure(list(bench.events(launcher))) is None
 
 
 def _is_python(pid):
@@ -98,23 +98,23 @@ def _is_python(pid):
 
 def test_a_node_that_is_cut_off(bench):
     """The coordinator's own, and another: n1 of the cases on n1 and n2, n4 of those on n3 and n4. One cut meets cases
-    of every engine: each ends within the bound and names the node; all workers end themselves, those of the cut nodes
+    of every launcher: each ends within the bound and names the node; all workers end themselves, those of the cut nodes
     while they are still cut off."""
     nodes = bench.cluster.nodes
     pairs, cut = {0: "n1,n2", 1: "n3,n4"}, {0: nodes[0], 1: nodes[3]}
     cases = {}
     with ExitStack() as stack:
         # The jobs first: once there is an allocation, everything is a step of it.
-        for engine in ("slurm-job", "slurm-step", "ssh", "mpi"):
+        for launcher in ("slurm-job", "slurm-step", "ssh", "mpi"):
             for lost, pair in pairs.items():
                 more = {
                     "slurm-job": {"exclusive": False, "sbatch_flags": f"-w {pair}"},
                     "slurm-step": {"srun_flags": f"-w {pair}"},
-                }.get(engine, {"hosts": pair})
+                }.get(launcher, {"hosts": pair})
                 options = {"fault": "stubborn", **more}
-                stream = bench.events(engine, framework="faulty", options=options, name=f"{engine}{lost}")
+                stream = bench.events(launcher, framework="faulty", options=options, name=f"{launcher}{lost}")
                 until_measuring(stack.enter_context(closing(stream)))
-                cases[engine, lost] = stream
+                cases[launcher, lost] = stream
         began = time.monotonic()
         for node in cut.values():
             node.cut()
@@ -130,17 +130,17 @@ def test_a_node_that_is_cut_off(bench):
         finally:
             for node in cut.values():
                 node.mend()
-    for (engine, lost), (told, took) in ends.items():
-        assert (told["kind"], told["node"]) == ("lost-node", lost), (engine, told)
-        assert cut[lost].name in told["message"], (engine, told)
-        assert took < 30, (engine, lost, took)
+    for (launcher, lost), (told, took) in ends.items():
+        assert (told["kind"], told["node"]) == ("lost-node", lost), (launcher, told)
+        assert cut[lost].name in told["message"], (launcher, told)
+        assert took < 30, (launcher, lost, took)
     # They have come back, and are nodes like the others. Slurm itself takes up to a minute to notice.
     bench.leave()
     bench.close()
     bench.cluster.wait_idle(100)
-    for engine in ("ssh", "mpi", "slurm-job"):
-        events = list(bench.events(engine, "4n1d", name=f"{engine}-again"))
-        assert failure(events) is None, engine
+    for launcher in ("ssh", "mpi", "slurm-job"):
+        events = list(bench.events(launcher, "4n1d", name=f"{launcher}-again"))
+        assert failure(events) is None, launcher
         found = next(event for event in events if event["event"] == "agents-ready")["nodes"]
         assert [each["host"] for each in found] == [node.name for node in nodes]
 
@@ -150,7 +150,7 @@ def _end_of(stream, began):
     return failure(list(stream)), time.monotonic() - began
 
 
-def test_a_node_without_the_environment(bench, engine, tmp_path):
+def test_a_node_without_the_environment(bench, launcher, tmp_path):
     folder = bench.cluster.home / "environment"
     folder.mkdir(exist_ok=True)
     python = folder / "python"
@@ -159,18 +159,18 @@ def test_a_node_without_the_environment(bench, engine, tmp_path):
     node = bench.cluster.nodes[1]
     node.run("mount", "-t", "tmpfs", "tmpfs", str(folder))
     try:
-        told = failure(list(bench.events(engine, python=str(python))))
+        told = failure(list(bench.events(launcher, python=str(python))))
     finally:
         node.run("umount", str(folder))
     assert (told["kind"], told["node"]) == ("environment", 1)
     assert f"Node 1 (n2) lacks {python}" in told["message"]
 
 
-def test_a_full_disk_on_one_node(bench, engine):
+def test_a_full_disk_on_one_node(bench, launcher):
     node = bench.cluster.nodes[1]
     node.run("dd", "if=/dev/zero", "of=/tmp/full", "bs=1M")
     try:
-        told = failure(list(bench.events(engine)))
+        told = failure(list(bench.events(launcher)))
     finally:
         node.run("rm", "/tmp/full")
     assert (told["kind"], told["node"]) == ("unavailable", 1)
@@ -178,9 +178,9 @@ def test_a_full_disk_on_one_node(bench, engine):
     assert "No space left" in told["message"]
 
 
-def test_agents_and_workers_listen_on_the_chosen_address_and_ports_alone(bench, engine):
+def test_agents_and_workers_listen_on_the_chosen_address_and_ports_alone(bench, launcher):
     options = {"fault": "stubborn", "ports": "40000-40063"}
-    with closing(bench.events(engine, framework="faulty", options=options)) as stream:
+    with closing(bench.events(launcher, framework="faulty", options=options)) as stream:
         until_measuring(stream)
         for node in bench.cluster.nodes[:2]:
             sockets = [line.split() for line in node.run("ss", "-ltnpH").splitlines() if "python" in line]
@@ -190,8 +190,8 @@ def test_agents_and_workers_listen_on_the_chosen_address_and_ports_alone(bench, 
             assert all(40000 <= int(port) <= 40063 for _, _, port in found), sockets
 
 
-def test_the_secret_is_in_no_command_line_and_no_readable_file(bench, engine):
-    with closing(bench.events(engine, framework="faulty", options={"fault": "stubborn"})) as stream:
+def test_the_secret_is_in_no_command_line_and_no_readable_file(bench, launcher):
+    with closing(bench.events(launcher, framework="faulty", options={"fault": "stubborn"})) as stream:
         until_measuring(stream)
         secret = zipfile.ZipFile(bench.folder / "case.pyz").read("secret").decode()
         for entry in os.scandir("/proc"):

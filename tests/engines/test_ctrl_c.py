@@ -61,9 +61,9 @@ def jobs():
 
 
 @pytest.mark.parametrize("phase", PHASES)
-@pytest.mark.parametrize("engine", ["slurm-step", "slurm-job"])
-def test_ctrl_c_ends_a_case_wherever_it_is(bench, engine, phase):
-    if engine == "slurm-step":
+@pytest.mark.parametrize("launcher", ["slurm-step", "slurm-job"])
+def test_ctrl_c_ends_a_case_wherever_it_is(bench, launcher, phase):
+    if launcher == "slurm-step":
         bench._allocate()
     others = set(jobs())
     words, text = PHASES[phase]

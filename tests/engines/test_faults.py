@@ -19,7 +19,7 @@ import pytest
 import root_file_system
 import toy_reference
 from cluster import HYDRA
-from test_conformance import ENGINES, ended, failure, until_measuring
+from test_conformance import LAUNCHERS, ended, failure, until_measuring
 
 from dlperf_sdk import run
 from dlperf_sdk.api import campaign
@@ -53,9 +53,9 @@ exec(compile(source, "<string>", "exec"), {{"__name__": "__main__"}})
 """A node's Python whose clock is ahead of the others'."""
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_thirty_two_ranks_at_once(bench, engine):
-    events = list(bench.events(engine, "4n8d", deadlines={"start": 120.0}))
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_thirty_two_ranks_at_once(bench, launcher):
+    events = list(bench.events(launcher, "4n8d", deadlines={"start": 120.0}))
     assert failure(events) is None
     assert [record["rank"] for record in ended(events)[0]["records"]] == list(range(32))
 
@@ -84,12 +84,12 @@ def test_a_stranger_who_calls_replays_and_babbles_disturbs_nobody(bench):
     assert failure(events) is None
 
 
-def _controller(bench, engine, **fields):
+def _controller(bench, launcher, **fields):
     """A controller in a process of its own; gives it when its workers are in their window."""
-    if engine == "slurm-step":
+    if launcher == "slurm-step":
         bench._allocate()
-    options = {**bench.cluster.options(engine.partition("-")[0]), **fields.pop("options", {})}
-    fields = {**TOY, "topology": f"2n1d@{engine.partition('-')[0]}", "options": options, **fields}
+    options = {**bench.cluster.options(launcher.partition("-")[0]), **fields.pop("options", {})}
+    fields = {**TOY, "topology": f"2n1d@{launcher.partition('-')[0]}", "options": options, **fields}
     script = bench.folder / "controller.py"
     script.write_text(
         textwrap.dedent(
@@ -119,9 +119,9 @@ def _controller(bench, engine, **fields):
     raise AssertionError("it never came so far")
 
 
-@pytest.mark.parametrize("engine", ["ssh", "mpi", "slurm-step"])
-def test_a_killed_controller_takes_its_workers_along(bench, engine):
-    controller, _ = _controller(bench, engine, options={"fault": "stubborn"})
+@pytest.mark.parametrize("launcher", ["ssh", "mpi", "slurm-step"])
+def test_a_killed_controller_takes_its_workers_along(bench, launcher):
+    controller, _ = _controller(bench, launcher, options={"fault": "stubborn"})
     with controller:
         controller.kill()
 
@@ -221,12 +221,12 @@ def test_slurms_own_time_limit(bench):
     cases = {}
     with ExitStack() as stack:
         # The job first: once there is an allocation, everything is a step of it.
-        for engine, more in (("slurm-job", job), ("slurm-step", {})):
-            if engine == "slurm-step":
+        for launcher, more in (("slurm-job", job), ("slurm-step", {})):
+            if launcher == "slurm-step":
                 bench._allocate("--time=0:01")
             options = {"fault": "stubborn", **more}
-            cases[engine] = bench.events(engine, framework="faulty", name=engine, options=options)
-            until_measuring(stack.enter_context(closing(cases[engine])))
+            cases[launcher] = bench.events(launcher, framework="faulty", name=launcher, options=options)
+            until_measuring(stack.enter_context(closing(cases[launcher])))
         told = subprocess.run(["squeue", "-h", "-o", "%i %l"], capture_output=True, text=True, check=True)
         limits = dict(line.split() for line in told.stdout.splitlines())
         assert list(limits.values()) == ["1:00", "1:00"]
@@ -234,9 +234,9 @@ def test_slurms_own_time_limit(bench):
             subprocess.run(["scontrol", "update", f"JobId={number}", "EndTime=now+1"], check=True)
         with ThreadPoolExecutor(len(cases)) as pool:
             ends = pool.map(lambda stream: failure(list(stream)), cases.values())
-            for engine, told in zip(cases, ends, strict=True):
-                assert told["kind"] == "timeout", (engine, told)
-                assert "time limit" in told["message"], (engine, told)
+            for launcher, told in zip(cases, ends, strict=True):
+                assert told["kind"] == "timeout", (launcher, told)
+                assert "time limit" in told["message"], (launcher, told)
 
 
 def test_a_campaign_in_one_allocation_goes_on_after_a_lost_node(bench):
@@ -322,24 +322,24 @@ def test_a_hosts_file_and_whom_to_log_in_as(bench):
     assert [node["host"] for node in nodes] == ["n3", "n1"]
 
 
-@pytest.mark.parametrize("engine", ["ssh", "mpi"])
-def test_a_host_that_nobody_knows(bench, engine, monkeypatch):
+@pytest.mark.parametrize("launcher", ["ssh", "mpi"])
+def test_a_host_that_nobody_knows(bench, launcher, monkeypatch):
     """By the words of real ssh, which is what mpirun calls as well unless it is told otherwise."""
     monkeypatch.setenv("OMPI_MCA_plm_rsh_agent", f"ssh -F {bench.cluster.ssh_config}")
     for hosts, node in (("nowhere,n1", 0), ("n1,nowhere", 1)):
-        told = failure(list(bench.events(engine, name=f"{node}", options={"hosts": hosts})))
-        if (engine, node) == ("ssh", 1):  # its first agent is there, and asks for the way to the second
+        told = failure(list(bench.events(launcher, name=f"{node}", options={"hosts": hosts})))
+        if (launcher, node) == ("ssh", 1):  # its first agent is there, and asks for the way to the second
             assert "no way from here to 'nowhere'" in told["message"], told
             continue
         assert (told["kind"], told["node"]) == ("lost-node", node), told
         assert "Could not resolve hostname nowhere" in told["message"]
-        assert engine == "ssh" or f"The agent of node {node} (nowhere) was not started" in told["message"]
+        assert launcher == "ssh" or f"The agent of node {node} (nowhere) was not started" in told["message"]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_an_agents_python_that_is_not_there(bench, engine):
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_an_agents_python_that_is_not_there(bench, launcher):
     """One sentence, whatever shells, mpirun and srun make of it."""
-    told = failure(list(bench.events(engine, options={"agent_python": "/nowhere/python9"})))
+    told = failure(list(bench.events(launcher, options={"agent_python": "/nowhere/python9"})))
     assert told["kind"] == "unavailable", told["message"]
     assert re.fullmatch(
         r"/nowhere/python9, which runs the agents, cannot be started on [^:]*: [^:]*\. Name a Python 3\.7 or later "
@@ -353,14 +353,14 @@ def test_a_partition_that_there_is_not(bench):
         list(bench.events("slurm-job", options={"partition": "nowhere"}))
 
 
-@pytest.mark.parametrize("engine", ["mpi", "slurm-step", "slurm-job"])
-def test_a_container_on_every_node(bench, engine, monkeypatch):
+@pytest.mark.parametrize("launcher", ["mpi", "slurm-step", "slurm-job"])
+def test_a_container_on_every_node(bench, launcher, monkeypatch):
     """What tells an agent its place is in there as well; the bundle comes on standard input as ever."""
-    folder = bench.cluster.home / engine  # not below /tmp, which is each node's own
+    folder = bench.cluster.home / launcher  # not below /tmp, which is each node's own
     folder.mkdir()
     root = root_file_system.make(folder, monkeypatch)
     events = list(
-        bench.events(engine, container=f"podman:{root}", container_mounts=root_file_system.mounts())
+        bench.events(launcher, container=f"podman:{root}", container_mounts=root_file_system.mounts())
     )
     assert failure(events) is None
     nodes = next(event for event in events if event["event"] == "agents-ready")["nodes"]
@@ -369,16 +369,16 @@ def test_a_container_on_every_node(bench, engine, monkeypatch):
 
 
 def test_a_node_that_is_cut_off_for_a_moment(bench):
-    """For less than the silence after which it counts as lost: nothing is, through any engine."""
+    """For less than the silence after which it counts as lost: nothing is, through any launcher."""
     node, fields = bench.cluster.nodes[1], {"framework": "faulty", "steps": 800}
     streams = {}
     with ExitStack() as stack:
-        for engine in ("slurm-job", "slurm-step", "ssh", "mpi"):
-            job = {"exclusive": False, "sbatch_flags": "-w n1,n2"} if engine == "slurm-job" else {}
+        for launcher in ("slurm-job", "slurm-step", "ssh", "mpi"):
+            job = {"exclusive": False, "sbatch_flags": "-w n1,n2"} if launcher == "slurm-job" else {}
             options = {"fault": "slow", "rank": 1, **job}
-            streams[engine] = bench.events(engine, name=engine, options=options, **fields)
-            stack.enter_context(closing(streams[engine]))
-            until_measuring(streams[engine])
+            streams[launcher] = bench.events(launcher, name=launcher, options=options, **fields)
+            stack.enter_context(closing(streams[launcher]))
+            until_measuring(streams[launcher])
         node.cut()
         try:
             time.sleep(4)
@@ -413,7 +413,7 @@ def test_the_mpirun_of_mpich_hands_standard_input_to_one_rank_and_is_refused(ben
     assert "hydra's (MPICH, Intel MPI)" in result.failure.message
 
 
-def test_run_gives_a_result_through_every_engine(bench, tmp_path):
+def test_run_gives_a_result_through_every_launcher(bench, tmp_path):
     """The front door, with a store and verdicts, inside an allocation."""
     bench._allocate()
     result = run("numpy", "linear", topology="4n1d@slurm", store=tmp_path / "store", **TOY)

@@ -1,4 +1,4 @@
-"""The suite that ships for authors of engines, over the real ones."""
+"""The suite that ships for authors of launchers, over the real ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Engines without engines: their command lines, how agents find their place and each other, what is swept."""
+"""Launchers without their engines: their command lines, how agents find their place and each other, what is swept."""
 
 from __future__ import annotations
 
@@ -394,7 +394,7 @@ def test_what_is_no_host_is_never_handed_to_ssh(job, host):
 
 
 @pytest.mark.parametrize("name", ["launcher_flags", "srun_flags", "sbatch_flags", "agent_python", "hostfile"])
-def test_a_spec_file_names_no_program_through_an_engines_options(name, tmp_path):
+def test_a_spec_file_names_no_program_through_a_launchers_options(name, tmp_path):
     document = {"framework": "numpy", "model": "linear", "options": {name: "x"}}
     (tmp_path / "case.json").write_text(json.dumps(document))
     with pytest.raises(SpecError, match=f"--set {name}="):
@@ -725,7 +725,7 @@ def test_a_mistake_in_the_hosts_is_one_in_what_was_asked(tmp_path, capsys, comma
 
 
 @pytest.mark.parametrize(
-    ("engine", "flags"),
+    ("launcher", "flags"),
     [
         ("ssh", "launcher_flags"),
         ("mpi", "launcher_flags"),
@@ -733,8 +733,8 @@ def test_a_mistake_in_the_hosts_is_one_in_what_was_asked(tmp_path, capsys, comma
         ("slurm", "srun_flags"),
     ],
 )
-def test_flags_that_cannot_be_split_into_words_are_refused(tmp_path, capsys, engine, flags):
-    words = ["numpy", "linear", "--topology", f"2n1d@{engine}", "--set", f'{flags}=-o "x']
+def test_flags_that_cannot_be_split_into_words_are_refused(tmp_path, capsys, launcher, flags):
+    words = ["numpy", "linear", "--topology", f"2n1d@{launcher}", "--set", f'{flags}=-o "x']
     assert main(["run", *words, "--output", str(tmp_path / "store")]) == 2
     said = capsys.readouterr().err
     assert (
@@ -817,7 +817,7 @@ def test_a_node_that_cannot_take_the_bundle_says_so_as_an_event(tmp_path, monkey
 
 
 class Silent(Topology):
-    """An engine whose stream is these lines."""
+    """A launcher whose stream is these lines."""
 
     name = "silent"
 
@@ -831,12 +831,12 @@ class Silent(Topology):
         return nullcontext(iter(self.lines))
 
 
-def test_what_an_engine_waits_for_is_told_once(job):
+def test_what_a_launcher_waits_for_is_told_once(job):
     def waiting(text):
         return json.dumps({"event": "waiting", "text": text}).encode()
 
-    engine = Silent(*map(waiting, ("job 7 waits", "job 7 waits: Priority", "job 7 waits: Priority")))
-    *told, last = events.events(engine, job(None))
+    launcher = Silent(*map(waiting, ("job 7 waits", "job 7 waits: Priority", "job 7 waits: Priority")))
+    *told, last = events.events(launcher, job(None))
     assert [event["text"] for event in told] == ["job 7 waits", "job 7 waits: Priority"]
     assert last["event"] == "ended"
 

@@ -48,7 +48,7 @@ class Able(NumPy):
 
 
 class Elsewhere(Local):
-    """Another engine."""
+    """Another launcher."""
 
     name = "elsewhere"
 
@@ -138,7 +138,7 @@ ONE_BY_ONE: Mapping[str, Callable[[Case], None]] = {
     "python": lambda case: case.prepares(python="3.12.1"),
     "container": lambda case: case.plans(spec=attrs.evolve(case.plan.spec, container="podman:image")),
     "variables": lambda case: case.patch.setenv("LD_LIBRARY_PATH", "/opt/lib"),
-    "engine": lambda case: case.plans(spec=attrs.evolve(case.plan.spec, topology="1n2d@elsewhere")),
+    "launcher": lambda case: case.plans(spec=attrs.evolve(case.plan.spec, topology="1n2d@elsewhere")),
     "cpu": lambda case: case.is_on(cpu={"model": "another processor"}),
     "gpus": lambda case: case.is_on(gpus=[{"name": "another GPU"}]),
     "plugin": lambda case: case.plans(plugin="dlperf-able 2.0"),

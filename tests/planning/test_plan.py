@@ -334,10 +334,10 @@ def test_a_model_that_raises_is_a_plugin_that_does_not_work(method):
 
 
 @pytest.mark.parametrize("method", ["mistake", "refuses"])
-def test_an_engine_that_raises_is_a_plugin_that_does_not_work(method):
-    engines = {"mine": type("Mine", (Local,), {"name": "mine", method: broken})}
+def test_a_launcher_that_raises_is_a_plugin_that_does_not_work(method):
+    launchers = {"mine": type("Mine", (Local,), {"name": "mine", method: broken})}
     with pytest.raises(PluginError, match="mine's plugin .* cannot place 1n1d@mine: KeyError"):
-        plan(topology="1n1d@mine", registry=Registry({"topologies": engines}))
+        plan(topology="1n1d@mine", registry=Registry({"topologies": launchers}))
 
 
 def test_a_framework_without_a_device_offers_nothing():

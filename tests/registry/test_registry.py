@@ -21,7 +21,7 @@ ENGINE = """
     from contextlib import contextmanager
     from dlperf_sdk import Topology
 
-    class Engine(Topology):
+    class Launcher(Topology):
         name = "{name}"
 
         def commands(self, job):
@@ -38,7 +38,7 @@ def install(tmp_path, monkeypatch):
     """Install throw-away plugins of the group `topologies`; their modules are forgotten afterwards."""
     made: list[str] = []
 
-    def add(dist, name, source, attribute="Engine", *, metadata=True):
+    def add(dist, name, source, attribute="Launcher", *, metadata=True):
         module = dist.replace("-", "_") + "_module"
         entry = {"dlperf_sdk.topologies": {name: f"{module}:{attribute}"}}
         distribution(tmp_path / dist, dist, entry, {module: source}, metadata=metadata)
@@ -63,7 +63,7 @@ def test_every_built_in_plugin_loads_under_its_name():
 def test_a_third_partys_plugin_is_found(install):
     install("dlperf-mine", "mine", ENGINE.format(name="mine"))
     row = next(row for row in Registry().rows("topologies") if row.name == "mine")
-    assert (row.distribution, row.target) == ("dlperf-mine 1.0", "dlperf_mine_module:Engine")
+    assert (row.distribution, row.target) == ("dlperf-mine 1.0", "dlperf_mine_module:Launcher")
     assert Registry().topology("mine").name == "mine"
     assert Registry().distribution("topologies", "mine") == "dlperf-mine 1.0"
 
@@ -138,7 +138,7 @@ def test_two_distributions_of_one_name(install):
     assert isinstance(registry.topology("local"), Local)
 
 
-@pytest.mark.parametrize("thing", ["class Engine: pass", "Engine = 3", "def Engine(): ..."])
+@pytest.mark.parametrize("thing", ["class Launcher: pass", "Launcher = 3", "def Launcher(): ..."])
 def test_what_is_not_of_its_groups_interface(install, thing):
     install("dlperf-other", "other", thing)
     with pytest.raises(PluginError, match=r"'other' of dlperf-other 1\.0 is no Topology"):
@@ -147,7 +147,9 @@ def test_what_is_not_of_its_groups_interface(install, thing):
 
 def test_an_abstract_class_is_no_plugin(install):
     install(
-        "dlperf-half", "half", "from dlperf_sdk import Topology\nclass Engine(Topology):\n    name = 'half'\n"
+        "dlperf-half",
+        "half",
+        "from dlperf_sdk import Topology\nclass Launcher(Topology):\n    name = 'half'\n",
     )
     with pytest.raises(PluginError, match="abstract"):
         Registry().topology("half")

@@ -25,8 +25,8 @@ def spec(**fields):
 
 
 @given(NODES, NODES, NAMES)
-def test_a_topology_comes_back(nodes, devices, engine):
-    topology = TopologySpec(nodes, devices, engine)
+def test_a_topology_comes_back(nodes, devices, launcher):
+    topology = TopologySpec(nodes, devices, launcher)
     assert TopologySpec.parse(str(topology)) == topology
     assert topology.devices == nodes * devices
 

@@ -57,7 +57,7 @@ class Settings:
     quiet_wait: float = 0.0
     """Seconds to wait at most for others to use less than that."""
     missing: str = "refuse"
-    """Cases whose framework, model or engine is not installed: `refuse` the campaign, or `skip` them."""
+    """Cases whose framework, model or launcher is not installed: `refuse` the campaign, or `skip` them."""
     max_cases: int = MOST_CASES
     trace: bool = False
     """An extra attempt of every case under its framework's profiler, part of no figure."""

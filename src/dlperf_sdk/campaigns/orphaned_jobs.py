@@ -1,7 +1,7 @@
 """What an earlier controller of a campaign left running.
 
-Its agents end by themselves, and are waited for. What it had submitted to a queue does not: the engine that holds it is
-asked to end it.
+Its agents end by themselves, and are waited for. What it had submitted to a queue does not: the launcher is asked to
+cancel it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from dlperf_sdk.registry.plugins import Registry
 PATIENCE = 30.0
 """Seconds that agents are given to notice that their controller has gone; they need about three."""
 QUEUE_PATIENCE = 120.0
-"""Seconds that an engine is given to answer, and to end what it had been handed: Slurm kills what does not listen after
-half a minute, and clears up behind it."""
+"""Seconds for a launcher to answer, and to end the jobs: a scheduler kills what does not listen after half a minute or
+so, and clears up behind it."""
 _AGAIN = 1.0
 """Seconds between two times that it is asked."""
 WORDS = ("parity-", "largest-")
@@ -35,17 +35,17 @@ def end_queued(
     tell: Callable[[list[str]], None],
     patience: float = QUEUE_PATIENCE,
 ) -> None:
-    """Have the engines end what they still hold of these cases, and return when that has gone.
+    """Have the launchers end what they still hold of these cases, and return when that has gone.
 
     `tell` is given what is being ended, as soon as it is known, each once.
 
     Raises:
-        StoreError: something is still there after that time, or an engine does not answer.
-        UnknownName, PluginError, SpecError: an engine, or an option of it, is no longer what it was.
+        StoreError: something is still there after that time, or a launcher does not answer.
+        UnknownName, PluginError, SpecError: a launcher, or an option of it, is no longer what it was.
     """
     end, named = time.monotonic() + patience, set[str]()
-    for engine, options, ids in _engines(pending, registry):
-        while left := _left(engine, options, ids, end):
+    for launcher, options, ids in _launchers(pending, registry):
+        while left := _left(launcher, options, ids, end):
             new = [f"{name} ({state})" for name, state in left.items() if name not in named]
             if new:
                 named.update(left)
@@ -60,29 +60,29 @@ def end_queued(
             time.sleep(_AGAIN)
 
 
-def _engines(pending: Iterable[Asked], registry: Registry) -> list[tuple[Topology, Any, set[str]]]:
-    """Each engine with each of its options that occur, and the ids of all jobs that the cases may have had there."""
-    engines: dict[str, Topology] = {}
+def _launchers(pending: Iterable[Asked], registry: Registry) -> list[tuple[Topology, Any, set[str]]]:
+    """Each launcher with each of its options that occur, and the ids of all jobs that the cases may have had there."""
+    launchers: dict[str, Topology] = {}
     found: dict[tuple[str, str], tuple[Topology, Any, set[str]]] = {}
     for each in pending:
-        name = each.spec.topology.engine
-        if name not in engines:
-            engines[name] = registry.topology(name)
-        options = options_of(engines[name], each.spec)
-        _, _, ids = found.setdefault((name, repr(options)), (engines[name], options, set()))
+        name = each.spec.topology.launcher
+        if name not in launchers:
+            launchers[name] = registry.topology(name)
+        options = options_of(launchers[name], each.spec)
+        _, _, ids = found.setdefault((name, repr(options)), (launchers[name], options, set()))
         ids.update(f"{word}{each.id}" for word in ("", *WORDS))
     return list(found.values())
 
 
-def _left(engine: Topology, options: Any, ids: set[str], end: float) -> dict[str, str]:
-    """What is still there, as its engine says; it is asked until it answers, or until `end` on the monotonic clock."""
+def _left(launcher: Topology, options: Any, ids: set[str], end: float) -> dict[str, str]:
+    """What is still there, by its launcher, which is asked until it answers, or until `end` on the monotonic clock."""
     while True:
         try:
-            return dict(engine.end_left(ids, options))
+            return dict(launcher.end_left(ids, options))
         except Unavailable as error:
             if time.monotonic() > end:
                 raise StoreError(
-                    f"An earlier controller of this campaign may have left something in the queue of {engine.name}, "
+                    f"An earlier controller of this campaign may have left something in the queue of {launcher.name}, "
                     f"which does not answer: {error} Resume when it does; two attempts must not run beside each other."
                 ) from error
         time.sleep(_AGAIN)

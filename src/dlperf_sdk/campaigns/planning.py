@@ -37,7 +37,7 @@ _IMMATERIAL = {
 """Fields of a spec that no refusal depends on; a new field does until it is here."""
 
 MISSING = "missing"
-"""The refusal of a case whose framework, model or engine is not installed, or does not work."""
+"""The refusal of a case whose framework, model or launcher is not installed, or does not work."""
 
 
 @frozen
@@ -127,7 +127,7 @@ def check_predicates(campaign: Campaign, registry: Registry) -> None:
 def _known(campaign: Campaign, field: str, registry: Registry) -> set[str]:
     """The names that a field may have: those in the matrix, and those that mean something to everyone."""
     found = set(VOCABULARY.get(field, ()))
-    if field in _PLUGINS or field == "engine":
+    if field in _PLUGINS or field == "launcher":
         found |= set(registry.names(_PLUGINS.get(field, "topologies")))
     layers: list[Any] = [override.set for override, _ in campaign.overrides]
     for block in campaign.blocks:

@@ -8,7 +8,7 @@
     {any: [{compiler: xla}, {devices: {min: 16}}]}                               one of these holds
 
 A field is one of a run spec's, an option of the model or the framework (`options.NAME`), or follows from the topology:
-`nodes`, `devices_per_node`, `devices`, `engine`.
+`nodes`, `devices_per_node`, `devices`, `launcher`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TOPOLOGY = {
     "nodes": lambda topology: topology.nodes,
     "devices_per_node": lambda topology: topology.devices_per_node,
     "devices": lambda topology: topology.devices,
-    "engine": lambda topology: topology.engine,
+    "launcher": lambda topology: topology.launcher,
 }
 _WORDS: dict[str, tuple[type, ...]] = {"a text": (str,), "a whole number": (int,), "a number": (int, float)}
 
@@ -43,7 +43,7 @@ def _kinds() -> dict[str, str]:
         named = [each for each in get_args(hint) if each is not type(None)] or [hint]
         if get_origin(named[0]) is None and get_origin(hint) is not dict:
             kinds[name] = {int: "a whole number", float: "a number"}.get(named[0], "a text")
-    return kinds | {name: "a text" if name == "engine" else "a whole number" for name in _TOPOLOGY}
+    return kinds | {name: "a text" if name == "launcher" else "a whole number" for name in _TOPOLOGY}
 
 
 KINDS = _kinds()

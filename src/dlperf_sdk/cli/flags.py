@@ -38,7 +38,7 @@ ALLOW = Annotated[
         metavar="NAME",
         negative=(),
         show_default=False,
-        help="What of the file decides what is executed, and may: python, container, lock, a variable, an engine's "
+        help="What of the file decides what is executed, and may: python, container, lock, a variable, a launcher's "
         "option. May be repeated.",
     ),
 ]

@@ -178,7 +178,7 @@ def outline(plan: Plan) -> Outline:
     data = {"source": spec.data.source} | ({} if spec.data.path is None else {"path": spec.data.path})
     contents = bundle.contents(plan.request(_RUN, (_PYTHON,), spec.env, data), plan.packages)
     registry = Registry()
-    engine = registry.topology(spec.topology.engine)
+    launcher = registry.topology(spec.topology.launcher)
     job = Job(
         id=_RUN,
         bundle=_BUNDLE,
@@ -186,12 +186,12 @@ def outline(plan: Plan) -> Outline:
         devices_per_node=spec.topology.devices_per_node,
         device=plan.device,
         options=plan.topology_options,
-        prefix=inside(spec, plan.device, engine.place_variables),
+        prefix=inside(spec, plan.device, launcher.place_variables),
     )
     return Outline(
         plan=plan,
-        commands=engine.commands(job),
-        script=engine.script(job),
+        commands=launcher.commands(job),
+        script=launcher.script(job),
         files=(*((name, len(content)) for name, content in contents.items()), ("secret", 64)),
         parity=foreseen(plan, registry),
     )

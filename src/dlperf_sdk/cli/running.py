@@ -181,8 +181,8 @@ def spec_of(what: str, model: str | None, given: dict[str, Any]) -> RunSpec:
     spec = api.spec_from(what, model, fields)
     if repeated["options"]:
         owners = registry.model(spec.model), registry.framework(spec.framework)
-        engine = registry.topology(spec.topology.engine)
-        repeated["options"] = option_values(repeated["options"], *owners, engine)
+        launcher = registry.topology(spec.topology.launcher)
+        repeated["options"] = option_values(repeated["options"], *owners, launcher)
     merged = {name: {**getattr(spec, name), **given} for name, given in repeated.items()}
     return api.spec_from(spec, None, merged)
 

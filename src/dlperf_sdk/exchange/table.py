@@ -82,7 +82,12 @@ _FIXED: tuple[tuple[str, Any, _Reader, str], ...] = (
     ("framework", str, lambda row: row.result.spec.framework, "Framework, by its plugin's name."),
     ("framework_version", str, _seen("framework_version"), "As its workers said."),
     ("model", str, lambda row: row.result.spec.model, "Model."),
-    ("topology", str, lambda row: str(row.result.spec.topology), "Nodes × devices per node, and the engine."),
+    (
+        "topology",
+        str,
+        lambda row: str(row.result.spec.topology),
+        "Nodes × devices per node, and the launcher.",
+    ),
     ("nodes", int, lambda row: row.result.spec.topology.nodes, "Nodes."),
     ("devices", int, lambda row: row.result.spec.topology.devices, "Devices of all nodes."),
     ("batch_size", int, lambda row: row.batch(1), "Samples per device and step."),

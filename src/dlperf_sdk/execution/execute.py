@@ -267,7 +267,7 @@ def _follow_reference(case: Case, ready: Ready, held_to: str) -> None:
     """
     say, registry = case.collected.stage("parity"), case.registry
     with environments.in_use(ready.prepared):
-        if not registry.topology(case.spec.topology.engine).queues():
+        if not registry.topology(case.spec.topology.launcher).queues():
             case.parity = evidence(
                 ready.plan,
                 ready.prepared,

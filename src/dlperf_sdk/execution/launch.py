@@ -1,4 +1,4 @@
-"""A request on its way: packed with everything that the nodes need, delivered by the engine, and what comes back."""
+"""A request on its way: packed with everything that the nodes need, delivered by the launcher, and what comes back."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def launched(
     Raises:
         PluginError: the plugin's files cannot be packed.
         TimedOut: the time `until`, on the monotonic clock, has come.
-        Unavailable: the engine cannot place the job.
+        Unavailable: the launcher cannot place the job.
     """
     shape = planned.spec.topology
     first, known = (parity.request, None) if isinstance(parity, Asked) else (None, parity)
-    engine = registry.topology(shape.engine)
+    launcher = registry.topology(shape.launcher)
     with scratch_directory() as scratch:
         path = Path(scratch) / f"{request.id}.pyz"
         packed = bundle.build(request, path, planned.packages, told(planned, known), first)
@@ -58,13 +58,13 @@ def launched(
             devices_per_node=shape.devices_per_node,
             device=planned.device,
             options=planned.topology_options,
-            prefix=inside(planned.spec, planned.device, engine.place_variables),
+            prefix=inside(planned.spec, planned.device, launcher.place_variables),
             patience=planned.deadlines["start"],
         )
         agents = "1 agent" if shape.nodes == 1 else f"{shape.nodes} agents"
-        say("launch")(f"{agents}, placed by {shape.engine}")
+        say("launch")(f"{agents}, placed by {shape.launcher}")
         waiting = say("queue")
-        with closing(events(engine, job, until)) as stream:
+        with closing(events(launcher, job, until)) as stream:
             for event in stream:
                 if event["event"] == "waiting":
                     waiting(str(event["text"]))

@@ -165,7 +165,7 @@ def _planned(
     specs = [
         RunSpec(**{"framework": name, "model": model, "protocol": "quick", **fields}) for name in frameworks
     ]
-    registry.topology(specs[0].topology.engine)
+    registry.topology(specs[0].topology.launcher)
     plans = {spec.framework: _plan_or_row(spec, case, registry, asked=asked) for spec in specs}
     rows = [one for one in plans.values() if isinstance(one, Row)]
     if len(rows) == len(plans) and all(row.outcome == NOT_APPLICABLE for row in rows):

@@ -1,4 +1,4 @@
-"""A topology: the engine that starts one agent per node, and brings back agent 0's stream."""
+"""A topology: the launcher that starts one agent per node, and brings back agent 0's stream."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dlperf_sdk.interfaces.framework import NoOptions
 
 @frozen
 class Job:
-    """What an engine is handed."""
+    """What a launcher is handed."""
 
     id: str
     bundle: Path
@@ -32,21 +32,21 @@ class Job:
 
 
 class Topology(ABC):
-    """An engine that places agents on nodes. Registered in the group `dlperf_sdk.topologies`."""
+    """A launcher that places agents on nodes. Registered in the group `dlperf_sdk.topologies`."""
 
     name: ClassVar[str]
     """The name used for selection, behind the '@' of `2n8d@name`; the entry point carries the same."""
     Options: ClassVar[type[Any]] = NoOptions
-    """An attrs class: the engine's own options, set with `--set NAME=VALUE`."""
+    """An attrs class: the launcher's own options, set with `--set NAME=VALUE`."""
     place_variables: ClassVar[tuple[str, ...]] = ()
-    """The variables in which the engine tells each agent its place: a container gets them from its node."""
+    """The variables in which the launcher tells each agent its place: a container gets them from its node."""
 
     def refuses(self, nodes: int, devices_per_node: int, device: str) -> str | None:
-        """Why this engine cannot place so many nodes and devices, in a sentence; None if it can, or cannot know yet."""
+        """Why the launcher cannot place so many nodes and devices, in a sentence; None if it can, or may."""
         return None
 
     def mistake(self, nodes: int, options: Any) -> str | None:
-        """What is wrong with the engine's options for so many nodes, in a sentence: a mistake in what was asked.
+        """What is wrong with the launcher's options for so many nodes, in a sentence: a mistake in what was asked.
 
         `options` is an instance of `Options`. None if nothing is, or nobody can know yet.
         """
@@ -57,16 +57,16 @@ class Topology(ABC):
         return False
 
     def end_left(self, ids: Set[str], options: Any) -> Mapping[str, str]:
-        """Ask for the end of what earlier controllers left in this engine's queue, and say what of it is still there.
+        """Ask for the end of what earlier controllers left in this launcher's queue, and say what of it is still there.
 
         What a killed controller had submitted waits or runs on, and its number may never have been written down: it is
         found by its `Job.id`, which is one of `ids`, and it is the user's own. `options` is an instance of `Options`.
         The answer is what people call each such job, in the same words every time → the state that it is in; a
         submission that is still under way counts. This is asked again and again until the answer is empty: then
-        nothing is left, and nothing can appear. An engine without a queue has nothing to do here.
+        nothing is left, and nothing can appear. A launcher without a queue has nothing to do here.
 
         Raises:
-            Unavailable: the engine does not answer now; it is asked again for a while.
+            Unavailable: the launcher does not answer now; it is asked again for a while.
         """
         return {}
 
@@ -87,5 +87,5 @@ class Topology(ABC):
         that can be reached has gone; one that cannot ends itself.
 
         Raises:
-            Unavailable: the engine cannot place the job.
+            Unavailable: the launcher cannot place the job.
         """

@@ -1,1 +1,1 @@
-"""The built-in engines."""
+"""The built-in launchers."""

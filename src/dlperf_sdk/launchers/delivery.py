@@ -1,4 +1,4 @@
-"""What the engines share: a node's command, and the processes that carry the bundle there and the stream back."""
+"""What the launchers share: a node's command, and the processes that carry the bundle there and the stream back."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SETTLE = 5.0
 """Seconds in which, after a node's command has failed, agent 0 may tell the story better."""
 _LAST_WORDS = 4000
 HEARTBEAT = b'{"event": "heartbeat"}'
-"""A sign of life in a stream, from an engine that has something to wait for."""
+"""A sign of life in a stream, from a launcher that has something to wait for."""
 
 
 @cache
@@ -44,7 +44,7 @@ def bootstrap() -> str:
 
 @frozen
 class Rendezvous:
-    """What an agent is told of its place: literally, or the name of the engine's variable behind a '$'."""
+    """What an agent is told of its place: literally, or the name of the launcher's variable behind a '$'."""
 
     node: str
     hosts: str
@@ -165,7 +165,7 @@ def lines_of(processes: Sequence[subprocess.Popen[bytes]], diagnostics: IO[bytes
 
 
 def ended(kind: str, message: str, node: int | None = None) -> bytes:
-    """The stream's last event, where it is the engine that knows why a run ended."""
+    """The stream's last event, where it is the launcher that knows why a run ended."""
     failure = {"kind": kind, "message": message, "phase": None, "node": node, "rank": None}
     return json.dumps({"event": "ended", "status": kind, "failure": failure, "stopping": None}).encode()
 
@@ -203,7 +203,7 @@ def _ended_in(line: bytes) -> str | None:
 
 
 def last_words(diagnostics: IO[bytes]) -> bytes:
-    """What the engine and the agents wrote to standard error, as an event."""
+    """What the launcher and the agents wrote to standard error, as an event."""
     return json.dumps({"event": "diagnostics", "text": said_in(diagnostics)}).encode()
 
 

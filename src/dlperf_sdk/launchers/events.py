@@ -1,4 +1,4 @@
-"""From an engine's stream of bytes to events that can be trusted to end."""
+"""From a launcher's stream of bytes to events that can be trusted to end."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from dlperf_sdk.interfaces.topology import Job, Topology
 from dlperf_sdk.launchers import delivery
 
 UNSTARTED = ("waiting", "case")
-"""Events from before the agents are there: an engine that waits for its turn, and what a batch job says of itself."""
+"""Events from before the agents are there: a launcher that waits for its turn, and what a batch job says of itself."""
 
 
 def events(topology: Topology, job: Job, until: float | None = None) -> Generator[dict[str, Any], None, None]:
     """Launch a job and yield agent 0's events up to `ended`; closing the iterator ends all agents.
 
-    Before them come events `waiting`, whose `text` says what an engine waits for, once for each thing that it says.
+    Before them come events `waiting`, whose `text` says what a launcher waits for, once for each thing that it says.
     `until` is a time on the monotonic clock after which it is ended, however far it is. Where the stream ends, or
     falls silent, before agent 0 has said `ended`, that event is made here: node 0 is lost.
 
     Raises:
         TimedOut: that time has come.
-        Unavailable: the engine cannot place the job.
+        Unavailable: the launcher cannot place the job.
     """
     with topology.launch(job) as stream:
         lines: queue.Queue[bytes | None] = queue.Queue()
@@ -103,7 +103,7 @@ def _read(stream: Iterator[bytes], lines: queue.Queue[bytes | None]) -> None:
 
 
 def event_on(line: bytes) -> dict[str, Any] | None:
-    """The event on a line; None for what an engine's own tools may have printed."""
+    """The event on a line; None for what a launcher's own tools may have printed."""
     try:
         event = json.loads(line)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""The hosts of the engines that are told them: a list, or a file with one per line."""
+"""The hosts of the launchers that are told them: a list, or a file with one per line."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def checked_flags(_: Any, attribute: Any, value: str) -> None:
 
 @frozen
 class HostOptions:
-    """Options of an engine that is told its hosts."""
+    """Options of a launcher that is told its hosts."""
 
     hosts: str = attrs.field(
         default="", metadata={"help": "The nodes, in order: a list with commas; n[1-4] for n1 to n4."}
@@ -93,7 +93,7 @@ class HostOptions:
         if twice is not None:
             raise Unavailable(
                 f"The host {twice} is named twice, and a node is a machine of its own. Name each once; several nodes "
-                "on this one machine are what the engine 'local' is for."
+                "on this one machine are what the launcher 'local' is for."
             )
         return taken
 

@@ -32,7 +32,7 @@ class Local(Topology):
             return None
         return (
             f"{nodes}n{devices_per_node}d needs {wanted} CUDA device{'s' if wanted > 1 else ''}, and this machine has "
-            f"{there or 'none'}. Ask for fewer, for --device cpu, or place the case with an engine: "
+            f"{there or 'none'}. Ask for fewer, for --device cpu, or place the case with a launcher: "
             f"{nodes}n{devices_per_node}d@ENGINE."
         )
 
@@ -64,6 +64,6 @@ def _too_many(nodes: int, devices_per_node: int) -> str | None:
         return None
     return (
         f"{nodes}n{devices_per_node}d are {nodes * devices_per_node} workers, and this machine has {cores} cores: "
-        f"it takes {_PER_CORE} per core at most. Ask for fewer, or place the case with an engine: "
+        f"it takes {_PER_CORE} per core at most. Ask for fewer, or place the case with a launcher: "
         f"{nodes}n{devices_per_node}d@ENGINE."
     )

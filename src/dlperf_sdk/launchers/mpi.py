@@ -34,11 +34,11 @@ class Mpi(Topology):
     def refuses(self, nodes: int, devices_per_node: int, device: str) -> str | None:
         """Whether there is an mpirun here at all, and one that can carry the bundle."""
         if not shutil.which("mpirun"):
-            return "There is no mpirun here. Load or install OpenMPI, or choose another engine."
+            return "There is no mpirun here. Load or install OpenMPI, or choose another launcher."
         if hydra():
             return (
                 "The mpirun here is hydra's (MPICH, Intel MPI), which cannot carry the bundle to the nodes on its "
-                "standard input. Load OpenMPI, or choose another engine: @ssh reaches the same hosts."
+                "standard input. Load OpenMPI, or choose another launcher: @ssh reaches the same hosts."
             )
         return None
 

@@ -25,7 +25,7 @@ class Ssh(Topology):
         """Whether there is an ssh here at all."""
         if shutil.which("ssh"):
             return None
-        return "There is no ssh here. Install it, or choose another engine."
+        return "There is no ssh here. Install it, or choose another launcher."
 
     def mistake(self, nodes: int, options: HostOptions) -> str | None:
         """Whether there are hosts enough, by their names."""

@@ -19,7 +19,7 @@ _BEFORE_AGENTS = (b'"event": "case"', b'"event": "waiting"', b'"event": "diagnos
 def explained(lines: Iterator[bytes], python: str, hosts: Sequence[str] = ()) -> Iterator[bytes]:
     """The lines of a stream; where it ends for want of an agent, and somebody has said why, its last line tells that.
 
-    `python` is what should have run the agents; `hosts` are the nodes of an engine that starts all agents or none.
+    `python` is what should have run the agents; `hosts` are the nodes of a launcher that starts all agents or none.
     """
     said, heard = "", False
     for line in lines:

@@ -29,9 +29,9 @@ def key_of(plan: Plan, request: Request, prepared: PreparedEnvironment, referenc
 def parts(plan: Plan, request: Request, prepared: PreparedEnvironment, reference: str) -> dict[str, Any]:
     """The request without its circumstances, all code in the bundle, the environment's lock and interpreter, the
     container, the variables that were asked for and those of `SEARCHED` as this shell gives them to a worker, the
-    engine, the names of processor and GPUs, the plugin's distribution and version, the reference's digest.
+    launcher, the names of processor and GPUs, the plugin's distribution and version, the reference's digest.
 
-    Shell and devices are this machine's: of nodes that an engine places elsewhere, only the engine is known here.
+    Shell and devices are this machine's: of nodes that a launcher places elsewhere, only the launcher is known here.
     """
     asked = {name: value for name, value in request.to_dict().items() if name not in CIRCUMSTANCES}
     spec, files = plan.spec, bundle.contents(request, plan.packages)
@@ -44,7 +44,7 @@ def parts(plan: Plan, request: Request, prepared: PreparedEnvironment, reference
         "python": prepared.python,
         "container": [spec.container, spec.container_mounts, spec.container_devices],
         "variables": {name: variables.get(name) for name in (*SEARCHED, *request.variables)},
-        "engine": spec.topology.engine,
+        "launcher": spec.topology.launcher,
         "cpu": (facts.get("cpu") or {}).get("model"),
         "gpus": [gpu.get("name") for gpu in facts.get("gpus") or ()],
         "plugin": plan.plugin,

@@ -1,4 +1,4 @@
-"""The bundle: one archive with everything of ours that a node needs, and the only thing that an engine delivers.
+"""The bundle: one archive with everything of ours that a node needs, and the only thing that a launcher delivers.
 
 It holds the request, the worker package, the packages of the plugins' worker halves, and a secret by which the agents
 of one bundle know each other. Python runs it as it is: `python BUNDLE agent …`.

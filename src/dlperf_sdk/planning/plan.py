@@ -146,7 +146,7 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
     if spec.wants_largest:
         raise SpecError("batch_size is max, which is found by measuring; a plan needs a number.")
     framework, model = registry.framework(spec.framework), registry.model(spec.model)
-    topology = registry.topology(spec.topology.engine)
+    topology = registry.topology(spec.topology.launcher)
     with registry.at_work("frameworks", framework.name, "say what it offers"):
         trainer = registry.trainer(framework, model)
         if trainer is None:

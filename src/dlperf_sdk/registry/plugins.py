@@ -155,7 +155,7 @@ class Registry:
         return cast(Model, self.load("models", name))
 
     def topology(self, name: str) -> Topology:
-        """The engine of that name; raises as `load` does."""
+        """The launcher of that name; raises as `load` does."""
         return cast(Topology, self.load("topologies", name))
 
     def measurers(self) -> tuple[Measurer, ...]:

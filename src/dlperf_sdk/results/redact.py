@@ -105,7 +105,15 @@ def _vocabulary(result: Result) -> frozenset[str]:
         spec.layout,
         spec.device,
     }
-    words |= {str(spec.topology), spec.topology.engine, spec.data.source, *PHASES, "measure", "ready", "done"}
+    words |= {
+        str(spec.topology),
+        spec.topology.launcher,
+        spec.data.source,
+        *PHASES,
+        "measure",
+        "ready",
+        "done",
+    }
     words |= _schema_words()
     words |= {word for metric in result.metrics for word in (metric.name, metric.unit)}
     words |= {verdict.name for verdict in result.verdicts} | {fact.name for fact in result.facts}

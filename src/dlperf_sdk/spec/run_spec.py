@@ -52,7 +52,7 @@ class RunSpec:
     framework: str = treatment("Deep-learning framework, by its plugin's name.", validator=named)
     model: str = workload("Model to train.", validator=named)
     topology: TopologySpec = treatment(
-        "Nodes × devices per node, and the engine: 1n1d, 2n8d, 4n8d@slurm.",
+        "Nodes × devices per node, and the launcher: 1n1d, 2n8d, 4n8d@slurm.",
         default=TopologySpec(1, 1),
         converter=TopologySpec.parse,
     )

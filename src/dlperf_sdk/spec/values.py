@@ -29,11 +29,11 @@ _MOST_NODES = 999_999
 
 @frozen(order=True)
 class TopologySpec:
-    """Nodes × devices per node, and the engine that places them, written `2n8d` or `2n8d@slurm`."""
+    """Nodes × devices per node, and the launcher that places them, written `2n8d` or `2n8d@slurm`."""
 
     nodes: int = attrs.field(validator=whole(1, _MOST_NODES))
     devices_per_node: int = attrs.field(validator=whole(1, _MOST_NODES))
-    engine: str = attrs.field(default="local", validator=named)
+    launcher: str = attrs.field(default="local", validator=named)
 
     @property
     def devices(self) -> int:
@@ -42,7 +42,7 @@ class TopologySpec:
 
     @classmethod
     def parse(cls, text: str | TopologySpec) -> TopologySpec:
-        """Read `2n8d` or `2n8d@engine`.
+        """Read `2n8d` or `2n8d@launcher`.
 
         Raises:
             SpecError: the text is no topology, or names zero nodes or devices.
@@ -52,14 +52,14 @@ class TopologySpec:
         match = isinstance(text, str) and _TOPOLOGY.fullmatch(text)
         if not match:
             raise SpecError(
-                f"topology is {shown(text)}; write NODESnDEVICESd, both from 1 to 999999, with the engine behind "
+                f"topology is {shown(text)}; write NODESnDEVICESd, both from 1 to 999999, with the launcher behind "
                 "an '@' if it is not the local machine: 1n1d, 1n8d, 4n8d@slurm."
             )
         return cls(int(match[1]), int(match[2]), match[3] or "local")
 
     def __str__(self) -> str:
-        engine = "" if self.engine == "local" else f"@{self.engine}"
-        return f"{self.nodes}n{self.devices_per_node}d{engine}"
+        launcher = "" if self.launcher == "local" else f"@{self.launcher}"
+        return f"{self.nodes}n{self.devices_per_node}d{launcher}"
 
 
 @frozen

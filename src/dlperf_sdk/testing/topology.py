@@ -1,4 +1,4 @@
-"""What an engine is held to: it places agents, brings back the first one's stream, and leaves none behind."""
+"""What a launcher is held to: it places agents, brings back the first one's stream, and leaves none behind."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _GONE = 60.0
 
 
 class TopologyConformance(Conformance):
-    """Subclass it, name the engine, and a case that it can place.
+    """Subclass it, name the launcher, and a case that it can place.
 
     class TestMyEngine(TopologyConformance):
         topology = "my"
@@ -41,7 +41,7 @@ class TopologyConformance(Conformance):
     nodes: ClassVar[int] = 2
     """How many nodes it can place here."""
     options: ClassVar[Mapping[str, Scalar]] = {}
-    """What the engine has to be told here, as `--set NAME=VALUE` does: its hosts, a partition."""
+    """What the launcher has to be told here, as `--set NAME=VALUE` does: its hosts, a partition."""
     registry: ClassVar[Registry] = Registry()
 
     _kept: ClassVar[dict[int, Result]]
@@ -51,7 +51,7 @@ class TopologyConformance(Conformance):
 
     @property
     def plugin(self) -> Topology:
-        """The engine; raises PluginError."""
+        """The launcher; raises PluginError."""
         return self.registry.topology(self.topology)
 
     def test_it_says_what_it_will_run(self) -> None:
@@ -151,7 +151,7 @@ class TopologyConformance(Conformance):
         result = self._kept[nodes]
         assert result.failure is None, advice(
             f"{result.spec.topology} ended with {result.status}: {result.failure and result.failure.message}",
-            "an engine has one job: deliver the bundle, run one command per node, bring back agent 0's stream",
+            "a launcher has one job: deliver the bundle, run one command per node, bring back agent 0's stream",
             "see `topologies/local.py`, which is the example",
         )
         return result

@@ -29,7 +29,7 @@ _NODE, _NODES = "SLURM_NODEID", "SLURM_STEP_NODELIST"
 
 @frozen
 class SlurmOptions:
-    """Options of the Slurm engine."""
+    """Options of the Slurm launcher."""
 
     partition: str = attrs.field(default="", metadata={"help": "Partition of a job that is submitted."})
     account: str = attrs.field(default="", metadata={"help": "Account that it is charged to."})
@@ -68,7 +68,9 @@ class Slurm(Topology):
     def refuses(self, nodes: int, devices_per_node: int, device: str) -> str | None:
         """Whether Slurm's commands are here, and whether the allocation that this runs in has nodes enough."""
         if not shutil.which("srun"):
-            return "There is no srun here. Run on a machine that submits to Slurm, or choose another engine."
+            return (
+                "There is no srun here. Run on a machine that submits to Slurm, or choose another launcher."
+            )
         there = os.environ.get("SLURM_JOB_NUM_NODES", "") if "SLURM_JOB_ID" in os.environ else ""
         if there.isdigit() and int(there) < nodes:
             return f"The case needs {nodes} nodes, and this allocation has {there}."

@@ -1,4 +1,4 @@
-"""What an engine runs on a node: `python3 -I -S -c SOURCE BYTES agent …`, with the bundle's bytes on standard input.
+"""What a launcher runs on a node: `python3 -I -S -c SOURCE BYTES agent …`, with the bundle's bytes on standard input.
 
 The secret is never on a command line, and no file system is shared. What follows the bundle on standard input is the
 agent's tether. A node that cannot even take the bundle says so in the form of the stream's last event.

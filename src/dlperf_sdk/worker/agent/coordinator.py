@@ -1,6 +1,6 @@
 """Agent 0's other half: it drives all nodes through the repeats, and tells the controller what happens.
 
-What it emits is the stream that every engine brings back, one JSON object a line:
+What it emits is the stream that every launcher brings back, one JSON object a line:
 `agents-ready`; `parity-ended`, where the bundle holds a parity run; then per attempt `attempt-started`,
 `worker-started`, `progress`, `attempt-ended`; at last `ended`.
 """

@@ -1,4 +1,4 @@
-"""Which node this is, and who the others are: from the variables that the engine sets, or from the command line."""
+"""Which node this is, and who the others are: from the variables that the launcher sets, or from the command line."""
 
 import itertools
 import re
@@ -32,7 +32,7 @@ class Placement(NamedTuple):
 
 
 def placed(node: str, hosts: str, variables: Mapping[str, str]) -> Placement:
-    """`node` is a number, or `$NAME` of the engine's variable that holds it; `hosts` a list, or `$NAME` likewise.
+    """`node` is a number, or `$NAME` of the launcher's variable that holds it; `hosts` a list, or `$NAME` likewise.
 
     Raises:
         ValueError: the variable is not there, or holds something else.
@@ -51,7 +51,7 @@ def _told(text: str, variables: Mapping[str, str]) -> str:
         return text
     value: Optional[str] = variables.get(text[1:])
     if value is None:
-        raise ValueError("the engine has not set the variable %s" % text[1:])
+        raise ValueError("the launcher has not set the variable %s" % text[1:])
     return value
 
 
