@@ -77,7 +77,7 @@ def case(number: int, chance: random.Random, fields: dict[str, Any], repeats: in
     spread = "fail" if number % 9 == 8 else "pass"
     changes: dict[str, Any] = {
         "id": name,
-        "facts": (*result.facts, *CIRCUMSTANCES),
+        "facts": (*result.facts, *CONTEXT),
         "metrics": measured,
         "repeats": found,
         "verdicts": (
@@ -90,7 +90,7 @@ def case(number: int, chance: random.Random, fields: dict[str, Any], repeats: in
     return a_result(fields=fields, **changes)
 
 
-CIRCUMSTANCES: tuple[Fact, ...] = (
-    fact("framework_version", "circumstance", "1.0"),
-    fact("transport", "circumstance", "NCCL"),
+CONTEXT: tuple[Fact, ...] = (
+    fact("framework_version", "context", "1.0"),
+    fact("transport", "context", "NCCL"),
 )

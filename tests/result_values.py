@@ -168,11 +168,7 @@ def results(draw):
         failure=failure,
         spec=draw(specs()),
         facts=draw(
-            many(
-                st.builds(
-                    res.Fact, TEXT, st.sampled_from(["workload", "treatment", "circumstance"]), FREE, FREE
-                )
-            )
+            many(st.builds(res.Fact, TEXT, st.sampled_from(["workload", "factor", "context"]), FREE, FREE))
         ),
         metrics=draw(
             many(st.builds(Metric, TEXT, TEXT, REAL, st.none() | REAL, st.none() | REAL, many(REAL), TEXT))

@@ -72,7 +72,7 @@ def run(
     """
     spec = spec_from(what, model, fields, _keywords(run))
     refusal, notes = None, list[str]()
-    if spec.wants_largest:
+    if spec.wants_max_batch:
         if store is not None:
             (store if isinstance(store, ResultStore) else ResultStore(store)).probe()
         told = Observers(hookspecs.listeners(observers))

@@ -19,14 +19,14 @@ from dlperf_sdk.results.result import Verdict
 from dlperf_sdk.spec.values import TopologySpec
 
 ROLES = {
-    "framework": "treatment",
+    "framework": "factor",
     "model": "workload",
-    "topology": "treatment",
-    "strategy": "treatment",
+    "topology": "factor",
+    "strategy": "factor",
     "batch_size": "workload",
-    "precision": "treatment",
-    "data": "circumstance",
-    "driver": "circumstance",
+    "precision": "factor",
+    "data": "context",
+    "driver": "context",
     "clip_norm": "workload",
 }
 
@@ -109,7 +109,7 @@ def test_a_result_is_a_case_as_it_was_observed():
     observed = attrs.evolve(
         result,
         facts=tuple(
-            fact("layout", "treatment", "auto", "nhwc") if f.name == "layout" else f for f in result.facts
+            fact("layout", "factor", "auto", "nhwc") if f.name == "layout" else f for f in result.facts
         ),
     )
     case = Case.of(observed)
@@ -239,7 +239,7 @@ def test_two_of_one_workload_are_compared_and_tested():
     assert (found.ratio, found.low, found.high) == (1.1, 107 / 103, 113 / 97)
     assert found.p == pytest.approx(2 / math.comb(14, 7))
     assert found.significant
-    assert found.treatments == ("framework: torch against jax",)
+    assert found.factors == ("framework: torch against jax",)
     assert found.footnotes == ("driver: 570 against 580",)
     assert compare(a_case(repeats=(1.0, 2.0, 3.0)), a_case(repeats=(4.0, 5.0, 6.0))).significant is None
     assert compare(a_case(repeats=(1.0,)), a_case()).p is None

@@ -329,9 +329,7 @@ def test_what_was_not_run_alike_is_refused():
     from test_report import fact
 
     other = results_with(SLOW)
-    facts = tuple(
-        fact("device", "treatment", "auto", "cuda") if f.name == "device" else f for f in other.facts
-    )
+    facts = tuple(fact("device", "factor", "auto", "cuda") if f.name == "device" else f for f in other.facts)
     import attrs
 
     (decision,) = decide([results_with(FAST)], [attrs.evolve(other, facts=facts)]).decisions

@@ -810,7 +810,7 @@ def test_a_preset_has_every_case_of_its_report(preset, collection):
     if preset == "dlperf-v1":
         assert {each.framework for each in campaign} == {"torch", "tensorflow", "mxnet", "oneflow", "paddle"}
         assert topologies == {"1n1d", "1n8d", "2n8d", "4n8d"}
-        assert sum(each.wants_largest for each in campaign) == 22 * 4
+        assert sum(each.wants_max_batch for each in campaign) == 22 * 4
         protocol = campaign[0].resolved_protocol()
         assert (protocol.warmup, protocol.steps, protocol.repeats) == (20, 100, 7)
 

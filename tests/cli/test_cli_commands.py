@@ -98,7 +98,7 @@ def test_run_help_gives_each_flag_its_default_and_its_role(dlperf):
         "--env NAME[=VALUE]",
     ):
         assert words in said
-    assert out.index("Workload") < out.index("Treatment") < out.index("Circumstances")
+    assert out.index("Workload") < out.index("Factors") < out.index("Context")
 
 
 # -- bad input

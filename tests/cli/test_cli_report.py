@@ -122,7 +122,7 @@ def test_json_is_the_results_and_csv_a_row_for_each(dlperf, stored):  # noqa: F8
 
 
 def test_csv_on_a_terminal_does_not_steer_it(dlperf, stored, monkeypatch):  # noqa: F811
-    version = fact("framework_version", "circumstance", "\x1b]0;stolen\x07\x9b2J")
+    version = fact("framework_version", "context", "\x1b]0;stolen\x07\x9b2J")
     stored(facts=(*a_result().facts, version))
     for words in (["report", "--format", "csv"], ["export", "--to", "csv"]):
         assert "\x1b" in dlperf(*words)[1]

@@ -70,7 +70,7 @@ def _no_cell_of_text_begins_as_a_formula_does(results):
     "text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "'=1", "''", "a,b", 'a"b', "a\nb"]
 )
 def test_a_formula_is_marked_and_comes_back(text):
-    facts = (Fact("layout", "treatment", "nhwc", text),)
+    facts = (Fact("layout", "factor", "nhwc", text),)
     metric = Metric(text, text, 1.0)
     result = a_result(facts=facts, metrics=(metric,))
     (row,) = table.read_csv(table.to_csv([result]))
@@ -93,9 +93,9 @@ def test_what_is_not_known_is_nothing_and_what_is_not_finite_is_itself():
 
 def test_a_value_is_as_observed_else_as_asked_for():
     facts = (
-        Fact("precision", "treatment", "amp-fp16", "fp32"),
-        Fact("layout", "treatment", "nhwc", None),
-        Fact("compiler", "treatment", "none", ["none", "xla"]),
+        Fact("precision", "factor", "amp-fp16", "fp32"),
+        Fact("layout", "factor", "nhwc", None),
+        Fact("compiler", "factor", "none", ["none", "xla"]),
     )
     verdicts = (
         Verdict("a", "integrity", "fail", ""),

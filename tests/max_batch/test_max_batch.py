@@ -153,7 +153,7 @@ def test_only_max_is_a_text(value):
 
 def test_a_plan_needs_a_number():
     spec = RunSpec(framework="numpy", model="linear", batch_size="max")
-    assert spec.wants_largest
+    assert spec.wants_max_batch
     assert RunSpec.from_dict(spec.to_dict()) == spec
     with pytest.raises(SpecError, match="found by measuring"):
         dry_run(spec)

@@ -158,9 +158,9 @@ def hostile_results():
         result = case(number, random.Random(number), {"topology": "1n1d"})
         facts = (
             *result.facts,
-            attrs.evolve(result.facts[-1], name=text, requested=text, observed=text, role="treatment"),
+            attrs.evolve(result.facts[-1], name=text, requested=text, observed=text, role="factor"),
             attrs.evolve(
-                result.facts[-1], name="implementation", requested=None, observed=text, role="treatment"
+                result.facts[-1], name="implementation", requested=None, observed=text, role="factor"
             ),
         )
         found.append(

@@ -195,7 +195,7 @@ def test_a_failure_is_told_in_full():
 
 
 def test_what_ran_otherwise_than_asked_is_said():
-    changed = Fact("layout", "treatment", "nhwc", "nchw")
+    changed = Fact("layout", "factor", "nhwc", "nchw")
     assert "layout nchw ran where nhwc was asked for" in shown(result_page.page(a_result(facts=(changed,))))
 
 

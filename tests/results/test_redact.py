@@ -49,9 +49,9 @@ def full():
             options={"cache": "/home/carol/cache"},
         ),
         facts=(
-            res.Fact("python", "circumstance", "/home/alice/venv/bin/python", None),
-            res.Fact("data", "circumstance", None, {"/home/alice/imagenet": ["gpu17"]}),
-            res.Fact("strategy", "treatment", "all_reduce", "all_reduce"),
+            res.Fact("python", "context", "/home/alice/venv/bin/python", None),
+            res.Fact("data", "context", None, {"/home/alice/imagenet": ["gpu17"]}),
+            res.Fact("strategy", "factor", "all_reduce", "all_reduce"),
         ),
         metrics=(Metric("throughput", "img/s", 5.0, note="on gpu17, see https://example.org/paper"),),
         environment=res.Environment(

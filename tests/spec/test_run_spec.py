@@ -287,7 +287,7 @@ def test_a_document_of_another_kind_is_refused():
 
 def test_every_field_has_a_role_and_a_help():
     for field in attrs.fields(RunSpec):
-        assert field.metadata["role"] in ("workload", "treatment", "circumstance")
+        assert field.metadata["role"] in ("workload", "factor", "context")
         assert field.metadata["help"].endswith((".", "…"))
 
 
@@ -313,4 +313,4 @@ def test_every_field_has_a_role_and_a_help():
     ],
 )
 def test_a_case_in_words_leaves_out_what_is_usual(fields, words):
-    assert RunSpec(framework="torch", model="resnet50", **fields).in_words == words
+    assert RunSpec(framework="torch", model="resnet50", **fields).label == words

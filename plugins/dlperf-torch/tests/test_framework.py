@@ -133,7 +133,7 @@ def test_impossible_options(options):
 
 def test_every_option_has_help_and_a_role():
     for field in attrs.fields(Torch.Options):
-        assert field.metadata["role"] in ("treatment", "circumstance")
+        assert field.metadata["role"] in ("factor", "context")
         assert field.metadata["help"]
 
 

@@ -82,8 +82,8 @@ class Case:
         return self.global_batch_size / self.throughput
 
     def holds(self) -> set[str]:
-        """Facts that make it this measurement and no other: workload, treatment, and what `SETTLING` names."""
-        return {name for name, role in self.roles.items() if role != "circumstance" or name in SETTLING}
+        """Facts that make it this measurement and no other: workload, factor, and what `SETTLING` names."""
+        return {name for name, role in self.roles.items() if role != "context" or name in SETTLING}
 
     @classmethod
     def of(cls, source: Case | Result | PublishedFigure) -> Case:
@@ -158,7 +158,7 @@ def _of_result(result: Result) -> Case:
         failed = [v.name for v in result.verdicts if v.kind == "integrity" and v.outcome == "fail"]
         why = f"it failed {', '.join(failed)}" if failed else f"its status is {result.status}"
         raise AnalysisError(f"The throughput of {result.id} does not stand: {why}.")
-    if result.spec.wants_largest:
+    if result.spec.wants_max_batch:
         raise AnalysisError(f"The throughput of {result.id} is of no batch size: the largest was not found.")
     facts = {f.name: f.requested if f.observed is None else f.observed for f in result.facts}
     known = {name: value for name, value in facts.items() if value is not None}
@@ -173,5 +173,5 @@ def _of_result(result: Result) -> Case:
         unit=metric.unit,
         repeats=metric.repeats,
         facts=known,
-        roles={"estimator": "circumstance", **roles},
+        roles={"estimator": "context", **roles},
     )

@@ -36,7 +36,7 @@ class Comparison:
     """Why the two do not measure the same thing; empty unless it was asked for footnotes."""
     footnotes: tuple[str, ...]
     """Circumstances in which they differ, and workload facts that only one of them states."""
-    treatments: tuple[str, ...]
+    factors: tuple[str, ...]
     """What the comparison is of."""
 
 
@@ -60,7 +60,7 @@ def compare(
     one, other = Case.of(a), Case.of(b)
     for name in of:
         known_fact(name, (one, other))
-    reasons, footnotes, treatments = [], [], []
+    reasons, footnotes, factors = [], [], []
     if one.unit != other.unit:
         reasons.append(f"unit: {one.unit} against {other.unit}")
     for name in sorted(differing((one, other))):
@@ -68,15 +68,15 @@ def compare(
         text = f"{name}: {_said(x)} against {_said(y)}"
         role = one.roles.get(name) or other.roles[name]
         if name in of:
-            treatments.append(text)
+            factors.append(text)
         elif name not in one.facts or name not in other.facts:
             # What only one of the two states cannot be judged.
             if role == "workload" or name in MATTERING:
                 footnotes.append(text)
         elif role == "workload" or name in MATTERING:
             reasons.append(text)
-        elif role == "treatment":
-            treatments.append(text)
+        elif role == "factor":
+            factors.append(text)
         else:
             footnotes.append(text)
     if reasons and not footnoted:
@@ -89,7 +89,7 @@ def compare(
     low, high = ratio_interval(one.repeats, other.repeats) or (None, None)
     ratio = one.throughput / other.throughput
     return Comparison(
-        one, other, ratio, low, high, p, significant, tuple(reasons), tuple(footnotes), tuple(treatments)
+        one, other, ratio, low, high, p, significant, tuple(reasons), tuple(footnotes), tuple(factors)
     )
 
 

@@ -122,7 +122,7 @@ def gate(
     )
     for key, (old, new) in pairs.items():
         decisions[key] = _decided(
-            before[key].spec.in_words,
+            before[key].spec.label,
             old,
             new,
             p=(slow[key], fast[key]),
@@ -145,15 +145,15 @@ def _newest(results: Iterable[Result]) -> dict[str, Result]:
 
 
 def _identity(spec: RunSpec) -> str:
-    """What makes two specs the same case: workload and treatment, and where the samples come from."""
+    """What makes two specs the same case: workload and factor, and where the samples come from."""
     plain = spec.to_dict()
-    names = [field.name for field in attrs.fields(RunSpec) if field.metadata["role"] != "circumstance"]
+    names = [field.name for field in attrs.fields(RunSpec) if field.metadata["role"] != "context"]
     return json.dumps({name: plain[name] for name in names} | {"data": spec.data.source}, sort_keys=True)
 
 
 def _paired(old: Result, new: Result) -> tuple[Case, Case] | Decision:
     """The two as cases that can be compared, or why there is nothing to compare."""
-    name = old.spec.in_words
+    name = old.spec.label
     sides: list[Case | str] = []
     for result in (old, new):
         try:
@@ -178,8 +178,8 @@ def _unlike(before: RunSpec, after: RunSpec, new: Case, old: Case) -> str | None
         found = compare(new, old)
     except NotComparable as error:
         return str(error)
-    if found.treatments:
-        return f"They were not run alike: {'; '.join(found.treatments)}."
+    if found.factors:
+        return f"They were not run alike: {'; '.join(found.factors)}."
     one, other = _window(before), _window(after)
     return None if one == other else f"They were not measured alike: {one} against {other}."
 
@@ -244,15 +244,13 @@ def _unmatched(before: dict[str, Result], after: dict[str, Result]) -> list[Deci
             added.remove(alike[0])
             said = "; ".join(_differences(old.spec, alike[0].spec))
             detail = f"The specs differ, so the numbers mean different things: {said}."
-            found.append(Decision(old.spec.in_words, REFUSED, detail, baseline=old.id, candidate=alike[0].id))
+            found.append(Decision(old.spec.label, REFUSED, detail, baseline=old.id, candidate=alike[0].id))
         else:
             found.append(
-                Decision(
-                    old.spec.in_words, VANISHED, "The candidate does not have this case.", baseline=old.id
-                )
+                Decision(old.spec.label, VANISHED, "The candidate does not have this case.", baseline=old.id)
             )
     found += [
-        Decision(new.spec.in_words, NEW, "The baseline does not have this case.", candidate=new.id)
+        Decision(new.spec.label, NEW, "The baseline does not have this case.", candidate=new.id)
         for new in added
     ]
     return found

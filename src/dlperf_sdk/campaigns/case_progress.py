@@ -188,7 +188,7 @@ def _gone(kept: Kept, standing: Standing) -> str | None:
 
 def _resolved(asked: RunSpec, like: RunSpec) -> RunSpec:
     """What was asked, with the batch size that `max` was found to be."""
-    return attrs.evolve(asked, batch_size=like.batch_size) if asked.wants_largest else asked
+    return attrs.evolve(asked, batch_size=like.batch_size) if asked.wants_max_batch else asked
 
 
 def _attempts(kept: Kept, standing: Standing) -> None:

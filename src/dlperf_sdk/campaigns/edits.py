@@ -121,7 +121,7 @@ def _counted(cases: Sequence[RunSpec]) -> str:
 
 
 def _names(cases: Sequence[RunSpec]) -> str:
-    names = [each.in_words for each in cases[:MOST]]
+    names = [each.label for each in cases[:MOST]]
     return "; ".join(names) + (f"; and {len(cases) - MOST:,} more" if len(cases) > MOST else "")
 
 

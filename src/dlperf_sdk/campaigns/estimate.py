@@ -50,7 +50,7 @@ def left(standings: Iterable[Standing], settings: Settings) -> float:
 def besides(standing: Standing, settings: Settings) -> float:
     """What a case does beside its repeats, in the time of one repeat."""
     spec = standing.asked.spec
-    probes = PROBES if spec.wants_largest and standing.batch_size is None else 0
+    probes = PROBES if spec.wants_max_batch and standing.batch_size is None else 0
     probe, traced = attrs.evolve(spec, **_PROBE), attrs.evolve(spec, steps=tracing.STEPS)
     seconds = probes * guessed(probe) + (guessed(traced) if settings.trace else 0.0)
     return seconds / guessed(spec)

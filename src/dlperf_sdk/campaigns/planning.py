@@ -158,7 +158,7 @@ class _Once(Registry):
 
 
 def _judged(spec: RunSpec, registry: Registry, skip_missing: bool) -> tuple[str, str] | UsageError | None:
-    if spec.wants_largest:
+    if spec.wants_max_batch:
         spec = attrs.evolve(spec, batch_size=spec.accumulation)
     try:
         make_plan(spec, registry)

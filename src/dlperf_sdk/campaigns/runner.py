@@ -169,7 +169,7 @@ def _begun(session: _Session, standing: Standing) -> Case | None:
     kept, id = session.kept, standing.asked.id
     spec, refusal = standing.asked.spec, None
     registry = Registry(session.registry.extra)  # between two cases a plugin may have been installed anew
-    if spec.wants_largest and standing.batch_size is None:
+    if spec.wants_max_batch and standing.batch_size is None:
         spec, refusal, note = max_batch.resolved(
             spec, session.observers, registry, run_id=id, until=session.until
         )

@@ -31,7 +31,7 @@ def standing_of(found: Status, all: bool) -> list[Block]:
         pairs.append(("controller", found.controller))
     if found.current is not None:
         case, attempt = found.current
-        pairs.append(("now", f"{found.standings[case].asked.spec.in_words}, repeat {attempt}"))
+        pairs.append(("now", f"{found.standings[case].asked.spec.label}, repeat {attempt}"))
     if found.state != "complete":
         pairs.append(("time left", f"about {duration(found.left)}"))
     pairs += [("changed", Cell(each, "doubt")) for each in found.changes]
@@ -55,7 +55,7 @@ def _standing_table(found: Status, all: bool) -> list[Block]:
         if each.throughputs:
             rate = quantity(median(list(each.throughputs.values())), units[each.asked.spec.model])
         repeats = f"{each.finished}/{each.asked.spec.resolved_protocol().repeats}"
-        rows.append((each.asked.spec.in_words, Cell(state, tone), repeats, rate))
+        rows.append((each.asked.spec.label, Cell(state, tone), repeats, rate))
     shown = rows if all else rows[:SHOWN]
     columns = (
         Column("case"),
@@ -91,7 +91,7 @@ def plan_of(asked: Campaign, entries: Sequence[Entry], seconds: float, basis: st
             )
         )
     )
-    blocks += _limited(("case", "from"), [(each.asked.spec.in_words, each.where) for each in runnable], all)
+    blocks += _limited(("case", "from"), [(each.asked.spec.label, each.where) for each in runnable], all)
     reasons: dict[tuple[str, tuple[str, str]], list[Entry]] = {}
     for each in skipped:
         assert each.refusal is not None
@@ -99,7 +99,7 @@ def plan_of(asked: Campaign, entries: Sequence[Entry], seconds: float, basis: st
     if reasons:
         rows = [
             (
-                many[0].asked.spec.in_words + (f" and {len(many) - 1} more" if len(many) > 1 else ""),
+                many[0].asked.spec.label + (f" and {len(many) - 1} more" if len(many) > 1 else ""),
                 where,
                 f"{kind}: {why}",
             )

@@ -47,7 +47,7 @@ class CampaignLines:
     def count(self) -> None:
         """The cases that there are, and what of them is done."""
         for id, each in told(self.kept.cases, self.kept.journal.read()).items():
-            self.cases[id] = each.asked.spec.in_words
+            self.cases[id] = each.asked.spec.label
             self.repeats[id] = each.asked.spec.resolved_protocol().repeats
             self.finished[id] = each.finished
             if each.status is not None:

@@ -17,14 +17,14 @@ from cyclopts import Group, Parameter, Token
 
 from dlperf_sdk.errors import SpecError
 from dlperf_sdk.spec.run_spec import RunSpec
-from dlperf_sdk.spec.values import LARGEST, Scalar
+from dlperf_sdk.spec.values import MAX_BATCH, Scalar
 
 _POSITIONAL = ("framework", "model")
 
 _GROUPS = {
-    "workload": Group("Workload: two results must share it to be compared", sort_key=1),
-    "treatment": Group("Treatment: what a comparison is of", sort_key=2),
-    "circumstance": Group("Circumstances: footnotes of a comparison", sort_key=3),
+    "workload": Group("Workload (must match to compare)", sort_key=1),
+    "factor": Group("Factors", sort_key=2),
+    "context": Group("Context", sort_key=3),
 }
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,400}")
@@ -66,7 +66,7 @@ def whole(_: Any, tokens: Sequence[Token]) -> int:
 
 
 def _size(_: Any, tokens: Sequence[Token]) -> Any:
-    return LARGEST if tokens[0].value == LARGEST else whole(_, tokens)
+    return MAX_BATCH if tokens[0].value == MAX_BATCH else whole(_, tokens)
 
 
 def _option(text: str) -> tuple[str, str]:

@@ -90,7 +90,7 @@ def _asked(result: Result) -> Iterator[tuple[str, Any]]:
     yield "submission_benchmark", _BENCHMARKS.get(spec.model, spec.model)
     yield "submission_division", "open"
     yield "submission_platform", str(spec.topology)
-    yield "global_batch_size", None if spec.wants_largest else spec.global_batch_size
+    yield "global_batch_size", None if spec.wants_max_batch else spec.global_batch_size
     yield "gradient_accumulation_steps", facts.get("accumulation")
     yield "seed", facts.get("seed")
     yield "num_warmup_steps", facts.get("warmup")

@@ -56,7 +56,7 @@ class _Seen:
     def batch(self, devices: int) -> int | None:
         """None where the largest was looked for, and none was found."""
         spec = self.result.spec
-        return None if spec.wants_largest else spec.batch_size * devices
+        return None if spec.wants_max_batch else spec.batch_size * devices
 
     def repeats(self) -> int:
         imported = self.result.imported

@@ -51,14 +51,14 @@ def facts_of(spec: RunSpec, plan: Plan | None, records: Iterable[Record]) -> tup
             seen = requested
         found.append(Fact(field.name, field.metadata["role"], requested, seen))
     found += _options("workload", plan.model_options, plan, observed)
-    found += _options("treatment", plan.framework_options, plan, observed)
-    found += _options("circumstance", attrs.asdict(plan.topology_options), plan, observed)
-    found += [Fact(name, "treatment", None, value) for name, value in sorted(observed.items())]
+    found += _options("factor", plan.framework_options, plan, observed)
+    found += _options("context", attrs.asdict(plan.topology_options), plan, observed)
+    found += [Fact(name, "factor", None, value) for name, value in sorted(observed.items())]
     for name in _keys(record.facts for record in records):
         value = _agreed(record.facts.get(name) for record in records)
-        found.append(Fact(name, "circumstance", None, value))
+        found.append(Fact(name, "context", None, value))
     if records:
-        found.append(Fact("clock", "circumstance", None, _agreed(record.clock for record in records)))
+        found.append(Fact("clock", "context", None, _agreed(record.clock for record in records)))
     return tuple(found)
 
 

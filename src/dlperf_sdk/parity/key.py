@@ -14,7 +14,7 @@ from dlperf_sdk.worker.agent import hardware
 from dlperf_sdk.worker.request import Request
 from dlperf_sdk.worker.variables import worker_environment
 
-CIRCUMSTANCES = ("id", "deadlines", "samplers", "on_busy", "memory_limit", "first_attempt")
+CONTEXT = ("id", "deadlines", "samplers", "on_busy", "memory_limit", "first_attempt")
 """What a request says beside what is computed."""
 
 SEARCHED = ("PATH", "LD_LIBRARY_PATH")
@@ -27,13 +27,13 @@ def key_of(plan: Plan, request: Request, prepared: PreparedEnvironment, referenc
 
 
 def parts(plan: Plan, request: Request, prepared: PreparedEnvironment, reference: str) -> dict[str, Any]:
-    """The request without its circumstances, all code in the bundle, the environment's lock and interpreter, the
+    """The request without its context, all code in the bundle, the environment's lock and interpreter, the
     container, the variables that were asked for and those of `SEARCHED` as this shell gives them to a worker, the
     launcher, the names of processor and GPUs, the plugin's distribution and version, the reference's digest.
 
     Shell and devices are this machine's: of nodes that a launcher places elsewhere, only the launcher is known here.
     """
-    asked = {name: value for name, value in request.to_dict().items() if name not in CIRCUMSTANCES}
+    asked = {name: value for name, value in request.to_dict().items() if name not in CONTEXT}
     spec, files = plan.spec, bundle.contents(request, plan.packages)
     variables = worker_environment(os.environ, request.variables, {})
     facts = hardware.describe()

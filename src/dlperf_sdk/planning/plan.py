@@ -143,7 +143,7 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
         Unsupported: the framework's plugin cannot run this case; the message says what it offers.
         Unavailable: the topology cannot place it here.
     """
-    if spec.wants_largest:
+    if spec.wants_max_batch:
         raise SpecError("batch_size is max, which is found by measuring; a plan needs a number.")
     framework, model = registry.framework(spec.framework), registry.model(spec.model)
     topology = registry.topology(spec.topology.launcher)

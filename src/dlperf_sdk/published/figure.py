@@ -1,6 +1,6 @@
 """A throughput that somebody else measured and printed, in the words of a run spec."""
 
-# ruff: noqa: RUF009 - workload(), treatment() and circumstance() make attrs fields, not default values
+# ruff: noqa: RUF009 - workload(), factor() and context() make attrs fields, not default values
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import attrs
 from attrs import frozen
 
 from dlperf_sdk.errors import UnknownName
-from dlperf_sdk.spec.fields import Role, circumstance, treatment, workload
+from dlperf_sdk.spec.fields import Role, context, factor, workload
 from dlperf_sdk.spec.values import Scalar, TopologySpec
 
 FIGURE_VERSION = "1.0"
 
 OPTION_ROLES: dict[str, Role] = {
     "clip_norm": "workload",
-    "input_pipeline": "circumstance",
-    "loader_workers": "circumstance",
-    "loss_scale": "treatment",
-    "nccl": "treatment",
-    "parameter_device": "treatment",
+    "input_pipeline": "context",
+    "loader_workers": "context",
+    "loss_scale": "factor",
+    "nccl": "factor",
+    "parameter_device": "factor",
 }
 """What a source may say of a case beyond the fields of a figure. `clip_norm` 0 says that nothing is clipped; an
 option that is not there is one of which the source says nothing."""
@@ -57,22 +57,22 @@ class PublishedFigure:
     """
 
     collection: str
-    framework: str = treatment("Framework, by the name of its plugin.")
-    framework_version: str = circumstance("As the source gives it.", "")
-    implementation: str = circumstance("Whose code was run.")
+    framework: str = factor("Framework, by the name of its plugin.")
+    framework_version: str = context("As the source gives it.", "")
+    implementation: str = context("Whose code was run.")
     model: str = workload("Model; `resnet50` is v1.5, other variants are `resnet50-v1` and `resnet50-v1b`.")
     printed_model: str
     """What the source calls the model."""
-    topology: TopologySpec = treatment("Nodes × devices per node.", converter=TopologySpec.parse)
+    topology: TopologySpec = factor("Nodes × devices per node.", converter=TopologySpec.parse)
     batch_size: int = workload("Samples per device.")
-    precision: str = treatment("fp32, amp-fp16, or fp16 where it was run without mixed precision.")
-    compiler: str = treatment("none or xla.")
-    strategy: str = treatment("How gradients meet.")
-    layout: str | None = treatment("Memory layout of images, where the source gives it.", None)
-    device: str = treatment("Kind of device.")
-    hardware: str = treatment("Model of the devices.")
-    machine: str = circumstance("Kind of machine, where the source gives it.", "")
-    data: str = circumstance("synthetic, synthetic-host, images or text.")
+    precision: str = factor("fp32, amp-fp16, or fp16 where it was run without mixed precision.")
+    compiler: str = factor("none or xla.")
+    strategy: str = factor("How gradients meet.")
+    layout: str | None = factor("Memory layout of images, where the source gives it.", None)
+    device: str = factor("Kind of device.")
+    hardware: str = factor("Model of the devices.")
+    machine: str = context("Kind of machine, where the source gives it.", "")
+    data: str = context("synthetic, synthetic-host, images or text.")
     options: Mapping[str, Scalar] = attrs.field(factory=dict, validator=_options)
     """What else the source says of the case, under the names of `OPTION_ROLES`."""
     throughput: float
@@ -86,7 +86,7 @@ class PublishedFigure:
     steps: int | None = None
     repeat_count: int | None = None
     """How often the source says that it measured; None where it does not say, or says two things."""
-    estimator: str = circumstance(
+    estimator: str = context(
         "elapsed: samples over elapsed time. mean-of-rates: biased upwards where steps vary. sum-of-step-times: "
         "over lines of all ranks. unknown.",
         "unknown",

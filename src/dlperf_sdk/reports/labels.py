@@ -33,7 +33,7 @@ def title(result: Result) -> str:
 
 def batch_size(spec: RunSpec, devices: int = 1) -> str:
     """Samples of so many devices; `max` where the largest was looked for and none was found."""
-    return str(spec.batch_size) if spec.wants_largest else f"{spec.batch_size * devices:,}"
+    return str(spec.batch_size) if spec.wants_max_batch else f"{spec.batch_size * devices:,}"
 
 
 def outcome(result: Result, contradicted: Sequence[str]) -> Cell:

@@ -73,7 +73,7 @@ def _row(compared: Comparison, figure: PublishedFigure, notes: list[str]) -> tup
     said = []
     if compared.reasons:
         said.append(f"Not comparable: {'; '.join(compared.reasons)}.")
-    others = [*compared.treatments, *compared.footnotes]
+    others = [*compared.factors, *compared.footnotes]
     if others:
         said.append(f"They differ as well in {'; '.join(others)}.")
     text = " ".join([*said, *figure.footnotes])

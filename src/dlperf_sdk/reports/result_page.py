@@ -47,7 +47,7 @@ def batch(result: Result) -> str:
     """The batch size beside the global one."""
     spec = result.spec
     devices = counted(spec.topology.devices, "device")
-    if spec.wants_largest:
+    if spec.wants_max_batch:
         return f"the largest per device × {devices}; none was found"
     text = f"{batch_size(spec)} per device × {devices} = {batch_size(spec, spec.topology.devices)}"
     return f"{text}, in {spec.accumulation} micro-batches" if spec.accumulation > 1 else text

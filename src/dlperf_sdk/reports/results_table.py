@@ -139,7 +139,7 @@ def _table(group: Group, differing: set[str], outcomes: Sequence[Cell]) -> list[
 
 
 def _treatments(result: Result) -> dict[str, str]:
-    found = {fact.name: str(value_of(fact)) for fact in result.facts if fact.role == "treatment"}
+    found = {fact.name: str(value_of(fact)) for fact in result.facts if fact.role == "factor"}
     # One device has nobody to meet, whatever the strategy.
     unsaid = ("strategy",) if result.spec.topology.devices == 1 else ()
     return {
@@ -147,16 +147,16 @@ def _treatments(result: Result) -> dict[str, str]:
     }
 
 
-def _cases(treatments: Sequence[dict[str, str]]) -> tuple[list[str], str]:
-    """What each case is called, and in a phrase the treatments that all of them share beyond those names."""
-    names = list(dict.fromkeys(name for each in treatments for name in each))
-    differing = [name for name in names if len({each.get(name) for each in treatments if name in each}) > 1]
+def _cases(factors: Sequence[dict[str, str]]) -> tuple[list[str], str]:
+    """What each case is called, and in a phrase the factors that all of them share beyond those names."""
+    names = list(dict.fromkeys(name for each in factors for name in each))
+    differing = [name for name in names if len({each.get(name) for each in factors if name in each}) > 1]
     named = [*_ALWAYS, *(name for name in differing if name not in _ALWAYS)]
-    cases = [" ".join(each[name] for name in named if name in each) for each in treatments]
+    cases = [" ".join(each[name] for name in named if name in each) for each in factors]
     shared = [
-        f"{name} {treatments[0][name]}"
+        f"{name} {factors[0][name]}"
         for name in names
-        if name not in named and all(name in each for each in treatments) and len(treatments) > 1
+        if name not in named and all(name in each for each in factors) and len(factors) > 1
     ]
     return cases, ", ".join(shared)
 

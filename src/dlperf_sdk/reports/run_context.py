@@ -28,7 +28,7 @@ def surroundings(result: Result, directory: Path | None) -> tuple[tuple[str, Cel
             said = ", ".join(f"{name}={value}" for name, value in environment.variables.items())
             pairs.append(("Variables", said))
     pairs += [(label, text) for label, text in hardware(result.hardware)]
-    found = circumstances(result)
+    found = context_of(result)
     if found and result.imported is None:
         said = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in found)
         pairs.append(("Workers", said))
@@ -57,13 +57,13 @@ def differs(requested: Any, observed: Any) -> bool:
     return requested not in (None, "auto") and observed is not None and requested != observed
 
 
-def circumstances(result: Result) -> list[tuple[str, str]]:
+def context_of(result: Result) -> list[tuple[str, str]]:
     """What the workers found, in short: versions, threads, transport. Long values are left to result.json."""
     fields = set(result.spec.to_dict())
     found = []
     for fact in result.facts:
         if (
-            fact.role == "circumstance"
+            fact.role == "context"
             and fact.name not in fields
             and isinstance(fact.observed, str | int | float)
         ):

@@ -10,7 +10,7 @@ from typing import Any
 from dlperf_sdk.documents.json_values import shown
 from dlperf_sdk.errors import SpecError, UnknownName
 from dlperf_sdk.spec.fields import NAME, is_positive, whole
-from dlperf_sdk.spec.values import LARGEST, PHASES
+from dlperf_sdk.spec.values import MAX_BATCH, PHASES
 
 # Bounds that no case comes near: they keep a mistyped or hostile number from becoming an overflow or a full
 # disk further on. The schemas state the same.
@@ -98,9 +98,9 @@ def options(_: Any, attribute: Any, value: Any) -> None:
 
 def batch_size(instance: Any, attribute: Any, value: Any) -> None:
     """A validator: a number of samples, or the largest."""
-    if value == LARGEST:
+    if value == MAX_BATCH:
         return
     try:
         whole(1, MOST_SAMPLES)(instance, attribute, value)
     except SpecError as error:
-        raise SpecError(f"{str(error).removesuffix('.')}, or {LARGEST}.") from None
+        raise SpecError(f"{str(error).removesuffix('.')}, or {MAX_BATCH}.") from None

@@ -12,7 +12,7 @@ import attrs
 from dlperf_sdk.documents.json_values import shown
 from dlperf_sdk.errors import SpecError, UnknownName
 
-Role = Literal["workload", "treatment", "circumstance"]
+Role = Literal["workload", "factor", "context"]
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 """What plugins, precisions, sources and the like may be called."""
@@ -32,22 +32,18 @@ def _field(role: Role, help: str, default: Any, validator: Any, converter: Any) 
 
 
 def workload(help: str, default: Any = attrs.NOTHING, *, validator: Any = None, converter: Any = None) -> Any:
-    """A field that two results must share to be compared at all."""
+    """Return a field that must match for two results to be compared."""
     return _field("workload", help, default, validator, converter)
 
 
-def treatment(
-    help: str, default: Any = attrs.NOTHING, *, validator: Any = None, converter: Any = None
-) -> Any:
-    """A field that makes a column: what a comparison is *of*."""
-    return _field("treatment", help, default, validator, converter)
+def factor(help: str, default: Any = attrs.NOTHING, *, validator: Any = None, converter: Any = None) -> Any:
+    """Return a field that is a column of a comparison."""
+    return _field("factor", help, default, validator, converter)
 
 
-def circumstance(
-    help: str, default: Any = attrs.NOTHING, *, validator: Any = None, converter: Any = None
-) -> Any:
-    """A field that makes a footnote."""
-    return _field("circumstance", help, default, validator, converter)
+def context(help: str, default: Any = attrs.NOTHING, *, validator: Any = None, converter: Any = None) -> Any:
+    """Return a field that is a footnote of a comparison."""
+    return _field("context", help, default, validator, converter)
 
 
 def named(_: Any, attribute: Any, value: Any) -> None:

@@ -1,14 +1,14 @@
-"""What is asked: a benchmark case, as plain values.
+"""The run spec: one benchmark case, as plain values.
 
 A `RunSpec` is flat on purpose: the same field names serve the keyword arguments of `run()`, the keys of a
 spec file, and the flags of the command line. What follows from it (which device `auto` is, what a protocol's
 name stands for, the model's hyper-parameters) is the business of the plan.
 
-Every field carries a *role*, which decides how two results may be compared: **workload** must be equal,
-**treatment** is a column of the table, **circumstance** is a footnote.
+Every field has a *role* in comparisons: a **workload** field must match, a **factor** is a column of the table, and
+**context** is a footnote.
 """
 
-# ruff: noqa: RUF009 - workload(), treatment() and circumstance() make attrs fields, not default values
+# ruff: noqa: RUF009 - workload(), factor() and context() make attrs fields, not default values
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from attrs import frozen
 from dlperf_sdk.errors import SpecError, UnknownName
 from dlperf_sdk.spec import checks
 from dlperf_sdk.spec.fields import (
-    circumstance,
+    context,
+    factor,
     fraction,
     named,
     one_of,
     optional,
     text,
-    treatment,
     whole,
     workload,
 )
 from dlperf_sdk.spec.file import load_spec
 from dlperf_sdk.spec.protocol import MOST_REPEATS, MOST_STEPS, PROTOCOLS, Protocol
-from dlperf_sdk.spec.values import LARGEST, DataSpec, Scalar, TopologySpec
+from dlperf_sdk.spec.values import MAX_BATCH, DataSpec, Scalar, TopologySpec
 
 SPEC_VERSION = "1.0"
 """Version of the schema `run-spec`: a change that old readers cannot follow raises the first number."""
@@ -49,9 +49,9 @@ class RunSpec:
         UnknownName: a field names something that does not exist.
     """
 
-    framework: str = treatment("Deep-learning framework, by its plugin's name.", validator=named)
+    framework: str = factor("Deep-learning framework, by its plugin's name.", validator=named)
     model: str = workload("Model to train.", validator=named)
-    topology: TopologySpec = treatment(
+    topology: TopologySpec = factor(
         "Nodes × devices per node, and the launcher: 1n1d, 2n8d, 4n8d@slurm.",
         default=TopologySpec(1, 1),
         converter=TopologySpec.parse,
@@ -67,23 +67,21 @@ class RunSpec:
         1,
         validator=whole(1, checks.MOST_SAMPLES),
     )
-    precision: str = treatment("fp32, tf32, amp-fp16 or amp-bf16.", "fp32", validator=named)
-    compiler: str = treatment(
+    precision: str = factor("fp32, tf32, amp-fp16 or amp-bf16.", "fp32", validator=named)
+    compiler: str = factor(
         "none, or one that the framework offers: inductor, xla, graph, …", "none", validator=named
     )
-    strategy: str = treatment(
+    strategy: str = factor(
         "How gradients meet: all_reduce, parameter_server, parameter_server_async, horovod, independent. On one device "
         "any is accepted, and only a label.",
         "all_reduce",
         validator=named,
     )
-    layout: str = treatment(
-        "Memory layout of images: auto (the faster), nchw or nhwc.", "auto", validator=named
-    )
-    device: str = treatment(
+    layout: str = factor("Memory layout of images: auto (the faster), nchw or nhwc.", "auto", validator=named)
+    device: str = factor(
         "Kind of device: auto (a GPU where there is one), cpu, cuda, …", "auto", validator=named
     )
-    data: DataSpec = circumstance(
+    data: DataSpec = context(
         "synthetic (made on the device), synthetic-host, images:FOLDER or text:FOLDER.",
         default=DataSpec("synthetic"),
         converter=DataSpec.parse,
@@ -96,53 +94,53 @@ class RunSpec:
     seed: int = workload(
         "Seed of the canonical weights and batches.", 0, validator=whole(0, checks.MOST_SEED)
     )
-    protocol: str = circumstance(
+    protocol: str = context(
         "dlperf-v1 (20 / 100 / 7), quick (5 / 20 / 3) or adaptive.",
         "dlperf-v1",
         validator=one_of(*PROTOCOLS),
     )
-    canonical_steps: int | None = circumstance(
+    canonical_steps: int | None = context(
         "Steps on the canonical fixed batch before the warm-up, instead of the protocol's.",
         None,
         validator=optional(whole(0, MOST_STEPS)),
     )
-    warmup: int | None = circumstance(
+    warmup: int | None = context(
         "Warm-up steps, instead of the protocol's.", None, validator=optional(whole(0, MOST_STEPS))
     )
-    steps: int | None = circumstance(
+    steps: int | None = context(
         "Measured steps, instead of the protocol's.", None, validator=optional(whole(1, MOST_STEPS))
     )
-    repeats: int | None = circumstance(
+    repeats: int | None = context(
         "Repeats, instead of the protocol's.", None, validator=optional(whole(1, MOST_REPEATS))
     )
-    max_repeats: int | None = circumstance(
+    max_repeats: int | None = context(
         "The most repeats that an adaptive run may take.", None, validator=optional(whole(1, MOST_REPEATS))
     )
-    target: float | None = circumstance(
+    target: float | None = context(
         "Stop repeating when the median is known within ± this fraction.",
         None,
         validator=optional(fraction),
     )
-    python: str | None = circumstance(
+    python: str | None = context(
         "Interpreter of an existing environment, instead of a managed one.", None, validator=optional(text)
     )
-    container: str | None = circumstance(
+    container: str | None = context(
         "What agents and workers run in: podman:IMAGE, podman:/ROOTFS, docker:…, apptainer:…, enroot:….",
         None,
         validator=optional(checks.container),
     )
-    container_mounts: str | None = circumstance(
+    container_mounts: str | None = context(
         "Folders of the nodes that are in the container, read-only: SOURCE or SOURCE:TARGET, with commas.",
         None,
         validator=optional(text),
     )
-    container_devices: str | None = circumstance(
+    container_devices: str | None = context(
         "Device files of the nodes that are in the container beside the GPUs that the case uses: /dev/infiniband, "
         "with commas.",
         None,
         validator=optional(checks.device_files),
     )
-    env: dict[str, str | None] = circumstance(
+    env: dict[str, str | None] = context(
         "Variables for the workers, NAME=VALUE, or NAME to hand on this shell's.",
         {},
         validator=checks.variables,
@@ -154,25 +152,25 @@ class RunSpec:
         validator=checks.options,
         converter=checks.copied,
     )
-    on_busy: str = circumstance(
+    on_busy: str = context(
         "When another process holds the device: wait, note (go on, and say so) or refuse.",
         "refuse",
         validator=one_of("wait", "note", "refuse"),
     )
-    deadlines: dict[str, float] = circumstance(
+    deadlines: dict[str, float] = context(
         "Seconds that a phase may take: start, compile, warmup, step, teardown.",
         {},
         validator=checks.deadlines,
         converter=checks.copied,
     )
-    memory_limit: int | None = circumstance(
+    memory_limit: int | None = context(
         "Bytes of host memory that each worker process may allocate; beyond them it has run out of memory.",
         None,
         validator=optional(whole(1, checks.MOST_BYTES)),
     )
 
     def __attrs_post_init__(self) -> None:
-        if not self.wants_largest and self.batch_size % self.accumulation:
+        if not self.wants_max_batch and self.batch_size % self.accumulation:
             raise SpecError(
                 f"batch_size {self.batch_size} cannot be split into {self.accumulation} equal micro-batches; "
                 "choose an accumulation that divides it."
@@ -180,9 +178,9 @@ class RunSpec:
         self.resolved_protocol()
 
     @property
-    def wants_largest(self) -> bool:
-        """Whether the batch size is to be found: the largest that fits."""
-        return bool(self.batch_size == LARGEST)
+    def wants_max_batch(self) -> bool:
+        """Whether the batch size is `max`: the maximum batch size, which a search finds."""
+        return bool(self.batch_size == MAX_BATCH)
 
     @property
     def global_batch_size(self) -> int:
@@ -190,13 +188,13 @@ class RunSpec:
         return self.batch_size * self.topology.devices
 
     @property
-    def gradients_meet(self) -> bool:
-        """Whether there are several replicas that average their gradients."""
+    def syncs_gradients(self) -> bool:
+        """Whether several replicas synchronize their gradients."""
         return self.topology.devices > 1 and self.strategy != "independent"
 
     @property
-    def in_words(self) -> str:
-        """What it measures, but for what is usual: `torch resnet50 1n2d b64 amp-bf16 inductor seed=1`."""
+    def label(self) -> str:
+        """Short name of the case, without defaults: `torch resnet50 1n2d b64 amp-bf16 inductor seed=1`."""
         words = [self.framework, self.model, str(self.topology), f"b{self.batch_size}", self.precision]
         usual = attrs.fields_dict(RunSpec)
         for name in ("compiler", "strategy", "layout", "device"):

@@ -15,8 +15,8 @@ from dlperf_sdk.spec.fields import NAME, named, optional, text, whole
 Scalar = str | int | float | bool | None
 """What an option's value may be."""
 
-LARGEST: Any = "max"
-"""The batch size that stands for the largest that fits."""
+MAX_BATCH: Any = "max"
+"""The batch size that stands for the maximum batch size."""
 
 PHASES = ("start", "compile", "warmup", "step", "teardown")
 """The phases with a deadline. `step` is the longest silence between two steps of the measured window."""

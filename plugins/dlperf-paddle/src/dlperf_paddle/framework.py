@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from attrs import frozen
 
 from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
-from dlperf_sdk.spec.fields import circumstance, treatment, whole
+from dlperf_sdk.spec.fields import context, factor, whole
 from dlperf_sdk.spec.run_spec import RunSpec
 
 _PYTHON = ">=3.11,<3.14"
@@ -34,12 +34,12 @@ class PaddleOptions:
         SpecError: an option has an impossible value.
     """
 
-    comm_buffer_mb: int = treatment(
+    comm_buffer_mb: int = factor(
         "MiB of gradients that are collected before they are averaged, while the backward pass goes on.",
         25,
         validator=whole(1, 65536),
     )
-    loader_workers: int = circumstance(
+    loader_workers: int = context(
         "Parallel loaders per device, for images and text.", 2, validator=whole(1, 1024)
     )
 
@@ -80,7 +80,7 @@ class Paddle(Framework):
 
     def refuses(self, spec: RunSpec, options: Any) -> str | None:
         """What Paddle cannot do although it can do each part of it."""
-        if not spec.gradients_meet and options.comm_buffer_mb != PaddleOptions().comm_buffer_mb:
+        if not spec.syncs_gradients and options.comm_buffer_mb != PaddleOptions().comm_buffer_mb:
             return (
                 "comm_buffer_mb is how many gradients replicas collect before they average them, and here none are "
                 "averaged: leave it out, or choose all_reduce over two devices or more."

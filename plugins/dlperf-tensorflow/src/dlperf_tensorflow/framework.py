@@ -60,7 +60,7 @@ class TensorFlow(Framework):
         """What TensorFlow cannot do although it can do each part of it."""
         if spec.layout == "nchw" and spec.device == "cpu":
             return "TensorFlow's max-pool on a CPU takes nhwc only; leave the layout at auto."
-        if spec.strategy == "parameter_server_async" and spec.gradients_meet:
+        if spec.strategy == "parameter_server_async" and spec.syncs_gradients:
             reason = _not_with_servers(spec)
             if reason:
                 return reason

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from dlperf_sdk.spec.fields import circumstance, treatment, whole, yes_or_no
+from dlperf_sdk.spec.fields import context, factor, whole, yes_or_no
 from dlperf_sdk.spec.run_spec import RunSpec
 
 
@@ -16,17 +16,17 @@ class TensorFlowOptions:
         SpecError: an option has an impossible value.
     """
 
-    one_process_per_node: bool = treatment(
+    one_process_per_node: bool = factor(
         "With all_reduce: one process owns all devices of a node (MirroredStrategy) instead of one each.",
         False,
         validator=yes_or_no,
     )
-    pack_mb: int = treatment(
+    pack_mb: int = factor(
         "With all_reduce: MiB of gradients that are averaged together; 0: all of them at once.",
         0,
         validator=whole(0, 65536),
     )
-    loader_workers: int = circumstance(
+    loader_workers: int = context(
         "Samples per device that are read and decoded in parallel, for images and text.",
         2,
         validator=whole(1, 1024),
@@ -77,7 +77,7 @@ def _on_cpus(spec: RunSpec) -> str | None:
 
 
 def _pack_mb(options: TensorFlowOptions, spec: RunSpec) -> str | None:
-    if spec.strategy != "all_reduce" or not spec.gradients_meet:
+    if spec.strategy != "all_reduce" or not spec.syncs_gradients:
         return (
             "No gradients are averaged in this case, so pack_mb changes nothing; leave it at 0, or choose several "
             "devices and the strategy all_reduce."

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
-from dlperf_sdk.spec.fields import circumstance, one_of, treatment, whole, yes_or_no
+from dlperf_sdk.spec.fields import context, factor, one_of, whole, yes_or_no
 from dlperf_sdk.spec.run_spec import RunSpec
 
 ATTENTION = {"flash": {"cpu"}, "efficient": {"cuda"}, "cudnn": {"cuda"}, "math": {"cpu", "cuda"}}
@@ -21,53 +21,53 @@ class TorchOptions:
         SpecError: an option has an impossible value.
     """
 
-    cudnn_benchmark: bool = treatment(
+    cudnn_benchmark: bool = factor(
         "Let cuDNN time its convolution algorithms in the first steps, and keep the fastest (CUDA).",
         True,
         validator=yes_or_no,
     )
-    cudnn_benchmark_limit: int = treatment(
+    cudnn_benchmark_limit: int = factor(
         "How many of its algorithms cuDNN times for each convolution at most; 0 for all of them (CUDA).",
         10,
         validator=whole(0, 1000),
     )
-    bucket_cap_mb: int = treatment(
+    bucket_cap_mb: int = factor(
         "MiB of gradients that are collected before they are averaged, while the backward pass goes on.",
         25,
         validator=whole(1, 65536),
     )
-    fused_optimizer: bool = treatment(
+    fused_optimizer: bool = factor(
         "Update all parameters in one kernel, instead of one operation of the formula after another.",
         True,
         validator=yes_or_no,
     )
-    max_autotune: bool = treatment(
+    max_autotune: bool = factor(
         "Let inductor time several kernels for matrix products and convolutions, and keep the fastest.",
         False,
         validator=yes_or_no,
     )
-    batch_norm_fp32: bool = treatment(
+    batch_norm_fp32: bool = factor(
         "Batch norm's input in float32 also in mixed precision (resnet50).", False, validator=yes_or_no
     )
-    fused_batch_norm: bool = treatment(
+    fused_batch_norm: bool = factor(
         "Batch norm, residual sum and ReLU in Triton kernels, forward and backward (resnet50, CUDA, nhwc).",
         False,
         validator=yes_or_no,
     )
-    packed_qkv: bool = treatment(
+    packed_qkv: bool = factor(
         "Query, key and value as one matrix product (bert-base).", False, validator=yes_or_no
     )
-    vocabulary_multiple: int = treatment(
+    vocabulary_multiple: int = factor(
         "Word logits are computed for a multiple of so many words, and those too many cut off (bert-base).",
         1,
         validator=whole(1, 4096),
     )
-    attention: str = treatment(
+    attention: str = factor(
         "Implementation of scaled dot product attention: auto, flash, efficient, cudnn or math (bert-base).",
         "auto",
         validator=one_of("auto", *ATTENTION),
     )
-    loader_workers: int = circumstance(
+    loader_workers: int = context(
         "Parallel loaders per device, for images and text.", 2, validator=whole(1, 1024)
     )
 
@@ -98,7 +98,7 @@ def _other_model(options: TorchOptions, spec: RunSpec) -> str | None:
 
 
 def _training(options: TorchOptions, spec: RunSpec) -> str | None:
-    if not spec.gradients_meet and _changed(options, "bucket_cap_mb"):
+    if not spec.syncs_gradients and _changed(options, "bucket_cap_mb"):
         return (
             "No gradients meet in this case, so bucket_cap_mb changes nothing; leave it at "
             f"{_plain('bucket_cap_mb')}, or choose several devices and the strategy all_reduce."

@@ -160,7 +160,7 @@ def _facts(known: Mapping[str, Any], said: Mapping[str, Any]) -> tuple[Fact, ...
     return tuple(
         Fact(
             name,
-            _ROLES.get(name, "circumstance"),
+            _ROLES.get(name, "context"),
             value if name in said else None,
             None if name in said else value,
         )

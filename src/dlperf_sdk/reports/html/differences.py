@@ -43,7 +43,7 @@ def _between(workloads: Sequence[Workload]) -> Item | None:
 
 
 def _within(workloads: Sequence[Workload]) -> Item | None:
-    """What differs inside of a workload beside the treatments, fact by fact."""
+    """What differs inside of a workload beside the factors, fact by fact."""
     found: dict[tuple[str, str, str], int] = {}
     for workload in workloads:
         for comparison in islice(_compared(workload.cases), _MOST):

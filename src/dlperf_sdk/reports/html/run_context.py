@@ -29,7 +29,7 @@ def section(results: Sequence[Result]) -> Section:
             locks.setdefault(environment.lock, []).append(framework)
         machines.update({text for _, text in run_context.hardware(result.hardware)})
         found = ", ".join(
-            f"{name.replace('_', ' ')} {value}" for name, value in run_context.circumstances(result)
+            f"{name.replace('_', ' ')} {value}" for name, value in run_context.context_of(result)
         )
         if found:
             workers[f"{framework}: {found}"] += 1
