@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from record_samples import repeat, replica
-from test_report import a_result, fact
+from result_samples import a_result, fact
 
 from dlperf_sdk.results import metrics
 from dlperf_sdk.results.result import Fact, Result, Verdict

@@ -8,7 +8,7 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_report import a_result, fact
+from result_samples import a_result, fact
 
 from dlperf_sdk.analysis import Case, attribute, cases, compare, effect, efficiency, speedup
 from dlperf_sdk.analysis.significance import permutation_test, ratio_interval, sign_test, smallest_p

@@ -4,10 +4,10 @@ import json
 import math
 
 import pytest
+from cli_fixtures import dlperf, elsewhere, stored  # noqa: F401 - fixtures
 from hypothesis import given
 from hypothesis import strategies as st
-from test_cli_commands import dlperf, elsewhere, stored  # noqa: F401 - fixtures
-from test_report import a_result
+from result_samples import a_result
 
 from dlperf_sdk.analysis import Price, cost
 from dlperf_sdk.errors import AnalysisError
@@ -119,7 +119,7 @@ def test_what_has_no_true_throughput_has_no_cost(broken):
         cost(broken, price=Price(per_device_hour=1))
 
 
-def test_the_command(dlperf, stored):  # noqa: F811
+def test_the_command(dlperf, stored):
     ours = stored(metrics=(THROUGHPUT,))
     words = ["cost", "--per-device-hour", "3.6", "--currency", "EUR", "--watts", "206", "--per-kwh", "0.3"]
     code, out, err = dlperf(*words)
@@ -136,7 +136,7 @@ def test_the_command(dlperf, stored):  # noqa: F811
     assert code == 2 and "above 0" in err
 
 
-def test_the_command_tells_of_what_has_no_cost(dlperf, stored):  # noqa: F811
+def test_the_command_tells_of_what_has_no_cost(dlperf, stored):
     stored(metrics=())
     code, out, err = dlperf("cost", "--per-device-hour", "1", "--json")
     assert code == 5

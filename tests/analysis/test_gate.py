@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_report import a_result
+from result_samples import a_result
 
 from dlperf_sdk.analysis import gate as decide
 from dlperf_sdk.analysis.ranks import holm, repeats_needed, repeats_to_tell, shift, slower, smallest
@@ -326,7 +326,7 @@ def test_unlike_specs_are_refused():
 
 
 def test_what_was_not_run_alike_is_refused():
-    from test_report import fact
+    from result_samples import fact
 
     other = results_with(SLOW)
     facts = tuple(fact("device", "factor", "auto", "cuda") if f.name == "device" else f for f in other.facts)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import attrs
 import pytest
-from test_analysis import a_case
+from test_comparison import a_case
 
 from dlperf_sdk.analysis import Case, predict, prediction
 from dlperf_sdk.analysis.validation import leave_out_the_largest, summary

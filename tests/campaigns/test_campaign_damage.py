@@ -8,7 +8,7 @@ import shutil
 import signal
 
 import pytest
-from test_campaign import events_of_resuming, small
+from test_runner import events_of_resuming, small
 
 from dlperf_sdk import campaign, hookimpl, resume
 from dlperf_sdk.campaigns.campaign_directory import open_kept

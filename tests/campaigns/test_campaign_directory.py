@@ -8,7 +8,7 @@ import sys
 import time
 
 import pytest
-from test_campaign import CONTROLLER, SMALL, entries_of, kept_with, small
+from test_runner import CONTROLLER, SMALL, entries_of, kept_with, small
 
 from dlperf_sdk import Matrix, campaign
 from dlperf_sdk.campaigns.campaign_directory import open_kept

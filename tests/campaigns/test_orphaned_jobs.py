@@ -17,7 +17,7 @@ import pytest
 from attrs import frozen
 from conftest import processes_with
 from record_samples import gauge, repeat
-from test_campaign import CONTROLLER, SMALL, entries_of, kept_with, small
+from test_runner import CONTROLLER, SMALL, entries_of, kept_with, small
 
 from dlperf_sdk import Matrix, campaign, resume
 from dlperf_sdk.campaigns import host_info, journal, machine_load, orphaned_jobs, planning

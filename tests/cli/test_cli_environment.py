@@ -6,8 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from test_cli_commands import dlperf as here  # noqa: F401
-from test_cli_commands import stored  # noqa: F401
+from cli_fixtures import dlperf as here  # noqa: F401
+from cli_fixtures import stored  # noqa: F401
 from test_cli_process import CASE, PROGRAM, dlperf, elsewhere  # noqa: F401
 
 from dlperf_sdk.results.store import ResultStore
@@ -65,7 +65,7 @@ LONG_NAME = "a" * 300
         ["bundle", "numpy", "linear", "-o", LONG_NAME],
     ],
 )
-def test_a_name_that_no_file_can_have(words, here):  # noqa: F811
+def test_a_name_that_no_file_can_have(words, here):
     code, out, err = here(*words)
     assert code in (2, 3), err
     assert err.startswith("Error: ")
@@ -102,7 +102,7 @@ def test_an_interpreter_with_blanks_and_line_breaks_in_its_name(tmp_path, monkey
 
 @pytest.mark.timeout(60)  # whoever opens the pipe waits for a writer
 @pytest.mark.parametrize("suffix", [".json", ".toml", ".yaml"])
-def test_a_spec_that_is_no_file(suffix, here, tmp_path):  # noqa: F811
+def test_a_spec_that_is_no_file(suffix, here, tmp_path):
     pipe, folder, large = (tmp_path / f"{name}{suffix}" for name in ("pipe", "folder", "large"))
     os.mkfifo(pipe)
     folder.mkdir()
@@ -160,7 +160,7 @@ def test_a_home_that_cannot_be_written_to():
 # -- what is asked of results
 
 
-def test_showing_a_failed_run_is_no_failure(here, tmp_path):  # noqa: F811
+def test_showing_a_failed_run_is_no_failure(here, tmp_path):
     assert here("run", "faulty", *CASE[2:], "--set", "fault=exception", "--quiet")[0] == 4
     code, out, err = here("report")
     assert (code, err) == (0, "")
@@ -173,7 +173,7 @@ def test_showing_a_failed_run_is_no_failure(here, tmp_path):  # noqa: F811
     assert here("export", "--to", "csv")[0] == 0
 
 
-def test_redacting_takes_no_name(here, monkeypatch):  # noqa: F811
+def test_redacting_takes_no_name(here, monkeypatch):
     import getpass
 
     def nobody():
@@ -188,7 +188,7 @@ def test_redacting_takes_no_name(here, monkeypatch):  # noqa: F811
 # -- bytes on standard output
 
 
-def test_parquet_goes_into_a_pipe_that_nobody_reads(here, stored):  # noqa: F811
+def test_parquet_goes_into_a_pipe_that_nobody_reads(here, stored):
     stored()
     with subprocess.Popen(
         [*PROGRAM, "export", "--to", "parquet"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -199,7 +199,7 @@ def test_parquet_goes_into_a_pipe_that_nobody_reads(here, stored):  # noqa: F811
     assert err == ""
 
 
-def test_parquet_on_a_full_disk_is_said(here, stored):  # noqa: F811
+def test_parquet_on_a_full_disk_is_said(here, stored):
     stored()
     with Path("/dev/full").open("w") as full:
         done = dlperf("export", "--to", "parquet", stdout=full, stderr=subprocess.PIPE, capture_output=False)

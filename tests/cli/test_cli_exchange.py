@@ -8,12 +8,12 @@ import stat
 
 import log_samples
 import pytest
-from test_cli_commands import dlperf, elsewhere, stored  # noqa: F401 - fixtures
+from cli_fixtures import dlperf, elsewhere, stored  # noqa: F401 - fixtures
 
 from dlperf_sdk.results.store import ResultStore
 
 
-def test_export_prints_a_table(dlperf, stored):  # noqa: F811
+def test_export_prints_a_table(dlperf, stored):
     result = stored()
     code, out, err = dlperf("export", "--to", "csv")
     assert (code, err) == (0, "")
@@ -25,7 +25,7 @@ def test_export_prints_a_table(dlperf, stored):  # noqa: F811
     ("to", "begins"),
     [("csv", b"id,"), ("parquet", b"PAR1"), ("markdown", b"## resnet50"), ("mllog", b":::MLLOG {")],
 )
-def test_export_writes_a_file_for_others_as_the_umask_says(dlperf, stored, to, begins, tmp_path):  # noqa: F811
+def test_export_writes_a_file_for_others_as_the_umask_says(dlperf, stored, to, begins, tmp_path):
     stored()
     umask = os.umask(0o027)
     os.umask(umask)
@@ -39,7 +39,7 @@ def test_export_writes_a_file_for_others_as_the_umask_says(dlperf, stored, to, b
     assert json.loads(out) == {"file": "out.file", "bytes": path.stat().st_size}
 
 
-def test_export_of_nothing_is_an_error_and_of_some_is_partial(dlperf, stored, tmp_path):  # noqa: F811
+def test_export_of_nothing_is_an_error_and_of_some_is_partial(dlperf, stored, tmp_path):
     code, out, err = dlperf("export", "--to", "csv")
     assert (code, out) == (2, "")
     assert "There are no results" in err
@@ -51,13 +51,13 @@ def test_export_of_nothing_is_an_error_and_of_some_is_partial(dlperf, stored, tm
     assert "broken" in err
 
 
-def test_export_redacts(dlperf, stored):  # noqa: F811
+def test_export_redacts(dlperf, stored):
     stored(hardware=({"host": "secrethost"},), notes=("on secrethost",))
     for to in ("csv", "mllog", "markdown"):
         assert "secrethost" not in dlperf("export", "--to", to, "--redact")[1]
 
 
-def test_export_says_where_it_cannot_write(dlperf, stored):  # noqa: F811
+def test_export_says_where_it_cannot_write(dlperf, stored):
     stored()
     code, _, err = dlperf("export", "--to", "csv", "-o", "no/such/place.csv")
     assert code == 2 and "cannot be written" in err
@@ -67,7 +67,7 @@ def test_export_says_where_it_cannot_write(dlperf, stored):  # noqa: F811
     assert code == 2
 
 
-def test_import_makes_a_result_that_report_shows(dlperf, tmp_path):  # noqa: F811
+def test_import_makes_a_result_that_report_shows(dlperf, tmp_path):
     (tmp_path / "run.log").write_text(log_samples.TF_CNN)
     words = ["import", "tf-cnn-benchmarks", "run.log", "--set", "precision=fp32"]
     code, out, err = dlperf(*words, "--json")
@@ -84,7 +84,7 @@ def test_import_makes_a_result_that_report_shows(dlperf, tmp_path):  # noqa: F81
     assert ",loop-elapsed," in out
 
 
-def test_import_refuses_what_it_cannot_read(dlperf, tmp_path):  # noqa: F811
+def test_import_refuses_what_it_cannot_read(dlperf, tmp_path):
     (tmp_path / "run.log").write_text("words\n")
     for words, said in (
         (["tf-cnn-benchmark", "run.log"], "Did you mean 'tf-cnn-benchmarks'"),

@@ -7,8 +7,8 @@ import os
 import stat
 
 import pytest
-from test_cli_commands import dlperf, elsewhere, stored  # noqa: F401 - fixtures
-from test_report import a_result, fact
+from cli_fixtures import dlperf, elsewhere, stored  # noqa: F401 - fixtures
+from result_samples import a_result, fact
 
 from dlperf_sdk.cli import main
 
@@ -21,7 +21,7 @@ def umask():
     os.umask(old)
 
 
-def test_html_goes_into_a_file_that_the_umask_makes_readable(dlperf, stored, tmp_path, umask):  # noqa: F811
+def test_html_goes_into_a_file_that_the_umask_makes_readable(dlperf, stored, tmp_path, umask):
     stored(id="a")
     stored(id="b", fields={"precision": "amp-bf16"})
     code, out, err = dlperf("report", "--format", "html", "-o", "report.html")
@@ -35,7 +35,7 @@ def test_html_goes_into_a_file_that_the_umask_makes_readable(dlperf, stored, tmp
     assert sorted(path.name for path in tmp_path.iterdir()) == ["dlperf-results", "report.html"]
 
 
-def test_html_goes_into_a_pipe_and_not_onto_a_terminal(dlperf, stored, monkeypatch):  # noqa: F811
+def test_html_goes_into_a_pipe_and_not_onto_a_terminal(dlperf, stored, monkeypatch):
     stored()
     code, out, _ = dlperf("report", "--format", "html")
     assert code == 0
@@ -46,7 +46,7 @@ def test_html_goes_into_a_pipe_and_not_onto_a_terminal(dlperf, stored, monkeypat
     assert "name a file with -o" in err
 
 
-def test_html_names_what_it_takes(dlperf, stored, monkeypatch):  # noqa: F811
+def test_html_names_what_it_takes(dlperf, stored, monkeypatch):
     stored()
     monkeypatch.setattr("dlperf_sdk.reports.html.render._NEEDED", ("not_there_at_all",))
     code, out, err = dlperf("report", "--format", "html")
@@ -55,7 +55,7 @@ def test_html_names_what_it_takes(dlperf, stored, monkeypatch):  # noqa: F811
     assert dlperf("report", "--format", "markdown")[0] == 0
 
 
-def test_html_says_what_could_not_be_read(dlperf, stored, tmp_path):  # noqa: F811
+def test_html_says_what_could_not_be_read(dlperf, stored, tmp_path):
     stored(id="good")
     newer = stored(id="newer")
     path = tmp_path / "dlperf-results" / newer.id / "result.json"
@@ -69,13 +69,13 @@ def test_html_says_what_could_not_be_read(dlperf, stored, tmp_path):  # noqa: F8
     assert "unfinished has no result yet" in out
 
 
-def test_a_redacted_report_names_no_host(dlperf, stored):  # noqa: F811
+def test_a_redacted_report_names_no_host(dlperf, stored):
     stored(hardware=({"host": "secret-node-7"},), notes=("secret-node-7 was busy",))
     assert "secret-node-7" in dlperf("report", "--format", "html")[1]
     assert "secret-node-7" not in dlperf("report", "--format", "html", "--redact")[1]
 
 
-def test_a_redacted_report_of_names_in_a_store_does_not_say_where_that_is(dlperf, stored, tmp_path):  # noqa: F811
+def test_a_redacted_report_of_names_in_a_store_does_not_say_where_that_is(dlperf, stored, tmp_path):
     good = stored(id="20250131T101502Z-good")
     (tmp_path / "secret").mkdir()
     store = (tmp_path / "dlperf-results").rename(tmp_path / "secret" / "s")
@@ -89,7 +89,7 @@ def test_a_redacted_report_of_names_in_a_store_does_not_say_where_that_is(dlperf
 
 @pytest.mark.parametrize("where", ["home/zoltan/res", "scratch/wilhelmina/res"])
 @pytest.mark.parametrize("named", ["{folder}", "../{relative}", "{folder}/broken"])
-def test_a_redacted_report_names_nobody_in_a_path(dlperf, stored, tmp_path, monkeypatch, where, named):  # noqa: F811
+def test_a_redacted_report_names_nobody_in_a_path(dlperf, stored, tmp_path, monkeypatch, where, named):
     """Also not where runs are broken, or have no result."""
     good, broken = stored(), stored(id="broken")
     folder = tmp_path / where
@@ -111,7 +111,7 @@ def test_a_redacted_report_names_nobody_in_a_path(dlperf, stored, tmp_path, monk
     assert not [name for name in ("zoltan", "wilhelmina", str(tmp_path)) if name in out + err]
 
 
-def test_json_is_the_results_and_csv_a_row_for_each(dlperf, stored):  # noqa: F811
+def test_json_is_the_results_and_csv_a_row_for_each(dlperf, stored):
     stored(id="a")
     stored(id="b")
     found = json.loads(dlperf("report", "--format", "json")[1])
@@ -121,7 +121,7 @@ def test_json_is_the_results_and_csv_a_row_for_each(dlperf, stored):  # noqa: F8
     assert {row["framework"] for row in rows} == {"torch"}
 
 
-def test_csv_on_a_terminal_does_not_steer_it(dlperf, stored, monkeypatch):  # noqa: F811
+def test_csv_on_a_terminal_does_not_steer_it(dlperf, stored, monkeypatch):
     version = fact("framework_version", "context", "\x1b]0;stolen\x07\x9b2J")
     stored(facts=(*a_result().facts, version))
     for words in (["report", "--format", "csv"], ["export", "--to", "csv"]):
@@ -133,7 +133,7 @@ def test_csv_on_a_terminal_does_not_steer_it(dlperf, stored, monkeypatch):  # no
         assert "]0;stolen" in out
 
 
-def test_json_of_a_written_report_says_where_it_is(dlperf, stored, tmp_path):  # noqa: F811
+def test_json_of_a_written_report_says_where_it_is(dlperf, stored, tmp_path):
     stored()
     said = json.loads(dlperf("report", "--format", "markdown", "-o", "report.md", "--json")[1])
     assert said == {"file": "report.md", "bytes": (tmp_path / "report.md").stat().st_size}
@@ -149,14 +149,14 @@ def test_json_of_a_written_report_says_where_it_is(dlperf, stored, tmp_path):  #
         (["--published", "tensorpak", "--format", "html"], "Did you mean 'tensorpack'?"),
     ],
 )
-def test_what_cannot_be_done_is_said(dlperf, stored, words, said):  # noqa: F811
+def test_what_cannot_be_done_is_said(dlperf, stored, words, said):
     stored()
     code, _, err = dlperf("report", *words)
     assert code == 2
     assert said in " ".join(err.split())
 
 
-def test_a_file_that_cannot_be_written_leaves_nothing(dlperf, stored, tmp_path):  # noqa: F811
+def test_a_file_that_cannot_be_written_leaves_nothing(dlperf, stored, tmp_path):
     stored()
     (tmp_path / "taken").mkdir()
     code, _, err = dlperf("report", "--format", "html", "-o", "taken")

@@ -3,9 +3,9 @@
 import re
 
 import pytest
+from cli_fixtures import CASE, dlperf, elsewhere  # noqa: F401
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from test_cli_commands import CASE, dlperf, elsewhere  # noqa: F401
 
 from dlperf_sdk.cli import app
 
@@ -58,7 +58,7 @@ THEIRS = re.compile(
         (["--nonsense"], "--nonsense"),
     ],
 )
-def test_it_says_what_is_wrong_and_what_to_write(dlperf, words, said):  # noqa: F811
+def test_it_says_what_is_wrong_and_what_to_write(dlperf, words, said):
     code, out, err = dlperf(*words)
     assert (code, out) == (2, "")
     assert said in err
@@ -82,7 +82,7 @@ def test_it_says_what_is_wrong_and_what_to_write(dlperf, words, said):  # noqa: 
         (["--json=perhaps"], "--json is 'perhaps'; it takes true or false."),
     ],
 )
-def test_a_value_of_another_kind_is_refused_and_never_rounded(dlperf, words, said):  # noqa: F811
+def test_a_value_of_another_kind_is_refused_and_never_rounded(dlperf, words, said):
     code, out, err = dlperf("plan", "numpy", "linear", *words)
     assert (code, out) == (2, "")
     assert said in err
@@ -90,7 +90,7 @@ def test_a_value_of_another_kind_is_refused_and_never_rounded(dlperf, words, sai
     assert not THEIRS.search(err), err
 
 
-def test_choices_are_named(dlperf):  # noqa: F811
+def test_choices_are_named(dlperf):
     err = dlperf("export", "--to", "cvs")[2]
     assert "--to is 'cvs'; it takes csv, parquet, markdown or mllog. Did you mean csv?" in err
 
@@ -113,7 +113,7 @@ COMMANDS = [name for name in app if not name.startswith("-")]
     )
 )
 @example(["run", "", "linear"])
-def test_whatever_is_written_it_is_one_paragraph(dlperf, words):  # noqa: F811
+def test_whatever_is_written_it_is_one_paragraph(dlperf, words):
     code, out, err = dlperf(*words, "--no-such-option-at-all")
     assert (code, out) == (2, "")
     assert err.startswith("Error: ")

@@ -235,16 +235,16 @@ def test_documents_and_sentences():
 
 _PREPARE = """
 import json, sys
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = sys.argv[1:3]
 from test_data_text import prepared
-print(json.dumps(prepared(sys.argv[2])))
+print(json.dumps(prepared(sys.argv[3])))
 """
 
 
 def test_preparers_at_once_and_apart_make_the_same(tmp_path):
     data_samples.text_folder(tmp_path / "data", documents=60)
-    here = str(Path(data_samples.__file__).parent)
-    command = [sys.executable, "-c", _PREPARE, here, str(tmp_path / "data")]
+    folders = [str(Path(path).parent) for path in (__file__, data_samples.__file__)]
+    command = [sys.executable, "-c", _PREPARE, *folders, str(tmp_path / "data")]
     caches = ["one", "one", "two"]
     running = [
         subprocess.Popen(

@@ -10,9 +10,9 @@ import attrs
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from result_samples import a_result
 from result_values import results as any_results
 from test_exchange_table import same
-from test_report import a_result
 
 from dlperf_sdk.errors import UsageError
 from dlperf_sdk.exchange import table

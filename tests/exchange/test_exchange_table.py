@@ -9,8 +9,8 @@ import attrs
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from result_samples import a_result
 from result_values import results as any_results
-from test_report import a_result
 
 from dlperf_sdk.errors import DocumentError
 from dlperf_sdk.exchange import table

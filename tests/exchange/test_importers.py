@@ -10,7 +10,7 @@ import log_samples
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_report import a_result
+from result_samples import a_result
 
 from dlperf_sdk.analysis import Case, compare
 from dlperf_sdk.errors import DlperfError, DocumentError, NotComparable, SpecError, UnknownName, UsageError

@@ -4,8 +4,8 @@ import json
 import math
 
 import pytest
-from test_cli_commands import dlperf, elsewhere, stored  # noqa: F401 - fixtures
-from test_report import a_result
+from cli_fixtures import dlperf, elsewhere, stored  # noqa: F401 - fixtures
+from result_samples import a_result
 
 from dlperf_sdk.analysis import (
     Case,
@@ -84,7 +84,7 @@ def test_without_a_baseline_there_is_no_speedup_never_zero():
 
 
 @pytest.mark.parametrize("version", ["2.0", "0.9", "1.99", None, 7])
-def test_other_versions_are_refused_by_name(dlperf, stored, tmp_path, version):  # noqa: F811
+def test_other_versions_are_refused_by_name(dlperf, stored, tmp_path, version):
     good = stored()
     document = good.to_dict() | {"schema_version": version, "id": "other"}
     if version == "1.99":
@@ -103,7 +103,7 @@ def test_other_versions_are_refused_by_name(dlperf, stored, tmp_path, version): 
 @pytest.mark.parametrize(
     "words", [["report"], ["export", "--to", "csv"], ["cost", "--watts", "1"], ["validate"]]
 )
-def test_an_empty_directory_is_said_to_be_empty(dlperf, tmp_path, words):  # noqa: F811
+def test_an_empty_directory_is_said_to_be_empty(dlperf, tmp_path, words):
     (tmp_path / "empty").mkdir()
     code, out, err = dlperf(*words, "empty")
     assert (code, out) == (2, "")
@@ -121,7 +121,7 @@ def test_thousands_of_results_of_which_many_failed():
     assert len(table.read_csv(table.to_csv([*failed, *fine]))) == 3000
 
 
-def test_a_store_with_nothing_but_failures_is_shown(dlperf, stored):  # noqa: F811
+def test_a_store_with_nothing_but_failures_is_shown(dlperf, stored):
     stored(status="crashed", failure=Failure("crashed", "It broke."), metrics=(), workload=None, verdicts=())
     for words in (["report"], ["export", "--to", "csv"], ["export", "--to", "mllog"]):
         code, out, _ = dlperf(*words)

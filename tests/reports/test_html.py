@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from report_samples import case, many
+from result_samples import a_result
 from result_values import results as any_results
-from test_report import a_result
 
 from dlperf_sdk.analysis.case import Case
 from dlperf_sdk.errors import StoreError, UsageError

@@ -1,8 +1,8 @@
 """Published figures beside one's own results, and what is not comparable."""
 
 import pytest
-from test_cli_commands import dlperf, elsewhere, stored  # noqa: F401 - fixtures
-from test_report import a_result
+from cli_fixtures import dlperf, elsewhere, stored  # noqa: F401 - fixtures
+from result_samples import a_result
 
 from dlperf_sdk.published import published
 from dlperf_sdk.reports import terminal
@@ -49,7 +49,7 @@ def test_what_has_no_figure_and_what_has_no_throughput_is_said():
     assert "has no throughput" in shown
 
 
-def test_the_command(dlperf, stored):  # noqa: F811
+def test_the_command(dlperf, stored):
     stored(fields=CASE)
     for words in (["--beside", "dlperf-v1.0"], ["--beside", "dlperf-v1.0", "--format", "markdown"]):
         code, out, _ = dlperf("report", *words)
@@ -77,7 +77,7 @@ def test_in_html_a_case_without_a_figure_is_said():
     assert "dlperf-v1.0 has no figure of torch resnet50 · 3n3d · fp32." in folded.items[0].text
 
 
-def test_the_command_for_html(dlperf, stored):  # noqa: F811
+def test_the_command_for_html(dlperf, stored):
     stored(fields=CASE)
     code, out, _ = dlperf("report", "--beside", "dlperf-v1.0", "--format", "html")
     assert code == 0 and "<h2" in out and "Beside DLPerf v1.0" in out
@@ -88,7 +88,7 @@ def test_the_command_for_html(dlperf, stored):  # noqa: F811
 @pytest.mark.parametrize(
     "words", [["--json"], ["--format", "csv"], ["--format", "json"], ["--published", "tensorpack"]]
 )
-def test_it_goes_with_tables_for_people(dlperf, stored, words):  # noqa: F811
+def test_it_goes_with_tables_for_people(dlperf, stored, words):
     stored()
     code, _, err = dlperf("report", "--beside", "dlperf-v1.0", *words)
     assert code == 2 and "--beside" in err

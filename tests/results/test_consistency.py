@@ -6,11 +6,11 @@ import shutil
 import attrs
 import pytest
 import record_samples
+from cli_fixtures import dlperf, elsewhere  # noqa: F401 - fixtures
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from result_samples import a_result
 from result_values import results as any_results
-from test_cli_commands import dlperf, elsewhere  # noqa: F401 - fixtures
-from test_report import a_result
 
 from dlperf_sdk.api import run
 from dlperf_sdk.errors import DocumentError
@@ -300,7 +300,7 @@ def test_any_valid_result_can_be_asked(result):
 # -- the command
 
 
-def test_validate_a_run_and_a_store(dlperf, directory):  # noqa: F811
+def test_validate_a_run_and_a_store(dlperf, directory):
     store = directory.parent
     for path in (directory, store):
         code, out, err = dlperf("validate", str(path))
@@ -327,7 +327,7 @@ def test_validate_a_run_and_a_store(dlperf, directory):  # noqa: F811
     assert code == 2 and "has no result.json" in " ".join(out.split())
 
 
-def test_validate_a_file_that_contradicts_itself(dlperf, directory):  # noqa: F811
+def test_validate_a_file_that_contradicts_itself(dlperf, directory):
     path = directory / "result.json"
     edit(path, faster)
     code, out, _ = dlperf("validate", str(path))
@@ -336,7 +336,7 @@ def test_validate_a_file_that_contradicts_itself(dlperf, directory):  # noqa: F8
     assert code == 1 and json.loads(out)["valid"] is False and json.loads(out)["contradictions"]
 
 
-def test_validate_an_empty_directory(dlperf, tmp_path):  # noqa: F811
+def test_validate_an_empty_directory(dlperf, tmp_path):
     (tmp_path / "empty").mkdir()
     code, out, err = dlperf("validate", str(tmp_path / "empty"))
     assert (code, out) == (2, "")

@@ -109,7 +109,7 @@ def _undisturbed() -> Iterator[None]:
             os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value
-        for name in [name for name in sys.modules if name.endswith("testing.chosen") or name == "chosen"]:
+        for name in [name for name in sys.modules if name.endswith("testing.selected_suite")]:
             del sys.modules[name]
 
 

@@ -50,7 +50,7 @@ def sys(tmp_path: Path) -> str:
     return write(tmp_path / "sys", files)
 
 
-def test_a_described_node(nvml: FakeNvml, proc: str, sys: str) -> None:  # noqa: F811
+def test_a_described_node(nvml: FakeNvml, proc: str, sys: str) -> None:
     facts = describe(proc, sys, nvml.path)
     assert facts["boot_id"].startswith("11111111")
     assert facts["memory"] == 1000 * 1024

@@ -24,7 +24,7 @@ FOUR = made(4)
 UUIDS = tuple(gpu.uuid for gpu in FOUR)
 
 
-def test_the_driver_is_asked_for_everything(nvml: FakeNvml, tmp_path: Path) -> None:  # noqa: F811
+def test_the_driver_is_asked_for_everything(nvml: FakeNvml, tmp_path: Path) -> None:
     slot = tmp_path / "bus/pci/devices/0000:3c:00.0"
     slot.mkdir(parents=True)
     (slot / "numa_node").write_text("1\n")
@@ -37,7 +37,7 @@ def test_the_driver_is_asked_for_everything(nvml: FakeNvml, tmp_path: Path) -> N
     assert list_gpus(nvml.path, str(tmp_path))[1].numa is None
 
 
-def test_gpus_that_may_not_be_seen_or_are_lost_are_left_out(nvml: FakeNvml) -> None:  # noqa: F811
+def test_gpus_that_may_not_be_seen_or_are_lost_are_left_out(nvml: FakeNvml) -> None:
     nvml.set("fake_forbidden", 0)
     assert [gpu.uuid for gpu in list_gpus(nvml.path)] == [SECOND]
     nvml.set("fake_lost", 1)
@@ -60,7 +60,7 @@ def test_an_old_driver_tells_what_it_can(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 32, 33, 150])
-def test_holders_are_named(nvml: FakeNvml, tmp_path: Path, count: int) -> None:  # noqa: F811
+def test_holders_are_named(nvml: FakeNvml, tmp_path: Path, count: int) -> None:
     (tmp_path / "4000").mkdir()
     (tmp_path / "4000" / "comm").write_text("python3\n")
     nvml.hold(1, count, 3 * 2**30)
@@ -71,7 +71,7 @@ def test_holders_are_named(nvml: FakeNvml, tmp_path: Path, count: int) -> None: 
     assert holders(FIRST, nvml.path, str(tmp_path)) == []
 
 
-def test_memory_without_a_visible_process_is_held_by_somebody(nvml: FakeNvml) -> None:  # noqa: F811
+def test_memory_without_a_visible_process_is_held_by_somebody(nvml: FakeNvml) -> None:
     nvml.hold(0, 0, 40 * 2**30)
     (found,) = holders(FIRST, nvml.path)
     assert found.pid == 0 and found.bytes == 40 * 2**30
@@ -80,7 +80,7 @@ def test_memory_without_a_visible_process_is_held_by_somebody(nvml: FakeNvml) ->
     assert holders("GPU-unknown", nvml.path) == []
 
 
-def test_survey_joins_all_of_it(nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_survey_joins_all_of_it(nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     nvml.hold(0, 1, 2**30)
     assert gpus.survey(1, "refuse", nvml.path) == Choice((SECOND,), False, "")

@@ -20,7 +20,7 @@ from dlperf_sdk.worker.samplers.nvml import Sampler as NvmlSampler
 # ---- NVML ------------------------------------------------------------------------------------
 
 
-def test_every_quantity_of_a_gpu_in_its_unit(nvml: FakeNvml) -> None:  # noqa: F811
+def test_every_quantity_of_a_gpu_in_its_unit(nvml: FakeNvml) -> None:
     nvml.hold(1, 1, 12345)
     sampler = NvmlSampler((SECOND,), nvml.path)
     assert sampler.open()
@@ -43,7 +43,7 @@ def test_every_quantity_of_a_gpu_in_its_unit(nvml: FakeNvml) -> None:  # noqa: F
     ("reasons", "throttled", "capped"),
     [(0x1, 0, 0), (0x4, 0, 1), (0x8, 1, 0), (0x20, 1, 0), (0x44, 1, 1), (0x80, 1, 0), (0x100, 0, 0)],
 )
-def test_throttle_reasons(nvml: FakeNvml, reasons: int, throttled: int, capped: int) -> None:  # noqa: F811
+def test_throttle_reasons(nvml: FakeNvml, reasons: int, throttled: int, capped: int) -> None:
     nvml.set("fake_reasons", reasons)
     sampler = NvmlSampler((FIRST,), nvml.path)
     sampler.open()
@@ -52,7 +52,7 @@ def test_throttle_reasons(nvml: FakeNvml, reasons: int, throttled: int, capped: 
     assert (values["throttled"], values["power-capped"]) == (throttled, capped)
 
 
-def test_the_energy_counter_is_wider_than_32_bits(nvml: FakeNvml) -> None:  # noqa: F811
+def test_the_energy_counter_is_wider_than_32_bits(nvml: FakeNvml) -> None:
     nvml.set("fake_energy", 10**13)
     sampler = NvmlSampler((FIRST,), nvml.path)
     sampler.open()
@@ -60,7 +60,7 @@ def test_the_energy_counter_is_wider_than_32_bits(nvml: FakeNvml) -> None:  # no
     sampler.close()
 
 
-def test_a_gpu_that_is_lost_falls_silent_and_the_other_goes_on(nvml: FakeNvml) -> None:  # noqa: F811
+def test_a_gpu_that_is_lost_falls_silent_and_the_other_goes_on(nvml: FakeNvml) -> None:
     sampler = NvmlSampler((FIRST, SECOND), nvml.path)
     assert sampler.open()
     assert {device for _, device, *_ in sampler.sample()} == {FIRST, SECOND}
@@ -78,7 +78,7 @@ def test_what_an_old_driver_lacks_is_absent(tmp_path: Path) -> None:
     sampler.close()
 
 
-def test_nothing_is_sampled_without_a_gpu_or_a_driver(nvml: FakeNvml, tmp_path: Path) -> None:  # noqa: F811
+def test_nothing_is_sampled_without_a_gpu_or_a_driver(nvml: FakeNvml, tmp_path: Path) -> None:
     assert not NvmlSampler(("cpu:0",), nvml.path).open()
     assert not NvmlSampler(("GPU-unknown",), nvml.path).open()
     assert not NvmlSampler((FIRST,), "libno-such-library.so.1").open()
