@@ -1,31 +1,40 @@
-# Two commands are all that a newcomer needs: `make demo` and `make test`. Everything else is for people who work here.
+# `make demo` and `make test` are all that a newcomer needs. Everything else is for people who work here.
 
 PYTHON ?= python3.11
 BIN := .venv/bin
 READY := .venv/ready
 PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml examples/*/pyproject.toml tests/plugins/*/pyproject.toml))
+FRAMEWORKS := $(shell grep -l 'entry-points."dlperf_sdk.frameworks"' plugins/*/pyproject.toml | sed 's|plugins/dlperf-\(.*\)/pyproject.toml|\1|')
+# Plugins whose tests need no framework's environment: the core's tests include them.
+LIGHT := $(filter-out $(FRAMEWORKS:%=plugins/dlperf-%/tests),$(wildcard plugins/*/tests))
 
-# What torch's own tests and benchmarks need beside its environment: never in it.
-BESIDE_TORCH := --with attrs --with pytest --with pytest-timeout --with pytest-xdist --with tokenizers --with transformers
-IN_TORCH := $(BIN)/python scripts/in_environment.py torch $(BESIDE_TORCH) --
+# What `make test-all` adds to `make test`, in this order: what fails most often and takes least comes first.
+PARTS := test-report test-long test-torch test-together test-engines $(filter-out test-torch,$(FRAMEWORKS:%=test-%))
 
-# The core's tests wait now and then, for deadlines and for each other's processes.
-ONE_MORE := $(shell processors=$$(getconf _NPROCESSORS_ONLN); echo $$((processors < 8 ? processors + 1 : 8)))
+PYTEST := $(BIN)/pytest
+# The core's tests wait now and then for deadlines and for other processes: one worker more than processors.
+WORKERS := $(shell processors=$$(getconf _NPROCESSORS_ONLN); echo $$((processors < 8 ? processors + 1 : 8)))
 
-.PHONY: demo test test-engines setup lint core torch torch-environment test-long test-report bench clean test-frameworks
+.PHONY: demo test test-all parts setup lint core torch torch-environment bench clean test-frameworks $(PARTS)
 
 demo: $(READY)
 	$(BIN)/dlperf run torch resnet50 --protocol quick --batch-size 8
 
-# While torch's environment waits for the network, the other processor is free.
+# Lint, types, the core, torch's own tests, and its conformance with each declared value once. Downloading torch's
+# environment overlaps with the core's tests.
 test: $(READY)
 	$(MAKE) --jobs 2 lint torch-environment core
 	$(MAKE) torch
 
+# Everything. `.ci/run` does the same part by part.
+test-all: test $(PARTS)
+
+parts:
+	@echo $(PARTS)
+
 setup: $(READY)
 
-# What builds our packages is installed once, not into an environment for each of them; and what is never imported need
-# not be compiled.
+# The build backend is installed once, not into an isolated build environment for each distribution.
 $(READY): pyproject.toml $(PLUGINS:%=%/pyproject.toml)
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --no-compile 'hatchling>=1.24' 'editables~=0.3'
@@ -39,47 +48,51 @@ lint: $(READY)
 	$(BIN)/mypy
 
 core: $(READY)
-	$(BIN)/pytest --numprocesses $(ONE_MORE) --dist loadfile -m 'not framework and not frameworks and not browser and not long' \
+	$(PYTEST) --numprocesses $(WORKERS) --dist loadfile -m 'not framework and not frameworks and not browser and not long' \
 	  tests examples
-	$(BIN)/pytest -c plugins/dlperf-torch/pyproject.toml plugins/dlperf-torch/tests/test_framework.py
+	set -e; for tests in $(LIGHT); do $(PYTEST) -c $$tests/../pyproject.toml $$tests; done
 
 torch-environment: $(READY)
-	$(IN_TORCH) -m pytest --version
+	$(BIN)/python scripts/test_frameworks.py --prepare torch
 
-# torch's own tests run in the environment that users run in; the runs through the front door follow.
 torch: torch-environment
-	$(IN_TORCH) -m pytest --numprocesses 2 --dist loadfile -c plugins/dlperf-torch/pyproject.toml \
-	  --ignore plugins/dlperf-torch/tests/test_framework.py --ignore plugins/dlperf-torch/tests/test_conformance.py \
-	  plugins/dlperf-torch/tests
-	$(BIN)/pytest --numprocesses 2 --dist loadgroup -c plugins/dlperf-torch/pyproject.toml \
+	$(BIN)/python scripts/test_frameworks.py torch -m 'not pairwise'
+
+# The combinations in torch's conformance, and torch through the front door.
+test-torch: torch-environment
+	$(PYTEST) --numprocesses 2 --dist loadgroup -m pairwise -c plugins/dlperf-torch/pyproject.toml \
 	  plugins/dlperf-torch/tests/test_conformance.py
-	$(BIN)/pytest --numprocesses 2 --dist loadgroup -m 'framework and not long' tests
+	$(PYTEST) --numprocesses 2 --dist loadgroup -m 'framework and not long' tests
 
-# Campaigns and searches that are killed again and again, over torch as well, and every planted fault that conformance must
-# catch, or parity in torch's trainers.
+# Campaigns and searches that are killed again and again, over torch as well, and every planted fault that conformance
+# must catch, or parity in torch's trainers.
 test-long: torch-environment
-	$(BIN)/pytest --numprocesses 2 --dist loadgroup -m long tests
+	$(PYTEST) --numprocesses 2 --dist loadgroup -m long tests
 
-# The other frameworks, each in its own environment; half an hour where none of these is there yet. Some of them:
-# make test-frameworks FRAMEWORKS="mxnet together"
-test-frameworks: $(READY)
-	$(BIN)/python scripts/test_frameworks.py $(FRAMEWORKS)
+# One other framework: its own tests and its conformance, in its own environment.
+$(filter-out test-torch,$(FRAMEWORKS:%=test-%)): test-%: $(READY)
+	$(BIN)/python scripts/test_frameworks.py $*
 
-# Reports in a real browser. The first time it finds one, or installs one; where neither can be done the tests are
-# skipped by name, and it says so.
+# All frameworks from one interpreter that has none of them.
+test-together: $(READY)
+	$(PYTEST) --numprocesses 2 --dist loadgroup -m frameworks tests/test_frameworks.py
+
+test-frameworks: $(FRAMEWORKS:%=test-%) test-together
+
+# Reports in a real browser, which is installed the first time. Where that fails the tests are skipped by name.
 test-report: .venv/browser
-	$(BIN)/pytest --numprocesses 2 -m browser tests/reports/test_html_browser.py
+	$(PYTEST) --numprocesses 2 -m browser tests/reports/test_html_browser.py
 
 .venv/browser: $(READY) scripts/browser.py
 	$(BIN)/pip install --quiet --editable '.[browser]'
 	if $(BIN)/python scripts/browser.py > $@.part; then mv $@.part $@; else rm $@.part; fi
 
 # Real Slurm, OpenMPI and sshd on four nodes that are network namespaces, and podman: as root, and skipped by name
-# elsewhere. Most of the time is waiting, for Slurm and for deadlines, so three clusters are at it. The containers' tests
-# follow, since podman is there by then.
+# elsewhere. Most of the time is waiting, for Slurm and for deadlines, so three clusters run at once. The containers'
+# tests come second, when podman is installed.
 test-engines: $(READY)
-	DLPERF_TEST_ENGINES=1 $(BIN)/pytest --numprocesses 3 --dist load --timeout 300 tests/engines
-	$(BIN)/pytest tests/environments/test_containers.py
+	DLPERF_TEST_ENGINES=1 $(PYTEST) --numprocesses 3 --dist load --timeout 300 tests/engines
+	$(PYTEST) tests/environments/test_containers.py
 
 # A quarter to half an hour, on a machine with nothing else to do.
 bench: $(READY)

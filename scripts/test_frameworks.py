@@ -1,86 +1,65 @@
-"""Each framework's own tests in its managed environment, its conformance, and all frameworks side by side.
+"""Run frameworks' own tests in their managed environments, and their conformance.
 
-    python scripts/test_frameworks.py [NAME …]
+    python scripts/test_frameworks.py [-m MARKERS] [--prepare] NAME …
 
-Behind `make test-frameworks`. `together` is the name of the last part. Goes through every framework even if one fails,
-and says at the end how long each took, the making of its environment included.
+Behind `make torch` and `make test-NAME`. `-m` selects tests as pytest does; `--prepare` only creates the environments.
 """
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FRAMEWORKS = ("tensorflow", "mxnet", "oneflow", "paddle")
-"""Beside torch, which `make test` goes through."""
-BESIDE = ("attrs", "pytest", "pytest-timeout", "pytest-xdist", "tokenizers", "pillow")
-"""What their own tests need beside their environments: never in them."""
-OUTSIDE = ("test_framework.py", "test_conformance.py")
-"""Tests that run in the controller's environment: they need no framework."""
+TOOLS = ("attrs", "pytest", "pytest-timeout", "pytest-xdist", "tokenizers")
+"""What the tests need beside the frameworks' environments, never in them."""
+OWN_TOOLS = {"torch": ("transformers",)}
+CONTROLLER_TESTS = ("test_framework.py", "test_conformance.py")
+"""Tests that run in the controller's environment: they import no framework."""
 
 
-def both_processors(spread: str) -> tuple[str, ...]:
-    """Most of a start's seconds are one thread's: a second process of pytest finds the other processor free."""
-    return ("--numprocesses", "2", "--dist", spread)
+def run_python(*arguments: str) -> None:
+    """Run this interpreter in the checkout; exit with its exit code if that is not 0."""
+    code = subprocess.run([sys.executable, *arguments], cwd=ROOT, check=False).returncode
+    if code:
+        sys.exit(code)
 
 
-def python(*arguments: str) -> bool:
-    """Run this interpreter in the checkout's root; whether it ended well."""
-    return subprocess.run([sys.executable, *arguments], cwd=ROOT, check=False).returncode == 0
+def run_in_environment(framework: str, *arguments: str) -> None:
+    """Run the interpreter of a framework's managed environment; create the environment first if need be."""
+    tools = [
+        word for package in (*TOOLS, *OWN_TOOLS.get(framework, ("pillow",))) for word in ("--with", package)
+    ]
+    run_python("scripts/in_environment.py", framework, *tools, "--", *arguments)
 
 
-def own_tests(framework: str) -> bool:
-    """The environment, the plugin's tests in it, and those that need no framework."""
+def test(framework: str, selection: Sequence[str]) -> None:
+    """Run the plugin's tests, each in its environment."""
     plugin = f"plugins/dlperf-{framework}"
-    configured = ("-m", "pytest", "-c", f"{plugin}/pyproject.toml")
-    tests = sorted(path.name for path in (ROOT / plugin / "tests").glob("test_*.py"))
-    inside = [f"{plugin}/tests/{name}" for name in tests if name not in OUTSIDE]
-    outside = [f"{plugin}/tests/{name}" for name in tests if name in OUTSIDE]
-    passed = python("-m", "dlperf_sdk", "env", "create", framework)
-    if passed and inside:
-        beside = [argument for package in BESIDE for argument in ("--with", package)]
-        passed &= python(
-            "scripts/in_environment.py",
-            framework,
-            *beside,
-            "--",
-            *configured,
-            *both_processors("loadfile"),
-            *inside,
-        )
-    return (not outside or python(*configured, *both_processors("loadgroup"), *outside)) and passed
+    files = sorted((ROOT / plugin / "tests").glob("test_*.py"))
+    inside = [str(file.relative_to(ROOT)) for file in files if file.name not in CONTROLLER_TESTS]
+    outside = [str(file.relative_to(ROOT)) for file in files if file.name in CONTROLLER_TESTS]
+    pytest = ("-m", "pytest", "-c", f"{plugin}/pyproject.toml", "--numprocesses", "2", *selection)
+    run_in_environment(framework, *pytest, "--dist", "loadfile", *inside)
+    run_python(*pytest, "--dist", "loadgroup", *outside)
 
 
-def together() -> bool:
-    """All of them through the front door, one after another from one interpreter."""
-    return python(
-        "-m", "pytest", *both_processors("loadgroup"), "-m", "frameworks", "tests/test_frameworks.py"
-    )
-
-
-def main() -> int:
-    jobs: dict[str, Callable[[], bool]] = {name: lambda name=name: own_tests(name) for name in FRAMEWORKS}
-    jobs["together"] = together
-    unknown = sorted(set(sys.argv[1:]) - set(jobs))
-    if unknown:
-        sys.exit(f"There is nothing called {', '.join(unknown)}; there are {', '.join(jobs)}.")
-    jobs = {name: job for name, job in jobs.items() if name in (sys.argv[1:] or jobs)}
-    took: dict[str, tuple[float, bool]] = {}
-    for name, job in jobs.items():
-        print(f"\n== {name}", flush=True)
-        began = time.monotonic()
-        passed = job()
-        took[name] = (time.monotonic() - began, passed)
-    print()
-    for name, (seconds, passed) in took.items():
-        print(f"{name:14} {seconds / 60:5.1f} min  {'passed' if passed else 'FAILED'}")
-    print(f"{'all':14} {sum(seconds for seconds, _ in took.values()) / 60:5.1f} min")
-    return 0 if all(passed for _, passed in took.values()) else 1
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("-m", dest="markers", help="only tests with these markers, as pytest takes it")
+    parser.add_argument("--prepare", action="store_true", help="only create the environments")
+    parser.add_argument("frameworks", nargs="+", metavar="NAME")
+    chosen = parser.parse_args()
+    selection = ["-m", chosen.markers] if chosen.markers else []
+    for framework in chosen.frameworks:
+        if chosen.prepare:
+            run_in_environment(framework, "-m", "pytest", "--version")
+        else:
+            test(framework, selection)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -10,6 +10,8 @@ combinations are too many: so each *pair* of declared values is tried, which is 
 Where a cell leaves the model open, it is the first of the suite's `models` that the plugin does not refuse. Layouts,
 data sources and accumulation are tried by themselves, in the plainest case (`DeclaredCapabilities`), and so is how a
 case ends (`Ending`): they change what a step is fed with, and what surrounds it.
+
+The cells beyond `covering` have the marker `pairwise`: `pytest -m "not pairwise"` tries each declared value once.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import attrs
 from attrs import frozen
 
 from dlperf_sdk.interfaces.framework import Capabilities
@@ -84,6 +87,18 @@ def pairs(models: tuple[str, ...], can: Capabilities) -> tuple[Cell, ...]:
     ]
     varied = [Cell(models, strategy=strategy, **one) for strategy in strategies for one in special]
     return (*everywhere, *_of_some(models, varied))
+
+
+def covering(cells: Iterable[Cell]) -> frozenset[Cell]:
+    """Return the first cells that together have every value of every field."""
+    values: set[tuple[str, Any]] = set()
+    chosen = set()
+    for cell in cells:
+        own = set(attrs.asdict(cell).items())
+        if not own <= values:
+            chosen.add(cell)
+            values |= own
+    return frozenset(chosen)
 
 
 def _first(one: str, declared: Iterable[str]) -> list[str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 import pytest
+
+MARKER = "pairwise: a combination of declared values; without these tests each value is tried once"
 
 
 def advice(wrong: str, why: str, change: str) -> str:
@@ -33,12 +35,19 @@ class Conformance:
         """Parameter of a test → the values it is run with."""
         return {}
 
+    def combinations(self) -> Collection[Any]:
+        """Return the values of the axes that only combine what other values of the axis have."""
+        return ()
+
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Give each test the values of the axes that it names.
 
-        Where pytest-xdist is there, those of one value stay in one process: they share what is run for it.
+        Combinations get the marker `pairwise`. With pytest-xdist all tests of one value run in one process, since they
+        share what is run for it.
         """
+        metafunc.config.addinivalue_line("markers", MARKER)
         spread = metafunc.config.pluginmanager.hasplugin("xdist")
+        combinations = self.combinations()
         for name, values in self.axes().items():
             if name in metafunc.fixturenames:
                 nothing = pytest.param(
@@ -48,7 +57,12 @@ class Conformance:
                     value
                     if isinstance(value, Mapping)
                     else pytest.param(
-                        value, id=str(value), marks=[pytest.mark.xdist_group(str(value))] if spread else []
+                        value,
+                        id=str(value),
+                        marks=[
+                            *([pytest.mark.xdist_group(str(value))] if spread else []),
+                            *([pytest.mark.pairwise] if value in combinations else []),
+                        ],
                     )
                     for value in values
                 ]

@@ -108,6 +108,11 @@ class FrameworkSubject(Conformance):
             "any_cell": (*cells.alone(models, can), *cells.pairs(models, can)),
         }
 
+    def combinations(self) -> frozenset[Cell]:
+        """Return the cells whose values other cells have as well."""
+        every = frozenset(self.axes()["any_cell"])
+        return every - cells.covering(self.axes()["any_cell"])
+
     def spec(self, model: str, **fields: Any) -> RunSpec:
         """A short case of a model, whose workers have one thread each; `fields` are those of `RunSpec`."""
         options = {**(self.model_options.get(model) or SMALL.get(model, {})), **self.options}
