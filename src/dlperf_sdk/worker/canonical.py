@@ -146,7 +146,8 @@ def _fill(fill: Mapping[str, Any], shape: Tuple[int, ...], stream: numpy.random.
         # The ranking of uniform draws is a random permutation; its beginning is a draw without replacement.
         draws = stream.random_sample(shape[:-1] + (fill["high"] - fill["low"],))
         chosen = numpy.argsort(draws, axis=-1, kind="stable")[..., : shape[-1]]
-        return fill["low"] + numpy.sort(chosen, axis=-1)
+        ranked: numpy.ndarray = fill["low"] + numpy.sort(chosen, axis=-1)
+        return ranked
     if kind == "segments":
         first = stream.randint(1, shape[-1], shape[:-1] + (1,), dtype=numpy.int64)
         return numpy.arange(shape[-1]) >= first

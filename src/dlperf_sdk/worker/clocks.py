@@ -5,7 +5,7 @@ stopped. Nothing here allocates more than one list entry per step.
 """
 
 from time import monotonic
-from typing import Any, List
+from typing import Any, Callable, Dict, List
 
 from dlperf_sdk.worker.interface import Runtime
 
@@ -14,7 +14,23 @@ def _differences(stamps: List[float]) -> List[float]:
     return [later - earlier for earlier, later in zip(stamps, stamps[1:])]
 
 
-class Blocking:
+class Clock:
+    """Stamps a window's steps."""
+
+    def begin(self, now: float) -> None:
+        """Note the window's first edge, on the monotonic clock."""
+        raise NotImplementedError
+
+    def step(self, loss: Any) -> None:
+        """Note that a step, whose handle is `loss`, has been enqueued."""
+        raise NotImplementedError
+
+    def seconds(self, end: float) -> List[float]:
+        """Return the seconds of each step; the window ended at `end`."""
+        raise NotImplementedError
+
+
+class Blocking(Clock):
     """The framework has finished a step when `step` returns: the host's clock is the device's."""
 
     def __init__(self, runtime: Runtime) -> None:
@@ -30,7 +46,7 @@ class Blocking:
         return _differences(self._stamps)
 
 
-class Lagged:
+class Lagged(Clock):
     """After step i is enqueued, wait for step i - 1: the device always has one step to do while the host waits."""
 
     def __init__(self, runtime: Runtime) -> None:
@@ -51,7 +67,7 @@ class Lagged:
         return _differences(self._stamps + [end])
 
 
-class Event:
+class Event(Clock):
     """The device stamps each step itself; the host never waits."""
 
     def __init__(self, runtime: Runtime) -> None:
@@ -68,4 +84,4 @@ class Event:
         return [float(seconds) for seconds in self._elapsed(self._marks)]
 
 
-CLOCKS = {"blocking": Blocking, "lagged": Lagged, "event": Event}
+CLOCKS: Dict[str, Callable[[Runtime], Clock]] = {"blocking": Blocking, "lagged": Lagged, "event": Event}

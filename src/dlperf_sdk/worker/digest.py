@@ -2,11 +2,11 @@
 
 import hashlib
 from itertools import zip_longest
-from typing import Any, Iterable, Iterator, List, Mapping, Tuple
+from typing import Any, Iterable, Iterator, Mapping, Sequence, Tuple
 
 
 def held(
-    manifest: List[Mapping[str, Any]], parameters: Iterable[Tuple[str, Any]]
+    manifest: Sequence[Mapping[str, Any]], parameters: Iterable[Tuple[str, Any]]
 ) -> Iterator[Tuple[str, Any]]:
     """The parameters that `Trainer.parameters` gives, one after another, each held to its place in the manifest.
 
@@ -28,7 +28,7 @@ def held(
         yield name, values
 
 
-def digest_of(manifest: List[Mapping[str, Any]], parameters: Iterable[Tuple[str, Any]]) -> str:
+def digest_of(manifest: Sequence[Mapping[str, Any]], parameters: Iterable[Tuple[str, Any]]) -> str:
     """SHA-256 over the parameters as float32 in C order, one after another as the manifest lists them.
 
     Raises ValueError as `held` does.

@@ -42,9 +42,9 @@ def worker_environment(
     for name, value in own.items():
         if name in INHERITED or name.startswith(INHERITED_PREFIXES):
             result[name] = value
-    for name, value in requested.items():
-        if value is not None:
-            result[name] = value
+    for name, given in requested.items():
+        if given is not None:
+            result[name] = given
         elif name in own:
             result[name] = own[name]
     result.update(process)

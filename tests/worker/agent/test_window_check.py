@@ -19,9 +19,12 @@ def seen(went, entered, left, looks):
     `looks` are pauses and how long a look takes, at whose beginning the worker's counter is read.
     """
     witness, now = Witness(), 0.0
-    witness.go(went)
+    sent = False
     for pause, takes in [*looks, (max(0.0, left), 0.01)]:
         now += pause
+        if now >= went and not sent:  # one thread looks and tells it to go
+            witness.go(went)
+            sent = True
         phase = "ready" if now < entered else "measure" if now < left else "teardown"
         witness.saw(phase, now, now + takes)
         now += takes

@@ -47,7 +47,7 @@ class Agent:
         self._bundle, self._scratch, self._interface, self._ports = bundle, scratch, interface, ports
         self._door: Optional[preflight.Doorbell] = None
         self._heard = time.monotonic()
-        self._inbox: queue.SimpleQueue = queue.SimpleQueue()
+        self._inbox: "queue.SimpleQueue[Dict[str, Any]]" = queue.SimpleQueue()
         # Simple: a signal handler puts into it while the same thread may be taking, which a Queue's lock forbids.
         self._attempt: Optional[Attempt] = None
         self._sampling: Optional[Sampling] = None
@@ -131,14 +131,15 @@ class Agent:
         self._failures = []
         request = self._program(message)[0]
         number = message["attempt"]
-        self._attempt = Attempt(number, self._scratch, request.deadlines, request.memory_limit)
+        attempt = Attempt(number, self._scratch, request.deadlines, request.memory_limit)
+        self._attempt = attempt
         try:
-            self._start_workers(message)
+            self._start_workers(message, attempt)
         except Exception as error:
             self._say({"event": "failed", "failure": self._not_started(error)})
             self._end()
             return
-        for worker in self._attempt.workers:
+        for worker in attempt.workers:
             self._say(
                 {
                     "event": "worker-started",
@@ -154,13 +155,13 @@ class Agent:
             return self.parity, "parity.json"
         return self.request, "request.json"
 
-    def _start_workers(self, message: Dict[str, Any]) -> None:
+    def _start_workers(self, message: Dict[str, Any], attempt: Attempt) -> None:
         cluster = cluster_from(message["cluster"])
         place = Place(self.node, message["host_index"], message["host_count"])
         request, file = self._program(message)
         processes, orders = orders_for(request, cluster, place, self._bundle, file)
         self._sampling = Sampling(request.samplers, cluster.nodes[self.node].devices, self.node)
-        self._attempt.start(cluster, processes, orders)
+        attempt.start(cluster, processes, orders)
 
     def _not_started(self, error: Exception) -> Dict[str, Any]:
         if isinstance(error, OSError):

@@ -129,7 +129,7 @@ class Attempt:
             worker.popen.wait()
             worker.look()
             worker.ended = True
-            worker.popen.stdin.close()
+            worker.close()
         for pid in lifetime.children():
             try:
                 os.kill(pid, signal.SIGKILL)

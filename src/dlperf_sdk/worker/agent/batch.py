@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from typing import List, Optional
+from typing import IO, List, Optional
 
 from dlperf_sdk.worker.agent.scratch import scratch
 from dlperf_sdk.worker.agent.standalone import first_event
@@ -29,7 +29,7 @@ def main(folder: str, linger: float, step: List[str]) -> int:
     says less: the end of their tether, and our patience, may reach agents that have nothing left to do.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    process: Optional[subprocess.Popen] = None
+    process: Optional["subprocess.Popen[bytes]"] = None
     code: Optional[int] = None
     over = threading.Event()
     held = contextlib.ExitStack()
@@ -42,6 +42,7 @@ def main(folder: str, linger: float, step: List[str]) -> int:
             process = subprocess.Popen(
                 step, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=diagnostics
             )
+            assert process.stdin is not None and process.stdout is not None  # noqa: S101 - both are pipes
             threading.Thread(target=_feed, args=(process.stdin, over), daemon=True).start()
             for line in process.stdout:
                 stream.write(line)
@@ -86,7 +87,7 @@ def _last_words(path: str) -> bytes:
     return json.dumps({"event": "diagnostics", "text": said}).encode() + b"\n"
 
 
-def _feed(pipe, over: threading.Event) -> None:
+def _feed(pipe: IO[bytes], over: threading.Event) -> None:
     try:
         with pipe, open(sys.argv[0], "rb") as bundle:
             shutil.copyfileobj(bundle, pipe)

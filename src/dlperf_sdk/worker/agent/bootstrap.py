@@ -15,8 +15,12 @@ import sys
 import tempfile
 import zipfile
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # this source travels on a command line, and typing costs milliseconds
+    from collections.abc import Iterator
 
-def _take(left):
+
+def _take(left: int) -> "Iterator[bytes]":
     while left:
         part = os.read(0, min(left, 1 << 20))
         if not part:
@@ -25,13 +29,13 @@ def _take(left):
         yield part
 
 
-def _node(words):
+def _node(words: "list[str]") -> "int | None":
     told = words[words.index("--node") + 1] if "--node" in words else ""
     told = os.environ.get(told[1:], "") if told.startswith("$") else told
     return int(told) if told.isdigit() else None
 
 
-def _fail(words, error):
+def _fail(words: "list[str]", error: Exception) -> int:
     node = _node(words)
     said = "Node %s (%s) cannot take the bundle: %s" % (node, socket.gethostname(), error)
     failure = {"kind": "unavailable", "message": said, "phase": "start", "node": node, "rank": None}
@@ -39,7 +43,7 @@ def _fail(words, error):
     return 1
 
 
-def main(words):
+def main(words: "list[str]") -> int:
     os.umask(0o077)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # until the agent serves: leave nothing behind
     folder = None

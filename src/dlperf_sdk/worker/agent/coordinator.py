@@ -12,7 +12,8 @@ import traceback
 from typing import Any, Callable, Dict, List, Optional
 
 from dlperf_sdk.worker import estimate
-from dlperf_sdk.worker.agent.roster import SILENCE, Roster
+from dlperf_sdk.worker.agent.link import SILENCE
+from dlperf_sdk.worker.agent.roster import Roster
 from dlperf_sdk.worker.agent.stopping import decide
 from dlperf_sdk.worker.failures import SETTLE, Failed, cause_of, failure
 from dlperf_sdk.worker.request import Request
@@ -196,8 +197,9 @@ class Coordinator(threading.Thread):
         gone = False
         settle: Optional[float] = None
         while len(parts) < self.request.nodes:
-            message = self._roster.next(1.0 if settle is None else max(0.0, settle - time.monotonic()))
-            event = message["event"] if message is not None else None
+            patience = 1.0 if settle is None else max(0.0, settle - time.monotonic())
+            message = self._roster.next(patience) or {"event": "silence"}
+            event = message["event"]
             if event in ("worker-started", "progress"):
                 if attempt != PARITY:
                     self._tell(message)

@@ -11,7 +11,7 @@ PATIENCE = 15.0
 """Seconds in which a job whose last word has been heard is over."""
 
 
-def main(job):
+def main(job: str) -> int:
     folder = "/tmp/dlperf-job-%d-%s" % (os.getuid(), job)  # noqa: S108 - made by the job itself, and private
     deadline = time.monotonic() + PATIENCE
     while not os.path.exists(os.path.join(folder, "over")):

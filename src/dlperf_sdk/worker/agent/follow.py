@@ -9,7 +9,7 @@ import sys
 import time
 
 
-def main(job, offset):
+def main(job: str, offset: str) -> int:
     folder = "/tmp/dlperf-job-%d-%s" % (os.getuid(), job)  # noqa: S108 - made by the job itself, and looked at below
     deadline = time.monotonic() + 30
     while not os.path.exists(os.path.join(folder, "stream")):

@@ -28,7 +28,7 @@ class Roster:
             secret,
             while_waiting,
         )
-        self._inbox: queue.Queue = queue.Queue()
+        self._inbox: "queue.Queue[Dict[str, Any]]" = queue.Queue()
         self._links: Dict[int, link.Link] = {}
         self._heard: Dict[int, float] = {}
         self._hellos: Dict[int, Dict[str, Any]] = {}
@@ -132,7 +132,7 @@ class Roster:
                 if now - heard > SILENCE:
                     raise self._lost(node, "has not been heard for %.0f s" % SILENCE)
             try:
-                message = self._inbox.get(timeout=max(0.0, min(1.0, end - now)))
+                message: Dict[str, Any] = self._inbox.get(timeout=max(0.0, min(1.0, end - now)))
             except queue.Empty:
                 if now >= end:
                     return None

@@ -90,13 +90,15 @@ def _agent(bundle: str, node: int, nodes: int, python: str, diagnostics: Any) ->
 def _beat(agents: List["subprocess.Popen[bytes]"], over: threading.Event) -> None:
     while not over.wait(BEAT):
         for agent in agents:
-            with contextlib.suppress(OSError):
-                os.write(agent.stdin.fileno(), b"\n")
+            if agent.stdin is not None:
+                with contextlib.suppress(OSError):
+                    os.write(agent.stdin.fileno(), b"\n")
 
 
 def _end(agents: List["subprocess.Popen[bytes]"]) -> None:
     for agent in agents:
-        agent.stdin.close()
+        if agent.stdin is not None:
+            agent.stdin.close()
     for agent in agents:
         try:
             agent.wait(_PATIENCE)

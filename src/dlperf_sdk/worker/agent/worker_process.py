@@ -54,12 +54,14 @@ class Supervised:
             )
         finally:
             os.close(log)
+        assert self.popen.stdin is not None  # noqa: S101 - it is a pipe
+        self._stdin = self.popen.stdin
         self.changed = time.monotonic()
 
     def go(self) -> None:
         self._witness.go(time.monotonic())
         try:
-            self.popen.stdin.write(b"g")
+            self._stdin.write(b"g")
         except OSError:
             pass  # it has died; its exit says so
 
@@ -87,6 +89,10 @@ class Supervised:
             % (self.name, phase, limit, key),
             phase,
         )
+
+    def close(self) -> None:
+        """Close the pipe to the process."""
+        self._stdin.close()
 
     def signal(self, number: int) -> None:
         """To the whole process group: a worker's helpers (input pipelines) end with it."""
