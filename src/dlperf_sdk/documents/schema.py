@@ -1,15 +1,10 @@
-"""The JSON Schemas (`schemas/*.schema.json`, draft 2020-12), and documents checked against them.
-
-The schemas are files of their own, so that other programs and other languages can use them. `jsonschema` is
-imported when the first document is wrong, not before.
-"""
+"""Validation of documents against the JSON Schemas in `schemas/` (draft 2020-12)."""
 
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,10 +13,11 @@ import dlperf_sdk
 from dlperf_sdk.documents import schema_messages
 from dlperf_sdk.documents.json_values import plain, shown
 from dlperf_sdk.documents.reading import load_document, parse_json
-from dlperf_sdk.documents.schema_predicate import Predicate, compile_schema
+from dlperf_sdk.documents.validators import deciding_validator, explaining_validator
 from dlperf_sdk.errors import DocumentError
 
 if TYPE_CHECKING:
+    import jsonschema_rs
     from jsonschema import Draft202012Validator, ValidationError
 
 __all__ = [
@@ -58,13 +54,21 @@ def check(name: str, document: Any, part: str = "") -> None:
     title = _title(name, part)
     plain(document, f"The {title}")
     _check_version(name, title, document)
-    if _follows(name, part)(document):
+    if is_valid(name, document, part):
         return
     from jsonschema.exceptions import best_match
 
-    error = best_match(_validator(name, part).iter_errors(document))
+    error = best_match(explaining(name, part).iter_errors(document))
     if error is not None:
         raise _refusal(name, title, document, error)
+
+
+def is_valid(name: str, document: Any, part: str = "") -> bool:
+    """Return True if plain data follows the schema `name`, or its `$defs/part`."""
+    try:
+        return _deciding(name, part).is_valid(document)
+    except UnicodeEncodeError:  # half of a surrogate pair, which JSON can hold and the fast validator cannot
+        return explaining(name, part).is_valid(document)
 
 
 def faults(name: str, document: Any) -> list[DocumentError]:
@@ -76,12 +80,12 @@ def faults(name: str, document: Any) -> list[DocumentError]:
     title = _title(name, "")
     plain(document, f"The {title}")
     _check_version(name, title, document)
-    if _follows(name, "")(document):
+    if is_valid(name, document):
         return []
     from jsonschema.exceptions import best_match
 
     found: dict[str, DocumentError] = {}
-    for error in _validator(name, "").iter_errors(document):
+    for error in explaining(name, "").iter_errors(document):
         inner = best_match([error]) or error
         keys: list[str | None] = [*schema_messages.unknown(inner)]
         for key in keys or [None]:
@@ -162,54 +166,20 @@ def _schemas() -> dict[str, dict[str, Any]]:
 
 
 @cache
-def _follows(name: str, part: str) -> Predicate:
-    """Whether a document is right, in a hundredth of the time that it takes to say what is wrong."""
-    documents = {schema["$id"]: schema for schema in _schemas().values()}
-    schema = _schemas()[name]
-    return compile_schema(schema["$defs"][part] if part else schema, schema["$id"], documents)
+def _deciding(name: str, part: str) -> jsonschema_rs.Draft202012Validator:
+    return deciding_validator(_root(name, part), _schemas().values())
 
 
 @cache
-def _validator(name: str, part: str) -> Draft202012Validator:
-    from jsonschema import Draft202012Validator, validators
-    from referencing import Registry
-    from referencing.jsonschema import DRAFT202012
+def explaining(name: str, part: str = "") -> Draft202012Validator:
+    """Return the validator that lists what is wrong with a document, a hundred times slower than `is_valid`."""
+    return explaining_validator(_root(name, part), _schemas().values())
 
+
+def _root(name: str, part: str) -> dict[str, Any]:
+    """Return the schema `name`, or a reference to its `$defs/part`."""
     schema = _schemas()[name]
-    registry = Registry().with_resources(
-        (schema["$id"], DRAFT202012.create_resource(schema)) for schema in _schemas().values()
-    )
-    if part:
-        schema = {"$ref": f"{schema['$id']}#/$defs/{part}"}
-    extend: Any = validators.extend
-    ours: type[Draft202012Validator] = extend(Draft202012Validator, {"pattern": _pattern, "items": _items})
-    return ours(schema, registry=registry)
-
-
-def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    """As ECMA 262 has it: `$` is the end, where Python's also stands before a last newline."""
-    from jsonschema import ValidationError
-
-    if isinstance(instance, str) and not re.search(re.sub(r"\$$", r"\\Z", pattern), instance):
-        yield ValidationError(f"{shown(instance)} does not match {pattern!r}")
-
-
-def _items(validator: Any, items: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    """The draft's own, but lists of floats within their bounds pass at once: a result is full of them."""
-    if isinstance(instance, list):
-        least, most = _bounds(items)
-        if not all(type(item) is float and least <= item <= most for item in instance):
-            for i, item in enumerate(instance):
-                yield from validator.descend(item, items, path=i)
-
-
-def _bounds(items: Mapping[str, Any]) -> tuple[float, float]:
-    """The interval that a float must be in to satisfy the schema `items`; empty where that is not all."""
-    if items.get("$ref") == "#/$defs/real":
-        items = {"type": "number", **_schemas()["result"]["$defs"]["real"]["anyOf"][0]}
-    if set(items) - {"description"} == {"type", "minimum", "maximum"} and items["type"] == "number":
-        return items["minimum"], items["maximum"]
-    return math.inf, -math.inf
+    return {"$ref": f"{schema['$id']}#/$defs/{part}"} if part else schema
 
 
 def _check_version(name: str, title: str, document: Any) -> None:

@@ -11,11 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 from attrs import frozen
-from cattrs import Converter
 
 from dlperf_sdk.documents import schema
 from dlperf_sdk.documents.json_values import number, numbers, shown
@@ -24,6 +23,9 @@ from dlperf_sdk.results.records import RECORD_VERSION, Exit, Failure, Record, Re
 from dlperf_sdk.results.result import RESULT_VERSION, Parity, Result
 from dlperf_sdk.results.stored_repeats import StoredRepeats, attempts_of
 from dlperf_sdk.spec.run_spec import RunSpec
+
+if TYPE_CHECKING:
+    from cattrs import Converter
 
 
 @frozen
@@ -207,6 +209,8 @@ def _check_window(record: Mapping[str, Any], where: str) -> None:
 @cache
 def _converter() -> Converter:
     """Follows the types. What it is handed has passed the schema, so nothing is left to complain about."""
+    from cattrs import Converter
+
     converter = Converter(detailed_validation=False)
     converter.register_structure_hook_func(lambda kind: kind is Any, lambda value, _: to_plain(value))
     converter.register_structure_hook(float, lambda value, _: number(value))

@@ -1,0 +1,69 @@
+"""The two validators of a JSON Schema: one that decides quickly, and one that explains what is wrong.
+
+Each imports its library when it is first needed: start-up time matters, and most documents are valid.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from dlperf_sdk.documents.json_values import shown
+
+if TYPE_CHECKING:
+    import jsonschema_rs
+    from jsonschema import Draft202012Validator, ValidationError
+
+Schema = dict[str, Any]
+
+
+def deciding_validator(root: Schema, schemas: Iterable[Schema]) -> jsonschema_rs.Draft202012Validator:
+    """Return a validator that only decides; `schemas` are the documents that `root` may refer to."""
+    import jsonschema_rs
+
+    registry = jsonschema_rs.Registry([(schema["$id"], schema) for schema in schemas])
+    return jsonschema_rs.Draft202012Validator(root, registry=registry)
+
+
+def explaining_validator(root: Schema, schemas: Iterable[Schema]) -> Draft202012Validator:
+    """Return a validator that lists errors; `schemas` are the documents that `root` may refer to."""
+    from jsonschema import Draft202012Validator, validators
+    from referencing import Registry
+    from referencing.jsonschema import DRAFT202012
+
+    resources = ((schema["$id"], DRAFT202012.create_resource(dict(schema))) for schema in schemas)
+    extend: Any = validators.extend
+    ours: type[Draft202012Validator] = extend(Draft202012Validator, {"pattern": _pattern, "items": _items})
+    return ours(root, registry=Registry().with_resources(resources))
+
+
+def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    """Match as ECMA 262 does: `$` is the end, where Python's also stands before a last newline."""
+    from jsonschema import ValidationError
+
+    if isinstance(instance, str) and not re.search(re.sub(r"\$$", r"\\Z", pattern), instance):
+        yield ValidationError(f"{shown(instance)} does not match {pattern!r}")
+
+
+def _items(validator: Any, items: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    """Validate as the draft does, but pass lists of floats within their bounds at once: a result is full of them."""
+    if isinstance(instance, list):
+        least, most = _bounds(validator, items)
+        if not all(type(item) is float and least <= item <= most for item in instance):
+            for i, item in enumerate(instance):
+                yield from validator.descend(item, items, path=i)
+
+
+def _bounds(validator: Any, items: Schema) -> tuple[float, float]:
+    """Return the interval in which every float satisfies the schema `items`; an empty one if there is more to it."""
+    keywords = set(items) - {"description"}
+    if keywords == {"$ref"}:
+        resolved = validator._resolver.lookup(items["$ref"])
+        return _bounds(validator, resolved.contents)
+    if keywords == {"anyOf"}:  # a number, or one of the three texts
+        return _bounds(validator, items["anyOf"][0])
+    if keywords == {"type", "minimum", "maximum"} and items["type"] == "number":
+        return items["minimum"], items["maximum"]
+    return math.inf, -math.inf
