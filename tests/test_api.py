@@ -463,7 +463,7 @@ def _launcher(lines):
     return Registry({"topologies": {"odd": Odd}})
 
 
-GOOD_END = {"event": "ended", "status": "ok", "failure": None, "stopping": None}
+GOOD_END = {"event": "ended", "status": "ok", "failure": None}
 
 
 @pytest.mark.parametrize(
@@ -502,7 +502,6 @@ GOOD_END = {"event": "ended", "status": "ok", "failure": None, "stopping": None}
             "invalid-record",
             "breaks the protocol",
         ),
-        ([{**GOOD_END, "stopping": {"rule": "none"}}], "invalid-record", "no repeat"),
         ([{**GOOD_END, "failure": {"kind": "nonsense", "message": "x"}}], "crashed", "x"),
         ([{"event": "something-new"}, GOOD_END], "invalid-record", "no repeat"),
     ],

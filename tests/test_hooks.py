@@ -153,18 +153,18 @@ def test_any_object_may_observe():
             self.seen.append(failure)
 
     one, other = Last([]), Last([])
-    observers = Observers(listeners([one, other, one]))
-    observers.tell("dlperf_error", run_id="x", failure="f")
+    observers = Observers.load([one, other, one])
+    observers.notify("dlperf_error", run_id="x", failure="f")
     assert (one.seen, other.seen) == (["f", "f"], ["f"])
 
 
 def test_a_warning_that_is_an_error_does_not_bring_the_observer_back():
-    observers = Observers(listeners([Failing()]))
+    observers = Observers.load([Failing()])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(RuntimeWarning):
-            observers.tell("dlperf_repeat_started", run_id="x", attempt=1)
-        observers.tell("dlperf_result", run_id="x", result=None)
+            observers.notify("dlperf_repeat_started", run_id="x", attempt=1)
+        observers.notify("dlperf_result", run_id="x", result=None)
 
 
 NOTIFIER = """
@@ -196,7 +196,7 @@ def install(tmp_path, monkeypatch):
 def test_observers_are_found_by_entry_point_and_all_of_a_name_listen(install):
     install("one-notifier", NOTIFIER)
     install("other-notifier", NOTIFIER)
-    Observers(listeners()).tell("dlperf_error", run_id="x", failure=None)
+    Observers.load().notify("dlperf_error", run_id="x", failure=None)
     assert sys.modules["one_notifier"].seen == sys.modules["other_notifier"].seen == ["x"]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from dlperf_sdk import environments, hookspecs, max_batch
+from dlperf_sdk import environments, max_batch
 from dlperf_sdk.campaigns.campaign import Campaign, campaign_of
 from dlperf_sdk.campaigns.campaign_directory import keep, reopened
 from dlperf_sdk.campaigns.file import load
@@ -18,6 +18,7 @@ from dlperf_sdk.campaigns.matrix import Matrix
 from dlperf_sdk.campaigns.planning import planned
 from dlperf_sdk.campaigns.runner import Outcome, Watch, go_on
 from dlperf_sdk.errors import DlperfError, UnknownName, UsageError
+from dlperf_sdk.execution.case import Case
 from dlperf_sdk.execution.execute import execute
 from dlperf_sdk.folders import CAMPAIGNS, RESULTS
 from dlperf_sdk.hookspecs import Observers
@@ -71,23 +72,26 @@ def run(
         KeyboardInterrupt: somebody pressed Ctrl-C; everything has been ended, and finished repeats are in the store.
     """
     spec = spec_from(what, model, fields, _keywords(run))
-    refusal, notes = None, list[str]()
+    registry, loaded = registry or Registry(), Observers.load(observers)
     if spec.wants_max_batch:
-        if store is not None:
-            (store if isinstance(store, ResultStore) else ResultStore(store)).probe()
-        told = Observers(hookspecs.listeners(observers))
-        spec, refusal, note = max_batch.resolved(spec, told, registry or Registry())
-        notes.append(note)
-    return execute(
-        spec,
-        store=store,
-        observers=observers,
-        registry=registry,
-        raise_on_failure=raise_on_failure,
-        refusal=refusal,
-        notes=notes,
-        with_trace=trace,
-    )
+        case = _begin_with_max_batch(spec, store, loaded, registry)
+    else:
+        case = Case.begin(spec, store, loaded, registry)
+    result = execute(case, trace=trace)
+    return result.raise_for_status() if raise_on_failure else result
+
+
+def _begin_with_max_batch(
+    spec: RunSpec, store: ResultStore | str | Path | None, observers: Observers, registry: Registry
+) -> Case:
+    """Begin a case with the largest batch size that fits; one that cannot be found is the case's failure."""
+    if store is not None:  # before the search, which takes a while
+        (store if isinstance(store, ResultStore) else ResultStore(store)).probe()
+    spec, failure, note = max_batch.resolved(spec, observers, registry)
+    case = Case.begin(spec, store, observers, registry)
+    case.fail(failure)
+    case.note(note)
+    return case
 
 
 def rerun(
@@ -117,14 +121,9 @@ def rerun(
         spec = attrs.evolve(spec, python=None)
     asked = {**spec.to_dict(), "lock": _strangers(spec, result.environment, plugins)}
     allowed([asked], f"The result {result.id}", allow)
-    return execute(
-        spec,
-        store=store,
-        observers=observers,
-        registry=plugins,
-        raise_on_failure=raise_on_failure,
-        like=result.environment,
-    )
+    case = Case.begin(spec, store, Observers.load(observers), plugins)
+    again = execute(case, environment_from=result.environment)
+    return again.raise_for_status() if raise_on_failure else again
 
 
 def _strangers(spec: RunSpec, like: Environment, registry: Registry) -> list[str]:
@@ -192,7 +191,7 @@ def campaign(
     stamp, entries = planned(asked, plugins)
     path = CAMPAIGNS / f"{stamp}-{asked.name}" if directory is None else Path(directory)
     kept = keep(path, asked, entries, stamp)
-    return go_on(kept, plugins, Observers(hookspecs.listeners(observers)), watch)
+    return go_on(kept, plugins, Observers.load(observers), watch)
 
 
 def resume(
@@ -216,7 +215,7 @@ def resume(
             written. Nothing was started.
         PluginError, Unavailable, KeyboardInterrupt: as `campaign` does.
     """
-    kept, told = reopened(Path(directory), allow), Observers(hookspecs.listeners(observers))
+    kept, told = reopened(Path(directory), allow), Observers.load(observers)
     return go_on(kept, registry or Registry(), told, watch, retry)
 
 

@@ -142,13 +142,32 @@ def _managed(observer: Any, label: str) -> pluggy.PluginManager:
     return plugins
 
 
+_EVENTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "attempt-started": ("dlperf_repeat_started", ("attempt",)),
+    "worker-started": ("dlperf_worker_started", ("attempt", "node", "name", "pid")),
+    "progress": ("dlperf_step_progress", ("attempt", "node", "rank", "phase", "step")),
+}
+"""An agent's event → the hook that hands it on, and the fields that it hands on."""
+
+
 class Observers:
     """All observers of one run. One that raises is reported, and left out from then on: it cannot hurt the run."""
 
     def __init__(self, listening: Mapping[str, pluggy.PluginManager]) -> None:
         self._listening = dict(listening)
 
-    def tell(self, hook: str, **arguments: Any) -> None:
+    @classmethod
+    def load(cls, observers: Iterable[Any] = ()) -> Observers:
+        """Return the given observers and the installed ones; raises PluginError where one cannot be used."""
+        return cls(listeners(observers))
+
+    def forward(self, run_id: str, event: Mapping[str, Any]) -> None:
+        """Hand on an agent's event that has a hook of its own; raises KeyError where it lacks a field."""
+        if event["event"] in _EVENTS:
+            hook, names = _EVENTS[event["event"]]
+            self.notify(hook, run_id=run_id, **{name: event[name] for name in names})
+
+    def notify(self, hook: str, **arguments: Any) -> None:
         """Call a hook on every observer."""
         for name, plugins in list(self._listening.items()):
             try:

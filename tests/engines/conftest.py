@@ -13,7 +13,7 @@ import pytest
 
 from dlperf_sdk import RunSpec
 from dlperf_sdk.environments.container import inside
-from dlperf_sdk.execution.launch import told
+from dlperf_sdk.execution.launch import bundle_metadata
 from dlperf_sdk.interfaces.topology import Job
 from dlperf_sdk.launchers.events import events
 from dlperf_sdk.planning.bundle import build
@@ -72,7 +72,7 @@ class Bench:
         )
         plan = make_plan(spec, Registry())
         request = plan.request(f"{self.id}{name}", (python,), spec.env, {"source": "synthetic"})
-        bundle = build(request, self.folder / f"case{name}.pyz", plan.packages, told(plan))
+        bundle = build(request, self.folder / f"case{name}.pyz", plan.packages, bundle_metadata(plan))
         topology, placing = spec.topology, Registry().topology(launcher)
         job = Job(
             request.id,

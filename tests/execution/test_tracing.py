@@ -9,7 +9,7 @@ import pytest
 
 from dlperf_sdk import Matrix, campaign, run
 from dlperf_sdk.errors import InvalidRecord, Unsupported
-from dlperf_sdk.execution.tracing import traces
+from dlperf_sdk.execution.tracing import read_traces
 from dlperf_sdk.harness.in_process import SMALL as PLAIN
 
 SMALL = {"batch_size": 4, "canonical_steps": 2, "warmup": 1, "steps": 4, "repeats": 1}
@@ -66,7 +66,7 @@ def test_a_campaign_traces_each_case_once(tmp_path):
 )
 def test_what_comes_back_is_checked(events, error):
     with pytest.raises(error):
-        traces(event for event in events)
+        read_traces(event for event in events)
 
 
 @pytest.mark.framework

@@ -516,7 +516,7 @@ def test_slurms_controller_is_asked_once_more_where_it_was_busy(fake, monkeypatc
     assert job_facts.facts("7")["JobState"] == "RUNNING"
 
 
-ENDED = {"event": "ended", "failure": {"message": "…"}, "stopping": None}
+ENDED = {"event": "ended", "failure": {"message": "…"}}
 
 
 @pytest.mark.parametrize("status", ["crashed", "lost-node"])

@@ -19,11 +19,11 @@ from toy_reference import RATE, registry
 from dlperf_sdk import RunSpec, environments, hookimpl, run, verify
 from dlperf_sdk.errors import DocumentError, OutOfMemory, Unavailable, UnknownName, UsageError
 from dlperf_sdk.execution import replay
-from dlperf_sdk.execution.launch import launched
+from dlperf_sdk.execution.launch import launch
 from dlperf_sdk.execution.verification import exit_code
 from dlperf_sdk.launchers.local import Local
 from dlperf_sdk.parity import reference
-from dlperf_sdk.parity.evidence import evidence
+from dlperf_sdk.parity.evidence import follow_parity_run, plan_parity_run
 from dlperf_sdk.planning import bundle
 from dlperf_sdk.planning.plan import make_plan
 from dlperf_sdk.registry.plugins import Registry
@@ -61,7 +61,7 @@ def test_a_run_carries_its_evidence_and_the_next_one_finds_it(place: Path, topol
     assert type(result).from_dict(result.to_dict()) == result
     assert [detail for stage, detail in stages.told if stage == "parity"]
     again = run("numpy", "mine", topology=topology, registry=registry(place), observers=[stages], **QUICK)
-    assert "is evidence for this one" in [detail for stage, detail in stages.told if stage == "parity"][-1]
+    assert "from the cache" in [detail for stage, detail in stages.told if stage == "parity"][-1]
     assert again.parity == result.parity
 
 
@@ -235,28 +235,27 @@ def test_what_cannot_be_judged_is_known_when_the_bundle_is_made(place: Path) -> 
 # -- what a parity run may come to, event by event
 
 
-def judged(place: Path, launch: Any, **fields: Any) -> Any:
+def followed(place: Path, start: Any, **fields: Any) -> Any:
     plugins = registry(place)
     plan = make_plan(RunSpec(framework="numpy", model="mine", protocol="quick", **fields), plugins)
     prepared = environments.prepare("numpy", plan.environment, "cpu")
-    if launch is None:
-        launch = lambda one, request: launched(one, request, plugins)  # noqa: E731
-    return evidence(plan, prepared, {}, plugins, launch, lambda text: None)
+    run = plan_parity_run(plan, prepared, {}, plugins)
+    return follow_parity_run(run, start(run.plan, run.request))
 
 
 def failing(kind: str) -> Any:
     failure = {"kind": kind, "message": f"It was {kind}.", "phase": "warmup", "node": 0, "rank": 0}
 
-    def launch(plan: Any, request: Any) -> Any:
+    def start(plan: Any, request: Any) -> Any:
         yield {"event": "attempt-ended", "failure": failure, "records": []}
         yield {"event": "ended", "failure": failure}
 
-    return launch
+    return start
 
 
 @pytest.mark.parametrize("kind", ["crashed", "timeout", "invalid-record", "lost-node"])
 def test_a_parity_run_that_fails_is_a_verdict_in_its_own_words(place: Path, kind: str) -> None:
-    found = judged(place, failing(kind))
+    found = followed(place, failing(kind))
     assert found.outcome == "fail"
     assert f"It was {kind}." in found.detail
 
@@ -264,7 +263,7 @@ def test_a_parity_run_that_fails_is_a_verdict_in_its_own_words(place: Path, kind
 @pytest.mark.parametrize(("kind", "error"), [("out-of-memory", OutOfMemory), ("unavailable", Unavailable)])
 def test_what_would_end_the_case_ends_it(place: Path, kind: str, error: type[Exception]) -> None:
     with pytest.raises(error, match=f"It was {kind}"):
-        judged(place, failing(kind))
+        followed(place, failing(kind))
 
 
 @pytest.mark.parametrize(
@@ -272,11 +271,11 @@ def test_what_would_end_the_case_ends_it(place: Path, kind: str, error: type[Exc
     [[], [{}], ["record"], [{"status": "ok"}]],
 )
 def test_records_that_break_the_protocol_fail(place: Path, records: list[Any]) -> None:
-    def launch(plan: Any, request: Any) -> Any:
+    def start(plan: Any, request: Any) -> Any:
         yield {"event": "attempt-ended", "failure": None, "records": records}
         yield {"event": "ended", "failure": None}
 
-    found = judged(place, launch)
+    found = followed(place, start)
     assert found.outcome == "fail"
     assert "protocol" in found.detail
 
@@ -284,15 +283,15 @@ def test_records_that_break_the_protocol_fail(place: Path, records: list[Any]) -
 def test_an_interruption_leaves_nothing_behind(place: Path) -> None:
     ids = []
 
-    def launch(plan: Any, request: Any) -> Any:
+    def start(plan: Any, request: Any) -> Any:
         ids.append(request.id)
-        for event in launched(plan, request, registry(place)):
+        for event in launch(plan, request, registry(place)):
             if event["event"] == "worker-started":
                 raise KeyboardInterrupt
             yield event
 
     with pytest.raises(KeyboardInterrupt):
-        judged(place, launch, topology="1n2d")
+        followed(place, start, topology="1n2d")
     assert ids
     assert not processes_with(ids[0])
 
@@ -313,7 +312,7 @@ def test_frameworks_side_by_side(place: Path) -> None:
     assert said
 
 
-def test_nothing_that_could_be_judged(place: Path) -> None:
+def test_nothing_that_could_be_followed(place: Path) -> None:
     assert exit_code(verify(["torch"], "mine", registry=registry(place))) == 3
 
 

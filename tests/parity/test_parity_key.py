@@ -18,7 +18,7 @@ from dlperf_sdk.environments import PreparedEnvironment
 from dlperf_sdk.execution.prepare import requested_variables
 from dlperf_sdk.launchers.local import Local
 from dlperf_sdk.parity import reference
-from dlperf_sdk.parity.evidence import Asked, asked
+from dlperf_sdk.parity.evidence import ParityRun, plan_parity_run
 from dlperf_sdk.parity.key import key_of, parts
 from dlperf_sdk.planning import bundle
 from dlperf_sdk.planning.plan import make_plan
@@ -54,7 +54,7 @@ class Elsewhere(Local):
 
 
 @pytest.fixture
-def asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Asked]:
+def asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., ParityRun]:
     """The parity run of a spec with these fields, on a machine that is always the same."""
     toy_reference.write(tmp_path)
     path = tmp_path / "mine.json"
@@ -76,13 +76,13 @@ def asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     monkeypatch.setenv("PATH", "/bin")
     monkeypatch.setenv("LD_LIBRARY_PATH", "/lib")
 
-    def found(**changes: Any) -> Asked:
+    def found(**changes: Any) -> ParityRun:
         spec = RunSpec(
             **{"framework": "able", "model": "mine", "topology": "1n2d", "device": "cpu"} | changes
         )
         variables = requested_variables(spec)
-        made = asked(make_plan(spec, plugins), PREPARED, variables, plugins, lambda text: None, kept=False)
-        assert isinstance(made, Asked), made
+        made = plan_parity_run(make_plan(spec, plugins), PREPARED, variables, plugins, use_cache=False)
+        assert isinstance(made, ParityRun), made
         return made
 
     return found
@@ -103,8 +103,8 @@ PREPARED = PreparedEnvironment(
 class Case:
     """The arguments of a key, to be changed one by one."""
 
-    def __init__(self, found: Asked, patch: pytest.MonkeyPatch) -> None:
-        self.plan, self.request, self.prepared = found.followed, found.request, PREPARED
+    def __init__(self, found: ParityRun, patch: pytest.MonkeyPatch) -> None:
+        self.plan, self.request, self.prepared = found.plan, found.request, PREPARED
         self.reference, self.patch = found.reference.digest, patch
 
     @property
@@ -148,14 +148,14 @@ ONE_BY_ONE: Mapping[str, Callable[[Case], None]] = {
 
 
 def test_all_parts_of_the_key_are_tried(
-    asked_for: Callable[..., Asked], monkeypatch: pytest.MonkeyPatch
+    asked_for: Callable[..., ParityRun], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert {*parts(*Case(asked_for(), monkeypatch).arguments)} == {*ONE_BY_ONE}
 
 
 @pytest.mark.parametrize("part", ONE_BY_ONE)
 def test_each_part_alone_changes_the_key(
-    asked_for: Callable[..., Asked], monkeypatch: pytest.MonkeyPatch, part: str
+    asked_for: Callable[..., ParityRun], monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
     case = Case(asked_for(), monkeypatch)
     before, key = parts(*case.arguments), key_of(*case.arguments)
@@ -177,7 +177,7 @@ def test_each_part_alone_changes_the_key(
     ids=["name", "load", "home", "not inherited", "folder"],
 )
 def test_circumstances_leave_the_key(
-    asked_for: Callable[..., Asked], monkeypatch: pytest.MonkeyPatch, change: Callable[[Case], None]
+    asked_for: Callable[..., ParityRun], monkeypatch: pytest.MonkeyPatch, change: Callable[[Case], None]
 ) -> None:
     case = Case(asked_for(), monkeypatch)
     key = key_of(*case.arguments)
@@ -187,7 +187,7 @@ def test_circumstances_leave_the_key(
 
 @pytest.mark.parametrize("name", ["PATH", "LD_LIBRARY_PATH"])
 def test_where_code_is_found_is_in_the_key(
-    asked_for: Callable[..., Asked], monkeypatch: pytest.MonkeyPatch, name: str
+    asked_for: Callable[..., ParityRun], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """As the worker gets it: what is asked for stands in place of the shell's."""
     key, requested = asked_for().key, asked_for(env={name: "/opt"}).key
@@ -197,7 +197,7 @@ def test_where_code_is_found_is_in_the_key(
 
 
 def test_a_variable_that_is_handed_on_is_in_the_key(
-    asked_for: Callable[..., Asked], monkeypatch: pytest.MonkeyPatch
+    asked_for: Callable[..., ParityRun], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = {asked_for(env={"MINE": None}).key}
     for value in ("1", "2"):
@@ -206,7 +206,7 @@ def test_a_variable_that_is_handed_on_is_in_the_key(
     assert len(keys) == 3
 
 
-def test_another_reference_is_another_key(asked_for: Callable[..., Asked], tmp_path: Path) -> None:
+def test_another_reference_is_another_key(asked_for: Callable[..., ParityRun], tmp_path: Path) -> None:
     key, path = asked_for().key, tmp_path / "mine.json"
     path.write_text(path.read_text().replace("this test", "another source"))
     reference.load.cache_clear()
@@ -249,13 +249,13 @@ class TestSpecs:
 
     @pytest.mark.parametrize("fields", ANOTHER, ids=str)
     def test_this_is_measured_and_followed_alike(
-        self, asked_for: Callable[..., Asked], fields: dict[str, Any]
+        self, asked_for: Callable[..., ParityRun], fields: dict[str, Any]
     ) -> None:
         assert asked_for(**fields).key != asked_for().key
 
     @pytest.mark.parametrize("fields", THE_SAME, ids=str)
     def test_this_is_not_what_is_followed(
-        self, asked_for: Callable[..., Asked], fields: dict[str, Any]
+        self, asked_for: Callable[..., ParityRun], fields: dict[str, Any]
     ) -> None:
         assert asked_for(**fields).key == asked_for().key
 

@@ -21,8 +21,7 @@ from dlperf_sdk.campaigns.host_info import changes, surroundings
 from dlperf_sdk.campaigns.journal import last
 from dlperf_sdk.documents.reading import load_document
 from dlperf_sdk.errors import DocumentError, StoreError, Unavailable
-from dlperf_sdk.execution import execute
-from dlperf_sdk.execution.execute import Case
+from dlperf_sdk.execution.case import Case
 from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results import metrics
@@ -159,7 +158,7 @@ def _until_done(session: _Session) -> str:
         case = session.cases.get(standing.asked.id) or _begun(session, standing)
         if case is None:
             continue
-        if case.collected.failure is None and not (standing.finished and execute.enough(case)):
+        if case.failure is None and case.stopping() is None:
             _attempt(session, standing, case)
         _judge(session, standing, case)
 
@@ -181,19 +180,19 @@ def _begun(session: _Session, standing: Standing) -> Case | None:
         spec = attrs.evolve(spec, batch_size=standing.batch_size)
     if standing.started_at is None:
         session.write("case-started", case=id)
-    case = execute.begin(
+    case = Case.begin(
         spec, kept.store, session.observers, registry, run_id=id, started_at=standing.started_at
     )
-    case.collected.failure = case.collected.failure or refusal or _final(session, standing)
+    case.fail(refusal or _final(session, standing))
     before = _lock_of(kept.store.directory / id / "environment.json") if standing.highest else None
-    execute.prepare(case)
+    case.prepare()
     news = [f"Between two of its attempts: {each}" for each in session.news] if standing.highest else []
-    environment = case.collected.environment
+    environment = case.environment
     if before is not None and environment is not None and before != environment.lock:
         news.append("Between two of its attempts the versions in its environment changed.")
     if news:
         session.write("changed", case=id, notes=news)
-    failure = case.collected.failure
+    failure = case.failure
     if failure is not None and not _exhausted(session, standing):
         session.write("not-begun", case=id, status=failure.kind, message=failure.message)
     session.cases[id] = case
@@ -231,17 +230,15 @@ def _attempt(session: _Session, standing: Standing, case: Case) -> None:
     spare = math.inf if settings.case_limit is None else settings.case_limit - standing.seconds
     limit = min(time.monotonic() + max(0.0, spare), session.until)
     session.write("attempt-started", case=case.id, attempt=number)
-    before, began, had = machine_load.snapshot(), time.monotonic(), len(case.collected.repeats)
-    execute.measure(case, number, None if math.isinf(limit) else limit)
+    before, began, had = machine_load.snapshot(), time.monotonic(), len(case.repeats)
+    case.measure(number, None if math.isinf(limit) else limit)
     seconds = time.monotonic() - began
     found = machine_load.foreign(before, machine_load.snapshot())
     if found.share > settings.quiet_share:
         notes.append(machine_load.note(found, f"During attempt {number}"))
-    finished = len(case.collected.repeats) > had
+    finished = len(case.repeats) > had
     if finished:
-        elsewhere = machine_load.foreign_on(
-            case.collected.repeats[-1], case.collected.hardware, session.boot_id
-        )
+        elsewhere = machine_load.foreign_on(case.repeats[-1], case.hardware, session.boot_id)
         notes += [
             machine_load.node_note(node, share, f"During attempt {number}")
             for node, share in elsewhere.items()
@@ -249,11 +246,11 @@ def _attempt(session: _Session, standing: Standing, case: Case) -> None:
         ]
         notes += [
             machine_load.company_note(node, device, others, f"During attempt {number}")
-            for (node, device), others in machine_load.company(case.collected.repeats[-1]).items()
+            for (node, device), others in machine_load.company(case.repeats[-1]).items()
         ]
-    failure = case.collected.failure
+    failure = case.failure
     if _time_is_up(session, failure):
-        case.collected.failure = None
+        case.withdraw_failure()
         session.write("attempt-given-up", case=case.id, attempt=number, seconds=seconds)
         return
     session.write(
@@ -262,7 +259,7 @@ def _attempt(session: _Session, standing: Standing, case: Case) -> None:
         attempt=number,
         status="ok" if failure is None else failure.kind,
         message=None if failure is None else failure.message,
-        throughput=metrics.throughput(case.collected.repeats[-1]) if finished else None,
+        throughput=metrics.throughput(case.repeats[-1]) if finished else None,
         seconds=seconds,
         notes=notes,
     )
@@ -288,19 +285,19 @@ def _rest(session: _Session) -> list[str]:
 
 def _judge(session: _Session, standing: Standing, case: Case) -> None:
     """After an attempt, or in place of one: is the case to be tried again, gone on with, or concluded?"""
-    settings, failure = session.kept.settings, case.collected.failure
+    settings, failure = session.kept.settings, case.failure
     if failure is not None and not _exhausted(session, standing):
         del session.cases[case.id]  # it is begun again, with its failed attempt behind it
         return
-    done = failure is None and standing.finished > 0 and execute.enough(case)
+    done = failure is None and case.stopping() is not None
     if failure is None and not done:
         if settings.case_limit is None or standing.seconds < settings.case_limit:
             return
         said = f"All attempts together may take {settings.case_limit:.0f} s, and that time has passed."
-        case.collected.failure = Failure("timeout", said)
+        case.fail(Failure("timeout", said))
     if settings.trace and done:
-        execute.trace(case)
-    case.collected.notes += standing.notes
-    result = execute.conclude(case)
+        case.trace()
+    case.note(*standing.notes)
+    result = case.conclude()
     del session.cases[case.id]
     session.write("concluded", case=case.id, status=result.status, ok=result.ok)

@@ -234,19 +234,19 @@ def _planned(file: str, **settings: Any) -> tuple[Campaign, str, list[Entry]]:
 
 
 def _carry_out(kept: Kept, quiet: bool, common: Common, again: tuple[str, ...] = ()) -> int:
-    from dlperf_sdk import hookspecs
     from dlperf_sdk.campaigns.runner import go_on
     from dlperf_sdk.cli.campaign_view import view
+    from dlperf_sdk.hookspecs import Observers
     from dlperf_sdk.registry.plugins import Registry
 
     say(f"{kept.name}: {counted(len(kept.cases), 'case')} in {kept.path}")
     try:
         if quiet:
-            outcome = go_on(kept, Registry(), hookspecs.Observers(hookspecs.listeners()), again=again)
+            outcome = go_on(kept, Registry(), Observers.load(), again=again)
         else:
             console = err()
             with view(console, kept, live=sys.stderr.isatty() and not console.is_dumb_terminal) as shown:
-                observers = hookspecs.Observers(hookspecs.listeners([shown]))
+                observers = Observers.load([shown])
                 outcome = go_on(kept, Registry(), observers, shown.hear, again)
     except KeyboardInterrupt:
         said = f"Interrupted. What is finished is kept; go on with `dlperf campaign resume {kept.path}`."

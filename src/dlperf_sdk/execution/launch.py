@@ -10,7 +10,7 @@ from typing import Any
 from dlperf_sdk.environments.container import inside
 from dlperf_sdk.interfaces.topology import Job
 from dlperf_sdk.launchers.events import events
-from dlperf_sdk.parity.evidence import Asked
+from dlperf_sdk.parity.evidence import ParityRun
 from dlperf_sdk.planning import bundle
 from dlperf_sdk.planning.plan import Plan
 from dlperf_sdk.registry.plugins import Registry
@@ -20,53 +20,57 @@ from dlperf_sdk.worker.agent.scratch import scratch as scratch_directory
 from dlperf_sdk.worker.request import Request
 
 
-def told(planned: Plan, parity: Parity | None = None) -> dict[str, Any]:
-    """What a bundle says of its case, for whoever has only the stream of its run."""
-    settled = {} if parity is None else {"parity": to_plain(parity)}
-    return {"spec": planned.spec.to_dict(), "plugin": planned.plugin, **settled}
+def bundle_metadata(plan: Plan, parity: Parity | None = None) -> dict[str, Any]:
+    """Return what a bundle says of its case: `replay` makes a result of the stream by it."""
+    known = {} if parity is None else {"parity": to_plain(parity)}
+    return {"spec": plan.spec.to_dict(), "plugin": plan.plugin, **known}
 
 
-def launched(
-    planned: Plan,
+def launch(
+    plan: Plan,
     request: Request,
     registry: Registry,
-    until: float | None = None,
-    say: Callable[[str], Callable[[str], None]] = lambda stage: lambda text: None,
-    parity: Asked | Parity | None = None,
+    deadline: float | None = None,
+    report: Callable[[str, str], None] = lambda stage, detail: None,
+    parity: ParityRun | Parity | None = None,
 ) -> Generator[dict[str, Any], None, None]:
-    """Pack the bundle, start the agents, and yield what they tell until they have ended; closing it ends them.
+    """Pack the bundle, start the agents, and yield their events until they have ended; closing it ends them.
 
-    `say` gives, for the name of a stage, what is told how it goes. `parity` is a run that comes first, on the same
-    agents, or what is known already.
+    Args:
+        plan: The plan of what is launched.
+        request: What the nodes are to do.
+        registry: The plugins.
+        deadline: A time on the monotonic clock after which the run has failed.
+        report: Gets one line of progress for a stage.
+        parity: A parity run to take first, on the same agents, or the evidence that is known already.
 
     Raises:
         PluginError: the plugin's files cannot be packed.
-        TimedOut: the time `until`, on the monotonic clock, has come.
+        TimedOut: the deadline has passed.
         Unavailable: the launcher cannot place the job.
     """
-    shape = planned.spec.topology
-    first, known = (parity.request, None) if isinstance(parity, Asked) else (None, parity)
-    launcher = registry.topology(shape.launcher)
+    topology = plan.spec.topology
+    parity_request, evidence = (parity.request, None) if isinstance(parity, ParityRun) else (None, parity)
+    launcher = registry.topology(topology.launcher)
     with scratch_directory() as scratch:
         path = Path(scratch) / f"{request.id}.pyz"
-        packed = bundle.build(request, path, planned.packages, told(planned, known), first)
-        say("bundle")(f"{len(packed.files)} files, SHA-256 {packed.digest}")
+        packed = bundle.build(request, path, plan.packages, bundle_metadata(plan, evidence), parity_request)
+        report("bundle", f"{len(packed.files)} files, SHA-256 {packed.digest}")
         job = Job(
             id=request.id,
             bundle=packed.path,
-            nodes=shape.nodes,
-            devices_per_node=shape.devices_per_node,
-            device=planned.device,
-            options=planned.topology_options,
-            prefix=inside(planned.spec, planned.device, launcher.place_variables),
-            patience=planned.deadlines["start"],
+            nodes=topology.nodes,
+            devices_per_node=topology.devices_per_node,
+            device=plan.device,
+            options=plan.topology_options,
+            prefix=inside(plan.spec, plan.device, launcher.place_variables),
+            patience=plan.deadlines["start"],
         )
-        agents = "1 agent" if shape.nodes == 1 else f"{shape.nodes} agents"
-        say("launch")(f"{agents}, placed by {shape.launcher}")
-        waiting = say("queue")
-        with closing(events(launcher, job, until)) as stream:
+        agents = "1 agent" if topology.nodes == 1 else f"{topology.nodes} agents"
+        report("launch", f"{agents}, placed by {topology.launcher}")
+        with closing(events(launcher, job, deadline)) as stream:
             for event in stream:
                 if event["event"] == "waiting":
-                    waiting(str(event["text"]))
+                    report("queue", str(event["text"]))
                 else:
                     yield event

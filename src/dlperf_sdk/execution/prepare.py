@@ -1,9 +1,10 @@
-"""Everything that a case needs before it is launched: its environment, found or made, and its data."""
+"""Everything that a case needs before it is launched: its environment, its data, and the evidence of parity."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from attrs import frozen
@@ -12,128 +13,146 @@ from dlperf_sdk import data, environments
 from dlperf_sdk.environments import PreparedEnvironment
 from dlperf_sdk.environments.container import inside
 from dlperf_sdk.errors import Unavailable, UsageError
-from dlperf_sdk.execution.recorder import Collector
+from dlperf_sdk.execution.launch import launch
+from dlperf_sdk.parity.evidence import ParityRun, follow_parity_run, plan_parity_run
 from dlperf_sdk.planning.plan import Plan
-from dlperf_sdk.results.result import Environment
+from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.results.result import Environment, Parity
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.worker.request import Request
 
+Report = Callable[[str, str], None]
+"""Gets a stage, and one line of its progress."""
+
 
 @frozen
-class Ready:
+class PreparedCase:
     """What a case is launched with."""
 
     plan: Plan
-    prepared: PreparedEnvironment
+    environment: PreparedEnvironment
     variables: Mapping[str, str]
-    """Those that were requested, as the workers get them."""
-    samples: Mapping[str, Any]
-    """What the preparation of its data found."""
+    """The requested variables, as the workers get them."""
+    data: Mapping[str, Any]
+    """What the preparation of the data found."""
 
     def request(self, run_id: str, attempt: int | None = None) -> Request:
-        """What the nodes are told: of all repeats, or of one, under the number `attempt`."""
-        request = self.plan.request(run_id, self.prepared.command, self.variables, self.samples)
+        """Return what the nodes are to do: all repeats, or one with the number `attempt`."""
+        request = self.plan.request(run_id, self.environment.command, self.variables, self.data)
         if attempt is None:
             return request
         once = {**request.protocol, "repeats": 1, "max_repeats": 1, "target": None}
         return request._replace(first_attempt=attempt, protocol=once)
 
+    def describe_environment(self) -> Environment:
+        """Return the environment as a result records it."""
+        return Environment(
+            kind=self.environment.kind,
+            python=self.environment.python,
+            lock=self.environment.lock,
+            command=self.environment.command,
+            variables=self.variables,
+            plugin=self.plan.plugin,
+        )
 
-def made_ready(planned: Plan, like: Environment | None, collected: Collector) -> Ready:
-    """Announce a case, and make ready what it trains on and what it runs in; `like` is another result's environment.
+
+def prepare_case(plan: Plan, environment_from: Environment | None, report: Report) -> PreparedCase:
+    """Prepare what a case trains on and what it runs in; `environment_from` is an earlier result's, to be rebuilt.
 
     Raises:
         RunFailed: an environment or the data cannot be had.
         PluginError: the plugin's specification of its environment cannot be understood.
-        StoreError: what was found cannot be written.
     """
-    announce(planned, collected)
     # Before the environment, which may be gigabytes: a folder's name is easily mistyped.
-    samples = _data(planned, collected)
-    prepared = _environment(planned, like, collected)
-    variables = requested_variables(planned.spec)
-    collected.runs_in(
-        Environment(
-            kind=prepared.kind,
-            python=prepared.python,
-            lock=prepared.lock,
-            command=prepared.command,
-            variables=variables,
-            plugin=planned.plugin,
+    samples = _prepare_data(plan, partial(report, "data"))
+    environment = _prepare_environment(plan, environment_from, partial(report, "environment"))
+    return PreparedCase(plan, environment, requested_variables(plan.spec), samples)
+
+
+def check_parity(
+    run_id: str, prepared: PreparedCase, reference_case: str, registry: Registry, report: Report
+) -> Parity | ParityRun:
+    """Return the evidence of parity, from the cache or from a run of its own.
+
+    Where launches wait in a queue, return the run instead: the first launch takes it along.
+
+    Raises:
+        RunFailed: the run failed for a reason that ends the case as well.
+    """
+    plan = prepared.plan
+    with environments.in_use(prepared.environment):
+        run = plan_parity_run(
+            plan,
+            prepared.environment,
+            prepared.variables,
+            registry,
+            partial(report, "parity"),
+            reference_case=reference_case,
         )
-    )
-    return Ready(planned, prepared, variables, samples)
+        if isinstance(run, Parity) or registry.topology(plan.spec.topology.launcher).queues():
+            return run
+        return follow_parity_run(run, launch(run.plan, run.request._replace(id=f"parity-{run_id}"), registry))
 
 
-def announce(planned: Plan, collected: Collector) -> None:
-    """Write down what follows from what was asked for, and tell the observers that it begins."""
-    directory = collected.directory
-    if directory is not None:
-        directory.write_plan(planned.to_dict())
-    place = None if directory is None else str(directory.path)
-    collected.observers.tell("dlperf_run_started", run_id=collected.run_id, plan=planned, directory=place)
-
-
-def own_environment(planned: Plan, say: Callable[[str], None]) -> PreparedEnvironment:
-    """The environment that a case asks for, whatever earlier results ran in; `say` is told how it goes.
+def prepare_own_environment(plan: Plan, on_progress: Callable[[str], None]) -> PreparedEnvironment:
+    """Prepare the environment that a case asks for, whatever earlier results ran in.
 
     Raises:
         EnvironmentFailed, PluginError: as `environments.prepare` does.
     """
-    spec = planned.spec
+    spec = plan.spec
     return environments.prepare(
         spec.framework,
-        planned.environment,
-        planned.device,
+        plan.environment,
+        plan.device,
         python=spec.python,
-        inside=inside(spec, planned.device),
+        inside=inside(spec, plan.device),
         env=spec.env,
-        on_progress=say,
-    )
-
-
-def _environment(planned: Plan, like: Environment | None, collected: Collector) -> PreparedEnvironment:
-    """The environment to run in: the framework's own, or one like another result's."""
-    say = collected.stage("environment")
-    if like is None or planned.spec.container:  # a container is named anew, not rebuilt
-        return own_environment(planned, say)
-    return environments.from_lock(
-        planned.spec.framework,
-        planned.device,
-        like.python,
-        like.lock,
-        asked=planned.environment.requirements,
-        uv_options=planned.environment.uv_options,
-        on_progress=say,
+        on_progress=on_progress,
     )
 
 
 def requested_variables(spec: RunSpec) -> dict[str, str]:
-    """The requested variables as the workers get them; one that this shell has not got is not handed on."""
-    found = {name: os.environ.get(name) if value is None else value for name, value in spec.env.items()}
-    return {name: value for name, value in found.items() if value is not None}
+    """Return the requested variables as the workers get them, without those that this shell does not have."""
+    values = {name: os.environ.get(name) if value is None else value for name, value in spec.env.items()}
+    return {name: value for name, value in values.items() if value is not None}
 
 
-def _data(planned: Plan, collected: Collector) -> Mapping[str, Any]:
-    """The data is made ready here: never inside the window.
+def _prepare_environment(
+    plan: Plan, environment_from: Environment | None, on_progress: Callable[[str], None]
+) -> PreparedEnvironment:
+    if environment_from is None or plan.spec.container:  # a container is named anew, not rebuilt
+        return prepare_own_environment(plan, on_progress)
+    return environments.from_lock(
+        plan.spec.framework,
+        plan.device,
+        environment_from.python,
+        environment_from.lock,
+        asked=plan.environment.requirements,
+        uv_options=plan.environment.uv_options,
+        on_progress=on_progress,
+    )
+
+
+def _prepare_data(plan: Plan, on_progress: Callable[[str], None]) -> Mapping[str, Any]:
+    """Prepare the data here, never inside the window.
 
     Raises:
         Unavailable: what is in its folder cannot be used, or there is no room for what is made of it. The case was
             understood, so that is its failure, and no other case's of a campaign.
     """
-    say = collected.stage("data")
     try:
         return data.prepare(
-            planned.spec.data,
-            planned.model_options,
-            planned.inputs,
-            seed=planned.spec.seed,
-            on_progress=lambda what, done, total: say(f"{what} {done}/{total}"),
+            plan.spec.data,
+            plan.model_options,
+            plan.inputs,
+            seed=plan.spec.seed,
+            on_progress=lambda what, done, total: on_progress(f"{what} {done}/{total}"),
         )
     except UsageError as error:
         raise Unavailable(str(error)) from error
     except OSError as error:
         place = "" if error.filename is None else f" ({os.fsdecode(error.filename)})"
         raise Unavailable(
-            f"The data {planned.spec.data} cannot be prepared: {error.strerror}{place}."
+            f"The data {plan.spec.data} cannot be prepared: {error.strerror}{place}."
         ) from error

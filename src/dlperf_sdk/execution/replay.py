@@ -10,23 +10,23 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dlperf_sdk import data, hookspecs
+import attrs
+
+from dlperf_sdk import data
 from dlperf_sdk.environments.prepared import CONTAINER, GIVEN, PreparedEnvironment
-from dlperf_sdk.errors import DocumentError, LostNode, RunFailed, Unavailable, UsageError
-from dlperf_sdk.execution.execute import Case, begin, conclude
-from dlperf_sdk.execution.launch import told
-from dlperf_sdk.execution.prepare import announce
+from dlperf_sdk.errors import DocumentError, LostNode, Unavailable, UsageError
+from dlperf_sdk.execution.case import Case
+from dlperf_sdk.execution.launch import bundle_metadata
 from dlperf_sdk.folders import CAMPAIGNS
 from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.launchers.events import event_on
 from dlperf_sdk.launchers.slurm import job_facts, stream
-from dlperf_sdk.parity.evidence import Asked, asked, judged, on_its_own, without
+from dlperf_sdk.parity.evidence import ParityRun, plan_parity_run, unknown_parity
 from dlperf_sdk.planning import bundle
 from dlperf_sdk.planning.plan import Plan, make_plan
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.convert import parity_from_dict
-from dlperf_sdk.results.records import Failure
-from dlperf_sdk.results.result import Environment, Parity, Result
+from dlperf_sdk.results.result import Environment, Result
 from dlperf_sdk.results.store import ResultStore, campaign_of, new_run_id
 from dlperf_sdk.spec.run_spec import RunSpec
 
@@ -45,7 +45,7 @@ def replay(
         DocumentError: the stream does not say which case it belongs to.
         UsageError, PluginError: the case cannot be planned here, or the store cannot be written.
     """
-    return _replayed(lines, store, Observers(hookspecs.listeners(observers)), registry or Registry())
+    return _replayed(lines, store, Observers.load(observers), registry or Registry())
 
 
 def _replayed(
@@ -68,16 +68,13 @@ def _replayed(
             raise TypeError
     except (KeyError, TypeError, AttributeError) as error:
         raise DocumentError("This is no stream that says which case it belongs to.") from error
-    case = begin(spec, store, observers, registry, run_id=run_id)
-    if case.plan is not None:
-        announce(case.plan, case.collected)
-    case.collected.runs_in(environment)
-    case.parity, run = _parity(case, environment, first.get("parity"))
-    try:
-        _take(case, events, run)
-    except RunFailed as error:
-        case.collected.failure = Failure(error.kind, str(error))
-    return conclude(case)
+    case = Case.begin(spec, store, observers, registry, run_id=run_id)
+    case.announce()
+    case.record_environment(environment)
+    _record_parity(case, environment, first.get("parity"))
+    with case.failures():
+        _take(case, events)
+    return case.conclude()
 
 
 def _started(events: Iterable[dict[str, Any]], waiting: Callable[[str], None]) -> Iterator[dict[str, Any]]:
@@ -91,21 +88,23 @@ def _started(events: Iterable[dict[str, Any]], waiting: Callable[[str], None]) -
             yield event
 
 
-def _parity(case: Case, environment: Environment, said: Any) -> tuple[Parity | None, Asked | None]:
-    """What is known of it: `said` by the bundle, or why nobody can tell; and the run that would change that.
+def _record_parity(case: Case, environment: Environment, plain: Any) -> None:
+    """Record the evidence in the bundle's metadata, or the parity run that the stream may bring.
 
     Raises:
-        DocumentError: what the bundle says breaks the schema.
+        DocumentError: the metadata break the schema.
     """
     if case.plan is None:
-        return None, None
-    if said is not None:
-        return parity_from_dict(said), None
+        return
+    if plain is not None:
+        case.record_parity(parity_from_dict(plain))
+        return
     prepared = _prepared(case.plan, environment.python, environment.lock, environment.command)
-    found = asked(case.plan, prepared, environment.variables, case.registry, lambda text: None, kept=False)
-    if isinstance(found, Parity):
-        return found, None
-    return without("The stream that this is made from tells of no parity run."), found
+    run = plan_parity_run(case.plan, prepared, environment.variables, case.registry, use_cache=False)
+    if isinstance(run, ParityRun):
+        case.record_parity(unknown_parity("The stream that this is made from tells of no parity run."))
+        run = attrs.evolve(run, cacheable=False)  # it took place on another machine
+    case.record_parity(run)
 
 
 def _environment(first: Mapping[str, Any]) -> Environment:
@@ -125,20 +124,17 @@ def _prepared(plan: Plan, python: str, lock: str, command: tuple[str, ...]) -> P
     return PreparedEnvironment(GIVEN, plan.spec.framework, plan.device, python, lock, command, "", Path())
 
 
-def _take(case: Case, events: Iterable[dict[str, Any]], parity: Asked | None) -> None:
-    finished = [repeat.attempt for repeat in case.collected.repeats]
-    said = ""
+def _take(case: Case, events: Iterable[dict[str, Any]]) -> None:
+    finished = [repeat.attempt for repeat in case.repeats]
+    diagnostics = ""
     for event in events:
         if event["event"] == "diagnostics":
-            said = str(event.get("text"))
-        elif event["event"] == "parity-ended":
-            if parity is not None:  # not kept: it took place on another machine
-                case.parity = judged(parity, on_its_own(event), keep=False)
-        elif event.get("attempt") not in finished:
-            case.collected.take(event)
+            diagnostics = str(event.get("text"))
+        elif event["event"] == "parity-ended" or event.get("attempt") not in finished:
+            case.take(event)
         if event["event"] == "ended":
             return
-    raise LostNode(f"The stream stops in the middle of the run. {said}".strip())
+    raise LostNode(f"The stream stops in the middle of the run. {diagnostics}".strip())
 
 
 def pack(spec: RunSpec, path: Path, registry: Registry | None = None) -> bundle.Bundle:
@@ -164,10 +160,10 @@ def pack(spec: RunSpec, path: Path, registry: Registry | None = None) -> bundle.
         spec.data, planned.model_options, planned.inputs, seed=spec.seed, on_progress=lambda *_: None
     )
     prepared = _prepared(planned, "", "", ("python3",))
-    parity = asked(planned, prepared, spec.env, plugins, lambda text: None, kept=False)
-    first, known = (parity.request, None) if isinstance(parity, Asked) else (None, parity)
+    parity = plan_parity_run(planned, prepared, spec.env, plugins, use_cache=False)
+    first, known = (parity.request, None) if isinstance(parity, ParityRun) else (None, parity)
     request = planned.request(new_run_id(spec, datetime.now(UTC)), prepared.command, spec.env, samples)
-    return bundle.build(request, path, planned.packages, told(planned, known), first)
+    return bundle.build(request, path, planned.packages, bundle_metadata(planned, known), first)
 
 
 def attach(
@@ -201,10 +197,10 @@ def attach(
             "submitted it, or another `attach`, saw its end, the result is in that command's store: "
             "`dlperf report STORE`."
         )
-    heard = Observers(hookspecs.listeners(observers))
+    heard = Observers.load(observers)
 
     def waits(text: str) -> None:
-        heard.tell("dlperf_stage", run_id=run_id, stage="queue", detail=text)
+        heard.notify("dlperf_stage", run_id=run_id, stage="queue", detail=text)
 
     result = _replayed(stream.stream(job), store, heard, registry or Registry(), waits)
     stream.fetched(job)

@@ -1,102 +1,94 @@
-"""From what came back to the result; pure."""
+"""From everything that a case recorded to its result; pure but for the clock."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import dlperf_sdk
+from dlperf_sdk.documents.json_values import now
 from dlperf_sdk.execution.facts import facts_of
 from dlperf_sdk.interfaces.measurer import Measured, Measurer, Metric
 from dlperf_sdk.planning.plan import Plan
-from dlperf_sdk.results.records import Failure, Repeat
-from dlperf_sdk.results.result import Environment, Parity, Result, Stopping, Verdict
+from dlperf_sdk.results.records import Repeat
+from dlperf_sdk.results.result import Parity, Result, Verdict
 from dlperf_sdk.results.verdicts import Expected, judge
-from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.worker.processes import TRAINER
 
+if TYPE_CHECKING:
+    from dlperf_sdk.execution.case import Case
 
-def summarise(
-    *,
-    run_id: str,
-    spec: RunSpec,
-    plan: Plan | None,
-    environment: Environment | None,
-    repeats: Sequence[Repeat],
-    hardware: Sequence[Mapping[str, Any]],
-    failure: Failure | None,
-    stopping: Stopping | None,
-    notes: Sequence[str],
-    measurers: Sequence[Measurer],
-    started_at: str,
-    finished_at: str,
-    parity: Parity | None = None,
-) -> Result:
-    """The result of a case, failed or not. Repeats that finished before a failure are measured like any others."""
-    repeats = tuple(repeats)
-    records = [record for repeat in repeats for record in repeat.records]
+
+def summarize(case: Case) -> Result:
+    """Return the result of a case, failed or not; repeats that finished before a failure count like any others."""
+    plan, repeats, failure = case.plan, tuple(case.repeats), case.failure
     metrics: tuple[Metric, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
+    notes = tuple(case.notes)
     if plan is not None and repeats:
-        measured = Measured(
-            repeats=repeats,
-            unit=plan.workload.unit,
-            batch_size=spec.batch_size,
-            devices=spec.topology.devices,
-            device=plan.device,
-            precision=spec.precision,
-            flops_per_sample=plan.workload.flops_per_sample,
-        )
-        metrics, broken = _measured(measurers, measured)
-        notes = (*notes, *broken)
-        verdicts = judge(
-            repeats,
-            Expected(
-                request=run_id,
-                ranks=sum(process.role == TRAINER for process in plan.placeholder_processes()),
-                replicas=spec.topology.devices,
-                batch_size=spec.batch_size,
-                precision=spec.precision,
-                strategy=spec.strategy,
-                protocol=plan.protocol,
-                learning_rate_policy=spec.learning_rate_policy,
-                compiler=spec.compiler,
-                layout=spec.layout,
-            ),
-            parity,
-        )
+        metrics, problems = _metrics(plan, repeats, case.measurers)
+        verdicts = _verdicts(case.id, plan, repeats, case.parity)
+        notes += problems
     return Result(
-        id=run_id,
+        id=case.id,
         status="ok" if failure is None else failure.kind,
         failure=failure,
-        spec=spec,
-        facts=facts_of(spec, plan, records),
+        spec=case.spec,
+        facts=facts_of(case.spec, plan, [record for repeat in repeats for record in repeat.records]),
         metrics=metrics,
         verdicts=verdicts,
         repeats=repeats,
-        stopping=stopping,
-        environment=environment,
-        hardware=tuple(hardware),
+        stopping=case.stopping() if failure is None else None,
+        environment=case.environment,
+        hardware=tuple(case.hardware),
         workload=None if plan is None else plan.workload,
-        notes=tuple(notes),
-        started_at=started_at,
-        finished_at=finished_at,
+        notes=notes,
+        started_at=case.started_at,
+        finished_at=now(),
         sdk_version=dlperf_sdk.__version__,
-        parity=parity,
+        parity=case.parity,
     )
 
 
-def _measured(
-    measurers: Sequence[Measurer], measured: Measured
+def _verdicts(
+    run_id: str, plan: Plan, repeats: tuple[Repeat, ...], parity: Parity | None
+) -> tuple[Verdict, ...]:
+    spec = plan.spec
+    expected = Expected(
+        request=run_id,
+        ranks=sum(process.role == TRAINER for process in plan.placeholder_processes()),
+        replicas=spec.topology.devices,
+        batch_size=spec.batch_size,
+        precision=spec.precision,
+        strategy=spec.strategy,
+        protocol=plan.protocol,
+        learning_rate_policy=spec.learning_rate_policy,
+        compiler=spec.compiler,
+        layout=spec.layout,
+    )
+    return judge(repeats, expected, parity)
+
+
+def _metrics(
+    plan: Plan, repeats: tuple[Repeat, ...], measurers: Sequence[Measurer]
 ) -> tuple[tuple[Metric, ...], tuple[str, ...]]:
-    """All metrics, and a note for each measurer that failed: a plugin's mistake must not cost what was measured."""
+    """Return all metrics, and a note for each measurer that failed: its mistake must not cost what was measured."""
+    measured = Measured(
+        repeats=repeats,
+        unit=plan.workload.unit,
+        batch_size=plan.spec.batch_size,
+        devices=plan.spec.topology.devices,
+        device=plan.device,
+        precision=plan.spec.precision,
+        flops_per_sample=plan.workload.flops_per_sample,
+    )
     metrics: list[Metric] = []
-    notes: list[str] = []
+    problems: list[str] = []
     for measurer in measurers:
         try:
             metrics += measurer.summarise(measured)
         except Exception as error:
-            notes.append(
+            problems.append(
                 f"The measurer {measurer.name} failed, its metrics are missing: {type(error).__name__}: {error}"
             )
-    return tuple(metrics), tuple(notes)
+    return tuple(metrics), tuple(problems)

@@ -9,10 +9,10 @@ from attrs import frozen
 
 from dlperf_sdk import environments
 from dlperf_sdk.errors import DlperfError, UnknownName, UsageError
-from dlperf_sdk.execution.launch import launched
-from dlperf_sdk.execution.prepare import own_environment, requested_variables
+from dlperf_sdk.execution.launch import launch
+from dlperf_sdk.execution.prepare import prepare_own_environment, requested_variables
 from dlperf_sdk.parity.compare import Comparison, expected
-from dlperf_sdk.parity.evidence import CASE, evidence
+from dlperf_sdk.parity.evidence import REFERENCE_CASE, ParityRun, follow_parity_run, plan_parity_run
 from dlperf_sdk.parity.reference import load
 from dlperf_sdk.planning.plan import Plan, make_plan
 from dlperf_sdk.registry.plugins import Registry
@@ -75,7 +75,7 @@ def verify(
     frameworks: Sequence[str],
     model: str | None = None,
     *,
-    case: str = CASE,
+    case: str = REFERENCE_CASE,
     registry: Registry | None = None,
     on_progress: Say = lambda text: None,
     on_verified: Callable[[Verification], None] = lambda found: None,
@@ -244,18 +244,14 @@ def _row(plan: Plan, case: str, registry: Registry, say: Say) -> Row:
         say(f"{name}, {spec.model}: {text}")
 
     try:
-        prepared = own_environment(plan, tell)
+        prepared = prepare_own_environment(plan, tell)
+        variables = requested_variables(spec)
         with environments.in_use(prepared):
-            found = evidence(
-                plan,
-                prepared,
-                requested_variables(spec),
-                registry,
-                lambda followed, request: launched(followed, request, registry),
-                tell,
-                case=case,
-                kept=False,
+            found = plan_parity_run(
+                plan, prepared, variables, registry, tell, reference_case=case, use_cache=False
             )
+            if isinstance(found, ParityRun):
+                found = follow_parity_run(found, launch(found.plan, found.request, registry))
     except DlperfError as error:
         tell(f"not run: {error}")
         return Row(name, None, reason=str(error))

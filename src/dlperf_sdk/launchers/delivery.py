@@ -167,7 +167,7 @@ def lines_of(processes: Sequence[subprocess.Popen[bytes]], diagnostics: IO[bytes
 def ended(kind: str, message: str, node: int | None = None) -> bytes:
     """The stream's last event, where it is the launcher that knows why a run ended."""
     failure = {"kind": kind, "message": message, "phase": None, "node": node, "rank": None}
-    return json.dumps({"event": "ended", "status": kind, "failure": failure, "stopping": None}).encode()
+    return json.dumps({"event": "ended", "status": kind, "failure": failure}).encode()
 
 
 def lost(host: str | None, how: str, said: str = "") -> bytes:

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from dlperf_sdk.errors import RunFailed
-from dlperf_sdk.execution import execute
+from dlperf_sdk.execution.case import Case
 from dlperf_sdk.execution.prepare import requested_variables
 from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.max_batch import budget, cache
@@ -101,18 +101,18 @@ def _probe(
     short: dict[str, Any] = {**SHORT, "target": None, "max_repeats": None}
     short_spec = attrs.evolve(spec, batch_size=size, **short)
     name = None if run_id is None else f"largest-{run_id}"
-    case = execute.begin(short_spec, None, Observers({}), registry, run_id=name)
-    observers.tell("dlperf_stage", run_id=case.id, stage="batch-size", detail=f"trying {size:,} per device")
-    execute.make_ready(case)
-    execute.measure(case, until=None if math.isinf(until) else until)
-    failure = case.collected.failure
+    case = Case.begin(short_spec, None, Observers({}), registry, run_id=name)
+    observers.notify("dlperf_stage", run_id=case.id, stage="batch-size", detail=f"trying {size:,} per device")
+    case.prepare(reference_case=None)
+    case.measure(deadline=None if math.isinf(until) else until)
+    failure = case.failure
     if failure is not None and failure.kind != "out-of-memory":
         raise _Stopped(failure)
     peaks = [
         record.facts.get("allocated_memory", record.peak_host_memory)
         if record.peak_device_memory is None
         else record.peak_device_memory // len(record.replicas)
-        for repeat in case.collected.repeats
+        for repeat in case.repeats
         for record in repeat.records
     ]
     return Probe(size // spec.accumulation, failure is None, max(peaks, default=None))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -13,7 +13,7 @@ from attrs import frozen
 
 from dlperf_sdk.documents.json_values import now
 from dlperf_sdk.environments import PreparedEnvironment
-from dlperf_sdk.errors import FAILURES, DlperfError, DocumentError, InvalidRecord, RunFailed
+from dlperf_sdk.errors import FAILURES, DlperfError, DocumentError, RunFailed
 from dlperf_sdk.parity import cache
 from dlperf_sdk.parity.compare import Comparison, compare, expected
 from dlperf_sdk.parity.key import key_of
@@ -27,11 +27,8 @@ from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, Parity
 from dlperf_sdk.spec.values import DataSpec
 from dlperf_sdk.worker.request import Request
 
-CASE = "small"
-"""The case that every ordinary run is held to."""
-
-Launch = Callable[[Plan, Request], Generator[Mapping[str, Any], None, None]]
-"""Packs a request, starts the agents, and yields agent 0's events; closing it ends everything."""
+REFERENCE_CASE = "small"
+"""The case of a model's reference that every ordinary run must follow."""
 
 OURS = ("crashed", "timeout", "invalid-record", "lost-node")
 """Failures of a parity run that are its verdict. Others (no memory, no device) end the case, as they would anyway."""
@@ -40,126 +37,137 @@ TAIL = 4000
 
 
 @frozen
-class Asked:
-    """A parity run that has yet to take place, and what it will be held against."""
+class ParityRun:
+    """A parity run to launch, and what its losses are compared with."""
 
+    case_plan: Plan
+    """The plan of the case that it is evidence for."""
     plan: Plan
-    """Of the case that it is evidence for."""
-    followed: Plan
     """Its own."""
     request: Request
     reference: Reference
-    case: str
+    reference_case: str
     key: str
+    cacheable: bool = True
+    """False if its evidence must not serve other runs from here: it takes place on another machine."""
 
 
-def evidence(
+def plan_parity_run(
     plan: Plan,
-    prepared: PreparedEnvironment,
+    environment: PreparedEnvironment,
     variables: Mapping[str, str | None],
     registry: Registry,
-    launch: Launch,
-    say: Callable[[str], None],
+    on_progress: Callable[[str], None] = lambda text: None,
     *,
-    case: str = CASE,
-    kept: bool = True,
-) -> Parity:
-    """The evidence for a plan in its environment, with the variables that its workers get; `kept` says whether an
-    earlier run's may serve.
+    reference_case: str = REFERENCE_CASE,
+    use_cache: bool = True,
+) -> ParityRun | Parity:
+    """Return the parity run to launch, or the `Parity` if it is cached or impossible.
+
+    Args:
+        plan: The plan of the case that needs evidence.
+        environment: What its workers run in.
+        variables: The variables that its workers get.
+        registry: The plugins.
+        on_progress: Gets one line about the run.
+        reference_case: The case of the model's reference that the losses must follow.
+        use_cache: Let the evidence of an earlier run serve.
+    """
+    reference, why = _reference(plan, registry, reference_case)
+    if reference is None:
+        return _without(INCONCLUSIVE, reference_case, why)
+    of_case = reference.cases[reference_case]
+    possible = expected(of_case, plan.spec.strategy, plan.spec.topology.devices)
+    if isinstance(possible, Comparison):
+        return _without(possible.outcome, reference_case, possible.detail)
+    try:
+        own_plan = _plan(plan, registry, reference, reference_case)
+    except DlperfError as error:
+        reason = f"The reference's case {reference_case!r} cannot be run here: {error}"
+        return _without(INCONCLUSIVE, reference_case, reason)
+    request = _request(own_plan, environment, variables)
+    key = key_of(own_plan, request, environment, reference.digest)
+    run = ParityRun(plan, own_plan, request, reference, reference_case, key)
+    cached = cache.fetch(key) if use_cache else None
+    if cached is None:
+        on_progress(
+            f"case {reference_case}: {of_case.steps} steps on {plan.spec.topology}, compared with float64"
+        )
+        return run
+    on_progress(f"case {reference_case}: evidence of a run of {cached.made_at}, from the cache")
+    return _with(_compared(run, cached.records), cached.records, run, cached.made_at)
+
+
+def follow_parity_run(run: ParityRun, events: Generator[Mapping[str, Any], None, None]) -> Parity:
+    """Return the evidence in the stream of a parity run that was launched by itself.
 
     Raises:
         RunFailed: the run ended for a reason that ends the case as well: out of memory, no device, interrupted, …
     """
-    found = asked(plan, prepared, variables, registry, say, case=case, kept=kept)
-    if isinstance(found, Parity):
-        return found
-    with closing(launch(found.followed, found.request)) as events:
-        return judged(found, events)
-
-
-def asked(
-    plan: Plan,
-    prepared: PreparedEnvironment,
-    variables: Mapping[str, str | None],
-    registry: Registry,
-    say: Callable[[str], None],
-    *,
-    case: str = CASE,
-    kept: bool = True,
-) -> Asked | Parity:
-    """What must be run for the evidence, for `judged`; or the evidence itself, where it is kept or cannot be had."""
-    reference, why = _reference(plan, registry, case)
-    if reference is None:
-        return _without(INCONCLUSIVE, case, why)
-    of_case = reference.cases[case]
-    possible = expected(of_case, plan.spec.strategy, plan.spec.topology.devices)
-    if isinstance(possible, Comparison):
-        return _without(possible.outcome, case, possible.detail)
+    attempt: dict[str, Any] = {}
     try:
-        followed = _plan(plan, registry, reference, case)
-    except DlperfError as error:
-        return _without(INCONCLUSIVE, case, f"The reference's case {case!r} cannot be run here: {error}")
-    request = _request(followed, prepared, variables)
-    found = Asked(
-        plan, followed, request, reference, case, key_of(followed, request, prepared, reference.digest)
-    )
-    before = cache.fetch(found.key) if kept else None
-    if before is None:
-        say(f"case {case}: {of_case.steps} steps on {plan.spec.topology}, held against float64")
-        return found
-    say(f"case {case}: what a run of {before.made_at} left is evidence for this one")
-    return _with(_compared(found, before.records), before.records, found, before.made_at)
+        with closing(events) as stream:
+            for event in stream:
+                if event["event"] == "attempt-ended":
+                    attempt = {**event}
+                elif event["event"] == "ended" and event.get("failure") is not None:
+                    attempt["failure"] = event["failure"]
+    except RunFailed as error:
+        if error.kind not in OURS:
+            raise
+        return _failed(run, Failure(error.kind, str(error)), None)
+    return evaluate_parity(run, attempt)
 
 
-def judged(found: Asked, events: Iterable[Mapping[str, Any]], *, keep: bool = True) -> Parity:
-    """The evidence in the events of its run; with `keep` it may serve other runs from here.
+def evaluate_parity(run: ParityRun, attempt: Mapping[str, Any]) -> Parity:
+    """Return the evidence in the event that ended the attempt of a parity run; cache it where that is allowed.
 
     Raises:
-        RunFailed: as `evidence` does.
+        RunFailed: the attempt failed for a reason that ends the case as well.
     """
+    logs = attempt.get("logs") or []
     try:
-        documents = _run(events)
+        if attempt.get("failure") is not None:
+            failure = _failure(attempt["failure"])
+            return _failed(run, failure, failure.traceback or _tail(logs, failure.rank))
+        documents = attempt.get("records") or []
+        if not isinstance(documents, list):
+            raise DocumentError("malformed event from node 0: `records` must be a list")
+        if not documents:
+            raise DocumentError("the run ended well, but no record has come back")
         records = records_from(documents)
     except DocumentError as error:
-        return _without(FAIL, found.case, f"A worker's parity record breaks the protocol: {error}")
-    except _WorkerFailed as failed:
-        said = f"The parity run failed ({failed.failure.kind}): {failed.failure.message}"
-        return attrs.evolve(_without(FAIL, found.case, said), traceback=failed.said)
-    compared, made_at = _compared(found, records), now()
-    if keep and compared.outcome != FAIL:
-        cache.keep(found.key, documents, made_at)
-    return _with(compared, records, found, made_at)
+        detail = f"A worker's parity record breaks the protocol: {error}"
+        return _without(FAIL, run.reference_case, detail)
+    comparison, made_at = _compared(run, records), now()
+    if run.cacheable and comparison.outcome != FAIL:
+        cache.keep(run.key, documents, made_at)
+    return _with(comparison, records, run, made_at)
 
 
-def on_its_own(event: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The event `parity-ended` of a run that came before others, as the events of one by itself."""
-    return [{**event, "event": "attempt-ended"}, {"event": "ended", "failure": event.get("failure")}]
+def unknown_parity(detail: str, reference_case: str = REFERENCE_CASE) -> Parity:
+    """Return inconclusive evidence, with the reason why there is no better."""
+    return _without(INCONCLUSIVE, reference_case, detail)
 
 
-def without(detail: str, case: str = CASE) -> Parity:
-    """Nobody can tell, and why."""
-    return _without(INCONCLUSIVE, case, detail)
-
-
-def _compared(found: Asked, records: Sequence[ParityRecord]) -> Comparison:
-    spec = found.plan.spec
-    tolerance = found.reference.tolerances[spec.precision]
-    return compare(
-        records, found.reference.cases[found.case], tolerance, spec.strategy, spec.topology.devices
-    )
+def _compared(run: ParityRun, records: Sequence[ParityRecord]) -> Comparison:
+    spec = run.case_plan.spec
+    tolerance = run.reference.tolerances[spec.precision]
+    of_case = run.reference.cases[run.reference_case]
+    return compare(records, of_case, tolerance, spec.strategy, spec.topology.devices)
 
 
 def foreseen(plan: Plan, registry: Registry) -> str:
-    """What `evidence` would do for a plan, in a sentence; nothing is started."""
-    reference, why = _reference(plan, registry, CASE)
+    """Describe the parity run of a plan in a sentence; nothing is started."""
+    reference, why = _reference(plan, registry, REFERENCE_CASE)
     if reference is None:
         return f"none: {why}"
-    of_case, replicas = reference.cases[CASE], plan.spec.topology.devices
+    of_case, replicas = reference.cases[REFERENCE_CASE], plan.spec.topology.devices
     possible = expected(of_case, plan.spec.strategy, replicas)
     if isinstance(possible, Comparison):
         return f"none: {possible.detail}"
     return (
-        f"before the first repeat, a run of its own, or a kept one: case {CASE}, {of_case.steps} steps of "
+        f"before the first repeat, a run of its own, or a kept one: case {REFERENCE_CASE}, {of_case.steps} steps of "
         f"{of_case.batch_size} samples per device, held against float64"
     )
 
@@ -219,51 +227,25 @@ def _request(plan: Plan, prepared: PreparedEnvironment, variables: Mapping[str, 
     return request._replace(program="parity", samplers=[])
 
 
-def _run(events: Iterable[Mapping[str, Any]]) -> list[Any]:
-    """The documents that the trainers left.
+def _failure(plain: Mapping[str, Any]) -> Failure:
+    """Return the failure of a parity run that is its verdict, and raise any other.
 
     Raises:
-        RunFailed: it failed for a reason that ends the case as well.
-        _WorkerFailed: it failed for one of `OURS`.
-        DocumentError: the agents' stream does not say what came of it.
+        RunFailed: it ends the case as well.
     """
-    documents: list[Any] = []
-    logs: list[Any] = []
     try:
-        for event in events:
-            if event["event"] == "attempt-ended":
-                logs = event.get("logs") or []
-                documents = event.get("records", []) if event.get("failure") is None else []
-                if not isinstance(documents, list):
-                    raise DocumentError("The first node's agent told of records that are no list.")
-            if event["event"] == "ended" and event.get("failure") is not None:
-                raise _failure(event["failure"], logs)
-    except RunFailed as error:
-        if error.kind in OURS:
-            raise _WorkerFailed(Failure(error.kind, str(error)), None) from error
-        raise
-    if not documents:
-        raise DocumentError("The run ended well, but no record has come back.")
-    return documents
-
-
-def _failure(told: Mapping[str, Any], logs: Sequence[Any]) -> Exception:
-    """What to raise for a failure that an agent told of."""
-    try:
-        failure = failure_from(told)
+        failure = failure_from(plain)
     except (KeyError, TypeError, AttributeError) as error:
-        return InvalidRecord(f"The first node's agent told of a failure without saying which: {error}")
-    if failure.kind in OURS:
-        return _WorkerFailed(failure, failure.traceback or _tail(logs, failure.rank))
-    return FAILURES[failure.kind](failure.message)
+        return Failure("invalid-record", f"malformed failure from node 0: {error!r}")
+    if failure.kind not in OURS:
+        raise FAILURES[failure.kind](failure.message)
+    return failure
 
 
-class _WorkerFailed(Exception):
-    """The parity run failed; `said` is the worker's traceback, or the end of its log, where there is one."""
-
-    def __init__(self, failure: Failure, said: str | None) -> None:
-        super().__init__(failure.message)
-        self.failure, self.said = failure, said
+def _failed(run: ParityRun, failure: Failure, traceback: str | None) -> Parity:
+    """Return the evidence of a run that failed."""
+    detail = f"The parity run failed ({failure.kind}): {failure.message}"
+    return attrs.evolve(_without(FAIL, run.reference_case, detail), traceback=traceback)
 
 
 def _tail(logs: Sequence[Any], rank: int | None) -> str | None:
@@ -277,24 +259,24 @@ def _without(outcome: str, case: str, detail: str) -> Parity:
     return Parity(outcome=outcome, detail=detail, case=case)
 
 
-def _with(compared: Comparison, records: Sequence[ParityRecord], found: Asked, made_at: str) -> Parity:
-    plan, case = found.plan, found.case
+def _with(comparison: Comparison, records: Sequence[ParityRecord], run: ParityRun, made_at: str) -> Parity:
+    plan, case = run.case_plan, run.reference_case
     followers = sorted((one for record in records for one in record.replicas), key=lambda one: one.index)
     accumulated = (
         " Parity was run without accumulation, and does not vouch for it."
-        if plan.spec.accumulation > 1 and found.followed.spec.accumulation == 1
+        if plan.spec.accumulation > 1 and run.plan.spec.accumulation == 1
         else ""
     )
     return Parity(
-        outcome=compared.outcome,
-        detail=f"Case {case}, {plan.spec.topology}: {compared.detail}{accumulated}",
+        outcome=comparison.outcome,
+        detail=f"Case {case}, {plan.spec.topology}: {comparison.detail}{accumulated}",
         case=case,
         losses=tuple(one.losses for one in followers),
-        deviations=compared.losses,
-        updates=compared.updates,
-        differing=compared.differing,
-        follows=compared.follows,
-        reference=found.reference.digest,
-        key=found.key,
+        deviations=comparison.losses,
+        updates=comparison.updates,
+        differing=comparison.differing,
+        follows=comparison.follows,
+        reference=run.reference.digest,
+        key=run.key,
         made_at=made_at,
     )

@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dlperf_sdk.errors import FAILURES, DocumentError
+from dlperf_sdk.errors import FAILURES, DocumentError, InvalidRecord
 from dlperf_sdk.results.convert import attempt_from_dict
 from dlperf_sdk.results.records import Failure, Repeat
 
 
+def attempt_outcome(event: Mapping[str, Any]) -> Repeat | Failure:
+    """Return the finished repeat of an event `attempt-ended`, or why there is none: its records may be invalid."""
+    if event["failure"] is not None:
+        return failure_from(event["failure"])
+    try:
+        return repeat_from(event)
+    except DocumentError as error:
+        return Failure(InvalidRecord.kind, f"A worker's record breaks the protocol: {error}")
+
+
 def repeat_from(event: Mapping[str, Any]) -> Repeat:
-    """The repeat that an event `attempt-ended` without a failure tells of.
+    """Return the repeat of an event `attempt-ended` without a failure.
 
     Raises:
         DocumentError: there is no record, or one breaks its schema or belongs to another attempt.
@@ -28,7 +38,7 @@ def repeat_from(event: Mapping[str, Any]) -> Repeat:
 
 
 def failure_from(plain: Mapping[str, Any]) -> Failure:
-    """A failure as an agent tells it."""
+    """Return the failure in an agent's event."""
     kind = plain["kind"] if plain["kind"] in FAILURES else "crashed"
     known = {key: plain.get(key) for key in ("phase", "node", "rank", "type", "traceback")}
     return Failure(kind=kind, message=_sentence(plain), **known)

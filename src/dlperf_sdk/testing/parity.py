@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dlperf_sdk.execution.verification import verify
-from dlperf_sdk.parity.evidence import CASE
+from dlperf_sdk.parity.evidence import REFERENCE_CASE
 from dlperf_sdk.parity.reference import load
 from dlperf_sdk.results.result import NOT_APPLICABLE, PASS, Parity
 from dlperf_sdk.spec.run_spec import RunSpec
@@ -35,10 +35,10 @@ class Following(FrameworkSubject):
         cases = (
             []
             if references is None
-            else [name for name in load(references).cases if name not in (CASE, FULL)]
+            else [name for name in load(references).cases if name not in (REFERENCE_CASE, FULL)]
         )
         if not cases:
-            pytest.skip(f"{model} has no other reference than {CASE!r}")
+            pytest.skip(f"{model} has no other reference than {REFERENCE_CASE!r}")
         for case in cases:
             (found,) = verify(
                 [self.framework],
@@ -65,7 +65,7 @@ class Following(FrameworkSubject):
     def _whole(self, model: str) -> bool:
         """Whether the model's reference holds accumulation: it has no running means."""
         references = self.registry.model(model).references
-        return references is not None and not load(references).cases[CASE].alone[0].running_means
+        return references is not None and not load(references).cases[REFERENCE_CASE].alone[0].running_means
 
     def _follows(self, spec: RunSpec) -> None:
         if self.registry.model(spec.model).references is None:

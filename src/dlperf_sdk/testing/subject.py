@@ -11,14 +11,13 @@ from typing import Any, ClassVar, NoReturn
 import attrs
 import pytest
 
-from dlperf_sdk import hookspecs
 from dlperf_sdk.api import dry_run
 from dlperf_sdk.errors import DlperfError, RunFailed, Unavailable
-from dlperf_sdk.execution import execute
+from dlperf_sdk.execution.case import Case
 from dlperf_sdk.harness.in_process import SMALL
 from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.interfaces.framework import Framework
-from dlperf_sdk.parity.evidence import CASE
+from dlperf_sdk.parity.evidence import REFERENCE_CASE
 from dlperf_sdk.parity.reference import load
 from dlperf_sdk.planning.plan import make_plan
 from dlperf_sdk.registry.plugins import Registry
@@ -170,9 +169,9 @@ class FrameworkSubject(Conformance):
         """The result of a case as `run` gives it, but for parity, which has its own tests."""
         self._skip_unfinished("run", spec)
         case = self._begun(spec, observers)
-        execute.make_ready(case)
-        execute.measure(case)
-        result = execute.conclude(case)
+        case.prepare(reference_case=None)
+        case.measure()
+        result = case.conclude()
         self._note_unfinished("run", spec, result.failure.traceback if result.failure else None)
         return result
 
@@ -183,19 +182,20 @@ class FrameworkSubject(Conformance):
             self.excuse(self._unsupported.get(key))
             self._skip_unfinished("parity", spec)
             case = self._begun(spec, ())
-            execute.prepare(case, held_to=held_to(self.registry.model(spec.model).references, spec.compiler))
+            references = self.registry.model(spec.model).references
+            case.prepare(reference_case=held_to(references, spec.compiler))
             if case.parity is None:
-                self.excuse(case.collected.failure)
-                pytest.fail(f"{described(spec)} could not be made ready: {case.collected.failure}")
+                self.excuse(case.failure)
+                pytest.fail(f"{described(spec)} could not be prepared: {case.failure}")
             self._followed[key] = case.parity
             self._note_unfinished("parity", spec, case.parity.traceback)
         return self._followed[key]
 
-    def _begun(self, spec: RunSpec, observers: Sequence[Any]) -> execute.Case:
+    def _begun(self, spec: RunSpec, observers: Sequence[Any]) -> Case:
         refused = self.refusal(spec)
         if isinstance(refused, Unavailable):
             pytest.skip(f"not on this machine: {refused}")
-        return execute.begin(spec, None, Observers(hookspecs.listeners(observers)), self.registry)
+        return Case.begin(spec, None, Observers.load(observers), self.registry)
 
     def probed(self, spec: RunSpec) -> tuple[Answer, ...]:
         """What the trainers, by rank, answered that were asked step by step: once, kept for all tests of the class."""
@@ -263,7 +263,7 @@ def _key(spec: RunSpec) -> str:
 def held_to(references: Path | None, compiler: str) -> str:
     """The case of a model's reference that conformance runs parity on."""
     compiled = compiler != "none" and references is not None and COMPILED in load(references).cases
-    return COMPILED if compiled else CASE
+    return COMPILED if compiled else REFERENCE_CASE
 
 
 def verdict(result: Result, name: str) -> Verdict:

@@ -13,7 +13,7 @@ from dlperf_sdk.planning.bundle import build
 from dlperf_sdk.planning.plan import make_plan
 from dlperf_sdk.registry.plugins import Registry
 
-GOOD = {"event": "ended", "status": "ok", "failure": None, "stopping": None}
+GOOD = {"event": "ended", "status": "ok", "failure": None}
 BAD = {
     **GOOD,
     "status": "lost-node",

@@ -322,7 +322,7 @@ def test_a_case_is_driven_to_its_end(lead):
     join(leader)
     told = [event["event"] for event in events if event["event"] != "heartbeat"]
     assert told == ["agents-ready", "attempt-started", "attempt-ended", "ended"]
-    assert events[-1]["stopping"] == {"rule": "fixed", "met": True, "detail": "1 of 1 repeats"}
+    assert events[-1] == {"event": "ended", "status": "ok", "failure": None}
 
 
 def test_strangers_do_not_disturb(lead):

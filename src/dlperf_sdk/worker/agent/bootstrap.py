@@ -39,7 +39,7 @@ def _fail(words: "list[str]", error: Exception) -> int:
     node = _node(words)
     said = "Node %s (%s) cannot take the bundle: %s" % (node, socket.gethostname(), error)
     failure = {"kind": "unavailable", "message": said, "phase": "start", "node": node, "rank": None}
-    print(json.dumps({"event": "ended", "status": "unavailable", "failure": failure, "stopping": None}))
+    print(json.dumps({"event": "ended", "status": "unavailable", "failure": failure}))
     return 1
 
 

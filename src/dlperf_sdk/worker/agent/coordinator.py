@@ -72,7 +72,7 @@ class Coordinator(threading.Thread):
             self._tell({"event": "heartbeat"})
 
     def _fail(self, failed: Dict[str, Any]) -> None:
-        self._tell({"event": "ended", "status": failed["kind"], "failure": failed, "stopping": None})
+        self._tell({"event": "ended", "status": failed["kind"], "failure": failed})
 
     def _follow_reference(self) -> None:
         """The parity run. Of what stops the case as well, it is the end."""
@@ -91,7 +91,7 @@ class Coordinator(threading.Thread):
             if ended["failure"] is not None:
                 raise Failed(ended["failure"])
             if self.request.program != "measure":
-                self._tell({"event": "ended", "status": "ok", "failure": None, "stopping": None})
+                self._tell({"event": "ended", "status": "ok", "failure": None})
                 return
             windows = [record["window"] for record in ended["records"]]
             throughputs.append(
@@ -100,11 +100,8 @@ class Coordinator(threading.Thread):
                     [window["end"] - window["start"] for window in windows],
                 )
             )
-            decision = decide(throughputs, self.request.protocol)
-            if decision.stop:
-                rule = "fixed" if self.request.protocol["target"] is None else "adaptive"
-                stopping = {"rule": rule, "met": decision.met, "detail": decision.detail}
-                self._tell({"event": "ended", "status": "ok", "failure": None, "stopping": stopping})
+            if decide(throughputs, self.request.protocol).stop:
+                self._tell({"event": "ended", "status": "ok", "failure": None})
                 return
 
     def _attempt(self, attempt: int) -> Dict[str, Any]:

@@ -88,7 +88,7 @@ def _unable(place: Optional[Placement], error: Exception) -> Dict[str, Any]:
     called = "The agent" if node is None else "Node %d" % node
     said = "%s (%s) cannot join its run: %s." % (called, gethostname(), error)
     failed = failure("unavailable", said, "start", node)
-    return {"event": "ended", "status": "unavailable", "failure": failed, "stopping": None}
+    return {"event": "ended", "status": "unavailable", "failure": failed}
 
 
 def _hold_tether() -> None:

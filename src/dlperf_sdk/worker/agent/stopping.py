@@ -6,8 +6,10 @@ from dlperf_sdk.worker import estimate
 
 
 class Decision(NamedTuple):
-    """Whether to stop, and what to say about it."""
+    """Whether to stop, and why."""
 
+    rule: str
+    """`fixed` number of repeats, or `adaptive`: until the median is known as closely as asked for."""
     stop: bool
     met: bool
     """False where an adaptive run used up its repeats without reaching its target."""
@@ -15,7 +17,10 @@ class Decision(NamedTuple):
 
 
 def decide(throughputs: List[float], protocol: Dict[str, Any]) -> Decision:
-    """Judge the repeats so far by the protocol's rule."""
+    """Decide by the protocol's rule whether more repeats are taken.
+
+    The coordinator decides so after each repeat, a campaign after each attempt of a case.
+    """
     taken, least, most, target = (
         len(throughputs),
         protocol["repeats"],
@@ -23,15 +28,22 @@ def decide(throughputs: List[float], protocol: Dict[str, Any]) -> Decision:
         protocol["target"],
     )
     if target is None:
-        return Decision(taken >= least, taken >= least, "%d of %d repeats" % (taken, least))
+        return Decision("fixed", taken >= least, taken >= least, "%d of %d repeats" % (taken, least))
     if taken < least:
-        return Decision(taken >= most, False, "%d repeats; at least %d are asked for" % (taken, least))
+        return Decision(
+            "adaptive", taken >= most, False, "%d repeats; at least %d are asked for" % (taken, least)
+        )
     width = estimate.half_width(throughputs)
     if width is None:
-        return Decision(taken >= most, False, "%d repeats give no interval; six do" % taken)
+        return Decision("adaptive", taken >= most, False, "%d repeats give no interval; six do" % taken)
     if width <= target:
         return Decision(
-            True, True, "the median is known within ±%.2f %% after %d repeats" % (100 * width, taken)
+            "adaptive",
+            True,
+            True,
+            "the median is known within ±%.2f %% after %d repeats" % (100 * width, taken),
         )
     reached = "the median is known within ±%.2f %% only, ±%.2f %% was asked for" % (100 * width, 100 * target)
-    return Decision(taken >= most, False, "%s, after %d of at most %d repeats" % (reached, taken, most))
+    return Decision(
+        "adaptive", taken >= most, False, "%s, after %d of at most %d repeats" % (reached, taken, most)
+    )

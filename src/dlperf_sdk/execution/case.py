@@ -1,0 +1,325 @@
+"""One case from its spec to its result: the flow of the whole project.
+
+RunSpec → plan → environment, data, parity → bundle → launch → records → result
+
+Each step is a method of `Case`: `begin`, `prepare`, `measure`, `trace`, `conclude`. `execute` takes one case through
+all of them; a campaign takes many cases, one attempt at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import attrs
+from attrs import define, field
+
+from dlperf_sdk import environments
+from dlperf_sdk.documents.json_values import now, shown
+from dlperf_sdk.errors import InvalidRecord, RunFailed, StoreError
+from dlperf_sdk.execution.launch import launch
+from dlperf_sdk.execution.prepare import PreparedCase, check_parity, prepare_case
+from dlperf_sdk.execution.summarize import summarize
+from dlperf_sdk.execution.tracing import STEPS, take_trace
+from dlperf_sdk.hookspecs import Observers
+from dlperf_sdk.interfaces.measurer import Measurer
+from dlperf_sdk.parity.evidence import REFERENCE_CASE, ParityRun, evaluate_parity
+from dlperf_sdk.planning.plan import Plan, make_plan
+from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.results import metrics
+from dlperf_sdk.results.agent_events import attempt_outcome, failure_from
+from dlperf_sdk.results.convert import Attempt
+from dlperf_sdk.results.records import Failure, Repeat
+from dlperf_sdk.results.result import Environment, Parity, Result, Stopping
+from dlperf_sdk.results.run_directory import RunDirectory
+from dlperf_sdk.results.store import ResultStore, new_run_id
+from dlperf_sdk.spec.run_spec import RunSpec
+from dlperf_sdk.worker.agent.stopping import decide
+
+
+@define
+class Case:
+    """One case: what was asked for, what follows from it, and what has come of it so far.
+
+    Only its own methods change it. What comes back is written to its directory before an observer hears of it.
+    """
+
+    id: str
+    spec: RunSpec
+    registry: Registry
+    observers: Observers
+    measurers: tuple[Measurer, ...]
+    started_at: str
+    directory: RunDirectory | None
+    """None without a store."""
+    plan: Plan | None = None
+    """None where the case was refused."""
+    failure: Failure | None = None
+    environment: Environment | None = None
+    hardware: tuple[Mapping[str, Any], ...] = ()
+    """What each node reports of itself."""
+    repeats: list[Repeat] = field(factory=list)
+    notes: list[str] = field(factory=list)
+    parity: Parity | None = None
+    _prepared: PreparedCase | None = None
+    _parity_run: ParityRun | None = None
+    """The parity run that the first launch takes, before anything is measured."""
+    _notes_written: int = 0
+    """How many of the notes belong to attempts that are over."""
+
+    @classmethod
+    def begin(
+        cls,
+        spec: RunSpec,
+        store: ResultStore | str | Path | None,
+        observers: Observers,
+        registry: Registry,
+        *,
+        run_id: str | None = None,
+        started_at: str | None = None,
+    ) -> Case:
+        """Plan a case, make its directory and write the spec into it. Nothing is started.
+
+        A case that was begun before continues under its `run_id`: the attempts on disk are read back.
+
+        Raises:
+            UsageError, PluginError: the case cannot be understood, or the store cannot be written.
+        """
+        id = run_id or new_run_id(spec, datetime.now(UTC))
+        case = cls(id, spec, registry, observers, tuple(registry.measurers()), started_at or now(), None)
+        try:
+            case.plan = make_plan(spec, registry)
+        except RunFailed as error:
+            case.fail(Failure(error.kind, str(error)))
+        if store is not None:
+            kept = store if isinstance(store, ResultStore) else ResultStore(Path(store))
+            case._open_directory(kept, resume=run_id is not None)
+        return case
+
+    def prepare(
+        self, environment_from: Environment | None = None, reference_case: str | None = REFERENCE_CASE
+    ) -> None:
+        """Prepare environment and data, then check parity. A failure ends the case.
+
+        Args:
+            environment_from: The environment of an earlier result, to be rebuilt from its lock.
+            reference_case: The case of the model's reference that the losses must follow; None skips the check.
+
+        Raises:
+            KeyboardInterrupt: as it was, recorded as the case's failure.
+            StoreError: what was prepared cannot be written.
+        """
+        if self.plan is None or self.failure is not None:
+            return
+        with self.failures():
+            self.announce()
+            prepared = prepare_case(self.plan, environment_from, self.report)
+            self.record_environment(prepared.describe_environment())
+            self._prepared = prepared
+            if reference_case is not None:
+                parity = check_parity(self.id, prepared, reference_case, self.registry, self.report)
+                self.record_parity(parity)
+
+    def measure(self, attempt: int | None = None, deadline: float | None = None) -> None:
+        """Take all repeats of the protocol, or one with the number `attempt`; each repeat starts new processes.
+
+        All processes have ended when this returns or raises.
+
+        Args:
+            attempt: The number of the only repeat to take; all repeats of the protocol unless given.
+            deadline: A time on the monotonic clock after which the case fails with a timeout.
+
+        Raises:
+            KeyboardInterrupt: as it was, recorded as the case's failure; finished repeats are kept.
+            StoreError: what came back cannot be written.
+        """
+        if self._prepared is None or self.failure is not None:
+            return
+        prepared, request = self._prepared, self._prepared.request(self.id, attempt)
+        parity = self._parity_run or self.parity
+        with self.failures(), environments.in_use(prepared.environment):
+            stream = launch(prepared.plan, request, self.registry, deadline, self.report, parity)
+            with closing(stream):
+                for event in stream:
+                    self.take(event)
+        self._parity_run = None
+
+    def trace(self) -> None:
+        """Take an extra attempt under the framework's profiler; it is part of no metric, and its failure is a note.
+
+        Raises:
+            KeyboardInterrupt: as it was.
+        """
+        if self.directory is None or self._prepared is None or self.failure is not None:
+            return
+        self.report("trace", f"{STEPS} steps in processes of their own")
+        self.note(take_trace(self.id, self._prepared, self.registry, self.directory))
+
+    def conclude(self, *, write: bool = True) -> Result:
+        """Return the result of everything that was recorded; write it first, unless told otherwise.
+
+        Raises:
+            StoreError: it cannot be written, and no observer has been told.
+        """
+        result = summarize(self)
+        if write and self.directory is not None:
+            self.directory.write_result(result)
+        if result.failure is not None:
+            self.observers.notify("dlperf_error", run_id=self.id, failure=result.failure)
+        self.observers.notify("dlperf_result", run_id=self.id, result=result)
+        return result
+
+    # -- what happens on the way
+
+    def report(self, stage: str, detail: str) -> None:
+        """Tell the observers one line of progress for a stage."""
+        self.observers.notify("dlperf_stage", run_id=self.id, stage=stage, detail=detail)
+
+    def announce(self) -> None:
+        """Write the plan, then tell the observers that the case starts."""
+        if self.plan is None:
+            return
+        if self.directory is not None:
+            self.directory.write_plan(self.plan.to_dict())
+        place = None if self.directory is None else str(self.directory.path)
+        self.observers.notify("dlperf_run_started", run_id=self.id, plan=self.plan, directory=place)
+
+    def note(self, *sentences: str) -> None:
+        """Add sentences to the result's notes."""
+        self.notes += sentences
+
+    def fail(self, failure: Failure | None) -> None:
+        """Record why the case fails; the first reason counts, and None is no reason."""
+        self.failure = self.failure or failure
+
+    def withdraw_failure(self) -> None:
+        """Let the case continue after a failure that was not its own."""
+        self.failure = None
+
+    def lose_store(self, error: StoreError) -> None:
+        """Record that the store failed in the middle: as the failure, or as a note on the failure there is."""
+        what = str(error) if self.directory is None else str(error).replace(f"{self.directory.path}/", "")
+        message = f"The store failed in the middle of the run: {what} What had been written before is kept."
+        if self.failure is None:
+            self.failure = Failure("unavailable", message)
+        elif self.failure.message != message:
+            self.note(message)
+
+    @contextmanager
+    def failures(self) -> Iterator[None]:
+        """Record what fails inside as the case's failure.
+
+        Raises:
+            KeyboardInterrupt: as it was, once it is recorded.
+        """
+        try:
+            yield
+        except RunFailed as error:
+            self.failure = Failure(error.kind, str(error))
+        except KeyboardInterrupt:
+            message = "The run was interrupted; the repeats that had finished are kept."
+            self.failure = Failure("interrupted", message)
+            raise
+
+    # -- what comes back
+
+    def record_environment(self, environment: Environment) -> None:
+        """Record what the workers run in; raises StoreError if it cannot be written."""
+        self.environment = environment
+        if self.directory is not None:
+            self.directory.write_environment(environment)
+
+    def record_parity(self, parity: Parity | ParityRun) -> None:
+        """Record the evidence, or the parity run that the next launch takes before anything is measured."""
+        if isinstance(parity, ParityRun):
+            self._parity_run = parity
+        else:
+            self.parity = parity
+
+    def stopping(self) -> Stopping | None:
+        """Return how the protocol's stopping rule ended the repeats, or None if more are to be taken."""
+        decision = decide(
+            [metrics.throughput(repeat) for repeat in self.repeats],
+            attrs.asdict(self.spec.resolved_protocol()),
+        )
+        return Stopping(decision.rule, decision.met, decision.detail) if decision.stop else None
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """Record one event of agent 0. A finished repeat is on disk when this returns.
+
+        Raises:
+            InvalidRecord: the event, or a record in it, breaks the protocol; the rest of the stream is useless.
+            RunFailed: the parity run failed for a reason that ends the case as well.
+            StoreError: it cannot be written.
+        """
+        try:
+            self._take(event)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InvalidRecord(
+                f"The first node's agent told of {shown(event.get('event'))} in a way that breaks the protocol: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+
+    def _take(self, event: Mapping[str, Any]) -> None:
+        match event["event"]:
+            case "agents-ready":
+                self.hardware = tuple(event["nodes"])
+            case "parity-ended":
+                if self._parity_run is not None:
+                    self.parity = evaluate_parity(self._parity_run, event)
+            case "note":
+                self.note(event["text"])
+                self.report("note", event["text"])
+            case "attempt-ended":
+                self._end_attempt(event)
+            case "ended":
+                if event["failure"] is not None:
+                    self.fail(failure_from(event["failure"]))
+                elif self.failure is None and not self.repeats:
+                    raise InvalidRecord("Node 0 reports the end of the run, but no repeat has come back.")
+            case _:
+                self.observers.forward(self.id, event)
+
+    def _end_attempt(self, event: Mapping[str, Any]) -> None:
+        outcome = attempt_outcome(event)
+        throughput = None
+        if isinstance(outcome, Failure):
+            self.failure = outcome
+        else:
+            # Before it is written: an interruption in between must not part the result from the attempts.
+            self.repeats.append(outcome)
+            throughput = metrics.throughput(outcome)
+        if self.directory is not None:
+            notes = self.notes[self._notes_written :]
+            self.directory.write_attempt({**event, "nodes": list(self.hardware), "notes": notes})
+        self._notes_written = len(self.notes)
+        self.observers.notify(
+            "dlperf_repeat_ended",
+            run_id=self.id,
+            attempt=event["attempt"],
+            status=outcome.kind if isinstance(outcome, Failure) else "ok",
+            throughput=throughput,
+        )
+        if isinstance(outcome, Failure) and event["failure"] is None:
+            raise InvalidRecord(outcome.message)
+
+    def _open_directory(self, store: ResultStore, resume: bool) -> None:
+        """Make the directory, or reopen it and read the finished attempts back; write the spec."""
+        if resume and (store.directory / self.id).is_dir():
+            self.directory = store.reopen_run(self.id)
+            for attempt in store.recover(self.id).attempts:
+                self._restore(attempt)
+        else:
+            self.directory = store.open_run(self.id)
+        self.directory.write_spec(self.spec)
+
+    def _restore(self, attempt: Attempt) -> None:
+        """Add an attempt of an earlier session; its failure, if any, is not this session's."""
+        if attempt.failure is None:
+            self.repeats.append(attempt.repeat)
+        self.hardware = attempt.nodes or self.hardware
+        self.notes += attempt.notes
+        self._notes_written = len(self.notes)
