@@ -11,7 +11,7 @@ from throwaway import distribution
 
 import dlperf_sdk
 from dlperf_sdk import api
-from dlperf_sdk.cli import EXIT_CODES, app, doctor, main, mount
+from dlperf_sdk.cli import EXIT_CODES, build_app, doctor, main, mount
 from dlperf_sdk.results.store import ResultStore
 
 # -- help
@@ -723,4 +723,4 @@ def test_the_script_is_main(monkeypatch, capsys):
     monkeypatch.setattr(cli, "main", interrupted)
     assert script.load()() == 130
     assert capsys.readouterr().err == "Interrupted.\n"
-    assert app.name == ("dlperf",)
+    assert build_app().name == ("dlperf",)

@@ -7,7 +7,7 @@ from cli_fixtures import CASE, dlperf, elsewhere  # noqa: F401
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from dlperf_sdk.cli import app
+from dlperf_sdk.cli import COMMANDS
 
 THEIRS = re.compile(
     r"Unknown (option|command)|Invalid value|unable to convert|requires an argument|Unused Tokens"
@@ -93,9 +93,6 @@ def test_a_value_of_another_kind_is_refused_and_never_rounded(dlperf, words, sai
 def test_choices_are_named(dlperf):
     err = dlperf("export", "--to", "cvs")[2]
     assert "--to is 'cvs'; it takes csv, parquet, markdown or mllog. Did you mean csv?" in err
-
-
-COMMANDS = [name for name in app if not name.startswith("-")]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -1,8 +1,8 @@
 """The command line: a thin wrapper over `dlperf_sdk.api`.
 
-`main` is the program `dlperf`; `app` is its cyclopts app, and `mount` puts it into another program's.
+`main` is the program `dlperf`; `build_app` makes its cyclopts app, and `mount` adds it to that of another program.
 """
 
-from dlperf_sdk.cli.app import EXIT_CODES, app, main, mount
+from dlperf_sdk.cli.app import COMMANDS, EXIT_CODES, build_app, main, mount
 
-__all__ = ["EXIT_CODES", "app", "main", "mount"]
+__all__ = ["COMMANDS", "EXIT_CODES", "build_app", "main", "mount"]

@@ -6,30 +6,15 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from types import FrameType
 
 from cyclopts import App, CycloptsError
 
 import dlperf_sdk
-from dlperf_sdk.cli import (
-    checking,
-    costing,
-    describing,
-    doctor,
-    exchanging,
-    gating,
-    listing,
-    reading,
-    remote_runs,
-    reporting,
-    running,
-    screen,
-    verifying,
-)
-from dlperf_sdk.cli.campaigning import campaign
-from dlperf_sdk.cli.env import env
+from dlperf_sdk.cli import screen
 from dlperf_sdk.errors import UsageError
 
 EXIT_CODES = (
@@ -37,39 +22,66 @@ EXIT_CODES = (
     "5 partial (some repeats, cases or checks, or not all of what was named); 130 interrupted."
 )
 
-app = App(
-    name="dlperf",
-    help="How fast does this framework train this model on these machines, and is the number true?",
-    help_epilogue=EXIT_CODES,
-    help_format="plaintext",
-    version=f"dlperf-sdk {dlperf_sdk.__version__}",
-    # Ctrl-C is ours to handle: what has been started is ended first.
-    suppress_keyboard_interrupt=False,
-)
-_COMMANDS: dict[str, Callable[..., int]] = {
-    "run": running.run,
-    "plan": running.plan,
-    "rerun": running.rerun,
-    "verify": verifying.verify,
-    "gate": gating.gate,
-    "report": reporting.report,
-    "cost": costing.cost,
-    "export": exchanging.export,
-    "import": exchanging.import_,
-    "bundle": remote_runs.bundle,
-    "ingest": remote_runs.ingest,
-    "attach": remote_runs.attach,
-    "list": listing.list_plugins,
-    "describe": describing.describe,
-    "check": checking.check,
-    "new-plugin": checking.new_plugin,
-    "doctor": doctor.doctor,
-    "validate": reading.validate,
+COMMANDS = {
+    "run": ("running:run", "Measure one case: train a model in a framework and report its throughput."),
+    "plan": ("running:plan", "Show what a run would do, and start nothing."),
+    "rerun": (
+        "running:rerun",
+        "Measure the case of a result again, in the environment that its lock describes.",
+    ),
+    "verify": (
+        "verifying:verify",
+        "Compare the first steps of frameworks with the model's float64 reference.",
+    ),
+    "gate": (
+        "gating:gate",
+        "Decide for each case whether it became slower, by significance and minimum effect.",
+    ),
+    "report": ("reporting:report", "Show one result in full, or several in a table per workload."),
+    "cost": ("costing:cost", "Show what a million samples cost, and the energy of one sample."),
+    "export": ("exchanging:export", "Export results for other programs."),
+    "import": ("exchanging:import_", "Import logs of other programs as results."),
+    "bundle": ("remote_runs:bundle", "Write a case as one file, for a machine without dlperf."),
+    "ingest": ("remote_runs:ingest", "Turn the stream of such a case into a result."),
+    "attach": ("remote_runs:attach", "Follow a running job whose controller was lost."),
+    "campaign": ("campaigning:campaign", "Run a matrix of cases unattended, resume it, show its status."),
+    "list": ("listing:list_plugins", "List the installed plugins."),
+    "describe": ("describing:describe", "Describe a plugin: what it offers, its options, what it needs."),
+    "check": ("checking:check", "Run the conformance suite on an installed plugin."),
+    "new-plugin": ("checking:new_plugin", "Write the skeleton of a framework plugin."),
+    "doctor": ("doctor:doctor", "Check whether this machine can measure, and what would disturb it."),
+    "env": ("env:env", "Create, list and remove the managed environments of frameworks."),
+    "validate": (
+        "reading:validate",
+        "Check a document against its schema, and a result against its own records.",
+    ),
 }
-for _place, (_name, _function) in enumerate(_COMMANDS.items()):
-    app.command(_function, name=_name, sort_key=_place)
-app.command(campaign)
-app.command(env)
+"""Command → "module:attribute" in this package, and its line in `dlperf --help`. A module is imported when its command
+is the one that is typed."""
+
+
+def build_app(typed: str | None = None) -> App:
+    """Return the app with all commands; the `typed` one is imported, so that its own help is complete."""
+    app = App(
+        name="dlperf",
+        help="Verified training-throughput benchmarks for deep-learning frameworks.",
+        help_epilogue=EXIT_CODES,
+        help_format="plaintext",
+        version=f"dlperf-sdk {dlperf_sdk.__version__}",
+        # Ctrl-C is ours to handle: what has been started is ended first.
+        suppress_keyboard_interrupt=False,
+    )
+    for place, (name, (path, summary)) in enumerate(COMMANDS.items()):
+        module, _, attribute = path.partition(":")
+        if name != typed:
+            app.command(f"dlperf_sdk.cli.{path}", name=name, help=summary, sort_key=place)
+            continue
+        command = getattr(import_module(f"dlperf_sdk.cli.{module}"), attribute)
+        if isinstance(command, App):
+            app.command(command)
+        else:
+            app.command(command, name=name)
+    return app
 
 
 def mount(parent: App, name: str = "dlperf") -> App:
@@ -78,7 +90,7 @@ def mount(parent: App, name: str = "dlperf") -> App:
     The commands return their exit codes, which cyclopts ends the program with. A program with another parser
     hands its remaining words to `main`.
     """
-    parent.command(app, name=name)
+    parent.command(build_app(), name=name)
     return parent
 
 
@@ -93,7 +105,7 @@ def main(words: Sequence[str] | None = None) -> int:
     common = _common(tokens)
     try:
         with _terminable(), _plain_warnings():
-            code = app(
+            code = build_app(next(iter(tokens), None))(
                 tokens,
                 console=screen.out(),
                 exit_on_error=False,
