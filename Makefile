@@ -15,7 +15,7 @@ PYTEST := $(BIN)/pytest
 # The core's tests wait now and then for deadlines and for other processes: one worker more than processors.
 WORKERS := $(shell processors=$$(getconf _NPROCESSORS_ONLN); echo $$((processors < 8 ? processors + 1 : 8)))
 
-.PHONY: demo test test-all parts setup lint core torch torch-environment bench clean test-frameworks $(PARTS)
+.PHONY: docs demo test test-all parts setup lint core torch torch-environment bench clean test-frameworks $(PARTS)
 
 demo: $(READY)
 	$(BIN)/dlperf run torch resnet50 --protocol quick --batch-size 8
@@ -41,6 +41,10 @@ $(READY): pyproject.toml $(PLUGINS:%=%/pyproject.toml)
 	$(BIN)/pip install --quiet --no-compile --no-build-isolation --check-build-dependencies --editable '.[dev,report,text]' \
 	  $(PLUGINS:%=--editable %)
 	touch $@
+
+# Pages that are generated. CI fails where `git diff --exit-code docs` shows a difference.
+docs: $(READY)
+	$(BIN)/python scripts/published_documents.py
 
 lint: $(READY)
 	$(BIN)/ruff check

@@ -16,7 +16,7 @@ LEVELS = (
     {"", "errors"},  # the root package holds the version and the public names, which are strings
     {"documents", "folders"},
     {"spec"},
-    {"interfaces", "data", "published"},
+    {"interfaces", "data"},
     {"registry", "models", "results"},
     {"harness", "hookspecs", "planning", "environments", "launchers", "measurers", "analysis", "exchange"},
     {"parity"},

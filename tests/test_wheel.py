@@ -58,14 +58,6 @@ def test_the_wheel_has_the_references_of_the_models(unpacked):
     assert {path.name: path.read_bytes() for path in shipped.iterdir()} == data
 
 
-def test_the_wheel_has_the_published_figures(unpacked):
-    source = ROOT / "src" / "dlperf_sdk" / "published"
-    data = {path.name: path.read_bytes() for path in source.glob("*.jsonl")}
-    assert len(data) == 6
-    shipped = unpacked / "dlperf_sdk" / "published"
-    assert {path.name: path.read_bytes() for path in shipped.glob("*.jsonl")} == data
-
-
 def test_the_wheel_has_the_templates_of_the_report(unpacked):
     source = ROOT / "src" / "dlperf_sdk" / "reports" / "html" / "templates"
     shipped = unpacked / "dlperf_sdk" / "reports" / "html" / "templates"

@@ -14,7 +14,7 @@ from dlperf_sdk.analysis import Case, attribute, cases, compare, effect, efficie
 from dlperf_sdk.analysis.significance import permutation_test, ratio_interval, sign_test, smallest_p
 from dlperf_sdk.errors import AnalysisError, NotComparable, UnknownName
 from dlperf_sdk.interfaces.measurer import Metric
-from dlperf_sdk.published import published
+from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.result import Verdict
 from dlperf_sdk.spec.values import TopologySpec
 
@@ -173,7 +173,7 @@ def test_a_speedup_has_an_interval_where_its_repeats_bear_one():
 
 
 def test_every_published_speedup_has_its_baseline():
-    table = published("dlperf-v1.0")
+    table = Registry().collection("dlperf-v1.0").figures
     for figure in table:
         found = speedup(figure, table.where(framework=figure.framework, model=figure.model))
         assert found.value is not None, figure
@@ -200,7 +200,7 @@ def test_an_effect_pairs_what_is_equal_otherwise():
 
 
 def test_an_effect_names_what_cannot_be_told_apart_from_it():
-    table = published("tf-cnn-2017")
+    table = Registry().collection("tf-cnn-2017").figures
     found = effect(table, of="hardware", levels=("Tesla P100", "Tesla K80"))
     assert found.confounded == ("machine",)
     assert len(found.pairs) == 32
@@ -267,7 +267,9 @@ def test_what_only_one_states_is_a_footnote():
 
 
 def test_the_published_tables_are_not_all_comparable():
-    table = published("dlperf-v1.0").where(model="bert-base", topology="4n8d", batch_size=64)
+    table = (
+        Registry().collection("dlperf-v1.0").figures.where(model="bert-base", topology="4n8d", batch_size=64)
+    )
     clipped = table.one(framework="oneflow", precision="amp-fp16", clip_norm=1.0)
     with pytest.raises(NotComparable) as caught:
         compare(table.one(framework="mxnet", precision="amp-fp16"), clipped)

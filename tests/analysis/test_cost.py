@@ -12,7 +12,7 @@ from result_samples import a_result
 from dlperf_sdk.analysis import Price, cost
 from dlperf_sdk.errors import AnalysisError
 from dlperf_sdk.interfaces.measurer import Metric
-from dlperf_sdk.published import published
+from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.result import Verdict
 
 SEVEN = tuple(100.0 + step for step in range(7))
@@ -72,7 +72,9 @@ def test_one_repeat_has_no_interval():
 
 
 def test_a_published_figure_has_a_cost_too():
-    figure = published("dlperf-v1.0").where(framework="oneflow", topology="4n8d").figures[0]
+    figure = (
+        Registry().collection("dlperf-v1.0").figures.where(framework="oneflow", topology="4n8d").figures[0]
+    )
     found = cost(figure, price=Price(per_node_hour=3600))
     assert found.price.value == pytest.approx(4e6 / figure.throughput)
 

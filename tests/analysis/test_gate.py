@@ -22,7 +22,7 @@ from dlperf_sdk.cli import main
 from dlperf_sdk.cli.gating import fraction, junit_of
 from dlperf_sdk.errors import AnalysisError, UsageError
 from dlperf_sdk.interfaces.measurer import Metric
-from dlperf_sdk.published import published
+from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.records import Failure
 from dlperf_sdk.results.store import ResultStore
 
@@ -36,7 +36,7 @@ BUSY = [run["seconds"] for run in RUNS if run["kind"] == "torch"]
 """Those of a machine on which others take turns: what comes next is a matter of minutes, not of steps."""
 LEVELS = [
     math.log(value / statistics.median(figure.repeats))
-    for figure in published("dlperf-v1.0")
+    for figure in Registry().collection("dlperf-v1.0").figures
     if len(figure.repeats) >= 5
     for value in figure.repeats
 ]

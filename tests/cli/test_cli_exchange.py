@@ -6,7 +6,6 @@ import json
 import os
 import stat
 
-import log_samples
 import pytest
 from cli_fixtures import dlperf, elsewhere, stored  # noqa: F401 - fixtures
 
@@ -68,8 +67,10 @@ def test_export_says_where_it_cannot_write(dlperf, stored):
 
 
 def test_import_makes_a_result_that_report_shows(dlperf, tmp_path):
-    (tmp_path / "run.log").write_text(log_samples.TF_CNN)
-    words = ["import", "tf-cnn-benchmarks", "run.log", "--set", "precision=fp32"]
+    record = 'DLLL {{"type": "LOG", "step": [0, {0}], "data": {{"loss": 1}}, "timestamp": "{0}"}}\n'
+    (tmp_path / "run.log").write_text("".join(record.format(step) for step in range(130)))
+    case = ("framework=torch", "model=resnet50", "topology=1n1d", "batch_size=64", "precision=fp32")
+    words = ["import", "dllogger", "run.log", *(word for fact in case for word in ("--set", fact))]
     code, out, err = dlperf(*words, "--json")
     assert (code, err) == (0, "")
     (plain,) = json.loads(out)["results"]
@@ -81,7 +82,7 @@ def test_import_makes_a_result_that_report_shows(dlperf, tmp_path):
     code, out, _ = dlperf("validate", f"dlperf-results/{result.id}/result.json")
     assert code == 0
     code, out, err = dlperf("export", "--to", "csv")
-    assert ",loop-elapsed," in out
+    assert ",elapsed-between-lines," in out
 
 
 def test_import_refuses_what_it_cannot_read(dlperf, tmp_path):

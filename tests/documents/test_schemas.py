@@ -16,6 +16,7 @@ from dlperf_sdk.campaigns.file import CAMPAIGN_VERSION
 from dlperf_sdk.documents import schema
 from dlperf_sdk.documents.schema_messages import EXPECTED
 from dlperf_sdk.errors import FAILURES, DlperfError, DocumentError, SpecError
+from dlperf_sdk.interfaces.figure import FIGURE_VERSION
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.parity.record import PARITY_VERSION, Follower, ParityRecord
 from dlperf_sdk.parity.reference import (
@@ -26,7 +27,6 @@ from dlperf_sdk.parity.reference import (
     Tolerance,
     Trajectory,
 )
-from dlperf_sdk.published.figure import FIGURE_VERSION
 from dlperf_sdk.results import records as r
 from dlperf_sdk.results import result as res
 from dlperf_sdk.results.convert import (

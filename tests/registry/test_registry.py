@@ -7,14 +7,17 @@ import re
 import subprocess
 import sys
 import textwrap
+from importlib.metadata import EntryPoints, entry_points
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from throwaway import distribution
 
+from dlperf_sdk.cli import main
 from dlperf_sdk.errors import DuplicatePlugin, PluginError, UnknownName
 from dlperf_sdk.launchers.local import Local
+from dlperf_sdk.registry import plugins
 from dlperf_sdk.registry.plugins import GROUPS, Registry
 
 ENGINE = """
@@ -218,8 +221,108 @@ def test_listing_imports_nothing(tmp_path):
     assert all("mine" in found for found in names.values())
     assert not (tmp_path / "imported").exists()
     assert not {
+        "dlperf_published",
         "dlperf_numpy",
         "dlperf_torch",
         "dlperf_sdk.models.resnet50",
         "dlperf_sdk.launchers.local",
     } & set(modules)
+
+
+# -- collections of published figures, and importers
+
+
+THIRD_PARTY = """
+    from dlperf_sdk.interfaces.collection import Collection, Figures
+    from dlperf_sdk.interfaces.figure import PublishedFigure
+    from dlperf_sdk.interfaces.importer import Importer, Reading
+
+    FIGURE = {
+        "collection": "theirs",
+        **{"framework": "torch", "implementation": "their-own", "framework_version": "2.9"},
+        **{"model": "resnet50", "printed_model": "ResNet-50", "topology": "1n2d", "batch_size": 32},
+        **{"precision": "fp32", "compiler": "none", "strategy": "all_reduce", "device": "cuda"},
+        **{"hardware": "B200", "data": "synthetic", "throughput": 406.0, "unit": "img/s"},
+        **{"date": "2026-01", "release": "1", "source": {"document": "paper.pdf", "line": 3}},
+    }
+
+    class Theirs(Collection):
+        name = "theirs"
+        title = "Their paper"
+        description = "Figures of their paper."
+        figures = Figures("theirs", (PublishedFigure.from_valid(FIGURE),))
+
+    class TheirLog(Importer):
+        name = "their-log"
+        version = "1"
+
+        def read(self, log, given):
+            return Reading("theirs", {}, float(next(iter(log))[1]), "loop-elapsed", "images over the loop's time")
+"""
+
+
+@pytest.fixture
+def third_party(tmp_path, monkeypatch):
+    """Install a distribution with a collection and an importer."""
+    entries = {
+        "dlperf_sdk.collections": {"theirs": "their_module:Theirs"},
+        "dlperf_sdk.importers": {"their-log": "their_module:TheirLog"},
+    }
+    distribution(tmp_path / "site", "dlperf-theirs", entries, {"their_module": THIRD_PARTY})
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.chdir(tmp_path)
+    yield
+    sys.modules.pop("their_module", None)
+
+
+def test_a_third_partys_collection_is_reported_in_every_format(third_party, capsys):
+    pytest.importorskip("altair")
+    for form, text in (("terminal", "Their paper"), ("markdown", "Their paper"), ("html", "paper.pdf:3")):
+        assert main(["report", "--published", "theirs", "--format", form]) == 0
+        assert text in capsys.readouterr().out
+    assert main(["report", "--published", "theirs", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [figure["throughput"] for figure in document["figures"]] == [406.0]
+    assert document["disagreements"] == []
+    assert main(["describe", "theirs"]) == 0
+    assert "Figures of their paper." in capsys.readouterr().out
+
+
+def test_a_third_partys_importer_makes_results_that_its_figures_are_compared_with(
+    third_party, tmp_path, capsys
+):
+    (tmp_path / "run.log").write_text("203\n")
+    case = ("framework=torch", "model=resnet50", "topology=1n2d", "batch_size=32", "precision=fp32")
+    assert main(["import", "their-log", "run.log", *(w for fact in case for w in ("--set", fact))]) == 0
+    capsys.readouterr()
+    assert main(["report", "--compare-published", "theirs"]) == 0
+    shown = capsys.readouterr().out
+    assert "Comparison with Their paper" in shown and "0.500" in shown
+    assert main(["describe", "importer", "their-log"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "group"),
+    [
+        (["report", "--published", "dlperf-v1.0"], "collections"),
+        (["report", "--compare-published", "dlperf-v1.0"], "collections"),
+        (["import", "dllogger", "run.log"], "importers"),
+    ],
+)
+def test_without_our_distribution_the_error_names_it(third_party, words, group, monkeypatch, capsys):
+    entries = EntryPoints(
+        entry
+        for group in GROUPS
+        for entry in entry_points(group=f"dlperf_sdk.{group}")
+        if entry.dist.name != "dlperf-published"
+    )
+    monkeypatch.setattr(plugins, "entry_points", lambda: entries)
+    assert main(words) == 2
+    assert f"`pip install dlperf-published` adds the {group} of this project" in capsys.readouterr().err
+
+
+def test_a_misspelt_collection_or_importer_gets_a_suggestion():
+    with pytest.raises(UnknownName, match=r"Did you mean 'dlperf-v1.0'\?"):
+        Registry().collection("dlperf-v1")
+    with pytest.raises(UnknownName, match=r"Did you mean 'dllogger'\?"):
+        Registry().importer("dlloger")

@@ -47,7 +47,7 @@ def test_no_analysis_takes_a_throughput_that_is_none(value):
         lambda: effect([fine, odd], of="topology"),
         lambda: compare(odd, fine),
         lambda: attribute(synthetic=fine, alone=odd),
-        lambda: predict([fine, odd], topology="8n8d"),
+        lambda: predict([fine, odd], topology="8n8d", reference=[fine]),
         lambda: cost(odd, price=Price(per_device_hour=1)),
     ):
         with pytest.raises(AnalysisError, match=f"throughput of .* is {value}"):

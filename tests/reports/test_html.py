@@ -22,11 +22,10 @@ from result_values import results as any_results
 from dlperf_sdk.analysis.case import Case
 from dlperf_sdk.errors import StoreError, UsageError
 from dlperf_sdk.interfaces.measurer import Metric
-from dlperf_sdk.published import published
-from dlperf_sdk.reports import html
+from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.reports import collection_page, html
 from dlperf_sdk.reports.blocks import Cell, Column, Paragraph, Table
-from dlperf_sdk.reports.html import charts, embed, measured, render, scaling
-from dlperf_sdk.reports.html import published as of_published
+from dlperf_sdk.reports.html import charts, collection, effects, embed, measured, render, scaling
 from dlperf_sdk.reports.html.page import Abreast, Folded, Page, Plot, Section, Sortable
 from dlperf_sdk.reports.html.series import labels, merge, strong_workloads, workloads
 from dlperf_sdk.results.records import Failure
@@ -80,7 +79,7 @@ def plots_of(page):
 @functools.cache
 def page_of(name):
     """The page of a collection: a lot to make, and the tests only read it."""
-    return of_published.page(published(name))
+    return collection.page(Registry().collection(name))
 
 
 def section(page, title):
@@ -249,7 +248,9 @@ def test_the_ticks_of_a_logarithmic_axis_lie_on_it(low, wide):
 
 
 def test_names_are_as_short_as_they_can_be_and_tell_cases_apart():
-    figures = published("dlperf-v1.0").where(model="resnet50", batch_size=128, topology="1n8d")
+    figures = (
+        Registry().collection("dlperf-v1.0").figures.where(model="resnet50", batch_size=128, topology="1n8d")
+    )
     cases = [Case.of(figure) for figure in figures]
     names = labels(cases, ("topology", "batch_size"))
     assert len(set(names)) == len(cases)
@@ -292,7 +293,7 @@ def test_scaling_is_against_one_device_of_the_same_case(campaign):
 
 def test_the_series_that_are_drawn_are_those_that_reach_furthest_and_the_fastest_of_them():
     """DLPerf's own framework has four topologies where others have six; it is in the plot all the same."""
-    found = workloads(merge([Case.of(figure) for figure in published("dlperf-v1.0")]))
+    found = workloads(merge([Case.of(figure) for figure in Registry().collection("dlperf-v1.0").figures]))
     (of,) = [each for each in found if each.title == "resnet50, 128 per device"]
     series = scaling.series_of(of)
     assert len(series) > scaling.MOST_SERIES
@@ -434,7 +435,7 @@ def test_without_the_extra_it_is_named(monkeypatch):
 
 @pytest.mark.parametrize("name", COLLECTIONS)
 def test_every_published_figure_is_there_with_its_line(name):
-    figures = published(name)
+    figures = Registry().collection(name).figures
     (sortable,) = section(page_of(name), "Every figure").items
     titles = [column.title for column in sortable.table.columns]
     shown = [dict(zip(titles, (cell.text for cell in row), strict=True)) for row in sortable.table.rows]
@@ -445,24 +446,22 @@ def test_every_published_figure_is_there_with_its_line(name):
 
 @pytest.mark.parametrize("name", COLLECTIONS)
 def test_every_table_of_the_terminals_report_is_in_the_page(name):
-    from dlperf_sdk.reports.published.page import page as blocks_of
-
     found = items_of(page_of(name))
     tables = [item.table if isinstance(item, Sortable) else item for item in found]
-    for block in blocks_of(published(name)):
+    for block in collection_page.page(Registry().collection(name)):
         if isinstance(block, Table):
             assert block in tables
 
 
 def test_the_data_of_a_table_holds_every_row():
-    read = Read(html.of_published(published("tf-cnn-2017")))
+    read = Read(html.of_collection(Registry().collection("tf-cnn-2017")))
     data = [json.loads(text) for kind, text in read.scripts if kind == "application/json"]
     tables = [each for each in data if "rows" in each]
     sizes = [len(each["rows"]) for each in tables]
     assert 64 in sizes
     every = next(each for each in tables if len(each["rows"]) == 64)
     lines = {every["cells"][-1][row[-1]][0] for row in every["rows"]}
-    assert lines == {str(figure.source) for figure in published("tf-cnn-2017")}
+    assert lines == {str(figure.source) for figure in Registry().collection("tf-cnn-2017").figures}
 
 
 # -- rendering
@@ -486,7 +485,8 @@ def test_a_table_shows_its_first_rows_without_a_script():
 
 
 def test_an_effect_is_named_by_what_it_compares_and_never_twice():
-    plot = section(of_published.page(published("dlperf-v1.0").where(topology="1n8d")), "Effects").items[0]
+    figures = Registry().collection("dlperf-v1.0").figures.where(topology="1n8d")
+    plot = effects.section([Case.of(figure) for figure in figures], collection.FACTORS).items[0]
     names = [row[1].text for row in plot.numbers.rows]
     assert len(set(names)) == len(names)
     assert {"amp-fp16 ÷ fp32, img/s", "amp-fp16 ÷ fp32, seq/s", "clip norm 1.0 ÷ 0.0"} <= set(names)

@@ -13,7 +13,7 @@ import pytest
 from report_samples import case, many
 from test_html import hostile_results
 
-from dlperf_sdk.published import published
+from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.reports import html
 
 pytestmark = pytest.mark.browser
@@ -47,8 +47,8 @@ def files(tmp_path_factory):
         "campaign": lambda: html.of_results([*(found := list(many(100)))[:30], *found[80:]]),
         "hostile": lambda: html.of_results(hostile_results()),
         "thousands": lambda: html.of_results(list(many(3000))),
-        "strong": lambda: html.of_results(strong_results(), beside=published("dlperf-v1.0")),
-        **{name: lambda name=name: html.of_published(published(name)) for name in REPORTS[1:]},
+        "strong": lambda: html.of_results(strong_results(), published=Registry().collection("dlperf-v1.0")),
+        **{name: lambda name=name: html.of_collection(Registry().collection(name)) for name in REPORTS[1:]},
     }
 
     def file(name):
@@ -144,7 +144,7 @@ def test_strong_scaling_and_published_figures_are_there(opened):
     page = opened("strong", viewport=PHONE)
     section = page.locator("section", has=page.locator("h2", has_text="Strong scaling"))
     assert section.locator(".plot[data-drawn=yes]").count() == 2
-    _, rows = shown(page, "[0-9]+ results beside [0-9]+ figures")
+    _, rows = shown(page, "[0-9]+ results compared with [0-9]+ figures")
     assert {row[4] for row in rows()} >= {"yours"} and all(
         row[0].startswith(("torch", "oneflow")) for row in rows()
     )

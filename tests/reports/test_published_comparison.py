@@ -1,27 +1,28 @@
-"""Published figures beside one's own results, and what is not comparable."""
+"""Results compared with published figures, and what is not comparable."""
 
 import pytest
 from cli_fixtures import dlperf, elsewhere, stored  # noqa: F401 - fixtures
 from result_samples import a_result
 
-from dlperf_sdk.published import published
+from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.reports import terminal
 from dlperf_sdk.reports.html import measured, render
 from dlperf_sdk.reports.numbers import quantity
-from dlperf_sdk.reports.published_comparison import beside
+from dlperf_sdk.reports.published_comparison import compare_with_published
 
+COLLECTION = Registry().collection("dlperf-v1.0")
 CASE = {"framework": "torch", "model": "resnet50", "topology": "1n8d", "batch_size": 128}
 
 
 def text(results, name="dlperf-v1.0"):
-    return " ".join(terminal.text_of(beside(results, published(name)), width=300).split())
-
-
-def test_every_figure_of_the_same_case_stands_beside():
-    shown = text([a_result(fields=CASE)])
-    alike = published("dlperf-v1.0").where(
-        framework="torch", model="resnet50", topology="1n8d", precision="fp32"
+    return " ".join(
+        terminal.text_of(compare_with_published(results, Registry().collection(name)), width=300).split()
     )
+
+
+def test_every_figure_of_the_same_case_is_compared():
+    shown = text([a_result(fields=CASE)])
+    alike = COLLECTION.figures.where(framework="torch", model="resnet50", topology="1n8d", precision="fp32")
     assert len(alike) >= 2
     for figure in alike:
         assert quantity(figure.throughput, "img/s") in shown
@@ -31,11 +32,9 @@ def test_every_figure_of_the_same_case_stands_beside():
 
 
 def test_what_is_not_comparable_is_a_footnote_and_a_question_mark():
-    figure = (
-        published("dlperf-v1.0")
-        .where(framework="torch", model="resnet50", topology="1n8d", precision="fp32", batch_size=128)
-        .figures[0]
-    )
+    figure = COLLECTION.figures.where(
+        framework="torch", model="resnet50", topology="1n8d", precision="fp32", batch_size=128
+    ).figures[0]
     shown = text([a_result(fields=CASE)])
     assert f"{203.0 / figure.throughput:.3f} ?" in shown
     assert "Not comparable: data: synthetic against images" in shown
@@ -51,16 +50,19 @@ def test_what_has_no_figure_and_what_has_no_throughput_is_said():
 
 def test_the_command(dlperf, stored):
     stored(fields=CASE)
-    for words in (["--beside", "dlperf-v1.0"], ["--beside", "dlperf-v1.0", "--format", "markdown"]):
+    for words in (
+        ["--compare-published", "dlperf-v1.0"],
+        ["--compare-published", "dlperf-v1.0", "--format", "markdown"],
+    ):
         code, out, _ = dlperf("report", *words)
-        assert code == 0 and "Beside DLPerf v1.0" in out.replace("\\", "")
-    code, _, err = dlperf("report", "--beside", "dlperf-v1")
+        assert code == 0 and "Comparison with DLPerf v1.0" in out.replace("\\", "")
+    code, _, err = dlperf("report", "--compare-published", "dlperf-v1")
     assert code == 2 and "Did you mean 'dlperf-v1.0'" in " ".join(err.split())
 
 
 def test_in_html_every_row_names_its_case():
-    page = measured.page([a_result(fields=CASE)], beside=published("dlperf-v1.0"))
-    (found,) = [each for each in page.sections if each.title.startswith("Beside DLPerf v1.0")]
+    page = measured.page([a_result(fields=CASE)], published=COLLECTION)
+    (found,) = [each for each in page.sections if each.title.startswith("Comparison with DLPerf v1.0")]
     sortable, notes = found.items
     rows = sortable.table.rows
     assert len(rows) >= 3 and {row[0].text for row in rows} == {"torch resnet50 · 1n8d · fp32"}
@@ -70,18 +72,18 @@ def test_in_html_every_row_names_its_case():
 
 
 def test_in_html_a_case_without_a_figure_is_said():
-    page = measured.page([a_result(fields={**CASE, "topology": "3n3d"})], beside=published("dlperf-v1.0"))
-    (found,) = [each for each in page.sections if each.title.startswith("Beside DLPerf v1.0")]
+    page = measured.page([a_result(fields={**CASE, "topology": "3n3d"})], published=COLLECTION)
+    (found,) = [each for each in page.sections if each.title.startswith("Comparison with DLPerf v1.0")]
     (folded,) = found.items
-    assert folded.title == "1 case without a figure to stand beside"
+    assert folded.title == "1 case without a published figure"
     assert "dlperf-v1.0 has no figure of torch resnet50 · 3n3d · fp32." in folded.items[0].text
 
 
 def test_the_command_for_html(dlperf, stored):
     stored(fields=CASE)
-    code, out, _ = dlperf("report", "--beside", "dlperf-v1.0", "--format", "html")
-    assert code == 0 and "<h2" in out and "Beside DLPerf v1.0" in out
-    code, _, err = dlperf("report", "--beside", "dlperf-v1", "--format", "html")
+    code, out, _ = dlperf("report", "--compare-published", "dlperf-v1.0", "--format", "html")
+    assert code == 0 and "<h2" in out and "Comparison with DLPerf v1.0" in out
+    code, _, err = dlperf("report", "--compare-published", "dlperf-v1", "--format", "html")
     assert code == 2 and "Did you mean 'dlperf-v1.0'" in " ".join(err.split())
 
 
@@ -90,5 +92,5 @@ def test_the_command_for_html(dlperf, stored):
 )
 def test_it_goes_with_tables_for_people(dlperf, stored, words):
     stored()
-    code, _, err = dlperf("report", "--beside", "dlperf-v1.0", *words)
-    assert code == 2 and "--beside" in err
+    code, _, err = dlperf("report", "--compare-published", "dlperf-v1.0", *words)
+    assert code == 2 and "--compare-published" in err

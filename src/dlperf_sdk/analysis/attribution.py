@@ -6,7 +6,7 @@ from attrs import frozen
 
 from dlperf_sdk.analysis.case import Case, differing
 from dlperf_sdk.errors import NotComparable
-from dlperf_sdk.published.figure import PublishedFigure
+from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.results.result import Result
 
 

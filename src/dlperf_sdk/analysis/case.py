@@ -10,7 +10,7 @@ from typing import Any
 from attrs import field, frozen
 
 from dlperf_sdk.errors import AnalysisError, UnknownName
-from dlperf_sdk.published.figure import PublishedFigure
+from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.spec.fields import Role
 from dlperf_sdk.spec.values import TopologySpec

@@ -10,7 +10,7 @@ from attrs import frozen
 from dlperf_sdk.analysis.case import Case, differing, key, known_fact
 from dlperf_sdk.analysis.significance import permutation_test, ratio_interval, smallest_p
 from dlperf_sdk.errors import NotComparable
-from dlperf_sdk.published.figure import PublishedFigure
+from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.results.result import Result
 
 MATTERING = ("data", "estimator", "input_pipeline", "layout", "loss_scale", "transport")

@@ -12,8 +12,8 @@ from attrs import field, frozen
 from dlperf_sdk.analysis.case import Case
 from dlperf_sdk.documents.json_values import shown
 from dlperf_sdk.errors import AnalysisError
+from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.interfaces.measurer import Metric
-from dlperf_sdk.published.figure import PublishedFigure
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.worker.estimate import median, median_interval
 

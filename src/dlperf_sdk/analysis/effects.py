@@ -10,7 +10,7 @@ from attrs import field, frozen
 from dlperf_sdk.analysis.case import Case, cases, differing, key, known_fact
 from dlperf_sdk.analysis.significance import SignTest, sign_test
 from dlperf_sdk.errors import AnalysisError
-from dlperf_sdk.published.figure import PublishedFigure
+from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.worker.estimate import median, median_interval
 

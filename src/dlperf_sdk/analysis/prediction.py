@@ -16,15 +16,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from itertools import product
 
 from attrs import frozen
 
 from dlperf_sdk.analysis.case import Case, cases, differing, key
 from dlperf_sdk.errors import AnalysisError
-from dlperf_sdk.published.collection import published
-from dlperf_sdk.published.figure import PublishedFigure
+from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.spec.values import TopologySpec
 
@@ -88,13 +86,13 @@ def predict(
     sources: Iterable[Case | Result | PublishedFigure],
     topology: str | TopologySpec,
     *,
-    reference: Iterable[Case | Result | PublishedFigure] | None = None,
+    reference: Iterable[Case | Result | PublishedFigure],
 ) -> Prediction:
     """The throughput of a topology, from smaller ones of the same case with the same batch per device.
 
     To go beyond one node, one node and at least two must be measured, with as many devices per node as the
-    topology has. Within one node, one device and at least two must be. `reference` is what the growth is learned
-    from, the figures of `dlperf-v1.0` unless given; series of which a member is among `sources` are left out of it.
+    topology has. Within one node, one device and at least two must be. The growth is learned from `reference`, such
+    as the figures of a published collection; series of which a member is among `sources` are left out of it.
 
     Raises:
         AnalysisError: the sources are not one series, or not enough of one; or the topology is no larger.
@@ -175,39 +173,23 @@ _GRID = tuple(
 
 def _growth(
     series: Mapping[TopologySpec, Case],
-    reference: Iterable[Case | Result | PublishedFigure] | None,
+    reference: Iterable[Case | Result | PublishedFigure],
     *,
     over_nodes: bool,
 ) -> Growth:
-    if reference is not None:
-        return learn(reference, over_nodes=over_nodes)
+    """Learn from the series of the reference that share no member with this one."""
     own = {_identity(case) for case in series.values()}
-    default = _default()
-    if not own & {_identity(case) for each in default for case in each.values()}:
-        return _learned(over_nodes)
-    return learn(
-        (
-            case
-            for each in default
-            if not own & {_identity(one) for one in each.values()}
-            for case in each.values()
-        ),
-        over_nodes=over_nodes,
-    )
+    others = [
+        case
+        for other in by_series(cases(reference))
+        if not own & {_identity(case) for case in other.values()}
+        for case in other.values()
+    ]
+    return learn(others, over_nodes=over_nodes)
 
 
 def _identity(case: Case) -> tuple[str, float]:
     return case.name, case.throughput
-
-
-@cache
-def _default() -> tuple[dict[TopologySpec, Case], ...]:
-    return tuple(by_series(cases(published("dlperf-v1.0"))))
-
-
-@cache
-def _learned(over_nodes: bool) -> Growth:
-    return learn(published("dlperf-v1.0"), over_nodes=over_nodes)
 
 
 def _step(stage: _Stage, count: int, growth: Growth) -> float:

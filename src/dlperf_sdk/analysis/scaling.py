@@ -10,7 +10,7 @@ from attrs import evolve, frozen
 from dlperf_sdk.analysis.case import Case, cases, key
 from dlperf_sdk.analysis.significance import ratio_interval
 from dlperf_sdk.errors import UnknownName
-from dlperf_sdk.published.figure import PublishedFigure
+from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.spec.values import TopologySpec
 

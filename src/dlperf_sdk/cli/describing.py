@@ -146,11 +146,21 @@ def _about_measurer(_: Registry, plugin: Any, __: Any) -> dict[str, Any]:
     return {"samplers": list(plugin.samplers)}
 
 
+def _about_collection(_: Registry, plugin: Any, __: Any) -> dict[str, Any]:
+    return {"title": plugin.title, "source": plugin.description, "figures": len(plugin.figures)}
+
+
+def _about_importer(_: Registry, plugin: Any, __: Any) -> dict[str, Any]:
+    return {"version": plugin.version}
+
+
 _ABOUT = {
     "frameworks": _about_framework,
     "models": _about_model,
     "topologies": _about_topology,
     "measurers": _about_measurer,
+    "collections": _about_collection,
+    "importers": _about_importer,
 }
 
 

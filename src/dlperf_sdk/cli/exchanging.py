@@ -96,7 +96,10 @@ def _put(data: bytes, file: Path | None, common: Common) -> None:
 @command
 def import_(
     importer: Annotated[
-        str, Parameter(help="What wrote the logs: dlperf-log, tf-cnn-benchmarks or dllogger.")
+        str,
+        Parameter(
+            help="The program that wrote the logs, such as dllogger; `dlperf list importers` shows all."
+        ),
     ],
     /,
     *logs: Annotated[Path, Parameter(help="Logs; those of one case are its repeats.")],
@@ -109,13 +112,13 @@ def import_(
             name="--set",
             metavar="NAME=VALUE",
             negative=(),
-            help="What the logs do not say: precision=fp32, topology=1n8d, … May be repeated.",
+            help="A fact that the logs do not state: precision=fp32, topology=1n8d, … May be repeated.",
         ),
     ] = None,
     common: Common = AS_USUAL,
 ) -> int:
-    """Import logs of other programs as results: marked as such, with their estimator, and nothing verified."""
-    from dlperf_sdk.exchange.importers import import_logs
+    """Import logs of other programs as results: marked as imported, with their estimator, and nothing verified."""
+    from dlperf_sdk.exchange.import_logs import import_logs
     from dlperf_sdk.reports import results_table
     from dlperf_sdk.results.store import ResultStore
 

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, show
 from dlperf_sdk.errors import PluginError, UnknownName
-from dlperf_sdk.registry.plugins import GROUPS, Registry, Row
+from dlperf_sdk.registry.plugins import GROUPS, SINGULAR, Registry, Row
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Paragraph, Table
 
 _BROKEN = 3
@@ -17,7 +17,11 @@ _BROKEN = 3
 @command
 def list_plugins(
     group: Annotated[
-        str | None, Parameter(help="frameworks, models, topologies or measurers; all of them unless given.")
+        str | None,
+        Parameter(
+            help="frameworks, models, topologies, measurers, collections (of published figures) or importers (of "
+            "logs); all of them unless given."
+        ),
     ] = None,
     /,
     *,
@@ -29,7 +33,7 @@ def list_plugins(
     ] = False,
     common: Common = AS_USUAL,
 ) -> int:
-    """List the installed frameworks, models, topologies and measurers. Without --check, none is imported."""
+    """List the installed plugins of each group. Without --check, none is imported."""
     registry = Registry()
     groups = GROUPS if group is None else (group_named(group),)
     rows = [row for each in groups for row in registry.rows(each)]
@@ -43,8 +47,7 @@ def list_plugins(
 
 def group_named(name: str) -> str:
     """The group that a name, in the singular as well, stands for."""
-    plural = {"framework": "frameworks", "model": "models", "topology": "topologies", "measurer": "measurers"}
-    found = plural.get(name, name)
+    found = next((group for group, singular in SINGULAR.items() if singular == name), name)
     if found not in GROUPS:
         raise UnknownName("group of plugins", name, GROUPS)
     return found

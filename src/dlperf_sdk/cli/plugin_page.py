@@ -54,6 +54,12 @@ def _facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
     if "written" in about:
         pairs.append(("Topology", about["written"]))
+    if "figures" in about:
+        pairs += [
+            ("Title", about["title"]),
+            ("Source", about["source"]),
+            ("Figures", f"{about['figures']:,}"),
+        ]
     if "parameters" in about:
         inputs = (f"{entry['name']} {tuple(entry['shape'])} {entry['dtype']}" for entry in about["inputs"])
         numbers = ", ".join(

@@ -181,7 +181,7 @@ def _read_record(document: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _read_published(document: dict[str, Any]) -> tuple[str, ...]:
-    from dlperf_sdk.published import PublishedFigure
+    from dlperf_sdk.interfaces.figure import PublishedFigure
 
     PublishedFigure.from_dict(document)
     return ()

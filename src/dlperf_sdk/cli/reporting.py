@@ -1,4 +1,4 @@
-"""`report`: results and published figures, in whatever form they are to be read."""
+"""`report`: results and published figures, in every format."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from dlperf_sdk.cli.screen import AS_USUAL, PARTIAL, Common, command, emit, say,
 from dlperf_sdk.cli.unfinished_runs import unfinished
 from dlperf_sdk.errors import StoreError, UnknownName, UsageError
 from dlperf_sdk.folders import RESULTS
+from dlperf_sdk.interfaces.collection import Collection
+from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.reports.blocks import Block
 
 
@@ -66,15 +68,15 @@ def report(
         str | None,
         Parameter(
             metavar="NAME",
-            help="Instead of results, figures that others published: dlperf-v1.0, tf-cnn-2017 or tensorpack.",
+            help="Report on an installed collection of published figures, such as dlperf-v1.0, instead of results.",
         ),
     ] = None,
-    beside: Annotated[
+    compare_published: Annotated[
         str | None,
         Parameter(
             metavar="NAME",
-            help="Below the results, published figures of the same cases, and what is not comparable; in the formats "
-            "terminal, markdown and html.",
+            help="Compare with published figures of the same cases, and state what is not comparable; in the formats "
+            "terminal, markdown and html. `dlperf list collections` shows the names.",
         ),
     ] = None,
     redact: Annotated[
@@ -93,17 +95,18 @@ def report(
         raise UsageError(
             "HTML is for a browser, not for a terminal: name a file with -o, or pipe it somewhere."
         )
-    if beside is not None and (common.json or format not in ("terminal", "markdown", "html")):
+    if compare_published is not None and (common.json or format not in ("terminal", "markdown", "html")):
         raise UsageError(
-            "--beside adds a table for people: it goes with --format terminal, markdown or html."
+            "--compare-published adds a table: it goes with --format terminal, markdown or html."
         )
     if published is not None:
-        if what or redact or beside is not None:
+        if what or redact or compare_published is not None:
             raise UsageError(
-                "--published shows figures of its own: leave out the names of runs, --beside and --redact."
+                "--published shows no results: leave out the names of runs, --compare-published and --redact."
             )
-        _put(_of_published(published), format, file, common)
+        _put(_of_collection(Registry().collection(published)), format, file, common)
         return 0
+    collection = None if compare_published is None else Registry().collection(compare_published)
     named = what or (str(output),)
     found = find(named, output)
     told = hand_on(found, named, output) if redact else str
@@ -111,7 +114,7 @@ def report(
         raise StoreError(" ".join(found.errors))
     for error in found.errors:
         say(f"Error: {error}", "red")
-    _put(_of_results(found, beside, told), format, file, common)
+    _put(_of_results(found, collection, told), format, file, common)
     return PARTIAL if found.errors or found.unfinished else 0
 
 
@@ -144,10 +147,9 @@ def _text(report: _Report, format: str) -> str:
     return terminal.text_of(report.blocks())
 
 
-def _of_results(found: Found, beside: str | None, told: Callable[[str], str]) -> _Report:
-    from dlperf_sdk.published import published
+def _of_results(found: Found, collection: Collection | None, told: Callable[[str], str]) -> _Report:
     from dlperf_sdk.reports import html, result_page, results_table
-    from dlperf_sdk.reports.published_comparison import beside as stand_beside
+    from dlperf_sdk.reports.published_comparison import compare_with_published
 
     results = [result for result, _ in found.results]
 
@@ -155,7 +157,7 @@ def _of_results(found: Found, beside: str | None, told: Callable[[str], str]) ->
         shown = result_page.page(*found.results[0]) if len(results) == 1 else results_table.pages(results)
         for store, run_id in found.unfinished:
             shown += unfinished(store, run_id, told)
-        return shown if beside is None else [*shown, *stand_beside(results, published(beside))]
+        return shown if collection is None else [*shown, *compare_with_published(results, collection)]
 
     def as_csv() -> str:
         from dlperf_sdk.exchange.table import to_csv
@@ -167,9 +169,7 @@ def _of_results(found: Found, beside: str | None, told: Callable[[str], str]) ->
     ]
     return _Report(
         blocks=blocks,
-        html=lambda: html.of_results(
-            results, [*found.errors, *open_ends], None if beside is None else published(beside)
-        ),
+        html=lambda: html.of_results(results, [*found.errors, *open_ends], collection),
         csv=as_csv,
         documents=lambda: [result.to_dict() for result in results],
         summary=lambda: {
@@ -179,36 +179,16 @@ def _of_results(found: Found, beside: str | None, told: Callable[[str], str]) ->
     )
 
 
-def _of_published(name: str) -> _Report:
-    from dlperf_sdk.published import published
-    from dlperf_sdk.reports import html
-    from dlperf_sdk.reports.published.disagreements import disagreements
-    from dlperf_sdk.reports.published.page import page
-
-    figures = published(name)
-
-    def documents() -> Any:
-        return {
-            "figures": [figure.to_dict() for figure in figures],
-            "disagreements": [
-                {
-                    "document": each.cell.document,
-                    "line": each.cell.line,
-                    "printed": each.cell.text,
-                    "computed": each.computed,
-                    "why": each.why,
-                }
-                for each in disagreements(figures)
-            ],
-        }
+def _of_collection(collection: Collection) -> _Report:
+    from dlperf_sdk.reports import collection_page, html
 
     def no_csv() -> str:
         raise UsageError("The table for csv is one of results: `--format json` holds every published figure.")
 
     return _Report(
-        blocks=lambda: page(figures),
-        html=lambda: html.of_published(figures),
+        blocks=lambda: collection_page.page(collection),
+        html=lambda: html.of_collection(collection),
         csv=no_csv,
-        documents=documents,
-        summary=documents,
+        documents=lambda: collection_page.to_dict(collection),
+        summary=lambda: collection_page.to_dict(collection),
     )

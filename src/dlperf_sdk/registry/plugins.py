@@ -17,7 +17,9 @@ from attrs import field, frozen
 from stevedore.driver import DriverManager
 
 from dlperf_sdk.errors import DlperfError, DuplicatePlugin, PluginError, UnknownName
+from dlperf_sdk.interfaces.collection import Collection
 from dlperf_sdk.interfaces.framework import Framework
+from dlperf_sdk.interfaces.importer import Importer
 from dlperf_sdk.interfaces.measurer import Measurer
 from dlperf_sdk.interfaces.model import Model
 from dlperf_sdk.interfaces.topology import Topology
@@ -27,10 +29,21 @@ GROUPS: dict[str, type[Any]] = {
     "models": Model,
     "topologies": Topology,
     "measurers": Measurer,
+    "collections": Collection,
+    "importers": Importer,
 }
 """Group → the interface that its plugins implement. The entry-point group is `dlperf_sdk.` and this name."""
 
-_SINGULAR = {"frameworks": "framework", "models": "model", "topologies": "topology", "measurers": "measurer"}
+SINGULAR = {
+    "frameworks": "framework",
+    "models": "model",
+    "topologies": "topology",
+    "measurers": "measurer",
+    "collections": "collection",
+    "importers": "importer",
+}
+_OURS = {"collections": "dlperf-published", "importers": "dlperf-published"}
+"""Group → our distribution with plugins of the group, for those that the core has none of."""
 _PREFIX = "dlperf_sdk."
 
 T = TypeVar("T")
@@ -118,16 +131,22 @@ class Registry:
         """
         rows = [row for row in self.rows(group) if row.name == name]
         if not rows:
-            hint = f"A plugin adds one with the entry-point group {_PREFIX + group!r}; see CONTRIBUTING.md."
-            raise UnknownName(_SINGULAR[group], name, self.names(group), hint)
+            raise UnknownName(SINGULAR[group], name, self.names(group), self._hint(group))
         if len(rows) > 1:
             claims = " and ".join(f"{row.distribution} ({row.target})" for row in rows)
             raise DuplicatePlugin(
-                f"The {_SINGULAR[group]} {name!r} is registered twice: by {claims}. Uninstall one of them."
+                f"The {SINGULAR[group]} {name!r} is registered twice: by {claims}. Uninstall one of them."
             )
         given = self.extra.get(group, {}).get(name)
         cls = given if given is not None else self._import(group, rows[0])
         return _instance(group, rows[0], cls)
+
+    def _hint(self, group: str) -> str:
+        """Return the command or the document that tells how to add a plugin to the group."""
+        ours = _OURS.get(group)
+        if ours is not None and not any(row.distribution.startswith(f"{ours} ") for row in self.rows(group)):
+            return f"`pip install {ours}` adds the {group} of this project."
+        return f"A plugin adds one with the entry-point group {_PREFIX + group!r}; see CONTRIBUTING.md."
 
     def _import(self, group: str, row: Row) -> Any:
         def refuse(_: Any, __: EntryPoint, error: BaseException) -> None:
@@ -157,6 +176,14 @@ class Registry:
     def topology(self, name: str) -> Topology:
         """The launcher of that name; raises as `load` does."""
         return cast(Topology, self.load("topologies", name))
+
+    def collection(self, name: str) -> Collection:
+        """Return the collection of published figures of that name; raises as `load` does."""
+        return cast(Collection, self.load("collections", name))
+
+    def importer(self, name: str) -> Importer:
+        """Return the importer of that name; raises as `load` does."""
+        return cast(Importer, self.load("importers", name))
 
     def measurers(self) -> tuple[Measurer, ...]:
         """Every measurer that is installed; raises as `load` does."""
@@ -193,7 +220,7 @@ def _broken(row: Row, error: BaseException) -> PluginError:
     last = traceback.format_exception_only(error)[-1].strip()
     stop = "" if last.endswith((".", "!", "?")) else "."
     return PluginError(
-        f"The {_SINGULAR[row.group]} plugin {row.name!r} of {row.distribution} cannot be used: loading {row.target} "
+        f"The {SINGULAR[row.group]} plugin {row.name!r} of {row.distribution} cannot be used: loading {row.target} "
         f"failed with {last}{stop} Reinstall or uninstall that distribution; the other plugins are not affected."
     )
 
@@ -202,7 +229,7 @@ def _instance(group: str, row: Row, cls: Any) -> Any:
     interface = GROUPS[group]
     if not (isinstance(cls, type) and issubclass(cls, interface)):
         raise PluginError(
-            f"The {_SINGULAR[group]} plugin {row.name!r} of {row.distribution} is no "
+            f"The {SINGULAR[group]} plugin {row.name!r} of {row.distribution} is no "
             f"{interface.__name__}: {row.target} must be a subclass of {interface.__module__}.{interface.__name__}."
         )
     try:
@@ -211,7 +238,7 @@ def _instance(group: str, row: Row, cls: Any) -> Any:
         raise _broken(row, error) from error
     if getattr(instance, "name", None) != row.name:
         raise PluginError(
-            f"The {_SINGULAR[group]} plugin {row.name!r} of {row.distribution} calls itself "
+            f"The {SINGULAR[group]} plugin {row.name!r} of {row.distribution} calls itself "
             f"{getattr(instance, 'name', None)!r}; entry point and class must agree on the name."
         )
     return instance

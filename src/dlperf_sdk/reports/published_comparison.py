@@ -1,4 +1,4 @@
-"""Published figures beside one's own results: the same framework, model, topology and precision, and what differs."""
+"""Results compared with published figures of the same framework, model, topology and precision."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from collections.abc import Sequence
 from dlperf_sdk.analysis.case import Case
 from dlperf_sdk.analysis.comparison import Comparison, compare
 from dlperf_sdk.errors import AnalysisError
-from dlperf_sdk.published import Published, PublishedFigure
+from dlperf_sdk.interfaces.collection import Collection
+from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Notes, Paragraph, Table
 from dlperf_sdk.reports.labels import batch_size, title
 from dlperf_sdk.reports.numbers import quantity
 from dlperf_sdk.results.result import Result
 
 
-def beside(results: Sequence[Result], collection: Published) -> list[Block]:
-    """A row for each result and for each of the collection's figures that goes with it.
+def compare_with_published(results: Sequence[Result], collection: Collection) -> list[Block]:
+    """Return a row for each result, followed by the collection's figures of the same case.
 
-    The footnotes say what is not comparable: a difference in the workload, the data or the estimator makes a ratio
-    that answers no question, and has a question mark.
+    The footnotes state what is not comparable: with a different workload, data or estimator the ratio answers no
+    question, and has a question mark.
     """
     rows: list[tuple[Cell | str, ...]] = []
     notes: list[str] = []
     without: list[str] = []
-    alike = _by_case(collection)
+    figures_by_case = _by_case(collection)
     for result in results:
         try:
             case = Case.of(result)
@@ -31,7 +32,7 @@ def beside(results: Sequence[Result], collection: Published) -> list[Block]:
             without.append(str(error))
             continue
         topology = (case.topology.nodes, case.topology.devices_per_node)
-        figures = alike.get((topology, *(case.facts.get(name) for name in _SAME)), [])
+        figures = figures_by_case.get((topology, *(case.facts.get(name) for name in _SAME)), [])
         if not figures:
             without.append(f"{collection.name} has no figure of {title(result)}.")
             continue
@@ -44,7 +45,7 @@ def beside(results: Sequence[Result], collection: Published) -> list[Block]:
         )
         rows.append(own)
         rows += [_row(compare(case, figure, footnoted=True), figure, notes) for figure in figures]
-    blocks: list[Block] = [Heading(f"Beside {collection.title}")]
+    blocks: list[Block] = [Heading(f"Comparison with {collection.title}")]
     if rows:
         columns = (
             Column("case"),
@@ -55,28 +56,28 @@ def beside(results: Sequence[Result], collection: Published) -> list[Block]:
         )
         blocks.append(Table(columns, tuple(rows)))
         blocks.append(Notes(tuple(notes)))
-    return [*blocks, *(Paragraph(said, "quiet") for said in dict.fromkeys(without))]
+    return [*blocks, *(Paragraph(text, "quiet") for text in dict.fromkeys(without))]
 
 
 _SAME = ("framework", "model", "precision")
 
 
-def _by_case(collection: Published) -> dict[tuple[object, ...], list[PublishedFigure]]:
-    found: dict[tuple[object, ...], list[PublishedFigure]] = {}
-    for figure in collection:
+def _by_case(collection: Collection) -> dict[tuple[object, ...], list[PublishedFigure]]:
+    figures: dict[tuple[object, ...], list[PublishedFigure]] = {}
+    for figure in collection.figures:
         topology = (figure.topology.nodes, figure.topology.devices_per_node)
-        found.setdefault((topology, *(getattr(figure, name) for name in _SAME)), []).append(figure)
-    return found
+        figures.setdefault((topology, *(getattr(figure, name) for name in _SAME)), []).append(figure)
+    return figures
 
 
 def _row(compared: Comparison, figure: PublishedFigure, notes: list[str]) -> tuple[Cell | str, ...]:
-    said = []
+    remarks = []
     if compared.reasons:
-        said.append(f"Not comparable: {'; '.join(compared.reasons)}.")
+        remarks.append(f"Not comparable: {'; '.join(compared.reasons)}.")
     others = [*compared.factors, *compared.footnotes]
     if others:
-        said.append(f"They differ as well in {'; '.join(others)}.")
-    text = " ".join([*said, *figure.footnotes])
+        remarks.append(f"They differ as well in {'; '.join(others)}.")
+    text = " ".join([*remarks, *figure.footnotes])
     mark = ""
     if text:
         if text not in notes:

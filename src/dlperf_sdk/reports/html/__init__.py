@@ -1,6 +1,6 @@
 """The HTML report: one file that needs no network.
 
-`measured` and `published` turn results and published figures into a `page.Page` of plain values, `charts` turns
+`measured` and `collection` turn results and published figures into a `page.Page` of plain values, `charts` turns
 numbers into Vega-Lite, and `render` writes the page. The extra `report` brings what it takes.
 """
 
@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlperf_sdk.published.collection import Published
+from dlperf_sdk.interfaces.collection import Collection
 from dlperf_sdk.results.result import Result
 
 
-def of_results(results: Sequence[Result], unread: Sequence[str] = (), beside: Published | None = None) -> str:
-    """The report on results as one HTML document.
+def of_results(
+    results: Sequence[Result], unread: Sequence[str] = (), published: Collection | None = None
+) -> str:
+    """Return the report on results as one HTML document.
 
-    `unread` says what was found with them and could not be read; figures of `beside` stand below those of the same
-    case.
+    Args:
+        results: The results.
+        unread: A sentence for each result that was found with them and cannot be read.
+        published: Figures to compare with those of the same case.
 
     Raises:
         StoreError: there is no result.
@@ -25,16 +29,16 @@ def of_results(results: Sequence[Result], unread: Sequence[str] = (), beside: Pu
     from dlperf_sdk.reports.html import measured, render
 
     render.require()
-    return render.document(measured.page(results, unread, beside))
+    return render.document(measured.page(results, unread, published))
 
 
-def of_published(figures: Published) -> str:
-    """The report on a collection of published figures, all of it or a part, as one HTML document.
+def of_collection(published: Collection) -> str:
+    """Return the report on a collection of published figures as one HTML document.
 
     Raises:
         UsageError: the extra `report` is not installed.
     """
-    from dlperf_sdk.reports.html import published, render
+    from dlperf_sdk.reports.html import collection, render
 
     render.require()
-    return render.document(published.page(figures))
+    return render.document(collection.page(published))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import dlperf_sdk
 from dlperf_sdk.analysis.case import Case
 from dlperf_sdk.errors import AnalysisError, StoreError
-from dlperf_sdk.published.collection import Published
+from dlperf_sdk.interfaces.collection import Collection
 from dlperf_sdk.reports.blocks import Paragraph
 from dlperf_sdk.reports.html import (
     differences,
@@ -32,9 +32,13 @@ from dlperf_sdk.results.result import Result
 _MOST_NOTES = 20
 
 
-def page(results: Sequence[Result], unread: Sequence[str] = (), beside: Published | None = None) -> Page:
-    """The report on results; `unread` says what was found with them, but could not be read, and `beside` has the
-    figures to hold them against.
+def page(results: Sequence[Result], unread: Sequence[str] = (), published: Collection | None = None) -> Page:
+    """Return the report on results.
+
+    Args:
+        results: The results.
+        unread: A sentence for each result that was found with them and cannot be read.
+        published: Figures to compare with those of the same case.
 
     Raises:
         StoreError: there is no result.
@@ -52,7 +56,7 @@ def page(results: Sequence[Result], unread: Sequence[str] = (), beside: Publishe
         scaling.section(found),
         scaling.strong(strong_workloads(merged), found),
         effects.section([each.case for each in merged]),
-        *([] if beside is None else [published_comparison.section(results, beside)]),
+        *([] if published is None else [published_comparison.section(results, published)]),
         every.everything(results, outcomes, left_out),
         verdicts.section(results),
         steps.section(results),

@@ -1,54 +1,53 @@
-"""Published figures beside the results of the same case."""
+"""Results compared with published figures of the same case, for the HTML report."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dlperf_sdk.published.collection import Published
+from dlperf_sdk.interfaces.collection import Collection
 from dlperf_sdk.reports.blocks import Cell, Notes, Paragraph, Table
 from dlperf_sdk.reports.html.page import Folded, Item, Section, Sortable
 from dlperf_sdk.reports.numbers import counted
-from dlperf_sdk.reports.published_comparison import beside
+from dlperf_sdk.reports.published_comparison import compare_with_published
 from dlperf_sdk.results.result import Result
 
-MOST = 500
-"""Results that figures stand beside: each brings half a dozen rows."""
-_MOST_WITHOUT = 100
-_FEW = 6
-"""Notes that are read at once."""
+MAX_RESULTS = 500
+"""Results that are compared: each adds about six rows."""
+_MAX_WITHOUT = 100
+_MAX_UNFOLDED_NOTES = 6
 
 
-def section(results: Sequence[Result], collection: Published) -> Section:
-    """A row for each result and each figure that goes with it, and whose result has none."""
+def section(results: Sequence[Result], collection: Collection) -> Section:
+    """Return a row for each result and each figure of the same case, and the results without such a figure."""
     items: list[Item] = []
     without: list[Item] = []
-    for block in beside(results[:MOST], collection):
+    for block in compare_with_published(results[:MAX_RESULTS], collection):
         if isinstance(block, Table):
             own = sum(not row[3].text for row in block.rows)
-            title = f"{counted(own, 'result')} beside {counted(len(block.rows) - own, 'figure')}"
+            title = f"{counted(own, 'result')} compared with {counted(len(block.rows) - own, 'figure')}"
             items.append(Sortable(Table(block.columns, tuple(_named(block.rows)), title), ("case",)))
         elif isinstance(block, Paragraph):
             without.append(block)
         elif isinstance(block, Notes):
             count = len(block.texts)
             items.append(
-                Folded(f"{counted(count, 'note')}: what differs", (block,)) if count > _FEW else block
+                Folded(f"{counted(count, 'note')}: what differs", (block,))
+                if count > _MAX_UNFOLDED_NOTES
+                else block
             )
-    if len(results) > MOST:
-        items.append(Paragraph(f"Of {len(results):,} results these are the first {MOST:,}.", "quiet"))
+    if len(results) > MAX_RESULTS:
+        items.append(Paragraph(f"Of {len(results):,} results these are the first {MAX_RESULTS:,}.", "quiet"))
     if without:
-        more = len(without) - _MOST_WITHOUT
-        shown = without[:_MOST_WITHOUT]
+        more = len(without) - _MAX_WITHOUT
+        shown = without[:_MAX_WITHOUT]
         if more > 0:
             shown.append(Paragraph(f"And {more:,} more.", "quiet"))
-        items.append(
-            Folded(f"{counted(len(without), 'case')} without a figure to stand beside", tuple(shown))
-        )
+        items.append(Folded(f"{counted(len(without), 'case')} without a published figure", tuple(shown)))
     lede = (
-        f"{collection.about} The same framework, model, topology and precision; a ratio with a question mark answers "
-        "no question, and its note says why."
+        f"{collection.description} The same framework, model, topology and precision; a ratio with a question mark "
+        "answers no question, and its note says why."
     )
-    return Section(f"Beside {collection.title}", tuple(items), lede)
+    return Section(f"Comparison with {collection.title}", tuple(items), lede)
 
 
 def _named(rows: Sequence[tuple[Cell, ...]]) -> Iterator[tuple[Cell, ...]]:

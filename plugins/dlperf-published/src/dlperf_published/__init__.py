@@ -1,0 +1,1 @@
+"""Measurements by others: collections of published figures, and importers of other programs' logs."""

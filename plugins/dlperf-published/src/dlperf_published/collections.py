@@ -1,0 +1,59 @@
+"""The collections that this distribution registers."""
+
+from __future__ import annotations
+
+from dlperf_published import disagreements, source_data, tables_page
+from dlperf_sdk.interfaces.collection import Collection, Disagreement, Figures
+from dlperf_sdk.reports.blocks import Block
+
+
+class _Stored(Collection):
+    """A collection whose figures are data of this distribution."""
+
+    @property
+    def figures(self) -> Figures:
+        """All figures."""
+        return source_data.figures(self.name)
+
+    def tables(self) -> list[Block]:
+        """Return the tables of the source, its footnotes and its observations, regenerated."""
+        return tables_page.blocks(self.figures)
+
+    def disagreements(self) -> tuple[Disagreement, ...]:
+        """Return the printed cells that the figures contradict, in the order of the tables."""
+        return tuple(mismatch.as_disagreement() for mismatch in disagreements.mismatches(self.figures))
+
+
+class DlperfV1(_Stored):
+    """DLPerf v1.0: OneFlow, TensorFlow, PyTorch, MXNet and PaddlePaddle on up to 32 V100."""
+
+    name = "dlperf-v1.0"
+    title = "DLPerf v1.0, 2020"
+    description = (
+        "Oneflow-Inc/DLPerf at c89430b: medians of five to seven runs on four nodes of eight V100-SXM2-16GB, from "
+        "the report of each implementation. The release before-v1.0 is OneFlow 0.1.9."
+    )
+
+
+class TfCnn2017(_Stored):
+    """A spreadsheet of tf_cnn_benchmarks on up to eight P100 and K80."""
+
+    name = "tf-cnn-2017"
+    title = "TensorFlow benchmarks, 2017"
+    description = (
+        "A spreadsheet of tf_cnn_benchmarks' own figures: NCHW, parameter server on the CPU, no NCCL. Whole numbers "
+        "mostly, one run each as far as it says."
+    )
+
+
+class Tensorpack(_Stored):
+    """tensorpack's multi-GPU benchmark on eight P100 and eight V100."""
+
+    name = "tensorpack"
+    title = "tensorpack, 2017 and 2019"
+    description = (
+        "The README of tensorpack's multi-GPU benchmark: eight P100, and later eight V100, in one machine."
+    )
+
+
+COLLECTIONS: tuple[type[Collection], ...] = (DlperfV1, TfCnn2017, Tensorpack)

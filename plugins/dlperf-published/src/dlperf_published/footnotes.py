@@ -1,0 +1,96 @@
+"""What the footnotes of DLPerf's summaries say, and what its own figures say about that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from dlperf_published.observations import DOES_NOT, HOLDS, PARTLY, Observation
+from dlperf_published.source_data import printed
+from dlperf_sdk.analysis.effects import effect
+from dlperf_sdk.interfaces.collection import Figures
+from dlperf_sdk.interfaces.figure import PublishedFigure
+
+_NGC = "NVIDIADeepLearningExamples"
+
+
+def footnotes(figures: Figures) -> tuple[Observation, ...]:
+    """Derive the footnotes of a collection's summaries, in their order; only DLPerf's has some."""
+    found = []
+    for cell in printed(figures.collection):
+        if cell.table == "footnotes":
+            outcome, derived = _DERIVED[cell.row](figures)
+            found.append(Observation(cell.text, cell.line, outcome, derived))
+    return tuple(found)
+
+
+def _tensorflow_resnet(figures: Figures) -> tuple[str, str]:
+    runs = figures.where(framework="tensorflow", implementation=_NGC, model="resnet50", precision="amp-fp16")
+    largest = {
+        name: max(figure.batch_size for figure in runs.where(compiler=name))
+        for name in runs.values("compiler")
+    }
+    said = " and ".join(f"{size} with compiler {name}" for name, size in largest.items())
+    outcome = PARTLY if set(largest.values()) == {224} and set(largest) == {"none", "xla"} else DOES_NOT
+    return outcome, f"The largest batch sizes are {said}. What became of 256, no figure says."
+
+
+def _pytorch(figures: Figures) -> tuple[str, str]:
+    precisions = figures.where(implementation="PyTorch-examples").values("precision")
+    return (
+        HOLDS if precisions == ("fp32",) else DOES_NOT,
+        f"Its figures are of {', '.join(precisions)} only.",
+    )
+
+
+def _paddle(figures: Figures) -> tuple[str, str]:
+    runs = figures.where(framework="paddle", model="resnet50", precision="amp-fp16", topology="4n8d")
+    plain, dali = (
+        max(runs.where(input_pipeline=each), key=lambda figure: figure.throughput) for each in (None, "dali")
+    )
+    right = [(each.throughput, each.batch_size) for each in (plain, dali)] == [
+        (10633.22, 224),
+        (11617.57, 196),
+    ]
+    return PARTLY if right else DOES_NOT, (
+        f"{_said(plain)} without DALI, {_said(dali)} with it: {dali.throughput / plain.throughput:.3f} times as much, "
+        "at another batch size. What became of larger ones, no figure says, and 28594 is none of the collection."
+    )
+
+
+def _tensorflow_bert(figures: Figures) -> tuple[str, str]:
+    runs = figures.where(
+        framework="tensorflow", implementation=_NGC, model="bert-base", precision="amp-fp16", batch_size=64
+    )
+    found = effect(runs, of="compiler", levels=("xla", "none"))
+    most = {each.compiler: each for each in runs.where(topology="4n8d")}
+    return HOLDS if set(most) == {"xla", "none"} else DOES_NOT, (
+        f"On 32 GPUs {most['xla'].throughput:.2f} with XLA, {most['none'].throughput:.2f} without. XLA is worth "
+        f"{found.median:.3f} (median of {len(found.pairs)} topologies)."
+    )
+
+
+def _clip(figures: Figures) -> tuple[str, str]:
+    mxnet = figures.where(implementation="gluon-nlp").values("clip_norm")
+    oneflow = figures.where(framework="oneflow", model="bert-base", release="v1.0")
+    found = effect(oneflow, of="clip_norm", levels=(0.0, 1.0))
+    ratios = [pair.ratio for pair in found.pairs]
+    larger = mxnet == (0.0,) and found.significant and found.median > 1
+    return PARTLY if larger else DOES_NOT, (
+        f"OneFlow without clipping over OneFlow with it: {found.median:.3f} (median of {len(ratios)} pairs, from "
+        f"{min(ratios):.3f} to {max(ratios):.3f}; {found.test.above} above 1, {found.test.below} below, p "
+        f"{found.test.p:.2g}). No figure is of an accuracy."
+    )
+
+
+def _said(figure: PublishedFigure) -> str:
+    return f"{figure.throughput:.2f} at batch size {figure.batch_size}"
+
+
+_DERIVED: Mapping[str, Callable[[Figures], tuple[str, str]]] = {
+    "[1]": _tensorflow_resnet,
+    "[2]": _pytorch,
+    "[3]": _paddle,
+    "[4]": _tensorflow_bert,
+    "[5]": _clip,
+}
+"""A footnote's mark → its derivation."""

@@ -1,0 +1,125 @@
+"""JSON lines of NVIDIA's DLLogger: `DLLL {"type": "LOG", "step": [0, 20], "data": {…}, "timestamp": "…"}`.
+
+Source of the format: NVIDIA/dllogger, dllogger/logger.py, `JSONStreamBackend`. What the keys of `data` are, and
+which step is an iteration, is each program's choice: [epoch, iteration] or a number is taken for an iteration;
+anything deeper is validation, [] and [epoch] are summaries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dlperf_published.importers.window import STEPS, WARMUP, LogWindow, Tick
+from dlperf_sdk.documents.reading import parse_json
+from dlperf_sdk.errors import DocumentError, UsageError
+from dlperf_sdk.interfaces.importer import Importer, Log, Reading
+from dlperf_sdk.spec.values import TopologySpec
+
+_PREFIX = "DLLL "
+_PARAMETERS: tuple[tuple[str, str], ...] = (
+    ("batch_size", "batch_size"),
+    ("train_batch_size", "batch_size"),
+    ("arch", "model"),
+    ("model", "model"),
+)
+"""What the programs of NVIDIA's DeepLearningExamples call what a run spec calls otherwise."""
+
+
+class DlLogger(Importer):
+    """Reads a window of the JSON lines of NVIDIA's DLLogger."""
+
+    name = "dllogger"
+    version = "2"
+    has_window = True
+
+    def read(self, log: Log, given: Mapping[str, Any]) -> Reading:
+        """Measure over a window of one training run's iterations.
+
+        Raises:
+            DocumentError: a line is no JSON of DLLogger's, several runs are mixed, or the log is cut short.
+            UsageError: neither the log nor `given` gives the topology and the batch size.
+        """
+        window = LogWindow(log, given.get("warmup", WARMUP), given.get("steps", STEPS))
+        parameters: dict[str, Any] = {}
+        metric: str | None = None
+        epoch: Any = None
+        for line, text in log:
+            if not text.startswith(_PREFIX):
+                if _PREFIX in text:
+                    raise log.error_at(
+                        line, "a record begins in the middle of the line: two writers run into each other"
+                    )
+                continue
+            record = _record(log, line, text[len(_PREFIX) :])
+            data, step = record.get("data"), record.get("step")
+            if record.get("type") != "LOG" or not isinstance(data, dict):
+                continue
+            if step == "PARAMETER":
+                parameters |= data
+                continue
+            at = _iteration(step)
+            if at is None or not data:
+                continue
+            if metric is None:
+                metric, epoch = next(iter(data)), at[0]
+            # A program may log an iteration in several records; those with the first metric are counted.
+            if metric in data and at[0] == epoch:
+                window.take(line, Tick(at[1], stamp=_stamp(log, line, record)))
+        facts = {"implementation": "NVIDIADeepLearningExamples", **_facts(parameters)}
+        known = {**facts, **given}
+        for name in ("topology", "batch_size"):
+            if name not in known:
+                raise UsageError(f"{log.path} does not say the {name.replace('_', ' ')}: add --set {name}=….")
+        devices = TopologySpec.parse(known["topology"]).devices
+        estimate = window.estimate(known["batch_size"] * devices)
+        return Reading("DLLogger", facts, estimate.throughput, estimate.estimator, estimate.description)
+
+
+def _record(log: Log, line: int, text: str) -> dict[str, Any]:
+    try:
+        record = parse_json(text.encode("utf-8", "replace"), f"{log.path}, line {line}")
+    except DocumentError as error:
+        raise DocumentError(f"{error} The line is cut short, or two writers run into each other.") from None
+    if not isinstance(record, dict):
+        raise log.error_at(line, "this is no record of DLLogger")
+    return record
+
+
+def _iteration(step: Any) -> tuple[Any, int] | None:
+    """Epoch and iteration."""
+    match step:
+        case bool():
+            return None
+        case int():
+            return 0, step
+        case [int() as epoch, int() as iteration]:
+            return epoch, iteration
+    return None
+
+
+def _stamp(log: Log, line: int, record: Mapping[str, Any]) -> float:
+    try:
+        return float(record.get("timestamp"))  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise log.error_at(line, "the record has no timestamp") from None
+
+
+def _facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for theirs, ours in _PARAMETERS:
+        value = parameters.get(theirs)
+        wanted = int if ours == "batch_size" else str
+        if ours not in found and isinstance(value, wanted) and not isinstance(value, bool):
+            found[ours] = value.lower().replace("_", "-") if isinstance(value, str) else value
+    # fp16 without amp is half precision throughout.
+    if parameters.get("amp") is True:
+        found["precision"] = "amp-fp16"
+    elif parameters.get("fp16") is True:
+        found["precision"] = "fp16"
+    elif parameters.get("amp") is False or parameters.get("fp16") is False:
+        found["precision"] = "fp32"
+    size = parameters.get("world_size")
+    if isinstance(size, int) and not isinstance(size, bool) and size == 1:
+        found["topology"] = "1n1d"
+    return found

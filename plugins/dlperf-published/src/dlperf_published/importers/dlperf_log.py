@@ -1,0 +1,131 @@
+"""Logs of DLPerf: one run of one framework's training script.
+
+What the case was, DLPerf says in a log's path (`…/2n8g/rn50_b128_fp32_1.log`), OneFlow's also in lines of their own
+(`batch_size_per_device = 128`). The window is DLPerf's: 20 iterations skipped, 100 measured. A log of a case with
+several devices may hold the lines of one rank, of those of one node, or of all: MXNet's and PyTorch's do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dlperf_published.importers.dlperf_formats import FORMATS, Format
+from dlperf_published.importers.window import STEPS, WARMUP, LogWindow
+from dlperf_sdk.errors import UsageError
+from dlperf_sdk.interfaces.importer import Importer, Log, Reading
+from dlperf_sdk.spec.values import TopologySpec
+
+_CASE = re.compile(r"([1-9][0-9]{0,3})n([1-9][0-9]{0,2})g")
+_NAME = re.compile(r"([a-z0-9.-]+?)_b([1-9][0-9]{0,6})_(fp32|fp16|amp)_[0-9]+\.log", re.IGNORECASE)
+_MODELS = {
+    "rn50": "resnet50",
+    "resnet50": "resnet50",
+    "resnet50v1.5": "resnet50",
+    "rn50v1b": "resnet50-v1b",
+    "bert": "bert-base",
+}
+_PRECISIONS = {"fp32": "fp32", "amp": "amp-fp16"}
+"""DLPerf's file names say fp16 of mixed precision, and of half precision throughout: it has to be said which."""
+_LONGEST = 4096
+"""Characters of a line about an iteration; in longer ones the patterns are not looked for."""
+_SAID = re.compile(r"(model|batch_size_per_device|gpu_num_per_node|num_nodes) = ([A-Za-z0-9_.-]{1,40})\s*")
+
+
+class DlperfLog(Importer):
+    """Reads a window of the lines of DLPerf's OneFlow, TensorFlow, PyTorch, MXNet and PaddlePaddle scripts."""
+
+    name = "dlperf-log"
+    version = "2"
+    has_window = True
+
+    def read(self, log: Log, given: Mapping[str, Any]) -> Reading:
+        """Measure over a window of one run's iterations.
+
+        Raises:
+            DocumentError: it has no lines about iterations that are known, holds several runs or the lines of some
+                ranks only, or is cut short.
+            UsageError: neither path nor log nor `given` gives the topology and the batch size.
+        """
+        window = LogWindow(log, given.get("warmup", WARMUP), given.get("steps", STEPS))
+        known = {**_of_path(log.path), **given}
+        lines: dict[str, str] = {}
+        found: Format | None = None
+        first_epoch = ""
+        for line, text in log:
+            if found is None and (match := _SAID.fullmatch(text)):
+                lines[match[1]] = match[2]
+            for each in FORMATS if found is None else (found,):
+                if each.holds not in text or len(text) > _LONGEST:
+                    continue
+                size, topology = _case(log.path, {**known, **_of_lines(log, line, lines), **given})
+                try:
+                    epoch_tick = each.tick(text, size * topology.devices)
+                except ValueError as error:
+                    raise log.error_at(line, f"{error}, in a line of {each.implementation}") from None
+                if epoch_tick is None:
+                    continue
+                epoch, tick = epoch_tick
+                if found is None:
+                    found, first_epoch = each, epoch
+                    window.ranks = frozenset({1, topology.devices_per_node, topology.devices})
+                if epoch == first_epoch:
+                    window.take(line, tick)
+                break
+        if found is None:
+            raise log.error_missing("a line about an iteration in any of the formats of DLPerf's frameworks")
+        facts = {
+            **_of_path(log.path),
+            **_of_lines(log, log.line_count, lines),
+            "implementation": found.implementation,
+        }
+        if found.framework:
+            facts["framework"] = found.framework
+        size, topology = _case(log.path, {**facts, **given})
+        estimate = window.estimate(size * topology.devices)
+        facts |= {"warmup": window.warmup, "steps": window.steps}
+        return Reading(
+            found.implementation, facts, estimate.throughput, estimate.estimator, estimate.description
+        )
+
+
+def _of_path(path: Path) -> dict[str, Any]:
+    """What directory and file name say."""
+    found: dict[str, Any] = {"device": "cuda"}
+    if match := _CASE.fullmatch(path.absolute().parent.name):
+        found["topology"] = f"{match[1]}n{match[2]}d"
+    if match := _NAME.fullmatch(path.name):
+        model = match[1].lower()
+        found |= {"model": _MODELS.get(model, model), "batch_size": int(match[2])}
+        if match[3].lower() in _PRECISIONS:
+            found["precision"] = _PRECISIONS[match[3].lower()]
+    return found
+
+
+def _of_lines(log: Log, line: int, lines: Mapping[str, str]) -> dict[str, Any]:
+    """What OneFlow's own lines say."""
+    found: dict[str, Any] = {}
+    numbers = {name: value for name, value in lines.items() if name != "model"}
+    for name, value in numbers.items():
+        if not value.isdecimal() or not int(value):
+            raise log.error_at(line, f"{name} is {value!r} above")
+    if "model" in lines:
+        found["model"] = _MODELS.get(lines["model"].lower(), lines["model"].lower())
+    if "batch_size_per_device" in numbers:
+        found["batch_size"] = int(numbers["batch_size_per_device"])
+    if "num_nodes" in numbers and "gpu_num_per_node" in numbers:
+        found["topology"] = f"{int(numbers['num_nodes'])}n{int(numbers['gpu_num_per_node'])}d"
+    return found
+
+
+def _case(path: Path, known: Mapping[str, Any]) -> tuple[int, TopologySpec]:
+    """The batch size per device, and the topology."""
+    for name in ("topology", "batch_size"):
+        if name not in known:
+            raise UsageError(
+                f"Neither {path} nor its name says the {name.replace('_', ' ')}: add --set {name}=…, or name it as "
+                "DLPerf does, 2n8g/rn50_b128_fp32_1.log."
+            )
+    return known["batch_size"], TopologySpec.parse(known["topology"])

@@ -1,0 +1,207 @@
+"""From the lines of single iterations to a throughput: the window that a log is measured in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from attrs import define, field, frozen
+
+from dlperf_sdk.errors import DocumentError
+from dlperf_sdk.interfaces.importer import Log
+from dlperf_sdk.worker.estimate import median
+
+WARMUP, STEPS = 20, 100
+"""DLPerf's own rule: 20 iterations are skipped, 100 measured."""
+
+HOW = {
+    "elapsed-between-lines": "samples of the window's iterations over the time between the two log lines at its "
+    "ends, as the host stamped them",
+    "summed-step-times": "samples of the window's iterations over the sum of the times that the log gives them",
+    "mean-of-rates": "arithmetic mean of the rates that the log gives for the window's iterations, which is too "
+    "high where they differ",
+}
+"""The estimators, in a sentence each."""
+
+OF_RANKS = {
+    "elapsed-between-lines": "each end is the last line that a rank wrote of its iteration",
+    "summed-step-times": "of every iteration the mean over the ranks",
+    "mean-of-rates": "of every iteration the median over the ranks, as DLPerf does",
+}
+"""What becomes of the ranks, where a log mixes the lines of several."""
+
+
+@frozen
+class Tick:
+    """What a line says of an iteration; at least one of the three is there."""
+
+    iteration: int
+    stamp: float | None = None
+    """When the line was written, in seconds."""
+    seconds: float | None = None
+    """How long the iterations took that the line covers."""
+    covers: int = 1
+    rate: float | None = None
+    """Samples of all devices per second."""
+
+
+@frozen
+class Estimate:
+    """What a window comes to."""
+
+    throughput: float
+    """Samples of all devices per second."""
+    estimator: str
+    """Its name, one of `HOW`."""
+    description: str
+    """The estimator and the window in a sentence."""
+
+
+@define
+class LogWindow:
+    """The iterations from the first line after the warm-up to `steps` later.
+
+    Only the first epoch counts, and only what lies in the window is kept, however long the log is.
+    """
+
+    log: Log
+    warmup: int = WARMUP
+    steps: int = STEPS
+    ranks: frozenset[int] = frozenset({1})
+    """How many processes may have written the log: as many lines has every iteration of the window. Several are
+    told from several runs by their order: all of them begin the window before one ends it."""
+    _lines: dict[int, list[tuple[int, Tick]]] = field(factory=dict)
+    """By iteration, from the window's first on, those of the window and the first beyond it."""
+    _last: tuple[int, Tick] | None = None
+    _first: int = 0
+    """The window's first iteration, when there is one."""
+    _reached: int = -1
+    """The largest iteration of which a line was kept."""
+
+    def take(self, line: int, tick: Tick) -> None:
+        """The next line about an iteration of the first epoch.
+
+        Raises:
+            DocumentError: it is one too many of its iteration, or the line of another run; or a number in it is none.
+        """
+        for value in (tick.stamp, tick.seconds, tick.rate):
+            if value is not None and not (math.isfinite(value) and value >= 0):
+                raise self.log.error_at(line, f"{value} is no time and no rate of iteration {tick.iteration}")
+        again = self._last is not None and tick.iteration <= self._last[1].iteration
+        if again and (max(self.ranks) == 1 or (self.complete and tick.iteration <= self._first)):
+            raise self._mixed(line, tick)
+        self._last = (line, tick)
+        if tick.iteration < self.warmup - 1 or (self.complete and tick.iteration > self._end):
+            return
+        self._first = min(tick.iteration, self._first) if self._lines else tick.iteration
+        self._reached = max(tick.iteration, self._reached)
+        written = self._lines.setdefault(tick.iteration, [])
+        if len(written) == max(self.ranks):
+            raise self.log.error_at(
+                line,
+                f"this is line {len(written) + 1} of iteration {tick.iteration}, and the case has "
+                f"{max(self.ranks)} devices. The log holds the lines of several runs, or the topology was another",
+            )
+        written.append((line, tick))
+
+    def _mixed(self, line: int, tick: Tick) -> DocumentError:
+        at, before = self._last or (line, tick)
+        return self.log.error_at(
+            line,
+            f"iteration {tick.iteration} comes after iteration {before.iteration} of line {at}. The log holds the "
+            "lines of several processes or runs; import those of one",
+        )
+
+    @property
+    def _end(self) -> int:
+        return self._first + self.steps
+
+    @property
+    def complete(self) -> bool:
+        """Whether a line of the window's end, or of what is beyond it, has come."""
+        return bool(self._lines) and self._reached >= self._end
+
+    def estimate(self, global_batch: int) -> Estimate:
+        """The throughput: by the lines' stamps, else by their times, else by their rates.
+
+        Raises:
+            DocumentError: the log ends before the window does, leaves out iterations that are needed, or has lines
+                of some ranks only.
+        """
+        ranks = self._ranks()
+        throughput, name = self._throughput(global_batch)
+        how = HOW[name]
+        if ranks > 1:
+            how += f"; the log holds the lines of {ranks} ranks: {OF_RANKS[name]}"
+        return Estimate(throughput, name, f"{how}; {self.steps} iterations after {self.warmup} of warm-up")
+
+    def _throughput(self, global_batch: int) -> tuple[float, str]:
+        first, last = (self._ticks(at) for at in (self._first, self._end))
+        begun, ended = ([tick.stamp for tick in each if tick.stamp is not None] for each in (first, last))
+        if len(begun) == len(first) and len(ended) == len(last):
+            # An iteration is over when its slowest rank is.
+            return self._over(max(ended) - max(begun), global_batch), "elapsed-between-lines"
+        inside = [at for at in sorted(self._lines) if self._first < at <= self._end]
+        times = [[tick.seconds for tick in self._ticks(at) if tick.seconds is not None] for at in inside]
+        if all(times):
+            self._without_a_gap(inside)
+            return self._over(math.fsum(math.fsum(each) / len(each) for each in times), global_batch), (
+                "summed-step-times"
+            )
+        rates = [[tick.rate for tick in self._ticks(at) if tick.rate is not None] for at in inside]
+        if not all(rates) or not math.fsum(map(median, rates)):
+            raise DocumentError(
+                f"{self.log.path}: between iterations {self._first} and {self._end} rates are missing."
+            )
+        return math.fsum(map(median, rates)) / len(rates), "mean-of-rates"
+
+    def _ticks(self, iteration: int) -> list[Tick]:
+        return [tick for _, tick in self._lines[iteration]]
+
+    def _without_a_gap(self, inside: Sequence[int]) -> None:
+        reached = self._first
+        for at in inside:
+            line, tick = self._lines[at][0]
+            if at - tick.covers != reached:
+                raise self.log.error_at(
+                    line, f"the time of iteration {reached + 1} is missing before iteration {at}"
+                )
+            reached = at
+
+    def _ranks(self) -> int:
+        """How many ranks wrote every iteration of the window."""
+        if self._last is None:
+            raise self.log.error_missing("a line about an iteration that this importer knows")
+        if not self._lines:
+            raise self.log.error_missing(
+                f"{self.warmup} iterations of warm-up: it comes to iteration {self._last[1].iteration}. "
+                "Skip fewer with --set warmup=N"
+            )
+        if not self.complete:
+            raise self.log.error_missing(
+                f"iteration {self._end}, the end of the window: it comes to iteration {self._reached}. Measure fewer "
+                "with --set steps=N"
+            )
+        if self._end not in self._lines:
+            beyond = self._reached
+            raise self.log.error_at(
+                self._lines[beyond][0][0],
+                f"the window of {self.steps} iterations begins at {self._first}, but there is no line for its "
+                f"end: {beyond} is the next. Choose steps that the log has lines for, with --set steps=N",
+            )
+        window = {at: len(each) for at, each in self._lines.items() if at <= self._end}
+        ranks = max(window.values())
+        for at, written in window.items():
+            if written != ranks or ranks not in self.ranks:
+                one_of = ", ".join(map(str, sorted(self.ranks)))
+                raise self.log.error_at(
+                    self._lines[at][-1][0],
+                    f"iteration {at} has {written} lines; those of the window must all have as many, and as many as "
+                    f"the case can have ranks in one log ({one_of})",
+                )
+        return ranks
+
+    def _over(self, seconds: float, global_batch: int) -> float:
+        if not seconds > 0:
+            raise DocumentError(f"{self.log.path}: the window of {self.steps} iterations took {seconds} s.")
+        return self.steps * global_batch / seconds

@@ -1,0 +1,175 @@
+"""What the spreadsheet observes, and what its own numbers say about that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Any
+
+from attrs import frozen
+
+from dlperf_published.source_data import printed
+from dlperf_published.spreadsheet import DEVICES, effects, scaling_effects
+from dlperf_sdk.analysis.case import cases
+from dlperf_sdk.analysis.effects import Effect
+from dlperf_sdk.analysis.scaling import efficiency
+from dlperf_sdk.analysis.significance import sign_test
+from dlperf_sdk.interfaces.collection import Figures
+from dlperf_sdk.worker.estimate import median
+
+HOLDS, PARTLY, DOES_NOT, UNKNOWN = "holds", "in part", "does not hold", "cannot be derived"
+
+
+@frozen
+class Observation:
+    """A statement of the source, and a derived one beside it."""
+
+    printed: str
+    line: int
+    outcome: str
+    """`holds`, `in part`, `does not hold`, or `cannot be derived` from the figures."""
+    derived: str
+
+
+def observations(figures: Figures) -> tuple[Observation, ...]:
+    """The spreadsheet's observations, in its order."""
+    found = []
+    for cell in printed(figures.collection):
+        if cell.table == "observations":
+            outcome, derived = _derivation(cell.text)(figures)
+            found.append(Observation(cell.text, cell.line, outcome, derived))
+    return tuple(found)
+
+
+def _derivation(text: str) -> Callable[[Figures], tuple[str, str]]:
+    return next(derive for start, derive in _DERIVED.items() if start in text)
+
+
+def _efficiencies(figures: Figures) -> dict[int, list[float]]:
+    """By the number of devices."""
+    among = cases(figures)
+    found: dict[int, list[float]] = {}
+    for figure in figures:
+        value = efficiency(figure, among).value
+        if value is not None:
+            found.setdefault(figure.devices, []).append(value)
+    return found
+
+
+def _scaling(figures: Figures) -> tuple[str, str]:
+    most = _efficiencies(figures)[DEVICES[-1]]
+    outcome = HOLDS if min(most) > 0.9 else PARTLY
+    return outcome, (
+        f"On {DEVICES[-1]} GPUs the median efficiency is {median(most):.1%}, the lowest {min(most):.1%}, the highest "
+        f"{max(most):.1%}."
+    )
+
+
+def _decline(figures: Figures) -> tuple[str, str]:
+    by_count = _efficiencies(figures)
+    medians = {count: median(each) for count, each in by_count.items()}
+    lowest = min(min(each) for each in by_count.values())
+    falls = all(medians[b] < medians[a] for a, b in pairwise(DEVICES))
+    outcome = HOLDS if falls and lowest > 0.9 else PARTLY if lowest > 0.9 else DOES_NOT
+    said = ", ".join(f"{medians[count]:.1%} on {count}" for count in DEVICES)
+    steadily = "falls with each step" if falls else "does not fall with each step"
+    return outcome, f"The median {steadily}: {said}. The lowest of all is {lowest:.1%}."
+
+
+def _superlinear(figures: Figures) -> tuple[str, str]:
+    among = cases(figures)
+    above = [
+        figure for figure in figures if figure.devices > 1 and (efficiency(figure, among).value or 0) > 1
+    ]
+    said = ", ".join(
+        f"{figure.printed_model} at batch size {figure.batch_size} on {figure.devices} {figure.hardware}"
+        f" ({'synthetic' if figure.data == 'synthetic' else 'real'})"
+        for figure in above
+    )
+    return (
+        PARTLY if above else DOES_NOT,
+        f"{len(above)} of {sum(figure.devices > 1 for figure in figures)} cells are above 100 %: {said}. Whether "
+        "that is noise cannot be told: no cell was repeated, or the repeats are not published.",
+    )
+
+
+def _effect_by_count(found: Mapping[int, Effect], what: str) -> tuple[str, str]:
+    parts, worst = [], HOLDS
+    for count, each in found.items():
+        test = each.test
+        parts.append(f"{count}: {each.median:.3f} ({test.above} above 1, {test.below} below, p {test.p:.3g})")
+        if each.significant:
+            worst = DOES_NOT if each.median > 1.05 else PARTLY
+    shown = [count for count, each in found.items() if each.significant]
+    told = (
+        f" Significant at 5 % on {', '.join(map(str, shown))} GPUs."
+        if shown
+        else " Nowhere significant at 5 %."
+    )
+    return worst, f"{what}, median by number of GPUs: {'; '.join(parts)}.{told}"
+
+
+def _data(figures: Figures) -> tuple[str, str]:
+    return _effect_by_count(effects(figures, "data"), "Synthetic over real data")
+
+
+def _batch(figures: Figures) -> tuple[str, str]:
+    throughput = [pair.ratio for each in effects(figures, "batch_size").values() for pair in each.pairs]
+    test = sign_test(throughput)
+    outcome, said = _effect_by_count(
+        scaling_effects(figures, "batch_size"), "Speedup at batch size 64 over that at 32"
+    )
+    if test.p < 0.05:
+        outcome = DOES_NOT
+    return outcome, (
+        f"The source compares speedups only. The throughput at 64 is {median(throughput):.3f} times that at 32 "
+        f"(median of {len(throughput)} pairs, {test.above} above 1, {test.below} below, p {test.p:.2g}). {said}"
+    )
+
+
+def _factor(of: str, printed_ratio: str) -> Callable[[Figures], tuple[str, str]]:
+    def derive(figures: Figures) -> tuple[str, str]:
+        by_count = effects(figures, of)
+        ratios = [pair.ratio for each in by_count.values() for pair in each.pairs]
+        decimals = len(printed_ratio.partition(".")[2])
+        middle, test = median(ratios), sign_test(ratios)
+        outcome = HOLDS if abs(middle - float(printed_ratio)) <= 0.5 * 10**-decimals + 1e-9 else DOES_NOT
+        confounded = {name for each in by_count.values() for name in each.confounded}
+        text = (
+            f"Median of {len(ratios)} pairs: {middle:.3f}, from {min(ratios):.2f} to {max(ratios):.2f}; "
+            f"p {test.p:.2g}."
+        )
+        if confounded:
+            text += f" The {', '.join(sorted(confounded))} changed along with it: the effects cannot be told apart."
+        return outcome, text
+
+    return derive
+
+
+def _parameters(_: Figures) -> tuple[str, str]:
+    return UNKNOWN, "No figure of the source says how large a model is."
+
+
+def _baseline(figures: Figures) -> tuple[str, str]:
+    one = figures.where(topology="1n1d", hardware="Tesla K80")
+    middles: dict[str, Any] = {
+        name: median([figure.throughput for figure in one.where(printed_model=name)])
+        for name in one.values("printed_model")
+    }
+    rounded = [round(value / 10) * 10 for value in middles.values()]
+    said = ", ".join(f"{value:.2f} img/s on {name}" for name, value in middles.items())
+    return (HOLDS if rounded == [30, 50] else DOES_NOT), f"The medians of one K80 are {said}."
+
+
+_DERIVED: dict[str, Callable[[Figures], tuple[str, str]]] = {
+    "scaling is really good": _scaling,
+    "efficiency goes down": _decline,
+    "superlinear": _superlinear,
+    "real or synth dataset": _data,
+    "using batch size": _batch,
+    "P100 than K80": _factor("hardware", "4.4"),
+    "faster (median) than inception3": _factor("model", "1.61"),
+    "million parameters": _parameters,
+    "baseline performance": _baseline,
+}
+"""What a statement of the source says, in a few of its words → its derivation."""

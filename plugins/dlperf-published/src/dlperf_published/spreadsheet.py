@@ -1,0 +1,128 @@
+"""The spreadsheet of TensorFlow's benchmarks of 2017: its figures, and all that it derives from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any
+
+import attrs
+
+from dlperf_published.grid import Grid, Square, Value
+from dlperf_sdk.analysis.case import Case, cases
+from dlperf_sdk.analysis.effects import Effect, effect
+from dlperf_sdk.analysis.scaling import Scaled, efficiency, speedup
+from dlperf_sdk.interfaces.collection import Figures
+from dlperf_sdk.interfaces.figure import PublishedFigure
+from dlperf_sdk.worker.estimate import median
+
+DEVICES = (1, 2, 4, 8)
+_FACTORS: dict[str, dict[str, Any]] = {
+    "batch_size": {"64": 64, "32": 32},
+    "data": {"synth": "synthetic", "real": "images"},
+    "model": {"inception3": "inception3", "resnet50": "resnet50-v1"},
+    "hardware": {"P100": "Tesla P100", "K80": "Tesla K80"},
+}
+"""The columns' factors in the source's order, and the source's words for their values."""
+
+
+def tables(figures: Figures) -> tuple[Grid, ...]:
+    """The throughputs, speedups and efficiencies, and the four tables of paired ratios."""
+    return (
+        _throughputs(figures),
+        _scaled(figures, "speedup", speedup, "x", 1),
+        _scaled(figures, "efficiency", efficiency, "%", 100),
+        _ratios(figures, "synthetic-real", "Synthetic over real data", "data", per_row=True),
+        _ratios(figures, "batch", "Speedup at batch size 64 over that at 32", "batch_size", per_row=True),
+        _ratios(figures, "gpu", "P100 over K80", "hardware", per_row=False),
+        _ratios(figures, "model", "ResNet-50 over Inception v3", "model", per_row=False),
+    )
+
+
+def effects(figures: Figures, of: str) -> dict[int, Effect]:
+    """The effect of a factor on the throughput, by the number of devices."""
+    first, second = _levels(of)
+    return {
+        count: effect(figures.where(topology=f"1n{count}d"), of=of, levels=(first, second))
+        for count in DEVICES
+    }
+
+
+def scaling_effects(figures: Figures, of: str) -> dict[int, Effect]:
+    """The effect of a factor on the *speedup*, by the number of devices."""
+    found = {}
+    for count in DEVICES:
+        scaled = [
+            attrs.evolve(Case.of(figure), throughput=value, unit="x")
+            for figure in figures.where(topology=f"1n{count}d")
+            if (value := speedup(figure, cases(figures)).value) is not None
+        ]
+        found[count] = effect(scaled, of=of, levels=_levels(of))
+    return found
+
+
+def _levels(of: str) -> tuple[Any, Any]:
+    first, second = _FACTORS[of].values()
+    # The source divides ResNet-50 by Inception, though its columns are the other way about.
+    return (second, first) if of == "model" else (first, second)
+
+
+def columns(without: str = "") -> list[tuple[str, dict[str, Any]]]:
+    """The columns' titles and what is in them, but for one factor."""
+    factors = {name: values for name, values in _FACTORS.items() if name != without}
+    return [
+        (" ".join(words), {name: factors[name][word] for name, word in zip(factors, words, strict=True)})
+        for words in product(*factors.values())
+    ]
+
+
+def _throughputs(figures: Figures) -> Grid:
+    rows = {}
+    for count in DEVICES:
+        row = [Square((Value(count, 0),))]
+        for _, wanted in columns():
+            figure = figures.one(topology=f"1n{count}d", **wanted)
+            whole = figure.throughput == int(figure.throughput)
+            row.append(Square((Value(figure.throughput, 0 if whole else 1, "", (figure,)),)))
+        rows[str(count)] = tuple(row)
+    return Grid("throughput", "img/s", "GPUs", ("gpus", *(title for title, _ in columns())), rows)
+
+
+def _scaled(
+    figures: Figures,
+    name: str,
+    by: Callable[[PublishedFigure, Sequence[Case]], Scaled],
+    sign: str,
+    times: int,
+) -> Grid:
+    among, rows = cases(figures), {}
+    for count in DEVICES:
+        found = [figures.one(topology=f"1n{count}d", **wanted) for _, wanted in columns()]
+        values = [(figure, by(figure, among).value) for figure in found]
+        numbers = [(figure, value * times) for figure, value in values if value is not None]
+        row = [Square((Value(number, 2, sign, (figure,)),)) for figure, number in numbers]
+        row.append(Square((Value(median([number for _, number in numbers]), 2, sign),)))
+        rows[str(count)] = tuple(row)
+    titles = (*(title for title, _ in columns()), "median")
+    return Grid(name, name.capitalize(), "GPUs", titles, rows)
+
+
+def _ratios(figures: Figures, name: str, title: str, of: str, *, per_row: bool) -> Grid:
+    """Paired ratios; the median of each row, or that of all rows in the first."""
+    by_count = scaling_effects(figures, of) if of == "batch_size" else effects(figures, of)
+    everything = [pair.ratio for found in by_count.values() for pair in found.pairs]
+    rows = {}
+    for count, found in by_count.items():
+        row = []
+        for _, wanted in columns(of):
+            ratio = next(
+                pair.ratio
+                for pair in found.pairs
+                if all(pair.a.facts[factor] == value for factor, value in wanted.items())
+            )
+            row.append(Square((Value(ratio, 2, "x"),)))
+        middle = found.median if per_row else median(everything)
+        shown = per_row or count == DEVICES[0]
+        row.append(Square((Value(middle, 2, "x"),) if shown else ()))
+        rows[str(count)] = tuple(row)
+    return Grid(name, title, "GPUs", (*(each for each, _ in columns(of)), "median"), rows)

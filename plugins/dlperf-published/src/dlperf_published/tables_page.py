@@ -1,0 +1,171 @@
+"""The regenerated tables of a collection as blocks, with the statements that its source makes about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from dlperf_published.disagreements import Mismatch, grids, mismatches
+from dlperf_published.footnotes import footnotes
+from dlperf_published.grid import Grid, Square
+from dlperf_published.observations import DOES_NOT, HOLDS, PARTLY, Observation, observations
+from dlperf_sdk.interfaces.collection import Figures
+from dlperf_sdk.reports.blocks import Block, Cell, Column, Notes, Table, Tone
+
+_TONES: Mapping[str, Tone] = {HOLDS: "good", PARTLY: "doubt", DOES_NOT: "bad"}
+_WIDEST = 4
+"""Columns of a table; one with more is turned on its side."""
+_LONGEST = 30
+"""Letters of a row's name that is not broken into lines."""
+
+
+def blocks(figures: Figures) -> list[Block]:
+    """Return the tables of a collection, the footnotes of its summaries, and its observations."""
+    found = mismatches(figures)
+    shown: list[Block] = []
+    for grid in grids(figures):
+        shown += _grid(grid, [each for each in found if each.cell.table == grid.name])
+    shown += _statements(footnotes(figures), "Footnotes of the summaries")
+    shown += _statements(observations(figures), "Observations")
+    return shown
+
+
+def _grid(grid: Grid, found: Sequence[Mismatch]) -> list[Block]:
+    """A table, and the notes that its cells point at."""
+    notes: list[str] = []
+    pointed: dict[tuple[str, str], list[str]] = {}
+    for each in found:
+        said = f"{each.reason} ({each.cell.document}:{each.cell.line})" if _is_number(each) else each.reason
+        _point(pointed, notes, (each.cell.row, each.cell.column), said)
+    for row, squares in grid.rows.items():
+        for column, square in zip(grid.columns, squares, strict=True):
+            if "precision" in square.claims and not square.values:
+                said = f"no figure with precision {square.claims['precision']} is published"
+                _point(pointed, notes, (row, column), said)
+    marks = {at: f" [{','.join(numbers)}]" for at, numbers in pointed.items()}
+    if grid.name == "speedup" and len(grid.columns) == 1:
+        table = _figures(grid, marks)
+    elif len(grid.columns) > _WIDEST:
+        table = _table(
+            grid.title,
+            "",
+            tuple(f"{row}" for row in grid.rows),
+            {
+                column: [(grid.rows[row][at], marks.get((row, column), "")) for row in grid.rows]
+                for at, column in enumerate(grid.columns)
+            },
+        )
+    else:
+        table = _table(
+            grid.title,
+            grid.corner,
+            grid.columns,
+            {
+                row: [
+                    (square, marks.get((row, column), ""))
+                    for column, square in zip(grid.columns, squares, strict=True)
+                ]
+                for row, squares in grid.rows.items()
+            },
+        )
+    notes += _mixed(grid)
+    return [table, Notes(tuple(notes))] if notes else [table]
+
+
+def _point(
+    pointed: dict[tuple[str, str], list[str]], notes: list[str], at: tuple[str, str], said: str
+) -> None:
+    """Let a cell point at a note, which is added if nothing has said the same."""
+    if said not in notes:
+        notes.append(said)
+    number = str(notes.index(said) + 1)
+    if number not in pointed.setdefault(at, []):
+        pointed[at].append(number)
+
+
+def _is_number(each: Mismatch) -> bool:
+    return "is printed" in each.reason
+
+
+def _table(
+    title: str, corner: str, columns: Iterable[str], rows: Mapping[str, Sequence[tuple[Square, str]]]
+) -> Table:
+    cells: list[tuple[Cell | str, ...]] = []
+    for name, row in rows.items():
+        shown = [Cell(_lines(square, mark), "doubt" if mark else "plain") for square, mark in row]
+        cells.append((name, *shown))
+    # Names are kept whole where there is room for them.
+    whole = max(map(len, rows)) <= _LONGEST
+    heads = (Column(corner, whole=whole), *(Column(_heading(column), right=True) for column in columns))
+    return Table(heads, tuple(cells), title)
+
+
+def _heading(column: str) -> str:
+    """Of what the table's title does not say already."""
+    return column.removesuffix(" throughput")
+
+
+def _lines(square: Square, mark: str) -> str:
+    """A cell's values and its mark, a line each where words tell the values apart."""
+    apart = any(value.suffix.startswith(" ") for value in square.values)
+    text = ("\n" if apart else ", ").join(value.text for value in square.values) or "–"
+    return text.replace(" bsz=", "\nbsz=") + ("\n" + mark.strip() if apart and mark else mark)
+
+
+def _figures(grid: Grid, marks: Mapping[tuple[str, str], str]) -> Table:
+    """Every figure, with its speedup."""
+    rows = []
+    for row, (square,) in grid.rows.items():
+        for value in square.values:
+            (figure,) = value.figures
+            what = [figure.framework, figure.framework_version, figure.implementation, figure.model]
+            what += [figure.precision, *([figure.compiler] if figure.compiler != "none" else [])]
+            what += [f"{name.replace('_', ' ')} {said}" for name, said in sorted(figure.options.items())]
+            mark = marks.get((row, "speedup"), "")
+            rows.append(
+                (
+                    " ".join(what),
+                    str(figure.batch_size),
+                    str(figure.topology),
+                    f"{figure.throughput:.2f}",
+                    Cell(value.text + mark, "doubt" if mark else "plain"),
+                )
+            )
+    columns = (
+        Column("case"),
+        Column("batch", right=True),
+        Column("topology", right=True),
+        Column("throughput", right=True),
+        Column("speedup", right=True),
+    )
+    return Table(columns, tuple(rows), "Every figure, and its speedup over one device")
+
+
+_MIXED = ("clip_norm", "estimator", "loss_scale")
+
+
+def _mixed(grid: Grid) -> list[str]:
+    """What differs among the figures of a table beside what its headings say."""
+    figures = [
+        figure
+        for squares in grid.rows.values()
+        for square in squares
+        for value in square.values
+        for figure in value.figures
+    ]
+    if grid.name == "speedup" or not figures:
+        return []
+    notes = []
+    for name in _MIXED:
+        said = list(dict.fromkeys(figure.value(name) for figure in figures))
+        if len(said) > 1:
+            shown = ", ".join("not stated" if each is None else str(each) for each in said)
+            notes.append(f"The figures of this table do not share one {name.replace('_', ' ')}: {shown}.")
+    return notes
+
+
+def _statements(found: Sequence[Observation], title: str) -> list[Block]:
+    rows = [
+        (Cell(each.outcome, _TONES.get(each.outcome, "quiet")), each.printed, each.derived) for each in found
+    ]
+    columns = (Column("outcome", whole=True), Column("the source says"), Column("its figures say"))
+    return [Table(columns, tuple(rows), title)] if rows else []

@@ -1,0 +1,50 @@
+"""tensorpack's three tables."""
+
+from __future__ import annotations
+
+from dlperf_published.grid import Grid, Square, Value
+from dlperf_sdk.interfaces.collection import Figures
+from dlperf_sdk.interfaces.figure import PublishedFigure
+
+_PIPELINES = ("constant", "in-graph", "python-queue")
+_STRATEGIES = {"all_reduce": "replicated", "parameter_server": "parameter_server", "horovod": "horovod"}
+
+
+def tables(figures: Figures) -> tuple[Grid, ...]:
+    """Two of September 2017, by the number of devices; one of May 2019, by the flags of the run."""
+    old = figures.where(date="2017-09")
+    grids = [_by_devices(old.where(strategy=strategy), strategy) for strategy in old.values("strategy")]
+    new = figures.where(date="2019-05")
+    rows = {_flags(figure): (Square((_value(figure),)),) for figure in new}
+    return (*grids, Grid("2019", "May 2019: eight V100, img/s", "flags", ("img/s",), rows))
+
+
+def _by_devices(figures: Figures, strategy: str) -> Grid:
+    rows = {}
+    for topology in figures.values("topology"):
+        here = figures.where(topology=topology)
+        ours = [here.one(implementation="tensorpack", input_pipeline=each) for each in _PIPELINES]
+        theirs = here.one(implementation="tf_cnn_benchmarks")
+        rows[str(topology.devices)] = (
+            Square(tuple(_value(figure) for figure in ours)),
+            Square((_value(theirs, 2),)),
+        )
+    columns = ("tensorpack (GPU/CPU/Python)", "tensorflow/benchmarks")
+    title = f"September 2017: P100, {_STRATEGIES[strategy]}, img/s"
+    return Grid(_STRATEGIES[strategy], title, "GPUs", columns, rows)
+
+
+def _value(figure: PublishedFigure, decimals: int = 0) -> Value:
+    return Value(figure.throughput, decimals, "", (figure,))
+
+
+def _flags(figure: PublishedFigure) -> str:
+    """The run's flags, as the source writes them; a batch of 64 is tensorpack's default."""
+    flags = ["--fake-location=gpu", f"--variable-update={_STRATEGIES[figure.strategy]}"]
+    if figure.precision == "fp16":
+        flags.append("--use-fp16")
+    if figure.batch_size != 64:
+        flags.append(f"--batch {figure.batch_size}")
+    if figure.compiler == "xla":
+        flags.append("--use-xla-compile")
+    return " ".join(flags)

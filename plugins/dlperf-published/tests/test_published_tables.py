@@ -1,0 +1,251 @@
+"""The source documents, regenerated: cell by cell what they print, or listed as a disagreement."""
+
+import json
+import re
+
+import pytest
+from dlperf_published.collections import COLLECTIONS
+from dlperf_published.disagreements import agrees, cells, grids, mismatches, numbers
+from dlperf_published.footnotes import footnotes
+from dlperf_published.grid import Value, half_up
+from dlperf_published.observations import observations
+from dlperf_published.source_data import figures as published
+from dlperf_published.source_data import printed
+from hypothesis import given
+from hypothesis import strategies as st
+from test_published import NAMES, SOURCES
+
+from dlperf_sdk.cli import main
+from dlperf_sdk.reports import collection_page, markdown
+from dlperf_sdk.reports.blocks import Paragraph
+
+COLLECTION = {collection.name: collection() for collection in COLLECTIONS}
+SHEET = "Benchmarks: TensorFlow, a spreadsheet"
+
+
+def found(name):
+    return mismatches(published(name))
+
+
+# -- what is printed is what the sources print
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_printed_cell_stands_in_its_source(name):
+    for cell in printed(name):
+        line = SOURCES[cell.document, cell.line]
+        if ".xlsm" in cell.document:
+            # The workbook keeps binary fractions: 2458.74 is 2458.7399999999998.
+            kept = [float(n) for n in re.findall(r"=([0-9.]+)", line)]
+            assert any(abs(value - float(cell.text)) < 1e-9 for value in kept), cell
+        else:
+            assert cell.text.replace(" ", "") in re.sub(r"[ *]", "", line), cell
+
+
+# -- the spreadsheet, character for character
+
+
+def regenerated_lines():
+    """The lines of the spreadsheet's text, as its regenerated tables make them up: it has no cell boundaries."""
+    heads = {
+        "throughput": "images/s",
+        "speedup": "speedup",
+        "efficiency": "efficiency",
+        "synthetic-real": "",
+        "batch": "",
+    }
+    for grid in grids(published("tf-cnn-2017")):
+        for at, (row, squares) in enumerate(grid.rows.items()):
+            text = "".join(value.text for square in squares for value in square.values)
+            label = row if grid.name in heads and grid.name != "throughput" else ""
+            yield grid.name, row, (heads.get(grid.name, "") if at == 0 else "") + label + text
+
+
+def test_the_spreadsheet_comes_out_character_for_character():
+    source = {line: text for (document, line), text in SOURCES.items() if document == SHEET}
+    lines = set(source.values())
+    missing = [(name, row, text) for name, row, text in regenerated_lines() if text not in lines]
+    # All but two of the 28 rows: their labels count rows where all others count GPUs.
+    assert [(name, row) for name, row, _ in missing] == [("throughput", "4"), ("throughput", "8")]
+    assert [source[32][0], source[34][0]] == ["3", "4"]
+    assert [text[1:] for _, _, text in missing] == [source[32][1:], source[34][1:]]
+
+
+def test_the_spreadsheet_s_headings_are_the_factors():
+    rows = {text for (document, _), text in SOURCES.items() if document == SHEET}
+    (grid, *_) = grids(published("tf-cnn-2017"))
+    titles = [column.split() for column in grid.columns if column != "gpus"]
+    for place, head in enumerate(("batch size", "dataset", "model")):
+        assert head + "".join(title[place] for title in titles) in rows
+    assert "gpu type" + "".join(title[3] for title in titles) + "median:" in rows
+
+
+# -- every cell
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_cell_agrees_or_is_listed(name):
+    """Compared here by other means than the list is made by: as text, to the decimals that are printed."""
+    figures = published(name)
+    listed = {(d.cell.document, d.cell.line, d.cell.row, d.cell.column) for d in found(name)}
+    tables = {grid.name: grid for grid in grids(figures)}
+    compared = 0
+    for cell in cells(figures):
+        square = tables[cell.table].square(cell.row, cell.column)
+        assert square is not None, cell
+        shown = numbers(cell.text)
+        same = len(shown) == len(square.values) and all(
+            half_up(value.number, decimals) == f"{number:.{decimals}f}"
+            for (number, decimals), value in zip(shown, square.values, strict=True)
+        )
+        if cell.text.endswith("-"):
+            same = not square.values
+        if not same:
+            assert (cell.document, cell.line, cell.row, cell.column) in listed, cell
+        compared += 1
+    assert compared == {"dlperf-v1.0": 715, "tf-cnn-2017": 278, "tensorpack": 21}[name]
+
+
+def test_the_tables_hold_no_cell_that_is_not_printed_but_in_columns_the_source_lacks():
+    figures = published("dlperf-v1.0")
+    known = {(cell.table, cell.row, cell.column) for cell in cells(figures)}
+    unprinted = {
+        (grid.name, column)
+        for grid in grids(figures)
+        for row in grid.rows
+        for column in grid.columns
+        if (grid.name, row, column) not in known
+    }
+    assert unprinted == set()
+
+
+# -- the disagreements that are known to be there
+
+
+def wrong(name, kind):
+    return [d for d in found(name) if kind in d.reason]
+
+
+def test_the_stale_cell_is_found():
+    stale = [d for d in wrong("dlperf-v1.0", "is printed") if d.cell.row == "NGC MXNet"]
+    assert [(d.cell.text, d.computed) for d in stale] == [("11233.92", "11331.93"), ("28.67", "28.89")]
+
+
+def test_the_wrong_speedups_are_found():
+    speedups = [d for d in found("dlperf-v1.0") if d.cell.table == "speedup"]
+    assert [(d.cell.text, d.computed, "rounding" in d.reason) for d in speedups] == [
+        ("10.75", "10.74", True),
+        ("27.33", "27.23", False),
+        ("10.2", "10.28", False),
+        ("29.75", "29.74", False),
+        ("25.59", "25.58", True),
+    ]
+
+
+def test_fp16_under_amp_and_another_model_under_v1_5_are_found():
+    amp = wrong("dlperf-v1.0", "precision is fp16")
+    assert {d.cell.row if d.cell.table.startswith("summary") else d.cell.column for d in amp} == {"NGC MXNet"}
+    assert len(amp) == 2 + 4 + 4  # summary, report, workbook
+    other = wrong("dlperf-v1.0", "model is resnet50-v1b")
+    assert {d.cell.column for d in other} == {"MXNet"}
+    assert len(other) == 2 * 2 * 4  # report and workbook, fp32 and AMP
+
+
+def test_the_column_with_another_batch_size_s_numbers_is_found():
+    column = wrong("dlperf-v1.0", "batch size 96 instead of 32")
+    assert [d.cell.text for d in column] == ["156.25", "1234.65", "2425.97", "4799.64"]
+    assert {d.cell.document for d in column} == {"reports/DLPerf_report_v1.0.xlsm bert_fp32_bz32"}
+
+
+def test_nothing_else_is_printed_wrongly():
+    """Numbers; headings apart. Two speedups in the summary repeat what stands elsewhere."""
+    assert len(wrong("dlperf-v1.0", "is printed")) == 2 + 1 + 4 + 5
+    assert [d.cell.text for d in found("tf-cnn-2017")] == ["3", "4"]
+    assert found("tensorpack") == ()
+
+
+def test_a_changed_cell_is_noticed():
+    value = Value(12.345, 2)
+    assert agrees(12.35, 2, value) and agrees(12.3, 1, value)
+    assert not agrees(12.36, 2, value) and not agrees(12.4, 1, value)
+
+
+@given(st.integers(0, 10**9), st.integers(0, 4))
+def test_halves_are_rounded_up(tenths, decimals):
+    """Numbers that are written with one decimal more than is asked for."""
+    number = tenths / 10 ** (decimals + 1)
+    expected = (tenths + 5) // 10
+    assert half_up(number, decimals) == f"{expected / 10**decimals:.{decimals}f}"
+
+
+def test_numbers_are_read_and_marks_and_batch_sizes_are_not():
+    assert numbers("[1]29171.69w/XLA 24734.22") == [(29171.69, 2), (24734.22, 2)]
+    assert numbers("4664.10 bsz=96") == [(4664.1, 2)]
+    assert numbers("228/228/219") == [(228.0, 0)] * 2 + [(219.0, 0)]
+    assert numbers("[2] -") == []
+
+
+# -- observations
+
+
+def test_the_observations_are_derived_and_two_do_not_bear_it():
+    seen = {each.line: each for each in observations(published("tf-cnn-2017"))}
+    assert len(seen) == 9
+    assert [each.outcome for each in seen.values()] == [
+        *("holds", "in part", "in part", "in part", "does not hold"),
+        *("holds", "holds", "cannot be derived", "holds"),
+    ]
+    data, batch, gpu = seen[102].derived, seen[103].derived, seen[104].derived
+    assert "8: 1.023 (7 above 1, 0 below, p 0.0156). Significant at 5 % on 8 GPUs." in data
+    assert "The throughput at 64 is 1.075 times that at 32" in batch
+    assert "The machine changed along with it" in gpu
+
+
+def test_the_footnotes_of_the_summaries_are_derived_as_far_as_figures_go():
+    seen = footnotes(published("dlperf-v1.0"))
+    assert [each.line for each in seen] == [61, 62, 63, 88, 89]
+    assert [each.outcome for each in seen] == ["in part", "holds", "in part", "holds", "in part"]
+    tensorflow, pytorch, paddle, bert, clip = (each.derived for each in seen)
+    assert "224 with compiler none and 224 with compiler xla" in tensorflow
+    assert pytorch == "Its figures are of fp32 only."
+    assert paddle.startswith("10633.22 at batch size 224 without DALI, 11617.57 at batch size 196 with it")
+    assert bert.startswith("On 32 GPUs 9409.20 with XLA, 5189.07 without.")
+    assert "(median of 16 pairs" in clip and "16 above 1, 0 below" in clip
+    for name in ("tf-cnn-2017", "tensorpack"):
+        assert footnotes(published(name)) == ()
+    shown = markdown.text_of(collection_page.page(COLLECTION["dlperf-v1.0"]))
+    assert all(markdown.text_of([Paragraph(each.printed)]).strip() in shown for each in seen)
+
+
+# -- the report
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_report_holds_every_figure(name, capsys):
+    assert main(["report", "--published", name, "--format", "markdown"]) == 0
+    text = capsys.readouterr().out
+    for figure in published(name):
+        shown = f"{figure.throughput:.2f}" if name == "dlperf-v1.0" else f"{figure.throughput:g}"
+        assert shown in text, figure
+    assert text == markdown.text_of(collection_page.page(COLLECTION[name]))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_report_fits_a_terminal(name, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["report", "--published", name]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
+def test_the_report_is_also_plain_data(capsys):
+    assert main(["report", "--published", "tf-cnn-2017", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert len(document["figures"]) == 64
+    assert [each["printed"] for each in document["disagreements"]] == ["3", "4"]
+
+
+def test_the_report_refuses_what_makes_no_sense(capsys):
+    assert main(["report", "--published", "dlperf"]) == 2
+    assert "Did you mean 'dlperf-v1.0'" in capsys.readouterr().err
+    assert main(["report", "a-run", "--published", "tensorpack"]) == 2
+    assert "leave out the names of runs" in capsys.readouterr().err

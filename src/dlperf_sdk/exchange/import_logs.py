@@ -1,0 +1,222 @@
+"""Logs of other programs as results: marked as imported, with the estimator that was used, and nothing verified.
+
+::
+
+    from dlperf_sdk.exchange.import_logs import import_logs
+
+    results = import_logs("tf-cnn-benchmarks", ["run-1.log", "run-2.log"], {"precision": "fp32"})
+
+Logs of the same case become the repeats of one result. Facts that a log does not state have to be given, or they stay
+unknown. A log is read line by line, whatever its size, and executes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import attrs
+from attrs import frozen
+
+import dlperf_sdk
+from dlperf_sdk.documents.json_values import shown
+from dlperf_sdk.errors import SpecError, UnknownName, UsageError
+from dlperf_sdk.interfaces.figure import OPTION_ROLES, PublishedFigure
+from dlperf_sdk.interfaces.importer import Importer, Log, Reading
+from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.results import metrics
+from dlperf_sdk.results.result import (
+    INCONCLUSIVE,
+    INTEGRITY,
+    NOT_APPLICABLE,
+    Fact,
+    Imported,
+    Result,
+    Source,
+    Verdict,
+)
+from dlperf_sdk.results.store import new_run_id
+from dlperf_sdk.spec.fields import Role
+from dlperf_sdk.spec.run_spec import RunSpec
+from dlperf_sdk.spec.values import TopologySpec
+
+_NEEDED = ("framework", "model", "topology", "batch_size", "precision")
+"""Facts that every imported result has."""
+_SPEC = (*_NEEDED, "accumulation", "compiler", "strategy", "layout", "device", "data")
+_ROLES: dict[str, Role] = {
+    **{
+        field.name: field.metadata["role"]
+        for kind in (PublishedFigure, RunSpec)
+        for field in attrs.fields(kind)
+        if "role" in field.metadata
+    },
+    **OPTION_ROLES,
+}
+_UNVERIFIED = ("finite-loss", "loss-falls", "replicas-equal", "precision-effective", "as-requested")
+
+
+@frozen
+class _ImportedLog:
+    """A log that was read to its end."""
+
+    source: Source
+    modified: float
+    reading: Reading
+
+
+def import_logs(
+    importer: str,
+    paths: Iterable[str | Path],
+    given: Mapping[str, Any] | None = None,
+    registry: Registry | None = None,
+) -> tuple[Result, ...]:
+    """Return a result for each case in the logs. Logs with the same facts are repeats of one result, in their order.
+
+    Args:
+        importer: The name of an installed importer.
+        paths: The logs.
+        given: Facts that the logs do not state, or state wrongly, under the names of a run spec's fields
+            (`precision`, `data`, …) and of published figures' (`hardware`, `clip_norm`, …); `warmup` and `steps`
+            choose another window, where the importer has one.
+        registry: The plugins to choose from; those that are installed, unless given.
+
+    Raises:
+        UnknownName: there is no such importer, or `given` names no fact of a case.
+        PluginError: the importer cannot be used.
+        DocumentError: a log is malformed; the message names the line.
+        UsageError: the same file is given twice, or a fact that a case needs is neither in a log nor given.
+        SpecError: a value is impossible.
+    """
+    registry = registry or Registry()
+    reader = registry.importer(importer)
+    given = _checked(reader, given or {})
+    logs = [_read(reader, Path(path), given, registry) for path in paths]
+    if not logs:
+        raise UsageError("There is no log to import: name one or more files.")
+    cases: dict[str, list[_ImportedLog]] = {}
+    files: dict[str, str] = {}
+    for log in logs:
+        name, digest = log.source.name, log.source.sha256
+        if digest in files:
+            raise UsageError(
+                f"{name} and {files[digest]} are the same log (SHA-256 {digest[:12]}…), which would count as two "
+                "repeats: name it once."
+            )
+        files[digest] = name
+        reading = log.reading
+        known = {
+            **reading.facts,
+            **given,
+            "estimator": reading.estimator,
+            "how": reading.estimator_description,
+        }
+        cases.setdefault(json.dumps(known, sort_keys=True), []).append(log)
+    return tuple(_result(reader, logs, given) for logs in cases.values())
+
+
+def _read(importer: Importer, path: Path, given: Mapping[str, Any], registry: Registry) -> _ImportedLog:
+    log = Log(path)
+    with registry.at_work("importers", importer.name, f"read {path}"):
+        reading = importer.read(log, given)
+    return _ImportedLog(Source(path.name, log.sha256(), log.line_count), log.modified, reading)
+
+
+def _checked(importer: Importer, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the given facts, with a topology in its one spelling.
+
+    Raises:
+        UnknownName: a name is no fact of a case.
+        SpecError: a value is impossible.
+    """
+    window = ("warmup", "steps") if importer.has_window else ()
+    names = {*_SPEC, *window, *OPTION_ROLES, "framework_version", "hardware", "implementation", "machine"}
+    for name in given:
+        if name not in names:
+            raise UnknownName("fact of an imported case", name, names)
+    for name, least in (("warmup", 0), ("steps", 1), ("batch_size", 1)):
+        value = given.get(name, least)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**31:
+            raise SpecError(f"{name} is {shown(value)}; it must be a whole number, {least} or more.")
+    topology = {"topology": str(TopologySpec.parse(given["topology"]))} if "topology" in given else {}
+    return {**given, **topology}
+
+
+def _result(importer: Importer, logs: Sequence[_ImportedLog], given: Mapping[str, Any]) -> Result:
+    first = logs[0].reading
+    known = {**first.facts, **given}
+    for name in _NEEDED:
+        if name not in known:
+            raise UsageError(
+                f"{logs[0].source.name} does not say the {name.replace('_', ' ')}: add --set {name}=…, as it was."
+            )
+    protocol = {name: known[name] for name in ("warmup", "steps") if name in known}
+    spec = RunSpec(**{name: known[name] for name in _SPEC if name in known}, **protocol, repeats=len(logs))
+    known["topology"] = str(spec.topology)
+    unit = "seq/s" if spec.model.startswith("bert") else "img/s"
+    rates = [log.reading.throughput for log in logs]
+    note = f"imported, {first.estimator}: {first.estimator_description}"
+    modified = [datetime.fromtimestamp(log.modified, UTC) for log in logs]
+    return Result(
+        id=new_run_id(spec, min(modified)),
+        status="ok",
+        failure=None,
+        spec=spec,
+        facts=_facts({**known, "estimator": first.estimator}, given),
+        metrics=(
+            metrics.metric("throughput", unit, rates, note),
+            metrics.metric(
+                "throughput-per-device", unit, [rate / spec.topology.devices for rate in rates], note
+            ),
+        ),
+        verdicts=_verdicts(),
+        repeats=(),
+        stopping=None,
+        environment=None,
+        hardware=(),
+        workload=None,
+        notes=_notes(first, given),
+        # Few logs state when the run was; the file system knows when they were last written to.
+        started_at=min(modified).isoformat(timespec="seconds"),
+        finished_at=max(modified).isoformat(timespec="seconds"),
+        sdk_version=dlperf_sdk.__version__,
+        imported=Imported(
+            importer.name,
+            importer.version,
+            first.program,
+            first.estimator_description,
+            tuple(log.source for log in logs),
+        ),
+    )
+
+
+def _facts(known: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[Fact, ...]:
+    """Return the log's facts as observed and the given ones as requested."""
+    return tuple(
+        Fact(
+            name,
+            _ROLES.get(name, "context"),
+            value if name in given else None,
+            None if name in given else value,
+        )
+        for name, value in sorted(known.items())
+    )
+
+
+def _notes(reading: Reading, given: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a note for each given fact that the log contradicts."""
+    return tuple(
+        f"{name} is {reading.facts[name]} in the logs, and was said to be {value}."
+        for name, value in given.items()
+        if reading.facts.get(name, value) != value
+    )
+
+
+def _verdicts() -> tuple[Verdict, ...]:
+    detail = "Imported: there are no records to judge by."
+    return (
+        Verdict("complete-records", INTEGRITY, NOT_APPLICABLE, detail),
+        *(Verdict(name, INTEGRITY, INCONCLUSIVE, detail) for name in _UNVERIFIED),
+    )

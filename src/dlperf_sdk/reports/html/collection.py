@@ -1,0 +1,161 @@
+"""A collection of published figures → a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import dlperf_sdk
+from dlperf_sdk.analysis.case import Case, cases
+from dlperf_sdk.analysis.scaling import efficiency, speedup
+from dlperf_sdk.interfaces.collection import Collection, Disagreement, Figures
+from dlperf_sdk.interfaces.figure import PublishedFigure
+from dlperf_sdk.reports.blocks import Cell, Column, Table
+from dlperf_sdk.reports.collection_page import count_cells, disagreement_table
+from dlperf_sdk.reports.html import differences, effects, rates, scaling
+from dlperf_sdk.reports.html.page import Page, Section, Sortable, Tile
+from dlperf_sdk.reports.html.series import Workload, merge, said_of, workloads
+from dlperf_sdk.reports.html.summary import fastest, listed
+from dlperf_sdk.reports.numbers import counted
+
+
+def page(collection: Collection) -> Page:
+    """Return every figure with its source, the source's tables regenerated, and what follows from them."""
+    measured = cases(collection.figures)
+    merged = merge(measured)
+    found = workloads(merged)
+    disagreements = collection.disagreements()
+    wrong = disagreement_table(collection)
+    sections = (
+        scaling.section(found),
+        rates.section(found),
+        effects.section([each.case for each in merged], FACTORS),
+        Section(
+            "The source's tables, regenerated",
+            tuple(collection.tables()),
+            "Computed from the figures, with no number typed by hand. A note marks a cell that is printed otherwise.",
+        ),
+        Section(
+            "Where the source disagrees with itself",
+            (Sortable(wrong) if isinstance(wrong, Table) else wrong,),
+        ),
+        _figures(collection.figures, measured),
+        differences.section(found),
+    )
+    return Page(
+        title=collection.title,
+        lede=_lede(collection),
+        tiles=_tiles(collection.figures, disagreements, found),
+        sections=tuple(section for section in sections if section.items),
+        colophon=f"Made by dlperf-sdk {dlperf_sdk.__version__} from figures that are installed as data.",
+    )
+
+
+FACTORS = ("batch_size", "clip_norm", "compiler", "data", "hardware", "input_pipeline", "model", "precision")
+
+
+def _lede(collection: Collection) -> str:
+    figures = collection.figures
+    models = listed(figures.values("model"))
+    return f"{collection.description} {models}, in {listed(figures.values('implementation'))}."
+
+
+def _tiles(
+    figures: Figures, disagreements: Sequence[Disagreement], found: Sequence[Workload]
+) -> tuple[Tile, ...]:
+    cells = count_cells(disagreements)
+    documents = {figure.source.document for figure in figures}
+    aside = "in which what is printed and what the figures give differ"
+    return (
+        Tile(
+            "Figures", f"{len(figures):,}", f"from {counted(len(documents), 'document')}, each with its line"
+        ),
+        Tile(
+            "The source disagrees with itself in",
+            counted(cells, "cell") if cells else "nowhere",
+            aside,
+            "doubt" if cells else "good",
+        ),
+        *fastest(found),
+    )
+
+
+def _figures(figures: Figures, among: Sequence[Case]) -> Section:
+    """Every figure: what was run, what is printed, what follows, and where it stands."""
+    # A baseline is of the same workload: looking only there is faster, and finds the same.
+    groups: dict[tuple[str, int], list[Case]] = {}
+    for case in among:
+        groups.setdefault((str(case.facts.get("model")), case.batch_size), []).append(case)
+    rows = [_row(figure, groups[figure.model, figure.batch_size]) for figure in figures]
+    columns = (
+        *(Column(name) for name in ("framework", "version", "implementation", "model", "topology")),
+        Column("batch", right=True),
+        *(Column(name) for name in ("precision", "compiler", "strategy", "data", "hardware", "further")),
+        Column("throughput", right=True),
+        Column("unit"),
+        Column("speedup", right=True),
+        Column("printed", right=True),
+        Column("efficiency", right=True),
+        Column("estimator"),
+        Column("source"),
+        Column("footnotes"),
+    )
+    kept = [
+        at
+        for at, column in enumerate(columns)
+        if column.title in _ALWAYS or any(_text(row[at]) for row in rows)
+    ]
+    table = Table(
+        tuple(columns[at] for at in kept),
+        tuple(tuple(row[at] for at in kept) for row in rows),
+        f"{counted(len(figures), 'figure')}, each with the document and the line that it stands in",
+    )
+    filters = (
+        "framework",
+        "implementation",
+        "model",
+        "topology",
+        "precision",
+        "compiler",
+        "data",
+        "hardware",
+        "batch",
+    )
+    return Section("Every figure", (Sortable(table, filters),))
+
+
+_ALWAYS = ("framework", "model", "topology", "batch", "throughput", "source")
+
+
+def _text(cell: Cell | str) -> str:
+    return cell.text if isinstance(cell, Cell) else cell
+
+
+def _row(figure: PublishedFigure, among: Sequence[Case]) -> tuple[Cell | str, ...]:
+    faster, scaled = speedup(figure, among).value, efficiency(figure, among).value
+    none = Cell("–", "quiet")
+    further = ", ".join(
+        f"{name.replace('_', ' ')} {value}" if isinstance(value, str) else said_of(name, value)
+        for name, value in sorted(figure.options.items())
+    )
+    return (
+        figure.framework,
+        figure.framework_version,
+        figure.implementation,
+        figure.model,
+        str(figure.topology),
+        str(figure.batch_size),
+        figure.precision,
+        figure.compiler,
+        figure.strategy,
+        figure.data,
+        figure.hardware,
+        further,
+        f"{figure.throughput:,}".removesuffix(".0"),
+        figure.unit,
+        none if faster is None else f"{faster:.2f}",
+        "" if figure.printed_speedup is None else f"{figure.printed_speedup:g}",
+        none if scaled is None else f"{scaled:.1%}",
+        figure.estimator,
+        str(figure.source),
+        " ".join(figure.footnotes),
+    )
