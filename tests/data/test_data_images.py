@@ -200,13 +200,13 @@ def test_names_with_line_breaks_and_bytes_that_are_no_utf8(tmp_path):
 def test_model_without_images_unknown_sources_and_stray_folders(tmp_path):
     bert = BertBase()
     inputs = [plain(entry) for entry in bert.inputs(bert.Options())]
-    with pytest.raises(SpecError, match="Use a model of images"):
+    with pytest.raises(SpecError, match="inputs are attention_mask.* Use another model"):
         prepare(DataSpec("images", str(tmp_path)), {}, inputs)
     with pytest.raises(UnknownName, match="Did you mean 'images'"):
         prepare(DataSpec("image", str(tmp_path)), {}, INPUTS)
-    with pytest.raises(SpecError, match="take no folder"):
+    with pytest.raises(SpecError, match="takes no folder"):
         prepare(DataSpec("synthetic", str(tmp_path)), {}, INPUTS)
-    with pytest.raises(SpecError, match="name the folder: images:FOLDER"):
+    with pytest.raises(SpecError, match="name the folder as well: images:FOLDER"):
         prepare(DataSpec("images"), {}, INPUTS)
     for source in ("synthetic", "synthetic-host"):
         assert prepare(DataSpec(source), {}, INPUTS) == {"source": source}

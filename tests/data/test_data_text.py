@@ -390,7 +390,7 @@ def test_bad_folders(tmp_path):
         prepared(folder)
     resnet = ResNet50()
     inputs = [plain(entry) for entry in resnet.inputs(resnet.Options())]
-    with pytest.raises(SpecError, match="Use a model of text"):
+    with pytest.raises(SpecError, match="inputs are image, label. Use another model"):
         prepare(DataSpec("text", str(folder)), {}, inputs)
 
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_samples import counter, gauge, measured, record, repeat, repeats, replica
 
+from dlperf_sdk.errors import UnknownName
 from dlperf_sdk.interfaces.measurer import Measured, Measurer, Metric
 from dlperf_sdk.measurers import series
 from dlperf_sdk.measurers.flops import Flops
@@ -124,7 +125,8 @@ def test_peaks(device: str, precision: str, flops: float) -> None:
 def test_there_are_no_peaks_for_formats_that_a_device_lacks() -> None:
     assert peak("Tesla V100-SXM2-16GB", "amp-bf16") is None
     assert peak("Tesla T4", "tf32") is None
-    assert peak("NVIDIA H200", "fp8") is None
+    with pytest.raises(UnknownName, match="no precision named 'fp8'"):
+        peak("NVIDIA H200", "fp8")
 
 
 def test_the_table_is_dense_throughout() -> None:

@@ -14,10 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_samples import expected, record, repeat, repeats, replica
 
+from dlperf_sdk.errors import UnknownName
 from dlperf_sdk.results import integrity, quality, trend
 from dlperf_sdk.results.records import Record, Repeat, Window
 from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, INTEGRITY, NOT_APPLICABLE, PASS, QUALITY, Verdict
 from dlperf_sdk.results.verdicts import judge
+from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.protocol import PROTOCOLS
 
 NAMES = {
@@ -261,16 +263,19 @@ def test_without_evidence_the_precision_is_open() -> None:
     assert integrity.precision_effective(repeats(3, deviation=None), "fp32").outcome == INCONCLUSIVE
     one_silent = changed(repeats(3), lambda last: attrs.evolve(last, deviation=None))
     assert integrity.precision_effective(one_silent, "fp32").outcome == INCONCLUSIVE
-    unknown = repeats(3, observed={"precision": "fp8"})
-    assert integrity.precision_effective(unknown, "fp8").outcome == INCONCLUSIVE
+
+
+def test_an_unknown_precision_has_no_bounds() -> None:
+    with pytest.raises(UnknownName, match="Did you mean 'fp32'"):
+        integrity.precision_effective(repeats(3, observed={"precision": "fp23"}), "fp23")
 
 
 @given(st.floats(0, 1))
 def test_the_bounds_are_the_bounds(deviation: float) -> None:
-    for precision, bounds in integrity.BOUNDS.items():
+    for bounds in PRECISIONS:
         found = repeats(1, deviation=deviation, observed={})
         inside = bounds.low <= deviation <= bounds.high
-        assert (integrity.precision_effective(found, precision).outcome == PASS) == inside
+        assert (integrity.precision_effective(found, bounds.name).outcome == PASS) == inside
 
 
 def test_the_arithmetic_behind_the_lower_bounds() -> None:

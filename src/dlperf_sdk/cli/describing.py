@@ -15,6 +15,7 @@ from dlperf_sdk.cli.listing import group_named
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show
 from dlperf_sdk.errors import PluginError, SpecError, UnknownName, UsageError
 from dlperf_sdk.registry.plugins import GROUPS, Registry
+from dlperf_sdk.spec.strategy import STRATEGIES
 
 
 @command
@@ -84,7 +85,7 @@ def _about_framework(registry: Registry, plugin: Any, _: Any) -> dict[str, Any]:
     can = plugin.capabilities
     environments = {}
     for device in sorted(can.devices):
-        spec = plugin.environment(device, "all_reduce", min(plugin.trainers, default=""))
+        spec = plugin.environment(device, STRATEGIES.default, min(plugin.trainers, default=""))
         environments[device] = {
             "python": spec.python,
             "requirements": list(spec.requirements),
@@ -118,7 +119,7 @@ def _about_model(registry: Registry, plugin: Any, written: dict[str, str]) -> di
             registry, "frameworks", lambda framework: registry.trainer(framework, plugin)
         ),
         "unit": plugin.unit,
-        "data": sorted(plugin.data),
+        "data": sorted(plugin.data_sources(options)),
         "options": _options(plugin.Options, options),
         "inputs": [
             {"name": entry.name, "shape": list(entry.shape), "dtype": entry.dtype}

@@ -19,6 +19,7 @@ from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, show
 from dlperf_sdk.errors import DlperfError, PluginError
 from dlperf_sdk.reports.blocks import Cell, Column, Heading, Labels, Table, Tone
 from dlperf_sdk.reports.numbers import counted, quantity
+from dlperf_sdk.spec.strategy import STRATEGIES
 
 GOOD, ADVICE, BROKEN = "ok", "advice", "broken"
 _MARKS: dict[str, tuple[str, Tone]] = {GOOD: ("✓", "good"), ADVICE: ("!", "doubt"), BROKEN: ("✗", "bad")}
@@ -135,7 +136,7 @@ def _pythons() -> Iterator[Finding]:
             with registry.at_work("frameworks", name, "say which Python it runs on"):
                 device = min(framework.capabilities.devices)
                 model = min(framework.trainers, default="")
-                wanted = framework.environment(device, "all_reduce", model).python
+                wanted = framework.environment(device, STRATEGIES.default, model).python
             there = interpreters.find(wanted, os.environ)
         except PluginError as error:
             yield Finding(f"python for {name}", BROKEN, f"{name} does not say which", str(error))

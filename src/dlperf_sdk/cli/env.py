@@ -11,6 +11,7 @@ from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show
 from dlperf_sdk.errors import UnknownName
 from dlperf_sdk.reports.blocks import Cell, Column, Paragraph, Table
 from dlperf_sdk.reports.numbers import quantity
+from dlperf_sdk.spec.strategy import STRATEGIES
 
 env = App(
     name="env", help="Make, list and remove the managed environments that frameworks run in.", sort_key=100
@@ -27,8 +28,8 @@ def create(
         str, Parameter(help="Kind of device: auto (a GPU where there is one), cpu, cuda, …", metavar="DEVICE")
     ] = "auto",
     strategy: Annotated[
-        str, Parameter(help="Where the environment depends on how gradients meet.")
-    ] = "all_reduce",
+        str, Parameter(help="Where the environment depends on the gradient synchronization.")
+    ] = STRATEGIES.default,
     model: Annotated[str | None, Parameter(help="Where the environment depends on the model.")] = None,
     quiet: Annotated[
         bool,
@@ -49,7 +50,9 @@ def create(
     if chosen not in plugin.capabilities.devices:
         raise UnknownName(f"device of {framework}", chosen, plugin.capabilities.devices)
     with registry.at_work("frameworks", framework, f"say what its environment for {chosen} is"):
-        spec = plugin.environment(chosen, strategy, model or min(plugin.trainers, default=""))
+        spec = plugin.environment(
+            chosen, STRATEGIES[strategy].name, model or min(plugin.trainers, default="")
+        )
     told = (lambda text: None) if quiet else (lambda text: say(text, "dim"))
     prepared = environments.prepare(framework, spec, chosen, on_progress=told)
     about: dict[str, Any] = {

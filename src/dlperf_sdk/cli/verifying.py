@@ -7,6 +7,10 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from dlperf_sdk.cli.screen import AS_USUAL, INTERRUPTED, Common, command, emit, say, show, write
+from dlperf_sdk.spec.compiler import COMPILERS
+from dlperf_sdk.spec.precision import PRECISIONS
+from dlperf_sdk.spec.strategy import STRATEGIES
+from dlperf_sdk.spec.table import alternatives
 
 
 @command
@@ -23,9 +27,13 @@ def verify(
         str, Parameter(help="The reference's case: small, full, and what else it has: gamma, tiny.")
     ] = "small",
     topology: Annotated[str, Parameter(help="Nodes × devices per node: 1n1d, 1n2d, 2n1d.")] = "1n1d",
-    precision: Annotated[str, Parameter(help="fp32, tf32, amp-fp16 or amp-bf16.")] = "fp32",
-    compiler: Annotated[str, Parameter(help="none, or one that the frameworks offer.")] = "none",
-    strategy: Annotated[str, Parameter(help="How gradients meet.")] = "all_reduce",
+    precision: Annotated[
+        str, Parameter(help=f"{alternatives(one.name for one in PRECISIONS)}.")
+    ] = PRECISIONS.default,
+    compiler: Annotated[
+        str, Parameter(help="One that the frameworks offer; none: without a compiler.")
+    ] = COMPILERS.default,
+    strategy: Annotated[str, Parameter(help="Gradient synchronization.")] = STRATEGIES.default,
     layout: Annotated[str, Parameter(help="Memory layout of images: auto, nchw or nhwc.")] = "auto",
     device: Annotated[str, Parameter(help="Kind of device: auto, cpu, cuda, …")] = "auto",
     python: Annotated[

@@ -19,11 +19,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dlperf_sdk.data.cache import Progress, silent
-from dlperf_sdk.errors import SpecError, UnknownName
+from dlperf_sdk.errors import SpecError
+from dlperf_sdk.spec.data_source import DATA_SOURCES
 from dlperf_sdk.spec.values import DataSpec
-
-SOURCES = ("images", "synthetic", "synthetic-host", "text")
-"""What `prepare` knows. Which of them feed a model, the model says (`Model.data`)."""
+from dlperf_sdk.worker.request import resolve
 
 
 def prepare(
@@ -34,7 +33,9 @@ def prepare(
     seed: int = 0,
     on_progress: Progress = silent,
 ) -> dict[str, Any]:
-    """Make what the workers will read, and say where it is.
+    """Prepare what the workers will read, and return the request's `data`.
+
+    A source's own function, `DataSource.preparation`, takes the folder, then `model_options` and the rest, in order.
 
     Args:
         data: The source, and its folder.
@@ -51,18 +52,15 @@ def prepare(
         DocumentError: a file in the folder is not what its name says.
         UsageError: `text` needs a package that is not installed.
     """
-    if data.source not in SOURCES:
-        raise UnknownName("data source", data.source, SOURCES)
-    if data.source.startswith("synthetic"):
-        if data.path is not None:
-            raise SpecError(f"data is {str(data)!r}; {data.source} samples are made up, and take no folder.")
-        return {"source": data.source}
-    if data.path is None:
-        raise SpecError(f"data is {data.source!r}; name the folder: {data.source}:FOLDER.")
-    if data.source == "images":
-        from dlperf_sdk.data.images import prepare_images
-
-        return prepare_images(data.path, model_options, inputs, on_progress)
-    from dlperf_sdk.data.text import prepare_text
-
-    return prepare_text(data.path, model_options, inputs, seed, on_progress)
+    source = DATA_SOURCES[data.source]
+    source.check_folder(data.path)
+    if source.preparation is None:
+        return {"source": source.name}
+    names = [entry["name"] for entry in inputs]
+    if not source.feeds(names, model_options):
+        raise SpecError(
+            f"data={source.name} gives each sample {', '.join(sorted(source.inputs or ()))}, and this model's inputs "
+            f"are {', '.join(sorted(names))}. Use another model, or another data source."
+        )
+    made = resolve(source.preparation)(data.path, model_options, inputs, seed, on_progress)
+    return {"source": source.name, **made}

@@ -84,21 +84,15 @@ def check_jpeg(path: Path) -> None:
         raise DocumentError(f"The JPEG {path} breaks off: its end is missing. Fetch it again, or remove it.")
 
 
-def _label_limit(options: Mapping[str, Any], inputs: Sequence[Mapping[str, Any]]) -> int:
-    names = {entry["name"] for entry in inputs}
-    if names != {"image", "label"}:
-        raise SpecError(
-            "data=images gives each sample an 'image' and a 'label', and this model's inputs are "
-            f"{', '.join(sorted(names))}. Use a model of images, or another data source."
-        )
-    return int(options["num_classes"])
-
-
 def prepare_images(
-    path: str, options: Mapping[str, Any], inputs: Sequence[Mapping[str, Any]], on_progress: cache.Progress
+    path: str,
+    model_options: Mapping[str, Any],
+    inputs: Sequence[Mapping[str, Any]],
+    seed: int,
+    on_progress: cache.Progress,
 ) -> dict[str, Any]:
     """Scan a folder, look at each image once, write the index. Arguments, errors: see `data.prepare`."""
-    limit = _label_limit(options, inputs)
+    limit = int(model_options["num_classes"])
     root = folder.resolve(path, "images")
     below, classes = scan(root)
     if len(classes) > limit:
@@ -127,7 +121,6 @@ def prepare_images(
         cache.write(index, content)
     on_progress("looking at images", len(listed), len(listed))
     return {
-        "source": "images",
         "path": os.fspath(below),
         "index": os.fspath(index),
         "checksum": hashlib.sha256(content).hexdigest(),

@@ -26,21 +26,12 @@ from typing import Any
 from dlperf_sdk.data import cache, folder, wordpiece
 from dlperf_sdk.data.arrays import Writer
 from dlperf_sdk.data.pairs import Document, mask, pairs
-from dlperf_sdk.errors import DocumentError, SpecError, Unavailable
+from dlperf_sdk.errors import DocumentError, Unavailable
 from dlperf_sdk.worker.data import INDEX_VERSION, TEXT, DataError, checksum, read_arrays
 
 _RECIPE = 1
 """Raised whenever the same text would give other sequences than before."""
 _VOCABULARY = "vocab.txt"
-_INPUTS = {
-    "input_ids",
-    "segment_ids",
-    "attention_mask",
-    "masked_positions",
-    "masked_ids",
-    "masked_weights",
-    "next_sentence_label",
-}
 _BLANK_LINES = re.compile(r"\n\s*\n")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 _BATCH = 4096
@@ -199,20 +190,15 @@ def _valid(entry: Path) -> dict[str, Any] | None:
 
 def prepare_text(
     path: str,
-    options: Mapping[str, Any],
+    model_options: Mapping[str, Any],
     inputs: Sequence[Mapping[str, Any]],
     seed: int,
     on_progress: cache.Progress,
 ) -> dict[str, Any]:
     """Tokenise and mask a folder's text, or find that done. For arguments and errors see `data.prepare`."""
     shapes = {entry["name"]: tuple(entry["shape"]) for entry in inputs}
-    if set(shapes) != _INPUTS:
-        raise SpecError(
-            f"data=text gives each sample {', '.join(sorted(_INPUTS))}, and this model's inputs are "
-            f"{', '.join(sorted(shapes))}. Use a model of text, or another data source."
-        )
     root = folder.resolve(path, "text")
-    limit = int(options["vocabulary_size"])
+    limit = int(model_options["vocabulary_size"])
     files = _checksums(root, on_progress)
     pieces = _own_vocabulary(root, limit)
     made_from = {
@@ -254,7 +240,6 @@ def prepare_text(
             index = _valid(entry)
             assert index is not None
     return {
-        "source": "text",
         "path": os.fspath(root),
         "index": os.fspath(entry / "index.json"),
         "checksum": index["checksum"],

@@ -16,6 +16,10 @@ from dlperf_sdk.interfaces.framework import Framework
 from dlperf_sdk.interfaces.model import plain
 from dlperf_sdk.models.bert_base import BertBase
 from dlperf_sdk.models.resnet50 import ResNet50
+from dlperf_sdk.spec.compiler import COMPILERS
+from dlperf_sdk.spec.data_source import DATA_SOURCES
+from dlperf_sdk.spec.precision import PRECISIONS
+from dlperf_sdk.spec.strategy import STRATEGIES
 from dlperf_sdk.worker.interface import Runtime, Trainer
 from dlperf_sdk.worker.processes import Cluster, Node
 from dlperf_sdk.worker.request import Request, resolve
@@ -66,14 +70,14 @@ def request(
         "nodes": 1,
         "devices_per_node": 1,
         "device": "cpu",
-        "strategy": "all_reduce",
+        "strategy": STRATEGIES.default,
         "batch_size": 4,
         "accumulation": 1,
-        "precision": "fp32",
-        "compiler": "none",
+        "precision": PRECISIONS.default,
+        "compiler": COMPILERS.default,
         "layout": "auto",
         "seed": 0,
-        "data": {"source": "synthetic"},
+        "data": {"source": DATA_SOURCES.default},
         "parameters": [plain(parameter) for parameter in entry.parameters(chosen)],
         "inputs": [plain(item) for item in entry.inputs(chosen)],
         "optimizer": {"kind": optimizer.kind, "policy": "constant", **optimizer.numbers},

@@ -12,7 +12,15 @@ from typing import Any, ClassVar
 
 from attrs import define, field, frozen
 
+from dlperf_sdk.errors import UnknownName
+from dlperf_sdk.spec.compiler import COMPILERS, NONE, Compiler
+from dlperf_sdk.spec.data_source import DATA_SOURCES
+from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.run_spec import RunSpec
+from dlperf_sdk.spec.strategy import INDEPENDENT, STRATEGIES
+
+LAYOUTS = frozenset({"auto", "nchw", "nhwc"})
+"""Memory layouts of images; `auto` is the framework's choice."""
 
 
 @frozen
@@ -29,29 +37,56 @@ class EnvironmentSpec:
     """Extra arguments for `uv pip install` that are tried when the configured indexes do not hold the requirements."""
 
 
-def _names(given: Iterable[str]) -> frozenset[str]:
-    """A function of ours, so that type checkers of plugins see what it takes."""
-    return frozenset(given)
+# Each converter states what it takes, so that type checkers of plugins see it.
+
+
+def _devices(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(names)
+
+
+def _layouts(names: Iterable[str]) -> frozenset[str]:
+    for name in names:
+        if name not in LAYOUTS:
+            raise UnknownName("layout", name, LAYOUTS)
+    return frozenset(names)
+
+
+def _compilers(declared: Iterable[str | Compiler]) -> frozenset[str]:
+    return frozenset(one.name if isinstance(one, Compiler) else COMPILERS[one].name for one in declared)
+
+
+def _precisions(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(PRECISIONS[name].name for name in names)
+
+
+def _strategies(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(STRATEGIES[name].name for name in names)
+
+
+def _sources(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(DATA_SOURCES[name].name for name in names)
 
 
 @frozen
 class Capabilities:
-    """What a framework's plugin offers. What is not listed is refused before anything starts."""
+    """What a framework's plugin offers. What is not listed is refused before anything starts.
 
-    devices: frozenset[str] = field(converter=_names, default=frozenset({"cpu"}))
-    precisions: frozenset[str] = field(converter=_names, default=frozenset({"fp32"}))
-    """`fp32`: float32 in everything. `tf32`: matrix products and convolutions round what they read to TF32.
-    `amp-bf16` and `amp-fp16`: these products, forwards and backwards, read and give out that type. The parameters that
-    the optimizer updates, what it is handed and keeps, the norms' statistics and the loss stay float32; what stands
-    between two products (activation functions, softmax, residual sums) may be in either type, as the framework does it.
+    Raises:
+        UnknownName: the core has no precision, strategy, layout or data source, or compiler, of a name.
     """
-    compilers: frozenset[str] = field(converter=_names, default=frozenset({"none"}))
-    """`none` is how the framework trains where nobody asks for a compiler, and every plugin offers it: a framework that
-    always compiles compiles under `none` as well, and says `none` in `observed`. The other names are for what has to be
-    asked for, whatever the framework calls it: `inductor`, `xla`, `graph` (its own static graph), `cinn`."""
-    strategies: frozenset[str] = field(converter=_names, default=frozenset({"independent"}))
-    layouts: frozenset[str] = field(converter=_names, default=frozenset({"auto"}))
-    data: frozenset[str] = field(converter=_names, default=frozenset({"synthetic"}))
+
+    devices: frozenset[str] = field(converter=_devices, default=frozenset({"cpu"}))
+    """Kinds of device; these are open."""
+    precisions: frozenset[str] = field(converter=_precisions, default=frozenset({PRECISIONS.default}))
+    """Names of `dlperf_sdk.spec.precision.PRECISIONS`, which say what is computed in which format."""
+    compilers: frozenset[str] = field(converter=_compilers, default=frozenset({NONE}))
+    """Names of `dlperf_sdk.spec.compiler.COMPILERS`, and a `Compiler` object for each that is not among them. Every
+    plugin offers `none`."""
+    strategies: frozenset[str] = field(converter=_strategies, default=frozenset({INDEPENDENT}))
+    """Names of `dlperf_sdk.spec.strategy.STRATEGIES`."""
+    layouts: frozenset[str] = field(converter=_layouts, default=frozenset({"auto"}))
+    data: frozenset[str] = field(converter=_sources, default=frozenset({DATA_SOURCES.default}))
+    """Names of `dlperf_sdk.spec.data_source.DATA_SOURCES`."""
     accumulation: bool = False
 
 

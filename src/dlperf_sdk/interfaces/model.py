@@ -11,6 +11,7 @@ import attrs
 from attrs import frozen
 
 from dlperf_sdk.interfaces.framework import NoOptions
+from dlperf_sdk.spec.data_source import DATA_SOURCES
 
 
 @frozen
@@ -85,8 +86,6 @@ class Model(ABC):
     """An attrs class: the model's options, set with `--set NAME=VALUE`."""
     trainers: ClassVar[Mapping[str, str]] = {}
     """Framework name → `module:attribute` of a trainer, for frameworks whose plugins do not know this model."""
-    data: ClassVar[frozenset[str]] = frozenset({"synthetic", "synthetic-host"})
-    """The data sources that can feed it."""
     has_images: ClassVar[bool] = False
     """Whether its inputs are images, so that there is a memory layout to choose."""
     unit: ClassVar[str] = "samples/s"
@@ -110,6 +109,12 @@ class Model(ABC):
     @abstractmethod
     def optimizer(self, options: Any, global_batch_size: int) -> Optimizer:
         """The optimizer for this global batch size."""
+
+    def data_sources(self, options: Any) -> frozenset[str]:
+        """Return the names of the data sources that can feed it, by its inputs and options."""
+        inputs = {one.name for one in self.inputs(options)}
+        names = {field.name for field in attrs.fields(self.Options)}
+        return frozenset(source.name for source in DATA_SOURCES if source.feeds(inputs, names))
 
     def flops_per_sample(self, options: Any) -> int:
         """Floating-point operations per sample and training step."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from attrs import frozen
 
+from dlperf_sdk.spec.precision import PRECISIONS
+
 
 @frozen
 class Peak:
@@ -19,9 +21,6 @@ class Peak:
     """Floating-point operations per second; a multiply-accumulate counts as two."""
     source: str
 
-
-_FORMATS = {"fp32": "fp32", "tf32": "tf32", "amp-fp16": "fp16", "amp-bf16": "bf16"}
-"""Precision → the number format of its matrix work."""
 
 _H100 = "NVIDIA H100 Tensor Core GPU data sheet"
 _H200 = "NVIDIA H200 Tensor Core GPU data sheet"
@@ -64,5 +63,5 @@ _TABLE: dict[str, tuple[dict[str, float], str]] = {
 def peak(device: str, precision: str) -> Peak | None:
     """The peak of a device, by its driver's name for it, at a run's precision; None where it is not known."""
     rates, source = _TABLE.get(device.removeprefix("NVIDIA ").removeprefix("Tesla "), ({}, ""))
-    flops = rates.get(_FORMATS.get(precision, ""))
+    flops = rates.get(PRECISIONS[precision].format)
     return None if flops is None else Peak(flops, source)

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from dlperf_sdk.interfaces.measurer import Measured, Measurer, Metric
 from dlperf_sdk.results import metrics
+from dlperf_sdk.spec.precision import PRECISIONS
 
 
 class Throughput(Measurer):
@@ -26,7 +27,7 @@ class Throughput(Measurer):
                 "throughput-per-device", measured.unit, [rate / measured.devices for rate in rates], note
             ),
         ]
-        if measured.precision == "amp-fp16" or any(skipped):
+        if PRECISIONS[measured.precision].scales_loss or any(skipped):
             note = "optimisation steps in the window that the loss scaler skipped"
             found.append(metrics.metric("skipped-steps", "steps", skipped, note))
         return tuple(found)

@@ -117,7 +117,6 @@ class BertBase(Model):
 
     name = "bert-base"
     Options = BertBaseOptions
-    data = frozenset({"synthetic", "synthetic-host", "text"})
     unit = "seq/s"
     references = Path(__file__).with_name("references") / "bert_base.json"
 

@@ -122,7 +122,6 @@ class ResNet50(Model):
 
     name = "resnet50"
     Options = ResNet50Options
-    data = frozenset({"synthetic", "synthetic-host", "images"})
     has_images = True
     unit = "img/s"
     references = Path(__file__).with_name("references") / "resnet50.json"

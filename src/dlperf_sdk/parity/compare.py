@@ -11,6 +11,7 @@ from dlperf_sdk.parity.known_errors import followed
 from dlperf_sdk.parity.record import Follower, ParityRecord
 from dlperf_sdk.parity.reference import ReferenceCase, Tolerance, Trajectory
 from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, NOT_APPLICABLE, PASS
+from dlperf_sdk.spec.strategy import STRATEGIES
 
 NAMED = 5
 """Parameters that a sentence names."""
@@ -35,10 +36,10 @@ class Comparison:
 
 def expected(case: ReferenceCase, strategy: str, replicas: int) -> tuple[Trajectory, ...] | Comparison:
     """The trajectory of each replica, which trains on the canonical shard of its index mod 2; or why there is none."""
-    if strategy == "parameter_server_async":
+    if STRATEGIES[strategy].is_asynchronous:
         said = "Asynchronous updates have no one trajectory that could be right."
         return Comparison(NOT_APPLICABLE, said)
-    if replicas == 1 or strategy == "independent":
+    if replicas == 1 or not STRATEGIES[strategy].syncs_gradients:
         given = case.alone
     elif replicas % 2:
         said = f"The reference serves one replica and even numbers of them; {replicas} is odd."
@@ -125,7 +126,7 @@ def _apart_from_each_other(
     followers: Sequence[Follower], case: ReferenceCase, strategy: str
 ) -> Iterator[str]:
     """What is wrong with the replicas by themselves, whatever the reference says."""
-    if strategy != "independent" and len({one.digest for one in followers}) > 1:
+    if STRATEGIES[strategy].keeps_replicas_equal and len({one.digest for one in followers}) > 1:
         yield f"After {case.steps} steps the replicas' parameters differ from each other."
 
 

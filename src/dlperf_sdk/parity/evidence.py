@@ -24,6 +24,7 @@ from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.agent_events import failure_from
 from dlperf_sdk.results.records import Failure
 from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, Parity
+from dlperf_sdk.spec.data_source import DATA_SOURCES
 from dlperf_sdk.spec.values import DataSpec
 from dlperf_sdk.worker.request import Request
 
@@ -199,7 +200,7 @@ def _plan(plan: Plan, registry: Registry, reference: Reference, case: str) -> Pl
         "batch_size": of_case.batch_size,
         "accumulation": _accumulation(spec.accumulation, of_case),
         "device": plan.device,
-        "data": DataSpec("synthetic"),
+        "data": DataSpec(DATA_SOURCES.default),
         "learning_rate_policy": "constant",
         "seed": of_case.seed,
         "protocol": "quick",
@@ -223,7 +224,7 @@ def _accumulation(asked: int, case: ReferenceCase) -> int:
 def _request(plan: Plan, prepared: PreparedEnvironment, variables: Mapping[str, str | None]) -> Request:
     """What the nodes are told; nothing is sampled, since nothing is timed."""
     run_id = f"parity-{secrets.token_hex(6)}"
-    request = plan.request(run_id, prepared.command, variables, {"source": "synthetic"})
+    request = plan.request(run_id, prepared.command, variables, {"source": DATA_SOURCES.default})
     return request._replace(program="parity", samplers=[])
 
 

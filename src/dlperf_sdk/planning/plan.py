@@ -11,7 +11,13 @@ from attrs import frozen
 from dlperf_sdk.errors import SpecError, Unavailable, Unsupported
 from dlperf_sdk.interfaces.framework import EnvironmentSpec
 from dlperf_sdk.interfaces.model import plain
-from dlperf_sdk.registry.capabilities import check_capabilities, check_combination, device_of, listed
+from dlperf_sdk.registry.capabilities import (
+    check_capabilities,
+    check_combination,
+    check_data_source,
+    device_of,
+    listed,
+)
 from dlperf_sdk.registry.options import split_options
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.result import Workload
@@ -172,6 +178,7 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
         optimizer = model.optimizer(model_options, spec.global_batch_size)
         numbers = {"kind": optimizer.kind, "policy": spec.learning_rate_policy, **optimizer.numbers}
         parameters, inputs = model.parameters(model_options), model.inputs(model_options)
+        check_data_source(spec, model, model_options)
         workload = Workload(
             parameters=model.parameter_count(model_options),
             flops_per_sample=model.flops_per_sample(model_options),

@@ -1,4 +1,4 @@
-"""Whether a framework offers what a spec asks for, found before anything is started."""
+"""Checks that a framework offers what a spec asks for, before anything is started."""
 
 from __future__ import annotations
 
@@ -7,31 +7,34 @@ from typing import Any
 
 import attrs
 
-from dlperf_sdk.errors import SpecError, UnknownName, Unsupported
-from dlperf_sdk.interfaces.framework import Capabilities, Framework
+from dlperf_sdk.errors import UnknownName, Unsupported
+from dlperf_sdk.interfaces.framework import LAYOUTS, Capabilities, Framework
 from dlperf_sdk.interfaces.model import Model
+from dlperf_sdk.spec.compiler import COMPILERS
+from dlperf_sdk.spec.data_source import DATA_SOURCES
+from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.run_spec import RunSpec
+from dlperf_sdk.spec.strategy import STRATEGIES
 
 VOCABULARY: dict[str, frozenset[str]] = {
     "device": frozenset({"cpu", "cuda", "rocm", "npu", "tpu", "mps"}),
-    "precision": frozenset({"fp32", "tf32", "amp-fp16", "amp-bf16"}),
-    "compiler": frozenset({"none", "inductor", "xla", "graph", "cinn"}),
-    "strategy": frozenset(
-        {"all_reduce", "parameter_server", "parameter_server_async", "horovod", "independent"}
-    ),
-    "layout": frozenset({"auto", "nchw", "nhwc"}),
-    "data": frozenset({"synthetic", "synthetic-host", "images", "text"}),
+    "precision": PRECISIONS.names,
+    "compiler": COMPILERS.names,
+    "strategy": STRATEGIES.names,
+    "layout": LAYOUTS,
+    "data": DATA_SOURCES.names,
 }
-"""Names that mean something to everyone: one of these that a framework lacks is unsupported, any other unknown."""
+"""Names that the core knows. One that a framework does not offer is unsupported; any other is unknown, except kinds of
+device and compilers that the framework's plugin declares."""
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names in order, for a sentence."""
+    """Return names in alphabetical order, for a sentence."""
     return ", ".join(sorted(names)) or "nothing"
 
 
 def device_of(asked: str, framework: Framework) -> str:
-    """The kind of device: the one asked for, or for `auto` a GPU where there is one and the framework can use it."""
+    """Return the requested kind of device; for `auto` a GPU where there is one that the framework can use."""
     if asked != "auto":
         return asked
     offered = framework.capabilities.devices
@@ -44,16 +47,12 @@ def device_of(asked: str, framework: Framework) -> str:
 
 
 def check_capabilities(spec: RunSpec, device: str, framework: Framework, model: Model) -> None:
-    """Refuse what is not offered, before anything is started.
+    """Refuse what the framework or the model does not offer.
 
     Raises:
-        UnknownName: a name means nothing to anybody.
-        SpecError: a folder is given where none belongs, or is missing.
+        UnknownName: neither the core nor the framework's plugin knows a name.
         Unsupported: the framework's plugin does not offer it, or it means nothing to the model or the device.
     """
-    source, path = spec.data.source, spec.data.path
-    if path is not None and source in ("synthetic", "synthetic-host"):
-        raise SpecError(f"data is {str(spec.data)!r}; {source} samples are made up, and take no folder.")
     can: Capabilities = framework.capabilities
     asked = {
         "device": (device, can.devices),
@@ -63,8 +62,8 @@ def check_capabilities(spec: RunSpec, device: str, framework: Framework, model: 
         "layout": (spec.layout, can.layouts),
         "data": (spec.data.source, can.data),
     }
-    # One replica has nobody to meet: any strategy is then the same.
-    if spec.topology.devices == 1 and spec.strategy in VOCABULARY["strategy"]:
+    # One replica has nothing to synchronize: any strategy is then the same.
+    if spec.topology.devices == 1 and spec.strategy in STRATEGIES:
         del asked["strategy"]
     for kind, (value, offered) in asked.items():
         if value in offered:
@@ -81,20 +80,33 @@ def check_capabilities(spec: RunSpec, device: str, framework: Framework, model: 
         raise Unsupported(
             f"{model.name} has no images whose layout could be {spec.layout}; leave the layout at auto."
         )
-    if spec.precision == "tf32" and device != "cuda":
-        raise Unsupported(f"tf32 is a mode of NVIDIA GPUs' matrix units; on {device}, choose fp32.")
-    if spec.data.source not in model.data:
+    devices = PRECISIONS[spec.precision].devices
+    if devices is not None and device not in devices:
         raise Unsupported(
-            f"{model.name} cannot be fed from {spec.data.source!r}; it takes {listed(model.data)}."
+            f"{spec.precision} exists on {listed(devices)} only, and the device is {device}; choose another precision: "
+            f"{listed(can.precisions - {spec.precision})}."
         )
-    if path is None and source in ("images", "text"):
-        raise SpecError(f"data is {source!r}; name the folder as well: {source}:FOLDER.")
     if spec.accumulation > 1 and not can.accumulation:
         raise Unsupported(f"{framework.name} does not offer gradient accumulation; leave accumulation at 1.")
 
 
+def check_data_source(spec: RunSpec, model: Model, options: Any) -> None:
+    """Refuse a data source that cannot feed the model; `options` are the model's.
+
+    Raises:
+        SpecError: a folder is given where none belongs, or is missing.
+        Unsupported: the model has other inputs.
+    """
+    sources = model.data_sources(options)
+    if spec.data.source not in sources:
+        raise Unsupported(
+            f"{model.name} cannot be fed from {spec.data.source!r}; it takes {listed(sources)}."
+        )
+    DATA_SOURCES[spec.data.source].check_folder(spec.data.path)
+
+
 def check_combination(spec: RunSpec, device: str, framework: Framework, options: Any) -> None:
-    """Refuse what is offered in parts and cannot run together, in the plugin's own words; `options` are the plugin's.
+    """Refuse a combination of offered capabilities that the plugin cannot run; `options` are the plugin's.
 
     Raises:
         Unsupported: the plugin refuses it.

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dlperf_sdk.reports.blocks import Cell, Tone
 from dlperf_sdk.reports.numbers import counted
 from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, INTEGRITY, NOT_APPLICABLE, PASS, Result
+from dlperf_sdk.spec.compiler import COMPILERS
 from dlperf_sdk.spec.run_spec import RunSpec
+from dlperf_sdk.spec.strategy import STRATEGIES
 
 _MARKS: dict[str, tuple[str, Tone]] = {
     PASS: ("✓", "good"),
@@ -24,9 +26,9 @@ def title(result: Result) -> str:
     """
     spec = result.spec
     parts = [f"{spec.framework} {spec.model}", str(spec.topology), spec.precision]
-    if spec.compiler != "none":
+    if spec.compiler != COMPILERS.default:
         parts.append(spec.compiler)
-    if spec.strategy != "all_reduce" and spec.topology.devices > 1:
+    if spec.strategy != STRATEGIES.default and spec.topology.devices > 1:
         parts.append(spec.strategy)
     return " · ".join(parts)
 

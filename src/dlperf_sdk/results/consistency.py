@@ -19,6 +19,9 @@ from dlperf_sdk.results.result import FAIL, INTEGRITY, PASS, Result, Verdict
 from dlperf_sdk.results.store import ResultStore
 from dlperf_sdk.results.stored_repeats import StoredRepeats, attempts_of
 from dlperf_sdk.results.verdicts import Expected, integrity_of, judge
+from dlperf_sdk.spec.precision import PRECISIONS
+from dlperf_sdk.spec.run_spec import RunSpec
+from dlperf_sdk.spec.strategy import STRATEGIES
 from dlperf_sdk.worker.processes import TRAINER
 
 
@@ -37,6 +40,8 @@ def contradictions(result: Result) -> tuple[str, ...]:
         return (*found, str(error))
     if empty := [repeat.attempt for repeat in repeats if not repeat.records]:
         found.append(f"Attempt {empty[0]} is among the repeats, but has no records.")
+    elif unknown := _unknown_names(result.spec):
+        found += unknown
     elif repeats and result.workload is not None:
         found += _throughput(result, repeats)
         found += _verdicts(result, integrity_of(repeats, _expected(result, repeats, None)))
@@ -101,7 +106,9 @@ def check_directory(path: Path, measurers: Iterable[Measurer]) -> tuple[str, ...
             found.append(f"The workload is another than plan.json's: {where}.")
         ranks = _ranks(plan, found)
     found += _medians(result.metrics)
-    if repeats and result.workload is not None:
+    if unknown := _unknown_names(result.spec):
+        found += unknown
+    elif repeats and result.workload is not None:
         found += _metrics(result, repeats, measurers)
         found += _verdicts(result, judge(repeats, _expected(result, repeats, ranks), result.parity))
     elif result.metrics:
@@ -264,6 +271,15 @@ def _expected(result: Result, repeats: Sequence[Repeat], ranks: int | None) -> E
         compiler=spec.compiler,
         layout=spec.layout,
     )
+
+
+def _unknown_names(spec: RunSpec) -> list[str]:
+    """Why records cannot be checked: a precision or strategy that this version does not know."""
+    return [
+        f"There is no {known.kind} named {name!r} in this version: the records cannot be checked."
+        for known, name in ((PRECISIONS, spec.precision), (STRATEGIES, spec.strategy))
+        if name not in known
+    ]
 
 
 def _verdicts(result: Result, again: Iterable[Verdict]) -> Iterator[str]:

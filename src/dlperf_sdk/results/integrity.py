@@ -9,41 +9,10 @@ from attrs import frozen
 
 from dlperf_sdk.results.records import Record, Repeat, Replica
 from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, INTEGRITY, NOT_APPLICABLE, PASS, Verdict
+from dlperf_sdk.spec.compiler import COMPILERS, NONE
+from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.protocol import Protocol
-
-UNEQUAL_STRATEGIES = frozenset({"independent", "parameter_server_async"})
-"""Strategies under which replicas are not meant to be equal."""
-
-
-@frozen
-class Bounds:
-    """Between which relative deviations from fp32 a precision is in effect."""
-
-    low: float
-    high: float
-
-
-# A number format with p bits of significand has the unit round-off u = 2^-p: 2^-8 for bf16, 2^-11 for fp16
-# and for tf32. A matrix product whose operands are rounded deviates by about 0.6 u in the norm (each operand
-# by 0.43 u, if significands are spread log-uniformly), with a rounded result by 0.74 u; further layers add to
-# it. Measured against fp32 with torch on a CPU (autocast; tf32 by rounding or cutting the operands of every
-# product), from the initial weights, for ResNet-50 v1.5 at 64 to 224 pixels with a last gamma of 0 or 0.2,
-# and for BERT with 1 to 12 layers:
-#
-#     bf16 4.2e-3 to 2.5e-2    fp16 5.2e-4 to 3.2e-3    tf32 3.9e-4 to 2.7e-3    that is 0.8 u to 6.6 u,
-#     fp32 against float64 4.2e-7 to 3.0e-6.
-#
-# The lower bounds are u / 2, and u / 4 for tf32, where results are not rounded. The upper ones are 8 u, which
-# is below what bf16 gives, so that it cannot pass for fp16, and 16 u for bf16, the round-off of 8-bit floats.
-# fp32 may differ from itself by the order of summation: its bound is ten times what was measured, a
-# fourth of the least for tf32. fp16 and tf32 have equal significands: this evidence cannot tell them apart.
-BOUNDS = {
-    "fp32": Bounds(0.0, 2.0**-15),
-    "tf32": Bounds(2.0**-13, 2.0**-8),
-    "amp-fp16": Bounds(2.0**-12, 2.0**-8),
-    "amp-bf16": Bounds(2.0**-9, 2.0**-4),
-}
-"""Precision → the bounds on ‖y - y32‖ / ‖y32‖."""
+from dlperf_sdk.spec.strategy import STRATEGIES
 
 
 @frozen
@@ -62,7 +31,7 @@ class Expected:
     strategy: str
     protocol: Protocol
     learning_rate_policy: str = "constant"
-    compiler: str = "none"
+    compiler: str = COMPILERS.default
     layout: str = "auto"
 
 
@@ -156,7 +125,7 @@ def _losses(repeats: tuple[Repeat, ...]) -> Iterator[tuple[str, tuple[float, ...
 
 
 def loss_falls(
-    repeats: tuple[Repeat, ...], learning_rate_policy: str = "constant", strategy: str = "all_reduce"
+    repeats: tuple[Repeat, ...], learning_rate_policy: str = "constant", strategy: str = STRATEGIES.default
 ) -> Verdict:
     """On the canonical batch, which stays the same, the loss gets below its first value on every replica.
 
@@ -187,7 +156,7 @@ def _canonical(repeats: tuple[Repeat, ...], strategy: str) -> Iterator[tuple[int
     Asynchronous parameter servers hold one model, which a replica reads while others' updates come in, here a variable
     and there another: its loss may belong to no state that the model was in. The mean over the replicas is looked at.
     """
-    if strategy != "parameter_server_async":
+    if not STRATEGIES[strategy].is_asynchronous:
         for attempt, replica in _replicas(repeats):
             yield attempt, f"replica {replica.index}", replica.canonical_losses
         return
@@ -206,7 +175,7 @@ def _replicas(repeats: tuple[Repeat, ...]) -> Iterator[tuple[int, Replica]]:
 def replicas_equal(repeats: tuple[Repeat, ...], strategy: str) -> Verdict:
     """At the end of each repeat, all replicas have the same trainable parameters."""
     name, kind = "replicas-equal", INTEGRITY
-    if strategy in UNEQUAL_STRATEGIES:
+    if not STRATEGIES[strategy].keeps_replicas_equal:
         detail = f"With the strategy {strategy} the replicas are not meant to be equal."
         return Verdict(name, kind, NOT_APPLICABLE, detail)
     most = 0
@@ -229,22 +198,20 @@ def replicas_equal(repeats: tuple[Repeat, ...], strategy: str) -> Verdict:
 
 def precision_effective(repeats: tuple[Repeat, ...], precision: str) -> Verdict:
     """The outputs deviate from fp32 as much as the requested precision must, and no more than it may."""
-    name, kind = "precision-effective", INTEGRITY
+    name, kind, bounds = "precision-effective", INTEGRITY, PRECISIONS[precision]
     records = [(repeat.attempt, record) for repeat in repeats for record in repeat.records]
     for attempt, record in records:
         observed = record.observed.get("precision", precision)
         if observed != precision:
             detail = f"{precision} was asked for, {observed} ran (attempt {attempt}, rank {record.rank})."
             return Verdict(name, kind, FAIL, detail)
-    bounds = BOUNDS.get(precision)
-    if bounds is None:
-        return Verdict(name, kind, INCONCLUSIVE, f"It is not known how far {precision} deviates from fp32.")
     amplified: Verdict | None = None
     between = f"{bounds.low:.2g} to {bounds.high:.2g}"
     for attempt, record in records:
         deviation = record.deviation
         if deviation is not None and not bounds.low <= deviation <= bounds.high:
-            if bounds.high < deviation < math.inf and record.observed.get("precision") == precision != "fp32":
+            seen = bounds.is_narrow and record.observed.get("precision") == precision
+            if seen and bounds.high < deviation < math.inf:
                 # An ill-conditioned network (a large last gamma, few values per batch norm) amplifies rounding.
                 detail = (
                     f"{precision} was seen at work, but the outputs deviate from fp32 by {deviation:.3g}, more than "
@@ -279,7 +246,7 @@ def as_requested(repeats: tuple[Repeat, ...], compiler: str, layout: str) -> Ver
         where = f"(attempt {attempt}, rank {record.rank})"
         for what, value in asked.items():
             observed = record.observed.get(what)
-            if observed is None and value != "none":
+            if observed is None and value != NONE:
                 detail = f"The {what} {value} was asked for, and the trainer does not say what ran {where}."
                 unseen = unseen or Verdict(name, kind, INCONCLUSIVE, detail)
             elif observed not in (None, value):
@@ -290,7 +257,7 @@ def as_requested(repeats: tuple[Repeat, ...], compiler: str, layout: str) -> Ver
                 return Verdict(name, kind, FAIL, detail)
     if unseen is not None:
         return unseen
-    if compiler == "none" and layout == "auto":
+    if compiler == NONE and layout == "auto":
         return Verdict(
             name, kind, PASS, "No compiler and no layout was asked for, and no compiler was seen at work."
         )

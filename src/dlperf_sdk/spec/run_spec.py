@@ -21,6 +21,8 @@ from attrs import frozen
 
 from dlperf_sdk.errors import SpecError, UnknownName
 from dlperf_sdk.spec import checks
+from dlperf_sdk.spec.compiler import COMPILERS
+from dlperf_sdk.spec.data_source import DATA_SOURCES
 from dlperf_sdk.spec.fields import (
     context,
     factor,
@@ -33,7 +35,10 @@ from dlperf_sdk.spec.fields import (
     workload,
 )
 from dlperf_sdk.spec.file import load_spec
+from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.protocol import MOST_REPEATS, MOST_STEPS, PROTOCOLS, Protocol
+from dlperf_sdk.spec.strategy import STRATEGIES
+from dlperf_sdk.spec.table import alternatives
 from dlperf_sdk.spec.values import MAX_BATCH, DataSpec, Scalar, TopologySpec
 
 SPEC_VERSION = "1.0"
@@ -67,14 +72,18 @@ class RunSpec:
         1,
         validator=whole(1, checks.MOST_SAMPLES),
     )
-    precision: str = factor("fp32, tf32, amp-fp16 or amp-bf16.", "fp32", validator=named)
+    precision: str = factor(
+        f"{alternatives(one.name for one in PRECISIONS)}.", PRECISIONS.default, validator=named
+    )
     compiler: str = factor(
-        "none, or one that the framework offers: inductor, xla, graph, …", "none", validator=named
+        f"One that the framework offers: {alternatives(one.name for one in COMPILERS)}.",
+        COMPILERS.default,
+        validator=named,
     )
     strategy: str = factor(
-        "How gradients meet: all_reduce, parameter_server, parameter_server_async, horovod, independent. On one device "
-        "any is accepted, and only a label.",
-        "all_reduce",
+        f"Gradient synchronization: {alternatives(one.name for one in STRATEGIES)}. On one device any is accepted, and "
+        "only a label.",
+        STRATEGIES.default,
         validator=named,
     )
     layout: str = factor("Memory layout of images: auto (the faster), nchw or nhwc.", "auto", validator=named)
@@ -82,8 +91,8 @@ class RunSpec:
         "Kind of device: auto (a GPU where there is one), cpu, cuda, …", "auto", validator=named
     )
     data: DataSpec = context(
-        "synthetic (made on the device), synthetic-host, images:FOLDER or text:FOLDER.",
-        default=DataSpec("synthetic"),
+        f"Data source: {alternatives(one.usage for one in DATA_SOURCES)}.",
+        default=DataSpec(DATA_SOURCES.default),
         converter=DataSpec.parse,
     )
     learning_rate_policy: str = workload(
@@ -190,7 +199,7 @@ class RunSpec:
     @property
     def syncs_gradients(self) -> bool:
         """Whether several replicas synchronize their gradients."""
-        return self.topology.devices > 1 and self.strategy != "independent"
+        return self.topology.devices > 1 and STRATEGIES[self.strategy].syncs_gradients
 
     @property
     def label(self) -> str:

@@ -10,7 +10,9 @@ from attrs import frozen
 
 from dlperf_sdk.documents.json_values import shown
 from dlperf_sdk.errors import SpecError
+from dlperf_sdk.spec.data_source import DATA_SOURCES
 from dlperf_sdk.spec.fields import NAME, named, optional, text, whole
+from dlperf_sdk.spec.table import alternatives
 
 Scalar = str | int | float | bool | None
 """What an option's value may be."""
@@ -64,7 +66,7 @@ class TopologySpec:
 
 @frozen
 class DataSpec:
-    """Where the samples come from: `synthetic`, `synthetic-host`, `images:FOLDER` or `text:FOLDER`."""
+    """A data source of `DATA_SOURCES`, and its folder if it takes one: `synthetic`, `images:FOLDER`."""
 
     source: str = attrs.field(validator=named)
     path: str | None = attrs.field(default=None, validator=optional(text))
@@ -81,8 +83,7 @@ class DataSpec:
         source, colon, path = text.partition(":") if isinstance(text, str) else ("", "", "")
         if not NAME.fullmatch(source) or (colon and not path) or "\0" in path:
             raise SpecError(
-                f"data is {shown(text)}; write 'synthetic' (on the device), 'synthetic-host', "
-                "'images:FOLDER' or 'text:FOLDER'."
+                f"data is {shown(text)}; write {alternatives(repr(one.usage) for one in DATA_SOURCES)}."
             )
         return cls(source, path or None)
 

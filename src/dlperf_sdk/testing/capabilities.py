@@ -10,12 +10,13 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from dlperf_sdk.results.result import PASS, Result
+from dlperf_sdk.spec.data_source import DATA_SOURCES
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import advice
 from dlperf_sdk.testing.leftovers import leaves_nothing
-from dlperf_sdk.testing.samples import images, sentences
 from dlperf_sdk.testing.subject import FrameworkSubject, described, verdict
+from dlperf_sdk.worker.request import resolve
 
 
 class DeclaredCapabilities(FrameworkSubject):
@@ -43,7 +44,8 @@ class DeclaredCapabilities(FrameworkSubject):
     def test_the_source_feeds_it(self, source: str) -> None:
         """Each other data source that is declared; nothing of what fed it is left behind."""
         with _data(source) as text:
-            takers = [name for name in self.tried() if source in self.registry.model(name).data]
+            models = {name: self.registry.model(name) for name in self.tried()}
+            takers = [name for name, model in models.items() if source in model.data_sources(model.Options())]
             if not takers:
                 pytest.skip(f"none of the models takes {source!r}: {', '.join(self.tried())}")
             leaves_nothing(lambda env: self.trained(self.offered(takers, data=text, env=env)))
@@ -79,14 +81,13 @@ class DeclaredCapabilities(FrameworkSubject):
 
 @contextmanager
 def _data(source: str) -> Iterator[str]:
-    """The data source as a spec names it; `images` and `text` with a folder of samples."""
+    """Yield the data source as a spec names it, with a folder of samples if it takes one."""
+    declared = DATA_SOURCES[source]
+    if declared.sample_folder is None:
+        yield source
+        return
+    if declared.module is not None:
+        pytest.importorskip(declared.module, reason=f"{source} needs dlperf-sdk[{source}]")
     with TemporaryDirectory(prefix="dlperf-conformance-") as folder:
-        if source == "images":
-            images(Path(folder))
-        elif source == "text":
-            pytest.importorskip("tokenizers", reason="text needs dlperf-sdk[text]")
-            sentences(Path(folder))
-        else:
-            yield source
-            return
+        resolve(declared.sample_folder)(Path(folder))
         yield f"{source}:{folder}"

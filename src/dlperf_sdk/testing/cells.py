@@ -23,9 +23,11 @@ import attrs
 from attrs import frozen
 
 from dlperf_sdk.interfaces.framework import Capabilities
+from dlperf_sdk.spec.compiler import NONE
+from dlperf_sdk.spec.precision import PRECISIONS
+from dlperf_sdk.spec.strategy import STRATEGIES
 
 ALONE, PAIR = "1n1d", "1n2d"
-INDEPENDENT = "independent"
 
 
 @frozen
@@ -34,8 +36,8 @@ class Cell:
 
     models: tuple[str, ...]
     """The models that will do, the first one first."""
-    precision: str = "fp32"
-    compiler: str = "none"
+    precision: str = PRECISIONS.default
+    compiler: str = NONE
     strategy: str | None = None
     """None for one replica, which has nobody to meet."""
 
@@ -67,23 +69,25 @@ class Cell:
 def alone(models: tuple[str, ...], can: Capabilities) -> tuple[Cell, ...]:
     """The cells of one replica."""
     everywhere = [
-        Cell((model,), precision) for precision in _first("fp32", can.precisions) for model in models
+        Cell((model,), precision)
+        for precision in _first(PRECISIONS.default, can.precisions)
+        for model in models
     ]
     compiled = [
         Cell(models, precision, compiler)
-        for compiler in sorted(can.compilers - {"none"})
-        for precision in _first("fp32", can.precisions)
+        for compiler in sorted(can.compilers - {NONE})
+        for precision in _first(PRECISIONS.default, can.precisions)
     ]
     return (*everywhere, *_of_some(models, compiled))
 
 
 def pairs(models: tuple[str, ...], can: Capabilities) -> tuple[Cell, ...]:
     """The cells of two replicas whose gradients meet."""
-    strategies = sorted(can.strategies - {INDEPENDENT})
+    strategies = sorted(name for name in can.strategies if STRATEGIES[name].syncs_gradients)
     everywhere = [Cell((model,), strategy=strategy) for strategy in strategies for model in models]
     special = [
-        *({"compiler": compiler} for compiler in sorted(can.compilers - {"none"})),
-        *({"precision": precision} for precision in sorted(can.precisions - {"fp32"})),
+        *({"compiler": compiler} for compiler in sorted(can.compilers - {NONE})),
+        *({"precision": precision} for precision in sorted(can.precisions - {PRECISIONS.default})),
     ]
     varied = [Cell(models, strategy=strategy, **one) for strategy in strategies for one in special]
     return (*everywhere, *_of_some(models, varied))

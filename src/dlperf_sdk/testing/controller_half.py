@@ -20,6 +20,9 @@ from dlperf_sdk.planning import bundle
 from dlperf_sdk.planning.plan import make_plan
 from dlperf_sdk.registry.capabilities import VOCABULARY
 from dlperf_sdk.registry.options import options_of
+from dlperf_sdk.spec.compiler import NONE
+from dlperf_sdk.spec.data_source import DATA_SOURCES
+from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.testing.cells import ALONE, PAIR
 from dlperf_sdk.testing.conformance import advice
@@ -36,6 +39,9 @@ class Refuse(importlib.abc.MetaPathFinder):
             raise ImportError("the controller half must not import " + name)
 
 sys.meta_path.insert(0, Refuse())
+from dlperf_sdk.spec.compiler import NONE
+from dlperf_sdk.spec.data_source import DATA_SOURCES
+from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.run_spec import RunSpec
 module, _, attribute = told["plugin"].partition(":")
 plugin = getattr(importlib.import_module(module), attribute)()
@@ -75,7 +81,12 @@ class ControllerHalf(FrameworkSubject):
             "map a model's name to its trainer in `trainers`",
         )
         can = plugin.capabilities
-        plainest = {"fp32": can.precisions, "none": can.compilers, "auto": can.layouts, "synthetic": can.data}
+        plainest = {
+            PRECISIONS.default: can.precisions,
+            NONE: can.compilers,
+            "auto": can.layouts,
+            DATA_SOURCES.default: can.data,
+        }
         missing = [name for name, offered in plainest.items() if name not in offered]
         assert not missing, advice(
             f"{plugin.name} does not declare {', '.join(missing)}.",
@@ -142,7 +153,7 @@ class ControllerHalf(FrameworkSubject):
         """A plan of every model names a runtime, a trainer and a layout of processes that are there."""
         for model in self.tried():
             plan = make_plan(self.spec(model), self.registry)
-            request = plan.request("conformance", (sys.executable,), {}, {"source": "synthetic"})
+            request = plan.request("conformance", (sys.executable,), {}, {"source": DATA_SOURCES.default})
             files = bundle.contents(request, plan.packages)
             for reference in (plan.runtime, plan.trainer, plan.processes):
                 path = reference.partition(":")[0].replace(".", "/")
@@ -247,7 +258,7 @@ def _declared(can: Capabilities, kind: str) -> frozenset[str]:
 
 def _asked(kind: str, value: str) -> dict[str, str]:
     """The fields of a case that asks for a value: a strategy only where two could meet."""
-    text = f"{value}:/nowhere" if value in ("images", "text") else value
+    text = f"{value}:/nowhere" if kind == "data" and DATA_SOURCES[value].takes_folder else value
     return {kind: text, "topology": PAIR if kind == "strategy" else ALONE}
 
 

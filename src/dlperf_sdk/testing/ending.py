@@ -14,6 +14,7 @@ from dlperf_sdk.hookspecs import hookimpl
 from dlperf_sdk.planning.plan import make_plan
 from dlperf_sdk.registry.capabilities import device_of
 from dlperf_sdk.spec.run_spec import RunSpec
+from dlperf_sdk.spec.strategy import INDEPENDENT, STRATEGIES
 from dlperf_sdk.testing.conformance import advice
 from dlperf_sdk.testing.leftovers import MARK, alive, leaves_nothing
 from dlperf_sdk.testing.probing import UNSAID, probe
@@ -70,8 +71,9 @@ class Ending(Training):
     def test_it_leaves_nothing_behind(self) -> None:
         """After a run of two replicas: no process, no temporary file, no shared memory. What feeds them is held to the
         same, with its own source, in `test_the_source_feeds_it`."""
-        strategies = sorted(self.plugin.capabilities.strategies - {"independent", "parameter_server_async"})
-        pair = {"topology": "1n2d", "strategy": (strategies or ["independent"])[0]}
+        offered = sorted(self.plugin.capabilities.strategies)
+        equal = [name for name in offered if STRATEGIES[name].keeps_replicas_equal]
+        pair = {"topology": "1n2d", "strategy": (equal or [INDEPENDENT])[0]}
         leaves_nothing(lambda env: self.trained(self.offered(env=env, **pair)))
 
     def test_a_killed_rank_is_a_typed_failure(self) -> None:
@@ -94,10 +96,13 @@ class Ending(Training):
 
     def _of_two_processes(self, **fields: Any) -> RunSpec:
         """A case with a rank 1: one process may own all devices of a node, and then it takes two nodes."""
-        strategies = sorted(self.plugin.capabilities.strategies - {"parameter_server_async"})
-        # Those that meet first: the others must notice that one is gone.
-        meeting_first = sorted(strategies, key=lambda name: name == "independent")
-        for strategy, topology, model in product(meeting_first, ("1n2d", "2n1d"), self.tried()):
+        offered = [STRATEGIES[name] for name in sorted(self.plugin.capabilities.strategies)]
+        # Those that synchronize first: the others must notice that one is gone.
+        waiting = sorted(
+            (one for one in offered if not one.is_asynchronous), key=lambda one: not one.syncs_gradients
+        )
+        strategies = [one.name for one in waiting]
+        for strategy, topology, model in product(strategies, ("1n2d", "2n1d"), self.tried()):
             spec = self.spec(model, topology=topology, strategy=strategy, **fields)
             if self.refusal(spec) is None:
                 processes = make_plan(spec, self.registry).placeholder_processes()

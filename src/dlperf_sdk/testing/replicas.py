@@ -8,11 +8,12 @@ import attrs
 import pytest
 
 from dlperf_sdk.results.result import Result
+from dlperf_sdk.spec.precision import PRECISIONS
+from dlperf_sdk.spec.strategy import INDEPENDENT, STRATEGIES
 from dlperf_sdk.spec.values import TopologySpec
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import advice
 from dlperf_sdk.testing.subject import FrameworkSubject, described
-from dlperf_sdk.testing.training import LATE
 
 
 class Replicas(FrameworkSubject):
@@ -22,7 +23,7 @@ class Replicas(FrameworkSubject):
         """With every strategy that is declared, at the end of the run."""
         spec = self.spec_of(pair)
         result = self.trained(spec)
-        if spec.strategy == "parameter_server_async":
+        if STRATEGIES[spec.strategy].is_asynchronous:
             return  # nobody waits for the others: it trains, and no more is promised
         first, second = _digests(result)
         assert first == second, advice(
@@ -34,14 +35,15 @@ class Replicas(FrameworkSubject):
     def test_replicas_that_wait_for_nobody_learn_from_each_other(self, pair: Cell) -> None:
         """Where updates are asynchronous no trajectory is the right one, but that of a lone replica is wrong."""
         spec = self.spec_of(pair)
-        if spec.strategy != "parameter_server_async":
+        if not STRATEGIES[spec.strategy].is_asynchronous:
             pytest.skip("its replicas wait for each other: `test_replicas_are_equal` holds them")
-        if spec.precision != "fp32":
+        if PRECISIONS[spec.precision].is_narrow:
             pytest.skip("its rounding may hide what one replica changes for the other: fp32 shows it")
         alone = _losses(self.trained(attrs.evolve(spec, topology=TopologySpec(1, 1))))[0]
         together = _losses(self.trained(spec))[0]
         same = all(
-            math.isclose(one, other, rel_tol=LATE["fp32"]) for one, other in zip(alone, together, strict=True)
+            math.isclose(one, other, rel_tol=PRECISIONS[spec.precision].loss_tolerance)
+            for one, other in zip(alone, together, strict=True)
         )
         assert not same, advice(
             f"{described(spec)}: replica 0 has the losses of a replica that trains alone ({list(together)}).",
@@ -61,14 +63,15 @@ class Replicas(FrameworkSubject):
 
     def test_independent_replicas_do_not_meet(self) -> None:
         """The control experiment: without synchronisation they end different, so that equality means something."""
-        if "independent" not in self.plugin.capabilities.strategies:
-            pytest.skip("the plugin does not declare the strategy 'independent'")
-        spec = self.offered(topology="1n2d", strategy="independent")
+        if INDEPENDENT not in self.plugin.capabilities.strategies:
+            pytest.skip(f"the plugin does not declare the strategy {INDEPENDENT!r}")
+        spec = self.offered(topology="1n2d", strategy=INDEPENDENT)
         first, second = _digests(self.trained(spec))
         assert first != second, advice(
             f"{described(spec)}: the replicas end equal, although their gradients should not have met.",
             "either they do meet, or both train on the same samples; then `replicas-equal` shows nothing",
-            "with the strategy 'independent', exchange nothing; and train each replica on its own `canonical.batch_of`",
+            f"with the strategy {INDEPENDENT!r}, exchange nothing; and train each replica on its own shard, "
+            "`canonical.batch_of`",
         )
 
 

@@ -23,6 +23,8 @@ from dlperf_sdk.planning.plan import make_plan
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.records import Failure
 from dlperf_sdk.results.result import FAIL, INTEGRITY, Parity, Result, Verdict
+from dlperf_sdk.spec.compiler import NONE
+from dlperf_sdk.spec.data_source import DATA_SOURCES
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.spec.values import Scalar
 from dlperf_sdk.testing import cells
@@ -99,9 +101,9 @@ class FrameworkSubject(Conformance):
             return dict.fromkeys(names, ())  # `test_the_plugin_loads` says why
         return {
             "model": models,
-            "compiler": sorted(can.compilers - {"none"}),
+            "compiler": sorted(can.compilers - {NONE}),
             "layout": sorted(can.layouts - {"auto"}),
-            "source": sorted(can.data - {"synthetic"}),  # which every other test is fed with
+            "source": sorted(can.data - {DATA_SOURCES.default}),  # which every other test is fed with
             "cell": cells.alone(models, can),
             "pair": cells.pairs(models, can),
             "any_cell": (*cells.alone(models, can), *cells.pairs(models, can)),
@@ -262,7 +264,7 @@ def _key(spec: RunSpec) -> str:
 
 def held_to(references: Path | None, compiler: str) -> str:
     """The case of a model's reference that conformance runs parity on."""
-    compiled = compiler != "none" and references is not None and COMPILED in load(references).cases
+    compiled = compiler != NONE and references is not None and COMPILED in load(references).cases
     return COMPILED if compiled else REFERENCE_CASE
 
 

@@ -9,19 +9,12 @@ import pytest
 
 from dlperf_sdk.planning.plan import make_plan
 from dlperf_sdk.results.result import FAIL, PASS
+from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import advice
 from dlperf_sdk.testing.probing import NO_END, UNSAID, Answer
 from dlperf_sdk.testing.subject import FrameworkSubject, described, verdict
-
-LATE = {"fp32": 1e-4, "tf32": 1e-3, "amp-fp16": 1e-3, "amp-bf16": 8e-3}
-"""Precision → relative difference of one step's loss in two runs: the order of summation may differ, and nothing
-else. For the narrower formats about one unit in the last place: 2⁻¹⁰ and 2⁻⁷."""
-APART = {"fp32": 1e-2, "tf32": 0.1, "amp-fp16": 0.1, "amp-bf16": 0.1}
-"""Precision → what that may have grown to some steps later, as training amplifies it: further off it is another step's
-loss, or another training's. A cap, for to be the nearest is little: BERT on three of four samples has losses of which
-each is nearest to its own step's on all four, and 6 % off at the second."""
 
 
 class Training(FrameworkSubject):
@@ -89,8 +82,7 @@ class Training(FrameworkSubject):
         """Each step changes the parameters, and takes the samples that it says."""
         spec = self.spec_of(cell)
         answer = self._answers_of(spec)[0]
-        # In fp16 a loss scaler may have skipped a step; elsewhere there is none.
-        assert all(answer["changed"]) or spec.precision == "amp-fp16", advice(
+        assert all(answer["changed"]) or PRECISIONS[spec.precision].scales_loss, advice(
             f"{described(spec)}: of {len(answer['changed'])} steps these changed the parameters: {answer['changed']}.",
             "a step without its backward pass or its update is faster, and no training",
             "let every call of `step` do forward, backward and update",
@@ -116,7 +108,7 @@ class Training(FrameworkSubject):
         assert result.failure is None, f"`test_it_trains` says more: {result.failure}"
         late = list(result.repeats[0].records[0].replicas[0].canonical_losses)
         assert len(set(early)) > 1, f"the losses do not change from step to step: {early}"
-        most = LATE.get(spec.precision, LATE["amp-bf16"])
+        most = PRECISIONS[spec.precision].loss_tolerance
         first = math.isclose(early[0], late[0], rel_tol=most)
         own = all(is_loss_of(step, loss, early, spec.precision) for step, loss in enumerate(late))
         assert early == again and first and own, advice(
@@ -155,7 +147,7 @@ class Training(FrameworkSubject):
         if not hasattr(self.registry.model(model).Options(), "dropout"):
             pytest.skip(f"{model} has no dropout")
         without, dropping = (self._first_loss(model, dropout=rate) for rate in (0.0, 0.5))
-        assert not math.isclose(without, dropping, rel_tol=LATE["fp32"]), advice(
+        assert not math.isclose(without, dropping, rel_tol=PRECISIONS["fp32"].loss_tolerance), advice(
             f"{self.framework} {model}: the loss of the first step is {dropping:.7g} with dropout 0.5, and "
             f"{without:.7g} without.",
             "drawing and applying the masks takes time, and without them the number is that of another model",
@@ -219,9 +211,9 @@ def is_loss_of(step: int, loss: float, losses: list[float], precision: str) -> b
     It is where only the last bits differ; and where they have grown, but it is still nearer to that step's loss than to
     any other's.
     """
-    last_bits, grown = (most.get(precision, most["amp-bf16"]) for most in (LATE, APART))
-    return math.isclose(loss, losses[step], rel_tol=last_bits) or (
-        math.isclose(loss, losses[step], rel_tol=grown) and _nearest(loss, losses) == step
+    of = PRECISIONS[precision]
+    return math.isclose(loss, losses[step], rel_tol=of.loss_tolerance) or (
+        math.isclose(loss, losses[step], rel_tol=of.grown_loss_tolerance) and _nearest(loss, losses) == step
     )
 
 

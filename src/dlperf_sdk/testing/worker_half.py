@@ -15,6 +15,7 @@ from dlperf_sdk.environments import interpreters
 from dlperf_sdk.errors import EnvironmentFailed
 from dlperf_sdk.planning import bundle
 from dlperf_sdk.planning.plan import make_plan
+from dlperf_sdk.spec.data_source import DATA_SOURCES
 from dlperf_sdk.testing.conformance import advice
 from dlperf_sdk.testing.controller_half import minors
 from dlperf_sdk.testing.subject import TO_BE_FILLED_IN, FrameworkSubject
@@ -101,7 +102,7 @@ class WorkerHalf(FrameworkSubject):
     def _reached(self, model: str) -> dict[str, tuple[str, int]]:
         """The plugin's files that a worker imports → their text, and the oldest minor version that must read them."""
         plan = make_plan(self.spec(model), self.registry)
-        request = plan.request("conformance", (sys.executable,), {}, {"source": "synthetic"})
+        request = plan.request("conformance", (sys.executable,), {}, {"source": DATA_SOURCES.default})
         packed = bundle.contents(request, plan.packages)
         files = {
             name: content.decode() for name, content in packed.items() if not name.startswith("dlperf_sdk/")

@@ -15,8 +15,17 @@ from dlperf_sdk.reports.html import charts
 from dlperf_sdk.reports.html.page import Item, Plot, Section
 from dlperf_sdk.reports.html.series import said_of
 from dlperf_sdk.reports.numbers import counted
+from dlperf_sdk.spec.compiler import COMPILERS
+from dlperf_sdk.spec.data_source import DATA_SOURCES
+from dlperf_sdk.spec.precision import PRECISIONS
+from dlperf_sdk.spec.strategy import STRATEGIES
 
-_USUAL = {"precision": "fp32", "data": "synthetic", "compiler": "none", "strategy": "all_reduce"}
+_USUAL = {
+    "precision": PRECISIONS.default,
+    "data": DATA_SOURCES.default,
+    "compiler": COMPILERS.default,
+    "strategy": STRATEGIES.default,
+}
 """What a factor's other levels are held against, where it is there; else the level that most cases have."""
 _NO_LEVEL = {"strategy": (None, "none")}
 _OF_WORKLOAD = ("batch_size", "clip_norm", "model")
