@@ -120,8 +120,8 @@ def test_what_only_other_machines_can_do_is_skipped_and_says_so(test, cell, monk
     with pytest.raises(pytest.skip.Exception, match=SAID):
         getattr(suite, test)(cell)
     if test == "test_it_trains":
-        monkeypatch.setattr("dlperf_sdk.testing.subject.probe", None)
-        monkeypatch.setattr("dlperf_sdk.testing.subject.execute", None)
+        monkeypatch.setattr("dlperf_sdk.testing.subject.ask", None)
+        monkeypatch.setattr("dlperf_sdk.testing.subject.Case", None)
         for other in (suite.test_the_worker_answers, suite.test_it_follows_the_reference):
             with pytest.raises(pytest.skip.Exception, match=SAID):
                 other(cell)
@@ -134,8 +134,13 @@ def test_workers_have_one_thread_unless_their_plugin_gives_them_a_number(monkeyp
     assert suite.spec("linear", env={"A": "1"}).env == {"A": "1"}
 
 
-def test_what_every_machine_can_do_is_not():
-    suite_of("narrow").test_it_trains(Cell(("linear",)))
+def test_one_start_answers_everything_that_is_asked_of_a_cell(monkeypatch):
+    suite, cell = suite_of("narrow"), Cell(("linear",))
+    suite.test_it_trains(cell)
+    monkeypatch.setattr("dlperf_sdk.testing.subject.ask", None)
+    monkeypatch.setattr("dlperf_sdk.testing.subject.Case", None)
+    suite.test_the_worker_answers(cell)
+    suite.test_it_follows_the_reference(cell)
 
 
 def test_what_one_source_leaves_behind_shows_with_that_source_alone():

@@ -8,9 +8,9 @@ from dlperf_sdk.registry.capabilities import device_of
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import advice
-from dlperf_sdk.testing.probe_times import Times, was_done_at_once, was_waited_for, went_on_alone
 from dlperf_sdk.testing.subject import described
 from dlperf_sdk.testing.training import Training
+from dlperf_sdk.worker.enqueue_times import Times, was_done_at_once, was_waited_for, went_on_alone
 
 BEHIND = "the clock is not 'blocking': `test_synchronize_waits` looks at what goes on behind the host"
 BLOCKING = "the clock is 'blocking': a step is done when `step` returns, so there is nothing to see"

@@ -17,7 +17,7 @@ from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.spec.strategy import INDEPENDENT, STRATEGIES
 from dlperf_sdk.testing.conformance import advice
 from dlperf_sdk.testing.leftovers import MARK, alive, leaves_nothing
-from dlperf_sdk.testing.probing import UNSAID, probe
+from dlperf_sdk.testing.starts import start
 from dlperf_sdk.testing.subject import described
 from dlperf_sdk.testing.training import Training
 from dlperf_sdk.worker import memory
@@ -52,15 +52,15 @@ class Ending(Training):
             pytest.skip(f"on {device} nothing bounds the memory that a step may take")
         for times in LARGER:
             spec = self.offered(batch_size=times * self.batch_size)
-            (answer,) = probe(spec, self.registry, "exhaustion", STARVING)
-            failed, raised = answer.failed, answer.values.get("raised")
-            self.excuse(failed)
-            if failed is None and raised is None:
+            outcome = start(spec, self.registry, "exhaust", STARVING)
+            failure = outcome.failure
+            self.excuse(failure)
+            if failure is None:
                 continue  # there was room
-            ended = answer.values["asked"] == UNSAID and memory.speaks(answer.log)
-            assert ended or (raised and raised["known"]), advice(
+            died = failure.kind == "crashed" and failure.traceback is None and memory.speaks(outcome.log)
+            assert died or failure.kind == "out-of-memory", advice(
                 f"{described(spec)}: a step found no memory, and `is_out_of_memory` did not know what came of it: "
-                + (f"{raised['type']}: {raised['message']}" if raised else str(failed)),
+                f"{failure.type or failure.kind}: {failure.message}",
                 "the search for the largest batch size, and every campaign, tell what does not fit from what is broken",
                 "look for this exception, or these words, in `Runtime.is_out_of_memory`; where the framework ends the "
                 "process without a word, or never returns, say so in `known_gaps`",

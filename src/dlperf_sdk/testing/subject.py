@@ -5,23 +5,27 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 import attrs
 import pytest
 
+from dlperf_sdk import environments
 from dlperf_sdk.api import dry_run
 from dlperf_sdk.errors import DlperfError, RunFailed, Unavailable
 from dlperf_sdk.execution.case import Case
+from dlperf_sdk.execution.launch import launch
+from dlperf_sdk.execution.prepare import prepare_case
 from dlperf_sdk.harness.in_process import SMALL
 from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.interfaces.framework import Framework
-from dlperf_sdk.parity.evidence import REFERENCE_CASE
+from dlperf_sdk.parity.evidence import REFERENCE_CASE, ParityRun, evaluate_parity, plan_parity_run
 from dlperf_sdk.parity.reference import load
 from dlperf_sdk.planning.plan import make_plan
 from dlperf_sdk.registry.plugins import Registry
-from dlperf_sdk.results.records import Failure
+from dlperf_sdk.results.records import Failure, Record
 from dlperf_sdk.results.result import FAIL, INTEGRITY, Parity, Result, Verdict
 from dlperf_sdk.spec.compiler import NONE
 from dlperf_sdk.spec.data_source import DATA_SOURCES
@@ -30,11 +34,13 @@ from dlperf_sdk.spec.values import Scalar
 from dlperf_sdk.testing import cells
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import Conformance, advice
-from dlperf_sdk.testing.probing import Answer, probe
+from dlperf_sdk.testing.starts import Answer, ask
+from dlperf_sdk.worker import conformance
 from dlperf_sdk.worker.interface import Unsupported
+from dlperf_sdk.worker.processes import SERVICE
 
 UNSUPPORTED = f"{Unsupported.__module__}.{Unsupported.__qualname__}: "
-"""What a probe's traceback ends with where a worker says that its machine cannot do what was asked."""
+"""What an answer's traceback ends with where a worker says that its machine cannot do what was asked."""
 COMPILED = "tiny"
 """The case of a reference that compiled cells are held to, where there is one: the network and the batch are those that
 they train, if nobody chose others. A compiler takes up to a minute for each, and what it has made for the run serves
@@ -65,6 +71,8 @@ class FrameworkSubject(Conformance):
     registry: ClassVar[Registry] = Registry()
     """Where the plugin and its models are found: what is installed, unless given."""
 
+    _cells: ClassVar[set[str]]
+    """Cases of which everything is asked, in one start."""
     _results: ClassVar[dict[str, Result]]
     _answers: ClassVar[dict[str, tuple[Answer, ...]]]
     _followed: ClassVar[dict[str, Parity]]
@@ -76,7 +84,7 @@ class FrameworkSubject(Conformance):
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
         cls._results, cls._answers, cls._followed, cls._unfinished = {}, {}, {}, {}
-        cls._unsupported = {}
+        cls._unsupported, cls._cells = {}, set()
 
     @property
     def plugin(self) -> Framework:
@@ -156,16 +164,64 @@ class FrameworkSubject(Conformance):
 
         The plainest case of a model is nothing that may be refused: a plugin that names the model must run it.
         """
-        return self.spec(cell.models[0]) if cell.is_plain else self.offered(cell.models, **cell.fields)
+        spec = self.spec(cell.models[0]) if cell.is_plain else self.offered(cell.models, **cell.fields)
+        self._cells.add(_key(spec))
+        return spec
 
     def measured(self, spec: RunSpec) -> Result:
-        """The result of a case: run once, kept for all tests of the class. Skips what this machine cannot place."""
+        """The result of a case: run once, kept for all tests of the class. Skips what this machine cannot place.
+
+        The start of a cell also answers `probed` and `followed`. Where it fails, each of the three has its own start,
+        so that each test sees its own failure.
+        """
         key = _key(spec)
         if key not in self._results:
-            result = self._results[key] = self.carried_out(spec)
+            result = (self._checked(spec) if key in self._cells else None) or self.carried_out(spec)
+            self._results[key] = result
             if result.failure is not None and result.failure.kind == "unsupported":
                 self._unsupported[key] = result.failure
         return self._results[key]
+
+    def _checked(self, spec: RunSpec) -> Result | None:
+        """The result of a case whose workers, once they have measured, answer and follow the reference as well.
+
+        None where that start failed for a reason that may be one of the three alone, and where there are services,
+        which keep the state of one trainer.
+        """
+        self._skip_unfinished("run", spec)
+        case = self._begun(spec, ())
+        plan, parity = case.plan, None
+        if plan is None or any(process.role == SERVICE for process in plan.placeholder_processes()):
+            return None
+        with case.failures():
+            prepared = prepare_case(plan, None, case.report)
+            case.record_environment(prepared.describe_environment())
+            with environments.in_use(prepared.environment):
+                parity = plan_parity_run(
+                    plan,
+                    prepared.environment,
+                    prepared.variables,
+                    self.registry,
+                    lambda text: None,
+                    reference_case=held_to(self.registry.model(spec.model).references, spec.compiler),
+                )
+                request = prepared.request(case.id)._replace(program="conformance")
+                with closing(launch(plan, request, self.registry, parity=parity)) as stream:
+                    for event in stream:
+                        case.take(event)
+        result = case.conclude()
+        if result.failure is not None or parity is None:
+            return result if result.status == "unsupported" else None
+        records = result.repeats[0].records
+        facts = [record.facts for record in records]
+        answers = tuple(Answer(each[conformance.ANSWERS]) for each in facts if conformance.ANSWERS in each)
+        if answers and not any(answer.failed for answer in answers):
+            self._answers[_key(spec)] = answers
+        if isinstance(parity, ParityRun):
+            parity = evaluate_parity(attrs.evolve(parity, cacheable=False), _parity_event(parity, records))
+        if parity.outcome != FAIL:
+            self._followed[_key(spec)] = parity
+        return result
 
     def carried_out(self, spec: RunSpec, observers: Sequence[Any] = ()) -> Result:
         """The result of a case as `run` gives it, but for parity, which has its own tests."""
@@ -178,8 +234,10 @@ class FrameworkSubject(Conformance):
         return result
 
     def followed(self, spec: RunSpec) -> Parity:
-        """The parity of a case, from a short run of its own, kept for all tests of the class."""
+        """The parity of a case, kept for all tests of the class."""
         key = _key(spec)
+        if key in self._cells:
+            self.measured(spec)
         if key not in self._followed:
             self.excuse(self._unsupported.get(key))
             self._skip_unfinished("parity", spec)
@@ -205,12 +263,14 @@ class FrameworkSubject(Conformance):
         if isinstance(refused, Unavailable):
             pytest.skip(f"not on this machine: {refused}")
         key = _key(spec)
+        if key in self._cells:
+            self.measured(spec)
         if key not in self._answers:
             self.excuse(self._unsupported.get(key))
-            self._skip_unfinished("probe", spec)
-            self._answers[key] = probe(spec, self.registry)
+            self._skip_unfinished("answers", spec)
+            self._answers[key] = ask(spec, self.registry)
             for answer in self._answers[key]:
-                self._note_unfinished("probe", spec, answer.failed)
+                self._note_unfinished("answers", spec, answer.failed)
         return self._answers[key]
 
     def excuse(self, failed: Failure | str | None) -> None:
@@ -260,6 +320,17 @@ class FrameworkSubject(Conformance):
 
 def _key(spec: RunSpec) -> str:
     return json.dumps(spec.to_dict(), sort_keys=True)
+
+
+def _parity_event(parity: ParityRun, records: Sequence[Record]) -> Mapping[str, Any]:
+    """The event that ends the attempt of a parity run, made of what the program `conformance` left."""
+    head = {"request": parity.request.id, "attempt": 1, "status": "ok", "failure": None}
+    found = [
+        {**head, "rank": record.rank, "node": record.node, "facts": {}, "observed": {}}
+        | dict(record.facts[conformance.PARITY])
+        for record in records
+    ]
+    return {"event": "parity-ended", "failure": None, "records": found}
 
 
 def held_to(references: Path | None, compiler: str) -> str:

@@ -13,7 +13,7 @@ from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import advice
-from dlperf_sdk.testing.probing import NO_END, UNSAID, Answer
+from dlperf_sdk.testing.starts import Answer
 from dlperf_sdk.testing.subject import FrameworkSubject, described, verdict
 
 
@@ -194,12 +194,8 @@ class Training(FrameworkSubject):
         return [dict(answer.values) for answer in answers]
 
     def _first_failed(self, answers: tuple[Answer, ...]) -> str | None:
-        """Of one that died, one that missed it afterwards and one that waited for it until the end: in that order."""
-        failed = sorted(
-            (answer for answer in answers if answer.failed is not None),
-            key=lambda answer: {UNSAID: 0, NO_END: 2}.get(answer.values["asked"], 1),
-        )
-        return failed[0].failed if failed else None
+        """How the first of those that failed did."""
+        return next((answer.failed for answer in answers if answer.failed is not None), None)
 
     def _manifest(self, model: str) -> tuple[dict[str, Any], ...]:
         return tuple(dict(entry) for entry in make_plan(self.spec(model), self.registry).parameters)

@@ -58,8 +58,8 @@ class Request(NamedTuple):
     first_attempt: int = 1
     """The number of the first repeat of this launch: a case may be measured in several."""
     program: str = "measure"
-    """What the trainers do: `measure`; `parity`, a few steps that are held against a reference; or `trace`, a few steps
-    under the framework's profiler."""
+    """What the trainers do: `measure`; `parity`, a few steps that are held against a reference; `trace`, a few steps
+    under the framework's profiler; or one of the programs in `dlperf_sdk.worker.conformance`."""
     schema_version: str = REQUEST_VERSION
 
     def to_dict(self) -> Dict[str, Any]:

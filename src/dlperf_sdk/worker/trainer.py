@@ -93,10 +93,34 @@ def _traced(
     return tracing.follow(runtime, trainer, request, progress)
 
 
+def _checked(*arguments: Any) -> Dict[str, Any]:
+    """The program `conformance`: everything that the suite asks of one case, from one start."""
+    from dlperf_sdk.worker import conformance
+
+    return conformance.check(_measured, _followed, *arguments)
+
+
+def _answered(*arguments: Any) -> Dict[str, Any]:
+    """The program `answer`: the suite's questions alone."""
+    from dlperf_sdk.worker import conformance
+
+    return conformance.answer(*arguments)
+
+
+def _exhausted(*arguments: Any) -> Dict[str, Any]:
+    """The program `exhaust`: steps for which there is no memory."""
+    from dlperf_sdk.worker import conformance
+
+    return conformance.exhaust(*arguments)
+
+
 PROGRAMS: Dict[str, Callable[..., Dict[str, Any]]] = {
     "measure": _measured,
     "parity": _followed,
     "trace": _traced,
+    "conformance": _checked,
+    "answer": _answered,
+    "exhaust": _exhausted,
 }
 """What a trainer process may be asked to do (`Request.program`)."""
 
@@ -176,7 +200,8 @@ def run(
         if "phases" in found:
             found["phases"]["compile"] += built - started
             found["phases"]["start"] = started - began
-        facts = {**_circumstances(), **memory.facts(request.memory_limit), **runtime.facts()}
+        own = found.pop("facts", {})
+        facts = {**_circumstances(), **memory.facts(request.memory_limit), **runtime.facts(), **own}
         complete = dict(record, status="ok", facts=facts, observed=trainer.observed(), **found)
         write_json(os.path.join(directory, "record.json"), complete)
         record = complete

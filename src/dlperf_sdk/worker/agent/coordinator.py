@@ -50,7 +50,7 @@ class Coordinator(threading.Thread):
             self._tell({"event": "agents-ready", "nodes": self._roster.facts()})
             for node, text in self._roster.notes():
                 self._tell({"event": "note", "node": node, "text": text})
-            if self.parity is not None:
+            if self.parity is not None and self.request.program == "measure":
                 self._follow_reference()
             self._repeat()
         except Failed as failed:

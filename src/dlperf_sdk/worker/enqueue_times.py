@@ -1,7 +1,6 @@
 """What the times of some steps say of a worker: how long the host enqueued them, waited for them, and read the losses.
 
-Travels with the probe: standard library, Python 3.7. Times are seconds, by name; `device` is None where no clock of the
-device's own keeps time.
+Times are seconds, by name; `device` is None where no clock of the device's own keeps time.
 """
 
 from typing import Any, Mapping

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dlperf_sdk.testing.probe_times import (
+from dlperf_sdk.worker.enqueue_times import (
     convinces,
     early,
     left,

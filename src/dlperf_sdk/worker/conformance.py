@@ -1,0 +1,242 @@
+"""The programs of the conformance suite: what it asks a worker that no record holds.
+
+`check` answers everything from one start: it measures first, in the untouched process, as the program `measure` does.
+The suite's questions and the parity run follow, each with a trainer of its own; what they return is among the record's
+facts. `answer` asks the questions alone; `exhaust` takes steps for which there is no memory.
+"""
+
+import json
+import os
+import resource
+import sys
+import time
+import traceback
+from typing import Any, Callable, Dict, List, Tuple
+
+import numpy
+
+from dlperf_sdk.worker import bundled, canonical, memory
+from dlperf_sdk.worker.digest import digest_of
+from dlperf_sdk.worker.enqueue_times import convinces
+from dlperf_sdk.worker.interface import Runtime, Trainer
+from dlperf_sdk.worker.processes import Cluster, Process
+from dlperf_sdk.worker.progress import Progress
+from dlperf_sdk.worker.request import Request, resolve
+
+ANSWERS, PARITY = "conformance_answers", "conformance_parity"
+"""Names of what `check` and `answer` return among the facts."""
+PAUSE = 0.1
+"""Seconds in which nothing may change once `synchronize` has returned, and in which what it left undone is done."""
+HEADROOM = 256 * 2**20
+"""Bytes that a step may still allocate where it is to run out of memory: for libraries that are only loaded when they
+are used. Threads have their stacks beside it."""
+STACK = 8 * 2**20
+"""Bytes of a thread's stack where the user has no limit."""
+FURTHER = 4
+"""Steps on the canonical batch behind the canonical ones: a short case's warm-up and window are as many."""
+TRIES = 3
+"""How often time is taken at most, on a machine that may do something else meanwhile: the best counts."""
+
+Program = Callable[..., Dict[str, Any]]
+
+
+def check(
+    measure: Program,
+    follow: Program,
+    runtime: Runtime,
+    trainer: Trainer,
+    request: Request,
+    cluster: Cluster,
+    process: Process,
+    progress: Progress,
+    wait_for_go: Callable[[], None],
+) -> Dict[str, Any]:
+    """Measure, answer the suite's questions, and follow the reference where the bundle has a parity run."""
+    record = measure(runtime, trainer, request, cluster, process, progress, wait_for_go)
+    facts: Dict[str, Any] = {}
+    if cluster.world_size == 1 or runtime.clock != "blocking":  # of others the suite asks nothing
+        facts[ANSWERS] = _answers(runtime, _build(runtime, request, process, progress), request, cluster)
+    bundle = os.path.dirname(os.path.abspath(sys.argv[0]))
+    if bundled.has(bundle, "parity.json"):
+        own = Request.from_dict(json.loads(bundled.member(bundle, "parity.json")))
+        other = _build(runtime, own, process, progress)
+        facts[PARITY] = follow(runtime, other, own, cluster, process, progress, wait_for_go)
+    return dict(record, facts=facts)
+
+
+def answer(
+    runtime: Runtime,
+    trainer: Trainer,
+    request: Request,
+    cluster: Cluster,
+    process: Process,
+    progress: Progress,
+    wait_for_go: Callable[[], None],
+) -> Dict[str, Any]:
+    """Answer the suite's questions."""
+    return {"facts": {ANSWERS: _answers(runtime, trainer, request, cluster)}}
+
+
+def exhaust(
+    runtime: Runtime,
+    trainer: Trainer,
+    request: Request,
+    cluster: Cluster,
+    process: Process,
+    progress: Progress,
+    wait_for_go: Callable[[], None],
+) -> Dict[str, Any]:
+    """Take steps for which there is no memory: the batch and the network are there, so the framework asks in vain."""
+    batch = trainer.canonical_batch()
+    runtime.synchronize()
+    stack = resource.getrlimit(resource.RLIMIT_STACK)[0]
+    stacks = (os.cpu_count() or 1) * (STACK if stack == resource.RLIM_INFINITY else stack)
+    memory.limit(memory.in_use() + HEADROOM + stacks)
+    try:
+        handles = [trainer.step(batch).loss for _ in range(2)]
+        runtime.synchronize()
+        for handle in handles:
+            trainer.read_loss(handle)
+    finally:
+        memory.lift()
+    return {}
+
+
+def _build(runtime: Runtime, request: Request, process: Process, progress: Progress) -> Trainer:
+    """Build another trainer, as the first one was built."""
+    progress.enter("compile")
+    build: Callable[..., Trainer] = resolve(request.trainer)
+    return build(runtime, request, process)
+
+
+def _answers(runtime: Runtime, trainer: Trainer, request: Request, cluster: Cluster) -> Dict[str, Any]:
+    """Ask one question after another; `asked` is the one that failed, None if all were answered.
+
+    A failure ends the attempt only where other workers would wait for this one.
+    """
+    answers: Dict[str, Any] = {}
+    try:
+        _ask(runtime, trainer, request, cluster, answers)
+    except Exception:
+        if cluster.world_size > 1:
+            raise
+        answers["error"] = traceback.format_exc()[-8000:]
+    return answers
+
+
+def _ask(
+    runtime: Runtime, trainer: Trainer, request: Request, cluster: Cluster, answers: Dict[str, Any]
+) -> None:
+    """Go through a worker's life, and note each answer as soon as it is there."""
+    answers["asked"] = "is_out_of_memory"
+    answers["clock"] = runtime.clock
+    answers["out_of_memory"] = {
+        repr(error): bool(runtime.is_out_of_memory(error))
+        for error in (
+            MemoryError(),
+            ValueError("a shape does not fit"),
+            ValueError("unsupported memory format"),
+            RuntimeError("CUDA error: an illegal memory access was encountered"),
+        )
+    }
+    answers["asked"] = "parameters"
+    _compare_weights(request, trainer, answers)
+
+    answers["asked"] = "deviation"
+    before = digest_of(request.parameters, trainer.parameters(0))
+    answers["deviation"] = trainer.deviation()
+    runtime.synchronize()
+    answers["traceless"] = digest_of(request.parameters, trainer.parameters(0)) == before
+
+    answers["asked"] = "step"
+    runtime.reset_peak_memory()
+    batch = trainer.canonical_batch()
+    answers["losses"], answers["samples"], answers["changed"] = [], [], []
+    handles = []
+    for _ in range(request.protocol["canonical_steps"]):
+        loss, samples = trainer.step(batch)
+        runtime.synchronize()
+        now = digest_of(request.parameters, trainer.parameters(0))
+        handles.append(loss)
+        answers["losses"] += _floats([trainer.read_loss(loss)])
+        answers["samples"].append(samples)
+        answers["changed"].append(now != before)
+        before = now
+    answers["peak_memory"] = runtime.peak_memory()
+
+    answers["asked"] = "synchronize"
+    times, answers["losses_further"] = _enqueue(runtime, trainer, batch)
+    answers["losses_again"] = _floats([trainer.read_loss(handle) for handle in handles])
+    answers["asynchrony"] = [times]
+    # In company all take as many steps, whatever each has seen: they meet in every one.
+    while len(answers["asynchrony"]) < TRIES and (
+        cluster.world_size > 1 or not convinces(runtime.clock, times)
+    ):
+        times, _ = _enqueue(runtime, trainer, batch)
+        answers["asynchrony"].append(times)
+
+    answers["asked"] = "batches"
+    batches = trainer.batches()
+    for _ in range(2):
+        trainer.step(next(batches))
+    answers["prefetched"] = trainer.prefetched_batches()
+    answers["asked"] = "synchronize"
+    runtime.synchronize()
+    then = digest_of(request.parameters, trainer.parameters(0))
+    time.sleep(PAUSE)
+    answers["settled"] = digest_of(request.parameters, trainer.parameters(0)) == then
+
+    answers["asked"] = "facts"
+    answers["facts"] = json.loads(json.dumps(runtime.facts(), allow_nan=False))
+    answers["asked"] = "observed"
+    answers["observed"] = json.loads(json.dumps(trainer.observed(), allow_nan=False))
+    answers["asked"] = None
+
+
+def _compare_weights(request: Request, trainer: Trainer, answers: Dict[str, Any]) -> None:
+    """The parameters before the first step, against the canonical weights."""
+    wanted = canonical.weights(request.parameters, request.seed)
+    given = iter(trainer.parameters(0))
+    answers["manifest"], answers["initial"] = [], []
+    for name, values in given:
+        if not isinstance(values, numpy.ndarray):
+            raise TypeError(
+                "`parameters` gives a %s for %s; it must give NumPy arrays" % (type(values).__name__, name)
+            )
+        answers["manifest"].append(
+            [name, list(values.shape), str(values.dtype), bool(values.flags.c_contiguous)]
+        )
+        expected = next(wanted, (None, None))
+        same = expected[0] == name and expected[1].shape == values.shape
+        if not same or float(abs(expected[1] - values).max()) != 0.0:
+            answers["initial"].append(name)
+
+
+def _enqueue(runtime: Runtime, trainer: Trainer, batch: Any) -> Tuple[Dict[str, Any], List[List[float]]]:
+    """How long enqueueing some steps takes, then synchronising, then what should wait for nothing any more; and, where
+    it can say so itself, how long the device was at it. Beside the times, the steps' losses."""
+    events = runtime.clock == "event"
+    runtime.synchronize()
+    time.sleep(PAUSE)  # what it did not wait for is not taken for these steps' work
+    begin = time.monotonic()
+    marks = [runtime.mark()] if events else []
+    handles = [trainer.step(batch).loss for _ in range(FURTHER)]
+    marks += [runtime.mark()] if events else []
+    enqueued = time.monotonic()
+    runtime.synchronize()
+    synchronised = time.monotonic()
+    losses = [trainer.read_loss(handle) for handle in handles]
+    read = time.monotonic()
+    times = {
+        "enqueue": enqueued - begin,
+        "synchronize": synchronised - enqueued,
+        "read": read - synchronised,
+        "device": sum(runtime.elapsed(marks)) if events else None,
+        "steps": FURTHER,
+    }
+    return times, _floats(losses)
+
+
+def _floats(losses: List[Any]) -> List[List[float]]:
+    """The losses of some steps, of each replica of this process."""
+    return [[float(value) for value in step] for step in losses]
