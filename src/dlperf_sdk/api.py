@@ -13,10 +13,11 @@ import attrs
 from dlperf_sdk import environments, max_batch
 from dlperf_sdk.campaigns.campaign import Campaign, campaign_of
 from dlperf_sdk.campaigns.campaign_directory import keep, reopened
-from dlperf_sdk.campaigns.file import load
+from dlperf_sdk.campaigns.file import load as load_campaign
 from dlperf_sdk.campaigns.matrix import Matrix
 from dlperf_sdk.campaigns.planning import planned
-from dlperf_sdk.campaigns.runner import Outcome, Watch, go_on
+from dlperf_sdk.campaigns.runner import Outcome, go_on
+from dlperf_sdk.campaigns.session import Watch
 from dlperf_sdk.errors import DlperfError, UnknownName, UsageError
 from dlperf_sdk.execution.case import Case
 from dlperf_sdk.execution.execute import execute
@@ -74,24 +75,11 @@ def run(
     spec = spec_from(what, model, fields, _keywords(run))
     registry, loaded = registry or Registry(), Observers.load(observers)
     if spec.wants_max_batch:
-        case = _begin_with_max_batch(spec, store, loaded, registry)
+        case = max_batch.begin_case(spec, store, loaded, registry)
     else:
         case = Case.begin(spec, store, loaded, registry)
     result = execute(case, trace=trace)
     return result.raise_for_status() if raise_on_failure else result
-
-
-def _begin_with_max_batch(
-    spec: RunSpec, store: ResultStore | str | Path | None, observers: Observers, registry: Registry
-) -> Case:
-    """Begin a case with the largest batch size that fits; one that cannot be found is the case's failure."""
-    if store is not None:  # before the search, which takes a while
-        (store if isinstance(store, ResultStore) else ResultStore(store)).probe()
-    spec, failure, note = max_batch.resolved(spec, observers, registry)
-    case = Case.begin(spec, store, observers, registry)
-    case.fail(failure)
-    case.note(note)
-    return case
 
 
 def rerun(
@@ -186,7 +174,7 @@ def campaign(
             finished is kept, and `resume` goes on.
         KeyboardInterrupt: everything has been ended; `resume` goes on.
     """
-    asked = campaign_of(load(what) if isinstance(what, str | Path) else what, **settings)
+    asked = campaign_of(load_campaign(what) if isinstance(what, str | Path) else what, **settings)
     plugins = registry or Registry()
     stamp, entries = planned(asked, plugins)
     path = CAMPAIGNS / f"{stamp}-{asked.name}" if directory is None else Path(directory)

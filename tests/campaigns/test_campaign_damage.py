@@ -12,7 +12,7 @@ from test_runner import events_of_resuming, small
 
 from dlperf_sdk import campaign, hookimpl, resume
 from dlperf_sdk.campaigns.campaign_directory import open_kept
-from dlperf_sdk.campaigns.runner import _lock_of
+from dlperf_sdk.campaigns.case_steps import read_lock
 from dlperf_sdk.campaigns.status import status
 from dlperf_sdk.errors import Unavailable
 
@@ -147,8 +147,8 @@ def test_a_result_that_is_not_what_its_records_give_is_made_again(copy):
 
 def test_versions_that_were_noted_and_cannot_be_read_stop_nobody(tmp_path):
     path = tmp_path / "environment.json"
-    assert _lock_of(path) is None
+    assert read_lock(path) is None
     path.write_text('{"lock": "a==1"')
-    assert _lock_of(path) is None
+    assert read_lock(path) is None
     path.write_text('{"lock": "a==1"}')
-    assert _lock_of(path) == "a==1"
+    assert read_lock(path) == "a==1"

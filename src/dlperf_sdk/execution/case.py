@@ -31,7 +31,6 @@ from dlperf_sdk.planning.plan import Plan, make_plan
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results import metrics
 from dlperf_sdk.results.agent_events import attempt_outcome, failure_from
-from dlperf_sdk.results.convert import Attempt
 from dlperf_sdk.results.records import Failure, Repeat
 from dlperf_sdk.results.result import Environment, Parity, Result, Stopping
 from dlperf_sdk.results.run_directory import RunDirectory
@@ -53,11 +52,11 @@ class Case:
     observers: Observers
     measurers: tuple[Measurer, ...]
     started_at: str
-    directory: RunDirectory | None
-    """None without a store."""
-    plan: Plan | None = None
+    plan: Plan | None
     """None where the case was refused."""
     failure: Failure | None = None
+    directory: RunDirectory | None = None
+    """None without a store."""
     environment: Environment | None = None
     hardware: tuple[Mapping[str, Any], ...] = ()
     """What each node reports of itself."""
@@ -88,12 +87,14 @@ class Case:
         Raises:
             UsageError, PluginError: the case cannot be understood, or the store cannot be written.
         """
-        id = run_id or new_run_id(spec, datetime.now(UTC))
-        case = cls(id, spec, registry, observers, tuple(registry.measurers()), started_at or now(), None)
+        measurers = tuple(registry.measurers())
+        plan, failure = None, None
         try:
-            case.plan = make_plan(spec, registry)
+            plan = make_plan(spec, registry)
         except RunFailed as error:
-            case.fail(Failure(error.kind, str(error)))
+            failure = Failure(error.kind, str(error))
+        id = run_id or new_run_id(spec, datetime.now(UTC))
+        case = cls(id, spec, registry, observers, measurers, started_at or now(), plan, failure)
         if store is not None:
             kept = store if isinstance(store, ResultStore) else ResultStore(Path(store))
             case._open_directory(kept, resume=run_id is not None)
@@ -124,13 +125,10 @@ class Case:
                 self.record_parity(parity)
 
     def measure(self, attempt: int | None = None, deadline: float | None = None) -> None:
-        """Take all repeats of the protocol, or one with the number `attempt`; each repeat starts new processes.
+        """Take all repeats of the protocol, or only the one numbered `attempt`, each in new processes.
 
-        All processes have ended when this returns or raises.
-
-        Args:
-            attempt: The number of the only repeat to take; all repeats of the protocol unless given.
-            deadline: A time on the monotonic clock after which the case fails with a timeout.
+        All of them have ended when this returns or raises. At the `deadline` on the monotonic clock the case fails with
+        a timeout.
 
         Raises:
             KeyboardInterrupt: as it was, recorded as the case's failure; finished repeats are kept.
@@ -148,11 +146,7 @@ class Case:
         self._parity_run = None
 
     def trace(self) -> None:
-        """Take an extra attempt under the framework's profiler; it is part of no metric, and its failure is a note.
-
-        Raises:
-            KeyboardInterrupt: as it was.
-        """
+        """Take an extra attempt under the framework's profiler; it is part of no metric, and its failure is a note."""
         if self.directory is None or self._prepared is None or self.failure is not None:
             return
         self.report("trace", f"{STEPS} steps in processes of their own")
@@ -171,8 +165,6 @@ class Case:
             self.observers.notify("dlperf_error", run_id=self.id, failure=result.failure)
         self.observers.notify("dlperf_result", run_id=self.id, result=result)
         return result
-
-    # -- what happens on the way
 
     def report(self, stage: str, detail: str) -> None:
         """Tell the observers one line of progress for a stage."""
@@ -210,21 +202,14 @@ class Case:
 
     @contextmanager
     def failures(self) -> Iterator[None]:
-        """Record what fails inside as the case's failure.
-
-        Raises:
-            KeyboardInterrupt: as it was, once it is recorded.
-        """
+        """Record what fails inside as the case's failure; an interruption is recorded and raised again."""
         try:
             yield
         except RunFailed as error:
             self.failure = Failure(error.kind, str(error))
         except KeyboardInterrupt:
-            message = "The run was interrupted; the repeats that had finished are kept."
-            self.failure = Failure("interrupted", message)
+            self.failure = Failure("interrupted", "The run was interrupted; finished repeats are kept.")
             raise
-
-    # -- what comes back
 
     def record_environment(self, environment: Environment) -> None:
         """Record what the workers run in; raises StoreError if it cannot be written."""
@@ -241,10 +226,8 @@ class Case:
 
     def stopping(self) -> Stopping | None:
         """Return how the protocol's stopping rule ended the repeats, or None if more are to be taken."""
-        decision = decide(
-            [metrics.throughput(repeat) for repeat in self.repeats],
-            attrs.asdict(self.spec.resolved_protocol()),
-        )
+        rates = [metrics.throughput(repeat) for repeat in self.repeats]
+        decision = decide(rates, attrs.asdict(self.spec.resolved_protocol()))
         return Stopping(decision.rule, decision.met, decision.detail) if decision.stop else None
 
     def take(self, event: Mapping[str, Any]) -> None:
@@ -256,42 +239,38 @@ class Case:
             StoreError: it cannot be written.
         """
         try:
-            self._take(event)
+            match event["event"]:
+                case "agents-ready":
+                    self.hardware = tuple(event["nodes"])
+                case "parity-ended":
+                    if self._parity_run is not None:
+                        self.parity = evaluate_parity(self._parity_run, event)
+                case "note":
+                    self.note(event["text"])
+                    self.report("note", event["text"])
+                case "attempt-ended":
+                    self._end_attempt(event)
+                case "ended":
+                    if event["failure"] is not None:
+                        self.fail(failure_from(event["failure"]))
+                    elif self.failure is None and not self.repeats:
+                        raise InvalidRecord("Node 0 reports the end of the run, but no repeat has come back.")
+                case _:
+                    self.observers.forward(self.id, event)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidRecord(
-                f"The first node's agent told of {shown(event.get('event'))} in a way that breaks the protocol: "
+                f"The event {shown(event.get('event'))} from node 0 breaks the protocol: "
                 f"{type(error).__name__}: {error}"
             ) from error
 
-    def _take(self, event: Mapping[str, Any]) -> None:
-        match event["event"]:
-            case "agents-ready":
-                self.hardware = tuple(event["nodes"])
-            case "parity-ended":
-                if self._parity_run is not None:
-                    self.parity = evaluate_parity(self._parity_run, event)
-            case "note":
-                self.note(event["text"])
-                self.report("note", event["text"])
-            case "attempt-ended":
-                self._end_attempt(event)
-            case "ended":
-                if event["failure"] is not None:
-                    self.fail(failure_from(event["failure"]))
-                elif self.failure is None and not self.repeats:
-                    raise InvalidRecord("Node 0 reports the end of the run, but no repeat has come back.")
-            case _:
-                self.observers.forward(self.id, event)
-
     def _end_attempt(self, event: Mapping[str, Any]) -> None:
         outcome = attempt_outcome(event)
-        throughput = None
         if isinstance(outcome, Failure):
-            self.failure = outcome
+            self.failure, status, throughput = outcome, outcome.kind, None
         else:
             # Before it is written: an interruption in between must not part the result from the attempts.
             self.repeats.append(outcome)
-            throughput = metrics.throughput(outcome)
+            status, throughput = "ok", metrics.throughput(outcome)
         if self.directory is not None:
             notes = self.notes[self._notes_written :]
             self.directory.write_attempt({**event, "nodes": list(self.hardware), "notes": notes})
@@ -300,26 +279,22 @@ class Case:
             "dlperf_repeat_ended",
             run_id=self.id,
             attempt=event["attempt"],
-            status=outcome.kind if isinstance(outcome, Failure) else "ok",
+            status=status,
             throughput=throughput,
         )
         if isinstance(outcome, Failure) and event["failure"] is None:
             raise InvalidRecord(outcome.message)
 
     def _open_directory(self, store: ResultStore, resume: bool) -> None:
-        """Make the directory, or reopen it and read the finished attempts back; write the spec."""
+        """Make the directory, or reopen it and read the attempts back; write the spec."""
         if resume and (store.directory / self.id).is_dir():
             self.directory = store.reopen_run(self.id)
             for attempt in store.recover(self.id).attempts:
-                self._restore(attempt)
+                if attempt.failure is None:  # a failure in an earlier session is none of this one
+                    self.repeats.append(attempt.repeat)
+                self.hardware = attempt.nodes or self.hardware
+                self.notes += attempt.notes
+            self._notes_written = len(self.notes)
         else:
             self.directory = store.open_run(self.id)
         self.directory.write_spec(self.spec)
-
-    def _restore(self, attempt: Attempt) -> None:
-        """Add an attempt of an earlier session; its failure, if any, is not this session's."""
-        if attempt.failure is None:
-            self.repeats.append(attempt.repeat)
-        self.hardware = attempt.nodes or self.hardware
-        self.notes += attempt.notes
-        self._notes_written = len(self.notes)

@@ -1,5 +1,5 @@
 """The largest batch size that fits: `batch_size="max"`, found by trying in fresh processes."""
 
-from dlperf_sdk.max_batch.resolve import resolved
+from dlperf_sdk.max_batch.resolve import begin_case, resolved
 
-__all__ = ["resolved"]
+__all__ = ["begin_case", "resolved"]

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import time
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -19,6 +20,7 @@ from dlperf_sdk.max_batch.search import Found, Probe, largest
 from dlperf_sdk.planning.plan import Plan, make_plan
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.records import Failure
+from dlperf_sdk.results.store import ResultStore
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.worker.agent import hardware
 
@@ -35,6 +37,23 @@ class _Stopped(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
         self.failure = failure
+
+
+def begin_case(
+    spec: RunSpec, store: ResultStore | str | Path | None, observers: Observers, registry: Registry
+) -> Case:
+    """Begin a case with the largest batch size that fits; that none was found is the case's failure.
+
+    Raises:
+        UsageError, PluginError: as `Case.begin` does.
+    """
+    if store is not None:  # before the search, which takes a while
+        (store if isinstance(store, ResultStore) else ResultStore(store)).probe()
+    spec, failure, note = resolved(spec, observers, registry)
+    case = Case.begin(spec, store, observers, registry)
+    case.fail(failure)
+    case.note(note)
+    return case
 
 
 def resolved(

@@ -1,0 +1,76 @@
+"""One attempt at a repeat of a campaign's case: rest, measure, and note what disturbed it."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from dlperf_sdk.campaigns import machine_load
+from dlperf_sdk.campaigns.case_progress import Standing
+from dlperf_sdk.campaigns.session import Session
+from dlperf_sdk.execution.case import Case
+from dlperf_sdk.results import metrics
+from dlperf_sdk.results.records import Repeat
+
+
+def take_attempt(session: Session, standing: Standing, case: Case) -> None:
+    """Take one attempt at a case and write its line into the journal.
+
+    An attempt that the session's time limit ended is taken anew after a resume; it is no failure of the case.
+    """
+    settings, number = session.settings, standing.highest + 1
+    notes = _rest(session)
+    spare = math.inf if settings.case_limit is None else max(0.0, settings.case_limit - standing.seconds)
+    limit = session.seconds_left(spare)
+    session.write("attempt-started", case=case.id, attempt=number)
+    before, began, finished = machine_load.snapshot(), time.monotonic(), len(case.repeats)
+    case.measure(number, None if math.isinf(limit) else began + limit)
+    seconds = time.monotonic() - began
+    foreign = machine_load.foreign(before, machine_load.snapshot())
+    if session.ended_by_time(case.failure):
+        case.withdraw_failure()
+        session.write("attempt-given-up", case=case.id, attempt=number, seconds=seconds)
+        return
+    repeat = case.repeats[-1] if len(case.repeats) > finished else None
+    if foreign.share > settings.quiet_share:
+        notes.append(machine_load.note(foreign, f"During attempt {number}"))
+    if repeat is not None:
+        notes += _disturbances(session, case, repeat, f"During attempt {number}")
+    session.write(
+        "attempt-ended",
+        case=case.id,
+        attempt=number,
+        status="ok" if case.failure is None else case.failure.kind,
+        message=None if case.failure is None else case.failure.message,
+        throughput=None if repeat is None else metrics.throughput(repeat),
+        seconds=seconds,
+        notes=notes,
+    )
+
+
+def _rest(session: Session) -> list[str]:
+    """Cool down, wait for an idle machine, and return notes for the result."""
+    settings = session.settings
+    if settings.cooldown:
+        time.sleep(session.seconds_left(settings.cooldown))
+    if not settings.quiet_wait:
+        return []
+    session.write("waiting", share=settings.quiet_share)
+    timeout = session.seconds_left(settings.quiet_wait)
+    foreign = machine_load.wait_for_quiet(settings.quiet_share, timeout)
+    return [] if foreign is None else [machine_load.note(foreign, f"After a wait of {timeout:.0f} s")]
+
+
+def _disturbances(session: Session, case: Case, repeat: Repeat, when: str) -> list[str]:
+    """Describe what other processes did on the other nodes, and on the devices, during a repeat."""
+    shares = machine_load.foreign_on(repeat, case.hardware, session.boot_id)
+    notes = [
+        machine_load.node_note(node, share, when)
+        for node, share in shares.items()
+        if share > session.settings.quiet_share
+    ]
+    notes += [
+        machine_load.company_note(node, device, others, when)
+        for (node, device), others in machine_load.company(repeat).items()
+    ]
+    return notes
