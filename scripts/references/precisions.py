@@ -19,8 +19,7 @@ import torch
 import trajectory
 from trajectory import Product
 
-FORMATS = {"fp32": (23, False), "tf32": (10, False), "amp-fp16": (10, True), "amp-bf16": (7, True)}
-"""Precision → stored bits of its significand, and whether products come out in it."""
+from dlperf_sdk.spec.precision import PRECISIONS
 
 
 def rounded(x: torch.Tensor, bits: int) -> torch.Tensor:
@@ -72,8 +71,9 @@ def main(model: str, case: str) -> None:
     setting = script.CASES[case]
     path = trajectory.PLACE / f"{model}.json"
     right = json.loads(path.read_text(encoding="utf-8"))["cases"][case]["alone"][0]
-    for precision, (bits, narrow) in FORMATS.items():
-        variant = replace(script.RIGHT, product=product_in(bits, narrow))
+    for precision in PRECISIONS:
+        product = product_in(precision.significand_bits, precision.rounds_products)
+        variant = replace(script.RIGHT, product=product)
         found = trajectory.follow(
             setting, [0], script.forward, script.meet, script.update, variant, torch.float32
         )
@@ -86,7 +86,7 @@ def main(model: str, case: str) -> None:
         }
         losses = " ".join(f"{one:.1e}" for one in apart)
         said = ", ".join(f"{kind} as a whole {distance:.1e}" for kind, distance in wholes.items())
-        print(f"{model} {case} {precision}: losses {losses}; {said}", flush=True)
+        print(f"{model} {case} {precision.name}: losses {losses}; {said}", flush=True)
 
 
 def whole(ours: dict[str, list[float]], theirs: dict[str, list[float]]) -> float:

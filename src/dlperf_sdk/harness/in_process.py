@@ -90,6 +90,7 @@ def request(
         "variables": {},
         "samplers": [],
         "on_busy": "note",
+        "scales_loss": PRECISIONS[changes.get("precision", PRECISIONS.default)].scales_loss,
     }
     return Request(**{**fields, **changes})
 

@@ -21,6 +21,7 @@ from dlperf_sdk.registry.capabilities import (
 from dlperf_sdk.registry.options import split_options
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.result import Workload
+from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.protocol import Protocol
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.spec.values import PHASES, Scalar
@@ -80,6 +81,7 @@ class Plan:
             batch_size=spec.batch_size,
             accumulation=spec.accumulation,
             precision=spec.precision,
+            scales_loss=PRECISIONS[spec.precision].scales_loss,
             compiler=spec.compiler,
             layout=spec.layout,
             seed=spec.seed,

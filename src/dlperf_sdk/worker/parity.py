@@ -14,8 +14,6 @@ from dlperf_sdk.worker.processes import Process
 from dlperf_sdk.worker.progress import Progress
 from dlperf_sdk.worker.request import Request
 
-SCALED = "amp-fp16"
-"""The precision in which a loss scaler may skip steps."""
 MOST_SKIPPED = 20
 """Steps that a loss scaler may skip before the first update: by then it has come down by 2^-20."""
 
@@ -45,7 +43,7 @@ def follow(
         handle = trainer.step(batch).loss
         # As in the measured window nothing waits between steps: what a plugin did only there would not be measured.
         # But the first update is looked at, and whether a loss scaler skipped a step is known when it is over.
-        if not handles or request.precision == SCALED:
+        if not handles or request.scales_loss:
             runtime.synchronize()
         taken += 1
         progress.counters[1] = taken

@@ -57,6 +57,8 @@ class Request(NamedTuple):
     """Bytes that each worker process may allocate."""
     first_attempt: int = 1
     """The number of the first repeat of this launch: a case may be measured in several."""
+    scales_loss: bool = False
+    """Whether the precision uses a loss scaler, which may skip steps."""
     program: str = "measure"
     """What the trainers do: `measure`; `parity`, a few steps that are held against a reference; `trace`, a few steps
     under the framework's profiler; or one of the programs in `dlperf_sdk.worker.conformance`."""
