@@ -14,7 +14,11 @@ from dlperf_sdk.harness.in_process import SMALL as PLAIN
 pytestmark = pytest.mark.frameworks
 
 SMALL = {**PLAIN, "bert-base": {**PLAIN["bert-base"], "dropout": 0.1}}  # as users have it
-FRAMEWORKS = sorted(path.parent.name.partition("-")[2] for path in ROOT.glob("plugins/*/pyproject.toml"))
+FRAMEWORKS = sorted(
+    path.parent.name.partition("-")[2]
+    for path in ROOT.glob("plugins/*/pyproject.toml")
+    if "dlperf_sdk.frameworks" in path.read_text(encoding="utf-8")
+)
 
 
 def test_no_framework_is_in_this_interpreter():

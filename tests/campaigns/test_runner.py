@@ -413,6 +413,7 @@ def test_attempts_of_another_spec_are_set_aside_and_measured_again(tmp_path, don
 # -- failed cases, tried again
 
 
+@pytest.mark.long
 def test_failed_cases_are_tried_again_when_that_is_asked_for(tmp_path, done):
     directory = damaged(tmp_path / "it", done)
     before = {id: each.status for id, each in done[0].standings.items()}
@@ -457,6 +458,7 @@ def test_the_command_tries_again_and_knows_the_kinds(tmp_path, done, capfd):
 # -- limits, rest and load
 
 
+@pytest.mark.long
 def test_a_case_may_take_only_so_long(tmp_path):
     fields = {**SMALL, "repeats": 1, "framework": "faulty"}
     matrix = Matrix(fields=fields, include=[{"options": {"fault": "hang-step"}}, {"seed": 3}])
@@ -469,6 +471,7 @@ def test_a_case_may_take_only_so_long(tmp_path):
     assert not processes_with(outcome.kept.stamp)
 
 
+@pytest.mark.long
 def test_the_whole_may_take_only_so_long_and_goes_on_later(tmp_path):
     matrix = Matrix(fields={**SMALL, "repeats": 1}, axes={"framework": ["numpy"], "seed": [1, 2]})
     outcome = campaign(matrix, tmp_path / "it", campaign_limit=0.01)
@@ -504,6 +507,7 @@ def test_a_neighbour_is_noticed():
                     os.kill(int(entry.name), signal.SIGKILL)
 
 
+@pytest.mark.long
 def test_what_we_do_ourselves_is_no_neighbour():
     before = machine_load.snapshot()
     burn = "import time; end = time.process_time() + 1\nwhile time.process_time() < end: pass"
@@ -587,6 +591,7 @@ def test_observers_hear_of_every_case(done, listener):
     assert all({"spec.json", "plan.json"} <= {*names} for _, names in listener.started)
 
 
+@pytest.mark.long
 def test_an_adaptive_protocol_decides_after_every_repeat(tmp_path):
     fields = {**SMALL, "protocol": "adaptive", "repeats": 2, "max_repeats": 3, "target": 1e-9}
     outcome = campaign(Matrix(fields=fields, axes={"framework": ["numpy"]}), tmp_path / "it")
@@ -658,6 +663,7 @@ def kill_and_resume(directory, kills):
     return hits, answer.returncode
 
 
+@pytest.mark.long
 def test_a_campaign_that_is_killed_ends_as_one_that_is_not(tmp_path):
     matrix = Matrix(
         fields={**SMALL, "deadlines": {"step": 2.0}},

@@ -163,6 +163,7 @@ def test_what_a_model_that_is_not_tried_may_have_is_not_judged():
         suite.test_it_refuses_nothing_altogether_that_it_declares("compiler")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("planted", "unheld")
 @pytest.mark.parametrize("fault", BY_VERDICT, ids=lambda fault: fault.plugin)
 def test_a_verdict_catches(fault):
@@ -174,6 +175,7 @@ def test_a_verdict_catches(fault):
     assert result.exit_code == 1
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("planted", "unheld")
 @pytest.mark.parametrize("fault", BY_AGENT, ids=lambda fault: fault.plugin)
 def test_the_agent_contradicts(fault):
@@ -185,6 +187,7 @@ def test_the_agent_contradicts(fault):
     assert fault.said in result.failure.message
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("planted")
 @pytest.mark.parametrize("fault", BY_PARITY, ids=lambda fault: fault.plugin)
 def test_parity_catches(fault):

@@ -177,6 +177,7 @@ def measured(listener=None, **fields):
     return run("faulty", "linear", store=None, observers=[listener] if listener else [], **fields)
 
 
+@pytest.mark.long
 def test_the_largest_batch_is_found_with_few_probes_and_remembered():
     listener = Listener()
     result = measured(listener, batch_size="max")

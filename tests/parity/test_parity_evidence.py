@@ -49,7 +49,10 @@ class Stages:
         self.told.append((stage, detail))
 
 
-@pytest.mark.parametrize("topology", ["1n1d", "2n1d", "1n4d"])
+@pytest.mark.parametrize(
+    "topology",
+    ["1n1d", *(pytest.param(topology, marks=pytest.mark.long) for topology in ("2n1d", "1n4d"))],
+)
 def test_a_run_carries_its_evidence_and_the_next_one_finds_it(place: Path, topology: str) -> None:
     stages = Stages()
     result = run("numpy", "mine", topology=topology, registry=registry(place), observers=[stages], **QUICK)

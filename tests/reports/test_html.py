@@ -206,6 +206,7 @@ def test_any_valid_results_have_a_report(found):
 # -- charts
 
 
+@pytest.mark.long
 def test_every_plot_is_valid_and_says_what_it_shows(campaign):
     found = plots_of(measured.page(campaign[:80]))
     for name in ("tf-cnn-2017", "tensorpack"):
@@ -418,6 +419,7 @@ def test_what_is_not_comparable_is_listed_with_its_reason():
     ]
 
 
+@pytest.mark.long
 def test_thousands_of_results_stay_small():
     document = html.of_results(list(many(2000)))
     assert len(document.encode()) < 2_500_000

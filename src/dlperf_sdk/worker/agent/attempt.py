@@ -94,7 +94,8 @@ class Attempt:
 
     def failures(self) -> List[Dict[str, Any]]:
         """Of the trainers that have ended, and of the services that died while they were needed."""
-        killed = self._kernel_killed()
+        ended = [worker for worker in self.trainers if worker.ended]
+        killed = bool(ended) and self._kernel_killed()  # nothing is read while all are at work
         found = [worker.found for worker in self.workers if worker.process.role == SERVICE]
         found += [
             failures.of_worker(
@@ -107,8 +108,7 @@ class Attempt:
                 self._memory_limit,
                 "" if self._memory_limit is None else worker.log()[-2000:],
             )
-            for worker in self.trainers
-            if worker.ended
+            for worker in ended
         ]
         return [failure for failure in found if failure is not None]
 
