@@ -18,7 +18,7 @@ import pytest
 from conftest import processes_with
 
 import dlperf_sdk
-from dlperf_sdk import Capabilities, Measurer, Metric, ResultStore, RunSpec, dry_run, hookimpl, rerun, run
+from dlperf_sdk import Capabilities, Measurer, Metric, ResultStore, dry_run, hookimpl, rerun, run
 from dlperf_sdk.api import spec_from
 from dlperf_sdk.errors import (
     Crashed,
@@ -34,6 +34,7 @@ from dlperf_sdk.errors import (
     UsageError,
 )
 from dlperf_sdk.launchers.local import Local
+from dlperf_sdk.planning.spec_file import load_spec
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.consistency import check_directory
 
@@ -178,7 +179,7 @@ def test_the_store_holds_everything(kept):
         ),
     }
     assert all(path.stat().st_mode & 0o077 == 0 for path in (folder / result.id).rglob("*"))
-    assert RunSpec.load(folder / result.id / "spec.json") == result.spec
+    assert load_spec(folder / result.id / "spec.json") == result.spec
     assert [attempt.repeat for attempt in store.recover(result.id).attempts] == list(result.repeats)
 
 
@@ -708,7 +709,7 @@ def test_the_spec_is_kept_before_the_environment_is_made(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         run("numpy", "linear", store=tmp_path, **QUICK)
     folder = next(tmp_path.iterdir())
-    assert RunSpec.load(folder / "spec.json").framework == "numpy"
+    assert load_spec(folder / "spec.json").framework == "numpy"
     assert ResultStore(tmp_path).load(folder.name).status == "interrupted"
 
 

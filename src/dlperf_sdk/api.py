@@ -24,10 +24,10 @@ from dlperf_sdk.execution.execute import execute
 from dlperf_sdk.folders import CAMPAIGNS, RESULTS
 from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.planning.plan import Plan, make_plan
+from dlperf_sdk.planning.spec_file import check_allowed, load_spec
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.result import Environment, Result
 from dlperf_sdk.results.store import ResultStore
-from dlperf_sdk.spec.file import allowed
 from dlperf_sdk.spec.run_spec import RunSpec
 
 _FIELDS = {field.name for field in attrs.fields(RunSpec)}
@@ -72,8 +72,8 @@ def run(
         RunFailed: the case failed, and `raise_on_failure` is set.
         KeyboardInterrupt: somebody pressed Ctrl-C; everything has been ended, and finished repeats are in the store.
     """
-    spec = spec_from(what, model, fields, _keywords(run))
     registry, loaded = registry or Registry(), Observers.load(observers)
+    spec = spec_from(what, model, fields, _keywords(run), registry)
     if spec.wants_max_batch:
         case = max_batch.begin_case(spec, store, loaded, registry)
     else:
@@ -107,8 +107,9 @@ def rerun(
     spec, plugins = result.spec, registry or Registry()
     if spec.container is None:
         spec = attrs.evolve(spec, python=None)
-    asked = {**spec.to_dict(), "lock": _strangers(spec, result.environment, plugins)}
-    allowed([asked], f"The result {result.id}", allow)
+    source = f"The result {result.id}"
+    check_allowed([spec.to_dict()], source, allow, plugins)  # before it is planned, which reads what it names
+    check_allowed([{"lock": _strangers(spec, result.environment, plugins)}], source, allow, plugins)
     case = Case.begin(spec, store, Observers.load(observers), plugins)
     again = execute(case, environment_from=result.environment)
     return again.raise_for_status() if raise_on_failure else again
@@ -140,7 +141,7 @@ def dry_run(
         UsageError, PluginError: as `run` does.
         Unsupported, Unavailable: the case cannot be run.
     """
-    return make_plan(spec_from(what, model, fields, _keywords(dry_run)), registry or Registry())
+    return make_plan(spec_from(what, model, fields, _keywords(dry_run), registry), registry or Registry())
 
 
 def campaign(
@@ -203,8 +204,9 @@ def resume(
             written. Nothing was started.
         PluginError, Unavailable, KeyboardInterrupt: as `campaign` does.
     """
-    kept, told = reopened(Path(directory), allow), Observers.load(observers)
-    return go_on(kept, registry or Registry(), told, watch, retry)
+    plugins = registry or Registry()
+    kept = reopened(Path(directory), allow, plugins)
+    return go_on(kept, plugins, Observers.load(observers), watch, retry)
 
 
 def spec_from(
@@ -212,6 +214,7 @@ def spec_from(
     model: str | None = None,
     fields: Mapping[str, Any] | None = None,
     keywords: Iterable[str] = (),
+    registry: Registry | None = None,
 ) -> RunSpec:
     """The run spec that the arguments of `run` describe; raises UsageError.
 
@@ -228,7 +231,7 @@ def spec_from(
             "A model's name belongs to a framework's name; a whole spec already names its model."
         )
     if isinstance(what, str | Path):
-        return RunSpec.load(what, **fields)
+        return load_spec(Path(what), fields, registry)
     spec = what if isinstance(what, RunSpec) else RunSpec.from_dict(what)
     return attrs.evolve(spec, **fields)
 

@@ -421,8 +421,8 @@ MISTAKES = {
     ),
     "an interpreter": (
         "name: a\nfields:\n  model: linear\n  python: /bin/sh\naxes: {framework: [numpy]}\n",
-        2,
-        "which program is run",
+        4,
+        "sets python to '/bin/sh'. A file may not decide which program is run",
     ),
     "a folder elsewhere": (
         "name: a\nfields: {model: linear}\naxes:\n  framework: [numpy]\n  data: ['images:../..']\n",

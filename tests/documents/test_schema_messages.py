@@ -17,6 +17,7 @@ from dlperf_sdk.documents.json_values import DEEPEST, shown
 from dlperf_sdk.documents.reading import load_document, parse_json
 from dlperf_sdk.documents.schema_messages import FORMS
 from dlperf_sdk.errors import DocumentError
+from dlperf_sdk.planning.spec_file import load_spec
 from dlperf_sdk.spec.run_spec import RunSpec
 
 SPEC = {"schema_version": "1.0", "framework": "torch", "model": "resnet50"}
@@ -181,9 +182,7 @@ SAME = {
 def test_a_spec_is_the_same_in_every_format(tmp_path, suffix, mark):
     path = tmp_path / f"spec{suffix}"
     path.write_text(mark + SAME[suffix], encoding="utf-8")
-    assert RunSpec.load(path) == RunSpec(
-        framework="torch", model="resnet50", steps=5, env={"OMP_DYNAMIC": "no"}
-    )
+    assert load_spec(path) == RunSpec(framework="torch", model="resnet50", steps=5, env={"OMP_DYNAMIC": "no"})
 
 
 BAD = {

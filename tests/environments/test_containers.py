@@ -12,7 +12,7 @@ import root_file_system
 from dlperf_sdk import RunSpec, run
 from dlperf_sdk.environments.container import inside
 from dlperf_sdk.errors import SpecError
-from dlperf_sdk.spec.file import load_spec
+from dlperf_sdk.planning.spec_file import load_spec
 
 COMMANDS = {
     "podman:example.org/torch:2": (
@@ -77,7 +77,7 @@ def test_a_spec_file_names_no_container(name, tmp_path):
     value = "/dev/null" if name == "container_devices" else "podman:/"
     document = {"framework": "numpy", "model": "linear", name: value}
     (tmp_path / "case.json").write_text(json.dumps(document))
-    with pytest.raises(SpecError, match=f"names the {name}"):
+    with pytest.raises(SpecError, match=f"sets {name} to "):
         load_spec(tmp_path / "case.json")
 
 

@@ -37,8 +37,8 @@ from dlperf_sdk.launchers import delivery, events, mpi, ssh, start_failures
 from dlperf_sdk.launchers.hosts import HostOptions
 from dlperf_sdk.launchers.local import Local
 from dlperf_sdk.launchers.slurm import job_facts, launcher, stream, submission
+from dlperf_sdk.planning.spec_file import load_spec
 from dlperf_sdk.results.store import campaign_of, new_run_id, run_id
-from dlperf_sdk.spec.file import load_spec
 from dlperf_sdk.worker.agent import preflight, rendezvous, scratch
 from dlperf_sdk.worker.agent.placement import expand, placed
 

@@ -10,10 +10,12 @@ import pytest
 
 from dlperf_sdk.cli import main
 from dlperf_sdk.errors import DocumentError, SpecError
-from dlperf_sdk.spec.file import allowed
+from dlperf_sdk.planning.spec_file import check_allowed, load_spec
+from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.spec.run_spec import RunSpec
 
 CASE = {"framework": "torch", "model": "resnet50"}
+REGISTRY = Registry()
 
 
 def written(folder: Path, **fields: Any) -> Path:
@@ -27,12 +29,10 @@ def test_a_relative_folder_belongs_to_the_file(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "elsewhere").mkdir()
     path = written(tmp_path, data="images:photos")
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert RunSpec.load(path).data.path == str(tmp_path / "photos")
-    assert RunSpec.load("../case.json").data.path == str(tmp_path / "photos")
-    assert RunSpec.load(written(tmp_path, data=f"text:{tmp_path}/photos")).data.path == str(
-        tmp_path / "photos"
-    )
-    assert str(RunSpec.load(written(tmp_path, data="synthetic-host")).data) == "synthetic-host"
+    assert load_spec(path).data.path == str(tmp_path / "photos")
+    assert load_spec(Path("../case.json")).data.path == str(tmp_path / "photos")
+    assert load_spec(written(tmp_path, data=f"text:{tmp_path}/photos")).data.path == str(tmp_path / "photos")
+    assert str(load_spec(written(tmp_path, data="synthetic-host")).data) == "synthetic-host"
 
 
 @pytest.mark.parametrize("folder", ["..", "../photos", "a/../../b", "/", "/etc", "link", "link/below"])
@@ -42,16 +42,16 @@ def test_a_folder_outside_is_refused(tmp_path: Path, folder: str) -> None:
     (home / "link").symlink_to(tmp_path)
     path = written(home, data=f"images:{folder}")
     with pytest.raises(SpecError, match="outside its own directory"):
-        RunSpec.load(path)
-    assert RunSpec.load(path, data="images:/there").data.path == "/there"
+        load_spec(path)
+    assert load_spec(path, {"data": "images:/there"}).data.path == "/there"
 
 
 def test_a_file_names_no_program(tmp_path: Path) -> None:
     path = written(tmp_path, python="/usr/bin/evil")
-    with pytest.raises(SpecError, match="--python PATH"):
-        RunSpec.load(path)
-    assert RunSpec.load(path, python="/usr/bin/python3").python == "/usr/bin/python3"
-    assert RunSpec.load(written(tmp_path, python=None)).python is None
+    with pytest.raises(SpecError, match="give --python"):
+        load_spec(path)
+    assert load_spec(path, {"python": "/usr/bin/python3"}).python == "/usr/bin/python3"
+    assert load_spec(written(tmp_path, python=None)).python is None
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_file_names_no_program(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", ["./evil.so", None])
 def test_a_file_sets_no_variable_that_may_load_code(tmp_path: Path, name: str, value: str | None) -> None:
     with pytest.raises(SpecError, match=f"--env {name}=VALUE"):
-        RunSpec.load(written(tmp_path, env={name: value}))
+        load_spec(written(tmp_path, env={name: value}))
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_a_file_sets_no_variable_that_may_load_code(tmp_path: Path, name: str, v
     ],
 )
 def test_a_file_sets_variables_that_tune(tmp_path: Path, name: str) -> None:
-    assert RunSpec.load(written(tmp_path, env={name: "1"})).env == {name: "1"}
-    assert RunSpec.load(written(tmp_path, env={name: None})).env == {name: None}
+    assert load_spec(written(tmp_path, env={name: "1"})).env == {name: "1"}
+    assert load_spec(written(tmp_path, env={name: None})).env == {name: None}
 
 
 HOSTILE = {
@@ -101,25 +101,23 @@ HOSTILE = {
 def test_what_lies_on_the_disk_executes_what_its_user_allows() -> None:
     names = ["python", "container", "LD_PRELOAD", "launcher_flags"]
     with pytest.raises(SpecError) as refusal:
-        allowed([{**CASE, **HOSTILE}], "The result", ())
+        check_allowed([{**CASE, **HOSTILE}], "The result", (), REGISTRY)
     told = str(refusal.value)
-    assert told.startswith(
-        "The result names the interpreter './evil'; names the container 'podman:evil'; sets the "
-    )
+    assert told.startswith("The result sets python to './evil'; sets container to 'podman:evil'; sets the ")
     flags = " ".join(f"--allow {name}" for name in names)
     assert f"{flags} (in Python: allow={names})" in told
     with pytest.raises(SpecError, match=r"--allow LD_PRELOAD \(") as refusal:
-        allowed([{**CASE, **HOSTILE}], "The result", {*names} - {"LD_PRELOAD"})
+        check_allowed([{**CASE, **HOSTILE}], "The result", {*names} - {"LD_PRELOAD"}, REGISTRY)
     assert "evil.so" not in str(refusal.value)  # a variable's value may be a secret
     assert "ProxyCommand" not in str(refusal.value)
-    allowed([{**CASE, **HOSTILE}], "The result", names)
-    allowed([RunSpec(**CASE).to_dict()], "The result", ())
+    check_allowed([{**CASE, **HOSTILE}], "The result", names, REGISTRY)
+    check_allowed([RunSpec(**CASE).to_dict()], "The result", (), REGISTRY)
 
 
 def test_of_many_cases_every_program_is_told_or_counted() -> None:
     cases = [{**CASE, "python": f"/python{i}"} for i in range(7)]
     with pytest.raises(SpecError, match=r"'/python0'.*'/python4'; and 2 more\..* --allow python \("):
-        allowed(cases, "campaign.json", ())
+        check_allowed(cases, "campaign.json", (), REGISTRY)
 
 
 def test_every_mistake_is_told_with_its_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -129,7 +127,7 @@ def test_every_mistake_is_told_with_its_line(tmp_path: Path, capfd: pytest.Captu
         '[options]\n"a b" = 1\n[deadlines]\nstep = 0\n'
     )
     with pytest.raises(DocumentError) as error:
-        RunSpec.load(path)
+        load_spec(path)
     told = str(error.value).splitlines()
     assert [line.split(": ")[0] for line in told] == [f"{path}:{n}" for n in (3, 4, 6, 8)]
     assert "did you mean 'batch_size'" in told[0]

@@ -12,9 +12,11 @@ from typing import Any
 import attrs
 from attrs import frozen
 
-from dlperf_sdk.campaigns.matrix import MOST_CASES, Matrix, Override, overridden
+from dlperf_sdk.campaigns.matrix import MOST_CASES, Matrix, Override, flatten_fields, overridden
 from dlperf_sdk.campaigns.predicate import Predicate
 from dlperf_sdk.errors import CampaignError, SpecError, UnknownName, UsageError
+from dlperf_sdk.planning.spec_file import NOT_FROM_A_FILE, Restricted, option_metadata, restricted
+from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.store import run_id
 from dlperf_sdk.spec.run_spec import RunSpec
 
@@ -133,13 +135,18 @@ class Asked:
     """`FILE:LINE` of what it comes from: its entry of `include`, or its matrix."""
 
 
-def asked(campaign: Campaign, stamp: str) -> Iterator[Asked]:
-    """The cases of a campaign in their order, each once.
+def asked(campaign: Campaign, stamp: str, registry: Registry | None = None) -> Iterator[Asked]:
+    """Yield the cases of a campaign in their order, each once.
+
+    A case of a campaign file is checked here, after everything is merged: wherever in the file a value stands, and
+    however it is written, it may not decide what is executed or read.
 
     Raises:
-        CampaignError: a case has an impossible value, there are too many cases, or none.
+        CampaignError: a case has an impossible value, or one that a file may not set; there are too many cases, or
+            none.
     """
     settings, seen = campaign.settings, set[str]()
+    metadata = option_metadata(registry or Registry())
     if campaign.size > settings.max_cases:
         _refuse_explosion(campaign)
     for fields, block, where in campaign:
@@ -150,6 +157,9 @@ def asked(campaign: Campaign, stamp: str) -> Iterator[Asked]:
         key = digest(spec)
         if key not in seen:
             seen.add(key)
+            if campaign.source is not None:
+                for setting in restricted(spec.to_dict(), metadata):
+                    raise CampaignError(_refusal(campaign, block, setting))
             yield Asked(run_id(spec, stamp, key), spec, where)
     if not seen:
         where = f"{campaign.blocks[0].where}: " if campaign.blocks and campaign.blocks[0].where else ""
@@ -161,6 +171,23 @@ def asked(campaign: Campaign, stamp: str) -> Iterator[Asked]:
                 else "it has no axes, no zip and no include. Give at least one."
             )
         )
+
+
+def _refusal(campaign: Campaign, block: Block, setting: Restricted) -> str:
+    """Return the message about a setting that a campaign file may not have, with the file and line of the setting."""
+    setters = (
+        where
+        for override, where in reversed(campaign.overrides)
+        if any(
+            name == setting.field and value == setting.value
+            for name, _, value in flatten_fields(override.set)
+        )
+    )
+    where = next(setters, None) or block.at(setting.field, setting.value)
+    return (
+        f"{_prefix(where)}The case {setting.description}. {NOT_FROM_A_FILE} Remove `{setting.name}` from the file, or "
+        "make the campaign in Python: campaign(Matrix(fields=…))."
+    )
 
 
 def digest(spec: RunSpec) -> str:

@@ -28,9 +28,10 @@ from dlperf_sdk.campaigns.campaign import Asked, Campaign, Settings
 from dlperf_sdk.campaigns.planning import MISSING, Entry
 from dlperf_sdk.documents.reading import LARGEST_RESULT, load_document
 from dlperf_sdk.errors import DocumentError, StoreError
+from dlperf_sdk.planning.spec_file import check_allowed
+from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.files import directory_of, explained, write_whole
-from dlperf_sdk.results.store import ResultStore
-from dlperf_sdk.spec.file import allowed
+from dlperf_sdk.results.store import ResultStore, check_id
 from dlperf_sdk.spec.run_spec import RunSpec
 
 KEPT_VERSION = "1.0"
@@ -164,7 +165,7 @@ def open_kept(path: Path) -> Kept:
         raise DocumentError(f"{file} does not say what a campaign consists of: {error!r}.") from error
 
 
-def reopened(path: Path, allow: Collection[str] = ()) -> Kept:
+def reopened(path: Path, allow: Collection[str] = (), registry: Registry | None = None) -> Kept:
     """The campaign in a directory, to go on with: what its cases execute is only what a campaign file may say, or is
     among `allow`.
 
@@ -173,10 +174,12 @@ def reopened(path: Path, allow: Collection[str] = ()) -> Kept:
         SpecError: a case names something else.
     """
     kept = open_kept(path)
-    allowed((each.spec.to_dict() for each in kept.cases), str(path / "campaign.json"), allow)
+    cases = (each.spec.to_dict() for each in kept.cases)
+    check_allowed(cases, str(path / "campaign.json"), allow, registry or Registry())
     return kept
 
 
 def _asked(entry: Mapping[str, Any]) -> Asked:
+    check_id(entry["id"])  # it names a directory, and the file may be somebody else's
     fields = {name: value for name, value in entry["spec"].items() if name != "schema_version"}
     return Asked(entry["id"], RunSpec(**fields), entry["from"])

@@ -1,7 +1,9 @@
 """Campaign files: YAML, TOML or JSON (schema `campaign`), and the files and presets that they extend.
 
 Whoever runs a file need not have read it: it is data, it extends only what lies below its own directory, and its
-cases reach no further than a spec file's may (`dlperf_sdk.spec.file`).
+cases reach no further than a spec file's may (`dlperf_sdk.planning.spec_file`). Here, a folder of data is resolved
+against the directory of the file that names it; what the cases execute is checked on the expanded cases
+(`campaign.asked`).
 """
 
 from __future__ import annotations
@@ -15,17 +17,16 @@ import attrs
 from attrs import frozen
 
 from dlperf_sdk.campaigns.campaign import Block, Campaign, Excluded, Settings
-from dlperf_sdk.campaigns.matrix import Matrix, Override, merged
+from dlperf_sdk.campaigns.matrix import Matrix, Override, flatten_fields, merged
 from dlperf_sdk.campaigns.predicate import predicate
 from dlperf_sdk.documents import diagnostics, source_positions
 from dlperf_sdk.documents.reading import load_document
 from dlperf_sdk.errors import CampaignError, DocumentError, UnknownName, UsageError
-from dlperf_sdk.spec.file import confined
+from dlperf_sdk.planning.spec_file import resolve_data
 
 PRESET = "preset:"
 _MATRIX = ("fields", "axes", "zip", "include", "exclude")
 CAMPAIGN_VERSION = "1.0"
-_IN_PYTHON = "make the campaign in Python where it is wanted: campaign(Matrix(fields=…))"
 DEEPEST = 20
 """Files that extend one another in a row."""
 
@@ -172,15 +173,15 @@ def _block(text: _Text, matrix: Mapping[str, Any], place: source_positions.Place
         made = Matrix(
             # What stands at the top of a file is for all of its matrices.
             fields=merged(
-                _confined(text, shared, "fields"), _confined(text, matrix.get("fields", {}), *place, "fields")
+                _resolved(text, shared, "fields"), _resolved(text, matrix.get("fields", {}), *place, "fields")
             ),
-            axes=_confined_lists(text, matrix.get("axes", {}), *place, "axes"),
+            axes=_resolved_lists(text, matrix.get("axes", {}), *place, "axes"),
             zip=[
-                _confined_lists(text, group, *place, "zip", i)
+                _resolved_lists(text, group, *place, "zip", i)
                 for i, group in enumerate(matrix.get("zip", ()))
             ],
             include=[
-                _confined(text, fields, *place, "include", i)
+                _resolved(text, fields, *place, "include", i)
                 for i, fields in enumerate(matrix.get("include", ()))
             ],
             # At the top of a file, `exclude` is for everything, what it extends included.
@@ -197,13 +198,15 @@ def _block(text: _Text, matrix: Mapping[str, Any], place: source_positions.Place
         raise
     except UsageError as error:
         raise text.refusal(error, *place, "zip" if "go together" in str(error) else "axes") from error
-    places = {name: text.at("fields", name) for name in shared}
-    places |= {name: text.at(*place, "fields", name) for name in matrix.get("fields", {})}
+    places = {name: text.at("fields", *keys) for name, keys, _ in flatten_fields(shared)}
+    places |= {
+        name: text.at(*place, "fields", *keys) for name, keys, _ in flatten_fields(matrix.get("fields", {}))
+    }
     places |= {name: text.at(*place, "axes", name) for name in matrix.get("axes", {})}
     for i, group in enumerate(matrix.get("zip", ())):
         places |= {name: text.at(*place, "zip", i, name) for name in group}
     includes = tuple(text.at(*place, "include", i) for i in range(len(made.include)))
-    spots = {(name, str(value)): text.at("fields", name) for name, value in shared.items()}
+    spots = {(name, str(value)): text.at("fields", *keys) for name, keys, value in flatten_fields(shared)}
     spots |= _spots(text, matrix, place)
     return Block(matrix=made, where=where, places=places, spots=spots, includes=includes)
 
@@ -217,14 +220,15 @@ def _spots(
     groups += [(("zip", i), group) for i, group in enumerate(matrix.get("zip", ()))]
     for key, group in groups:
         for name, values in group.items():
-            for i, value in enumerate(values):
-                found.setdefault((name, str(value)), text.at(*place, *key, name, i))
+            for i, each in enumerate(values):
+                for field, keys, value in flatten_fields({name: each}):
+                    found.setdefault((field, str(value)), text.at(*place, *key, name, i, *keys[1:]))
     layers: list[tuple[source_positions.Place, Mapping[str, Any]]] = [
         (("include", i), entry) for i, entry in enumerate(matrix.get("include", ()))
     ]
     for key, fields in [*layers, (("fields",), matrix.get("fields", {}))]:
-        for name, value in fields.items():
-            found.setdefault((name, str(value)), text.at(*place, *key, name))
+        for name, keys, value in flatten_fields(fields):
+            found.setdefault((name, str(value)), text.at(*place, *key, *keys))
     return found
 
 
@@ -247,19 +251,19 @@ def _predicate(text: _Text, plain: Any, *place: str | int) -> Any:
 
 def _override(text: _Text, plain: Mapping[str, Any], i: int) -> tuple[Override, str]:
     when = None if "when" not in plain else _predicate(text, plain["when"], "overrides", i, "when")
-    return Override(_confined(text, plain["set"], "overrides", i, "set"), when), text.at("overrides", i)
+    return Override(_resolved(text, plain["set"], "overrides", i, "set"), when), text.at("overrides", i)
 
 
-def _confined(text: _Text, fields: Mapping[str, Any], *place: str | int) -> dict[str, Any]:
+def _resolved(text: _Text, fields: Mapping[str, Any], *place: str | int) -> dict[str, Any]:
     try:
-        return confined(fields, text.path, _IN_PYTHON)
+        return resolve_data(fields, text.path)
     except UsageError as error:
         raise text.refusal(error, *place) from error
 
 
-def _confined_lists(text: _Text, axes: Mapping[str, Any], *place: str | int) -> dict[str, list[Any]]:
+def _resolved_lists(text: _Text, axes: Mapping[str, Any], *place: str | int) -> dict[str, list[Any]]:
     return {
-        name: [_confined(text, {name: value}, *place, name)[name] for value in values]
+        name: [_resolved(text, {name: value}, *place, name)[name] for value in values]
         for name, values in axes.items()
     }
 

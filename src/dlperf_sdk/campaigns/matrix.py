@@ -176,3 +176,12 @@ def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
             else:
                 found[name] = value
     return found
+
+
+def flatten_fields(fields: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...], Any]]:
+    """Yield name, keys and value of each field, and of each entry of a mapping, which is named `options.NAME`."""
+    for name, value in fields.items():
+        yield name, (name,), value
+        if isinstance(value, Mapping):
+            for inner, each in value.items():
+                yield f"{name}.{inner}", (name, inner), each

@@ -70,7 +70,7 @@ def entries(campaign: Campaign, registry: Registry, stamp: str) -> Iterator[Entr
     once = _Once(registry.extra)
     judged: dict[str, tuple[str, str] | UsageError | None] = {}
     places: dict[tuple[str, str], str] = {}
-    for each in asked(campaign, stamp):
+    for each in asked(campaign, stamp, once):
         key = _key(each.spec)
         if key not in judged:
             judged[key] = _judged(each.spec, once, campaign.settings.missing == "skip")

@@ -71,9 +71,13 @@ def _check_written(path: Path, kind: str, document: Mapping[str, Any]) -> None:
     from dlperf_sdk.documents import diagnostics, schema, source_positions
 
     if kind == "campaign":
+        from dlperf_sdk.campaigns.campaign import asked
         from dlperf_sdk.campaigns.file import load
 
-        load(path)
+        campaign = load(path)
+        if campaign.size:  # a file without cases may be for others to extend
+            for _ in asked(campaign, "validate"):
+                pass
         return
     places = source_positions.lines_of(path.read_text(encoding="utf-8-sig"), path.suffix.lower())
     found = diagnostics.in_file(path, kind, {"schema_version": schema.version(kind), **document}, places)

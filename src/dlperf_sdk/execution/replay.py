@@ -14,7 +14,7 @@ import attrs
 
 from dlperf_sdk import data
 from dlperf_sdk.environments.prepared import CONTAINER, GIVEN, PreparedEnvironment
-from dlperf_sdk.errors import DocumentError, LostNode, Unavailable, UsageError
+from dlperf_sdk.errors import DocumentError, LostNode, SpecError, Unavailable, UsageError
 from dlperf_sdk.execution.case import Case
 from dlperf_sdk.execution.launch import bundle_metadata
 from dlperf_sdk.folders import CAMPAIGNS
@@ -24,6 +24,7 @@ from dlperf_sdk.launchers.slurm import job_facts, stream
 from dlperf_sdk.parity.evidence import ParityRun, plan_parity_run, unknown_parity
 from dlperf_sdk.planning import bundle
 from dlperf_sdk.planning.plan import Plan, make_plan
+from dlperf_sdk.planning.spec_file import option_metadata, restricted
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.convert import parity_from_dict
 from dlperf_sdk.results.result import Environment, Result
@@ -43,6 +44,7 @@ def replay(
 
     Raises:
         DocumentError: the stream does not say which case it belongs to.
+        SpecError: the case names a file that planning it here would read.
         UsageError, PluginError: the case cannot be planned here, or the store cannot be written.
     """
     return _replayed(lines, store, Observers.load(observers), registry or Registry())
@@ -68,6 +70,12 @@ def _replayed(
             raise TypeError
     except (KeyError, TypeError, AttributeError) as error:
         raise DocumentError("This is no stream that says which case it belongs to.") from error
+    for setting in restricted(spec.to_dict(), option_metadata(registry)):
+        if setting.reads:  # nothing of the case is executed here, but planning it would read the file
+            raise SpecError(
+                f"The case of the stream {setting.description}, which is a file of another machine; a stream may not "
+                f"decide which file is read here. Run the case again without {setting.name}."
+            )
     case = Case.begin(spec, store, observers, registry, run_id=run_id)
     case.announce()
     case.record_environment(environment)

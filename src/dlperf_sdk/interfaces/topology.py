@@ -37,7 +37,11 @@ class Topology(ABC):
     name: ClassVar[str]
     """The name used for selection, behind the '@' of `2n8d@name`; the entry point carries the same."""
     Options: ClassVar[type[Any]] = NoOptions
-    """An attrs class: the launcher's own options, set with `--set NAME=VALUE`."""
+    """An attrs class: the launcher's own options, set with `--set NAME=VALUE`.
+
+    The metadata of an option that names a program or its flags has `"executes": True`, that of one that names a file
+    has `"reads": True`. Spec files and campaign files may not set these.
+    """
     place_variables: ClassVar[tuple[str, ...]] = ()
     """The variables in which the launcher tells each agent its place: a container gets them from its node."""
 

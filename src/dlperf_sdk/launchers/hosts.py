@@ -48,15 +48,21 @@ class HostOptions:
     )
     hostfile: str = attrs.field(
         default="",
-        metadata={"help": "A file with a host per line instead; what follows the name is left out."},
+        metadata={
+            "help": "A file with a host per line instead; what follows the name is left out.",
+            "reads": True,
+        },
     )
     interface: str = attrs.field(default="", metadata={"help": INTERFACE})
     ports: str = attrs.field(default="", validator=checked_ports, metadata={"help": PORTS})
     agent_python: str = attrs.field(
-        default="python3", metadata={"help": "Python 3.7 or later that runs the agent on every node."}
+        default="python3",
+        metadata={"help": "Python 3.7 or later that runs the agent on every node.", "executes": True},
     )
     launcher_flags: str = attrs.field(
-        default="", validator=checked_flags, metadata={"help": "More arguments for ssh or mpirun."}
+        default="",
+        validator=checked_flags,
+        metadata={"help": "More arguments for ssh or mpirun.", "executes": True},
     )
 
     def place(self, node: str, hosts: list[str]) -> Rendezvous:

@@ -76,7 +76,7 @@ class ResultStore:
         Raises:
             StoreError: there is a run of this name, the name is no name, or the directory cannot be made.
         """
-        _check_id(run_id)
+        check_id(run_id)
         self.probe()
         with explained(self.directory / run_id), directory_of(self.directory, ()) as directory:
             try:
@@ -163,7 +163,7 @@ class ResultStore:
         return path
 
 
-def _check_id(run_id: str) -> None:
+def check_id(run_id: str) -> None:
     if not _ID.fullmatch(run_id):
         raise StoreError(
             f"{shown(run_id)} cannot name a run: use letters, digits, '.', '-' and '_', at most 128."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import attrs
@@ -18,8 +18,21 @@ NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 """What plugins, precisions, sources and the like may be called."""
 
 
-def _field(role: Role, help: str, default: Any, validator: Any, converter: Any) -> Any:
-    kwargs: dict[str, Any] = {"metadata": {"role": role, "help": help}}
+EFFECTS = ("executes", "reads")
+"""Metadata of fields and options that a file may not set: `executes` marks programs, their flags and containers,
+`reads` marks files that are read."""
+
+
+def has_effect(metadata: Mapping[str, Any]) -> bool:
+    """Return True if a field's metadata declares that its value decides what is executed or read."""
+    return any(metadata.get(effect) for effect in EFFECTS)
+
+
+def _field(
+    role: Role, help: str, default: Any, *, validator: Any = None, converter: Any = None, **effects: bool
+) -> Any:
+    """Return an attrs field with its role and help; `effects` are those of `EFFECTS` that its value has."""
+    kwargs: dict[str, Any] = {"metadata": {"role": role, "help": help, **effects}}
     if isinstance(default, dict):
         kwargs["factory"] = dict
     elif default is not attrs.NOTHING:
@@ -31,19 +44,19 @@ def _field(role: Role, help: str, default: Any, validator: Any, converter: Any) 
     return attrs.field(**kwargs)
 
 
-def workload(help: str, default: Any = attrs.NOTHING, *, validator: Any = None, converter: Any = None) -> Any:
-    """Return a field that must match for two results to be compared."""
-    return _field("workload", help, default, validator, converter)
+def workload(help: str, default: Any = attrs.NOTHING, **attributes: Any) -> Any:
+    """Return a field that must match for two results to be compared; see `_field` for its attributes."""
+    return _field("workload", help, default, **attributes)
 
 
-def factor(help: str, default: Any = attrs.NOTHING, *, validator: Any = None, converter: Any = None) -> Any:
-    """Return a field that is a column of a comparison."""
-    return _field("factor", help, default, validator, converter)
+def factor(help: str, default: Any = attrs.NOTHING, **attributes: Any) -> Any:
+    """Return a field that is a column of a comparison; see `_field` for its attributes."""
+    return _field("factor", help, default, **attributes)
 
 
-def context(help: str, default: Any = attrs.NOTHING, *, validator: Any = None, converter: Any = None) -> Any:
-    """Return a field that is a footnote of a comparison."""
-    return _field("context", help, default, validator, converter)
+def context(help: str, default: Any = attrs.NOTHING, **attributes: Any) -> Any:
+    """Return a field that is a footnote of a comparison; see `_field` for its attributes."""
+    return _field("context", help, default, **attributes)
 
 
 def named(_: Any, attribute: Any, value: Any) -> None:

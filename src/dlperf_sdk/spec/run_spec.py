@@ -13,7 +13,6 @@ Every field has a *role* in comparisons: a **workload** field must match, a **fa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -34,7 +33,6 @@ from dlperf_sdk.spec.fields import (
     whole,
     workload,
 )
-from dlperf_sdk.spec.file import load_spec
 from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.protocol import MOST_REPEATS, MOST_STEPS, PROTOCOLS, Protocol
 from dlperf_sdk.spec.strategy import STRATEGIES
@@ -131,23 +129,29 @@ class RunSpec:
         validator=optional(fraction),
     )
     python: str | None = context(
-        "Interpreter of an existing environment, instead of a managed one.", None, validator=optional(text)
+        "Interpreter of an existing environment, instead of a managed one.",
+        None,
+        validator=optional(text),
+        executes=True,
     )
     container: str | None = context(
         "What agents and workers run in: podman:IMAGE, podman:/ROOTFS, docker:…, apptainer:…, enroot:….",
         None,
         validator=optional(checks.container),
+        executes=True,
     )
     container_mounts: str | None = context(
         "Folders of the nodes that are in the container, read-only: SOURCE or SOURCE:TARGET, with commas.",
         None,
         validator=optional(text),
+        executes=True,
     )
     container_devices: str | None = context(
         "Device files of the nodes that are in the container beside the GPUs that the case uses: /dev/infiniband, "
         "with commas.",
         None,
         validator=optional(checks.device_files),
+        executes=True,
     )
     env: dict[str, str | None] = context(
         "Variables for the workers, NAME=VALUE, or NAME to hand on this shell's.",
@@ -267,13 +271,3 @@ class RunSpec:
         schema.check("run-spec", document)
         document.pop("schema_version")
         return cls(**document)
-
-    @classmethod
-    def load(cls, path: str | Path, **fields: Any) -> RunSpec:
-        """Read a spec file: JSON, TOML, or YAML in its safe subset; `fields` are used in place of the file's.
-
-        Raises:
-            DocumentError: the file cannot be read or parsed, or breaks the schema.
-            SpecError: it names a program, or a folder outside its own directory; see `dlperf_sdk.spec.file`.
-        """
-        return attrs.evolve(cls.from_dict(load_spec(Path(path), fields)), **fields)

@@ -46,15 +46,21 @@ class SlurmOptions:
     interface: str = attrs.field(default="", metadata={"help": INTERFACE})
     ports: str = attrs.field(default="", validator=checked_ports, metadata={"help": PORTS})
     agent_python: str = attrs.field(
-        default="python3", metadata={"help": "Python 3.7 or later that runs the agent on every node."}
+        default="python3",
+        metadata={"help": "Python 3.7 or later that runs the agent on every node.", "executes": True},
     )
     sbatch_flags: str = attrs.field(
-        default="", validator=checked_flags, metadata={"help": "More arguments for sbatch."}
+        default="",
+        validator=checked_flags,
+        metadata={"help": "More arguments for sbatch.", "executes": True},
     )
     srun_flags: str = attrs.field(
         default="",
         validator=checked_flags,
-        metadata={"help": "More arguments for srun, as for pyxis: --container-image=…."},
+        metadata={
+            "help": "More arguments for srun, as for pyxis: --container-image=….",
+            "executes": True,
+        },
     )
 
 

@@ -1,0 +1,234 @@
+"""A document from somebody else is data: nothing in it decides what is executed here, or what is read elsewhere.
+
+People pass spec files, campaign files, results and campaign directories on, and whoever runs one need not have read
+it. A field or option that names a program, its flags or a file declares so in its metadata (`dlperf_sdk.spec.fields`):
+plugins for their options, `RunSpec` for its fields. Such a setting is taken from the command line and from Python, and
+from a document only if `--allow` names it. The checks are made on cases, after everything is merged.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import attrs
+from attrs import frozen
+
+from dlperf_sdk.documents.json_values import shown
+from dlperf_sdk.documents.reading import load_document
+from dlperf_sdk.errors import DocumentError, PluginError, SpecError, UnknownName
+from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.spec.fields import has_effect
+from dlperf_sdk.spec.run_spec import SPEC_VERSION, RunSpec
+from dlperf_sdk.spec.values import TopologySpec
+
+TUNING = re.compile(
+    "|".join(
+        (
+            r"OMP_(NUM_THREADS|DYNAMIC|SCHEDULE|PROC_BIND|PLACES|WAIT_POLICY|STACKSIZE|THREAD_LIMIT|MAX_ACTIVE_LEVELS)",
+            r"OMP_DISPLAY_(ENV|AFFINITY)|GOMP_(CPU_AFFINITY|SPINCOUNT|STACKSIZE)",
+            r"KMP_(AFFINITY|BLOCKTIME|HW_SUBSET|LIBRARY|SETTINGS|STACKSIZE|TEAMS_THREAD_LIMIT)",
+            r"(MKL|OPENBLAS|BLIS|NUMEXPR|VECLIB)_(NUM|MAXIMUM|MAX)_THREADS|MKL_DOMAIN_NUM_THREADS",
+            r"MKL_(DYNAMIC|CBWR|ENABLE_INSTRUCTIONS|VERBOSE)|MALLOC_(ARENA_MAX|(TRIM|MMAP)_THRESHOLD_)",
+            r"(ONEDNN|DNNL)_(VERBOSE|MAX_CPU_ISA|CPU_ISA_HINTS|DEFAULT_FPMATH_MODE|PRIMITIVE_CACHE_CAPACITY)",
+            r"CUDA_(VISIBLE_DEVICES|DEVICE_ORDER|DEVICE_MAX_CONNECTIONS|LAUNCH_BLOCKING|MODULE_LOADING)",
+            r"(HIP|ROCR)_VISIBLE_DEVICES|NVIDIA_TF32_OVERRIDE|CUBLAS_WORKSPACE_CONFIG|PYTORCH_(CUDA_)?ALLOC_CONF",
+            r"NCCL_(DEBUG|DEBUG_SUBSYS|ALGO|PROTO|NTHREADS|BUFFSIZE|LAUNCH_MODE|NVLS_ENABLE|CROSS_NIC|CUMEM_ENABLE)",
+            r"NCCL_(MIN|MAX)_(NCHANNELS|CTAS)|NCCL_NET_(GDR_LEVEL|GDR_READ|DISABLE_INTRA)|NCCL_SHM_DISABLE",
+            r"NCCL_(IB_(DISABLE|HCA|GID_INDEX|TC|SL|TIMEOUT|RETRY_CNT|QPS_PER_CONNECTION|CUDA_SUPPORT))",
+            r"NCCL_(P2P_(DISABLE|LEVEL|NET_CHUNKSIZE)|SOCKET_(IFNAME|FAMILY|NTHREADS)|NSOCKS_PERTHREAD)",
+            r"(GLOO|TP)_SOCKET_IFNAME|UCX_(TLS|NET_DEVICES|LOG_LEVEL)|GRPC_(VERBOSITY|TRACE)|GLOG_(v|minloglevel)",
+            r"TORCH_(CPP_LOG_LEVEL|DISTRIBUTED_DEBUG)|TORCH_NCCL_(AVOID_RECORD_STREAMS|HIGH_PRIORITY|BLOCKING_WAIT)",
+            r"TF_(CPP_MIN_LOG_LEVEL|CPP_MAX_VLOG_LEVEL|ENABLE_ONEDNN_OPTS|NUM_INTEROP_THREADS|NUM_INTRAOP_THREADS)",
+            r"TF_(GPU_THREAD_(MODE|COUNT)|GPU_ALLOCATOR|FORCE_GPU_ALLOW_GROWTH|CUDNN_USE_AUTOTUNE|DETERMINISTIC_OPS)",
+            r"MXNET_(ENGINE_TYPE|[CG]PU_WORKER_NTHREADS|CUDNN_AUTOTUNE_DEFAULT|EXEC_BULK_EXEC_TRAIN)",
+            r"MXNET_(GPU_MEM_POOL_(TYPE|RESERVE)|KVSTORE_(USETREE|BIGARRAY_BOUND|REDUCTION_NTHREADS))",
+            r"ONEFLOW_ENABLE_NHWC|FLAGS_(allocator_strategy|fraction_of_gpu_memory_to_use|cudnn_exhaustive_search)",
+            r"FLAGS_(conv_workspace_size_limit|cudnn_deterministic|cudnn_batchnorm_spatial_persistent)",
+        )
+    )
+)
+"""Variables that tune threads, memory, logging and transport. None names a program, a library or a file; what runs a
+compiler (CXX), or loads a plugin or a kernel from a folder, is not among them, and nobody could list all of those."""
+
+_SUSPECT = re.compile(r"(\w+_)?(flags|file|python|command)|hostfile")
+"""Options that are refused whatever their metadata says: their plugin may not be installed, or lack the metadata."""
+
+_MOST = 5
+"""Settings that a refusal lists; the rest are counted."""
+
+NOT_FROM_A_FILE = "A file may not decide which program is run, what it loads, or which other file is read."
+
+OptionMetadata = Callable[[str, str], Mapping[str, Mapping[str, Any]]]
+"""Group and name of a plugin → option → its metadata."""
+
+
+@frozen
+class Restricted:
+    """A setting of a case that decides what is executed or read."""
+
+    name: str
+    """What `--allow` calls it."""
+    field: str
+    """The field, or `options.NAME`, or `env.NAME`."""
+    value: Any
+    description: str
+    """A verb, the setting and its value."""
+    flag: str
+    """The flag that sets it on the command line."""
+    reads: bool = False
+    """It names a file that planning reads."""
+
+
+def load_spec(
+    path: Path, fields: Mapping[str, Any] | None = None, registry: Registry | None = None
+) -> RunSpec:
+    """Read a spec file: JSON, TOML, or YAML in its safe subset. A relative folder of data belongs to the file's own.
+
+    Args:
+        path: The file.
+        fields: Fields of `RunSpec` that replace those of the file; they may set anything.
+        registry: The plugins that declare the options; those that are installed, unless given.
+
+    Raises:
+        DocumentError: The file cannot be read or parsed, or breaks the schema: each mistake has a line of the message,
+            which begins with FILE:LINE.
+        SpecError: A field has an impossible value, names a folder outside the file's directory, or decides what is
+            executed or read.
+    """
+    from dlperf_sdk.documents import diagnostics, source_positions
+
+    fields = fields or {}
+    document = {name: value for name, value in load_document(path).items() if name not in fields}
+    places = source_positions.lines_of(path.read_text(encoding="utf-8-sig"), path.suffix.lower())
+    found = diagnostics.in_file(path, "run-spec", {"schema_version": SPEC_VERSION, **document}, places)
+    if found:
+        raise DocumentError(diagnostics.told(found))
+    spec = attrs.evolve(RunSpec.from_dict(resolve_data(document, path)), **fields)
+    plugins = {"framework": spec.framework, "model": spec.model, "topology": spec.topology}
+    for setting in restricted({**document, **plugins}, option_metadata(registry or Registry())):
+        where = source_positions.said(path, places, tuple(setting.field.split(".", 1)))
+        raise SpecError(
+            f"{where}: The file {setting.description}. {NOT_FROM_A_FILE} Remove `{setting.name}` from it, and give "
+            f"{setting.flag}."
+        )
+    return spec
+
+
+def check_allowed(
+    cases: Iterable[Mapping[str, Any]], source: str, allow: Collection[str], registry: Registry
+) -> None:
+    """Check the run specs of a result or a campaign directory, which may be somebody else's.
+
+    A folder of data is not checked: it is read, and what is made of it stays here. A `lock` beside the fields is a list
+    of distributions that would be installed.
+
+    Args:
+        cases: The run specs, as plain values.
+        source: What the message calls the document.
+        allow: Names of settings that the user has allowed.
+        registry: The plugins that declare the options.
+
+    Raises:
+        SpecError: A setting decides what is executed or read, and is not allowed.
+    """
+    metadata = option_metadata(registry)
+    refused = {
+        setting.description: setting.name
+        for case in cases
+        for setting in restricted(case, metadata)
+        if setting.name not in allow
+    }
+    if refused:
+        listed = "; ".join([*refused][:_MOST])
+        listed += f"; and {len(refused) - _MOST:,} more" if len(refused) > _MOST else ""
+        names = dict.fromkeys(refused.values())
+        raise SpecError(
+            f"{source} {listed}. That decides which program is run here, what it loads, or which file is read, and "
+            "comes from a file that may be somebody else's. If you gave it yourself, or know it, repeat the command "
+            f"with {' '.join(f'--allow {name}' for name in names)} (in Python: allow={[*names]})."
+        )
+
+
+def option_metadata(registry: Registry) -> OptionMetadata:
+    """Return a function that looks up the metadata of a plugin's options and loads each plugin once.
+
+    A plugin that cannot be loaded has none: its case is refused when it is planned.
+    """
+
+    @cache
+    def look_up(group: str, name: str) -> Mapping[str, Mapping[str, Any]]:
+        try:
+            plugin = registry.load(group, name)
+            with registry.at_work(group, name, "list its options"):
+                return {field.name: field.metadata for field in attrs.fields(plugin.Options)}
+        except (PluginError, UnknownName):
+            return {}
+
+    return look_up
+
+
+def restricted(case: Mapping[str, Any], metadata: OptionMetadata) -> Iterator[Restricted]:
+    """Yield the settings of a case that decide what is executed or read.
+
+    Args:
+        case: The fields of a run spec, as plain values.
+        metadata: The result of `option_metadata`.
+    """
+    for field in attrs.fields(RunSpec):
+        value = case.get(field.name)
+        if value is not None and has_effect(field.metadata):
+            flag = f"--{field.name.replace('_', '-')}"
+            yield Restricted(field.name, field.name, value, f"sets {field.name} to {shown(value)}", flag)
+    for name, value in (case.get("env") or {}).items():
+        if not TUNING.fullmatch(name):  # the value may be a secret
+            description = (
+                f"sets the variable {name}, which is not known to tune only threads, memory or transport"
+            )
+            yield Restricted(name, f"env.{name}", value, description, f"--env {name}=VALUE")
+    if lock := case.get("lock"):
+        pins = ", ".join(lock[:_MOST]) + (", …" if len(lock) > _MOST else "")
+        description = f"has {shown(pins)} installed, which the plugin's own environment lacks"
+        yield Restricted("lock", "lock", lock, description, "--allow lock")
+    options = case.get("options") or {}
+    declared = _declared(case, metadata) if options else {}
+    for name, value in options.items():
+        option = declared.get(name, {})
+        if has_effect(option) or _SUSPECT.fullmatch(name):
+            description = f"sets the option {name} to {shown(value)}"
+            flag = f"--set {name}=VALUE"
+            yield Restricted(name, f"options.{name}", value, description, flag, bool(option.get("reads")))
+
+
+def _declared(case: Mapping[str, Any], metadata: OptionMetadata) -> dict[str, Mapping[str, Any]]:
+    """Return the metadata of all options that the plugins of a case declare."""
+    launcher = TopologySpec.parse(case.get("topology", "1n1d")).launcher
+    return {
+        **metadata("models", case["model"]),
+        **metadata("frameworks", case["framework"]),
+        **metadata("topologies", launcher),
+    }
+
+
+def resolve_data(fields: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Return fields of run specs that stand in the file `path`, with their data folder as an absolute path.
+
+    Raises:
+        SpecError: The folder is outside the file's directory.
+    """
+    source, colon, folder = (
+        data.partition(":") if isinstance(data := fields.get("data"), str) else ("", "", "")
+    )
+    if not colon or not folder or "\0" in folder:
+        return dict(fields)  # the field's own check says what is wrong with it
+    home = path.resolve().parent
+    there = (home / folder).resolve()
+    if not there.is_relative_to(home):
+        raise SpecError(
+            f"{path} takes its data from {shown(folder)}, which is outside its own directory; a file may only name "
+            f"what lies beside or below it. Move the folder there, or give --data {source}:FOLDER."
+        )
+    return {**fields, "data": f"{source}:{there}"}
