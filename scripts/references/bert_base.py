@@ -74,61 +74,6 @@ CASES = {
 }
 
 
-MEASURED = (
-    "Emulated (scripts/references/precisions.py), the losses deviate by {losses} at most and the first updates as a "
-    "whole by {updates} (in `tiny` {tiny}); torch 2.13 on a CPU: {torch}. "
-)
-TOLERANCES = {
-    "fp32": {
-        "losses": 5e-6,
-        "updates": 1e-4,
-        "means": 1e-4,
-        "least": 0.0,
-        "parameter": 1e-4,
-        "why": MEASURED.format(
-            losses="9e-8", updates="8.0e-6", tiny="7.2e-8 and 1.2e-5", torch="1.7e-6 and 1.1e-5"
-        )
-        + "A looser bound on the losses would miss the tanh approximation of GELU and layer norm's epsilon, which move "
-        "them by 4e-5 and 1e-5.",
-    },
-    "tf32": {
-        "losses": 2e-4,
-        "updates": 1.2e-2,
-        "means": 1.2e-2,
-        "least": 8e-4,
-        "parameter": None,
-        "why": MEASURED.format(
-            losses="2.4e-5", updates="3.4e-3", tiny="5.5e-6 and 5.2e-3", torch="not measured, it takes a GPU"
-        )
-        + "The bounds are ten times that for the losses, and four times and a fourth of it for the updates.",
-    },
-    "amp-fp16": {
-        "losses": 1e-3,
-        "updates": 1.2e-2,
-        "means": 1.2e-2,
-        "least": 8e-4,
-        "parameter": None,
-        "why": MEASURED.format(
-            losses="5.2e-5", updates="3.1e-3", tiny="4.4e-6 and 4.0e-3", torch="1.5e-4 and 4.0e-3"
-        )
-        + "The bound on the updates is below what bf16 gives; tf32 has the same significand and cannot be told apart. "
-        "The losses may deviate by seven times what they do in torch.",
-    },
-    "amp-bf16": {
-        "losses": 5e-3,
-        "updates": 1e-1,
-        "means": 1e-1,
-        "least": 7e-3,
-        "parameter": None,
-        "why": MEASURED.format(
-            losses="6.7e-4", updates="2.1e-2", tiny="9.5e-5 and 1.7e-2", torch="5.2e-4 and 3.0e-2"
-        )
-        + "The least is more than fp16 and tf32 give, so that neither can pass for it. Losses and updates may deviate "
-        "by seven and three times what was seen.",
-    },
-}
-
-
 class Network:
     """One pass over the parameters."""
 
@@ -242,6 +187,4 @@ def update(
 
 
 if __name__ == "__main__":
-    trajectory.main(
-        "bert-base", CASES, forward, meet, update, RIGHT, MISTAKES, TOLERANCES, sys.argv[1:], heavy=("full",)
-    )
+    trajectory.main("bert-base", CASES, forward, meet, update, RIGHT, MISTAKES, sys.argv[1:], heavy=("full",))

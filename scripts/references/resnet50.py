@@ -79,61 +79,6 @@ CASES = {
 }
 
 
-MEASURED = (
-    "Emulated (scripts/references/precisions.py), the losses deviate by {losses} at most, the first updates as a whole "
-    "by {updates}, the running means by {means}; torch 2.13 on a CPU: {torch}. "
-)
-TOLERANCES = {
-    "fp32": {
-        "losses": 1e-4,
-        "updates": 1e-3,
-        "means": 1e-3,
-        "least": 0.0,
-        "parameter": 1e-3,
-        "why": MEASURED.format(losses="3.0e-7", updates="4.8e-5", means="2.4e-7", torch="1.1e-7 and 6.4e-5")
-        + "The bounds leave room for other algorithms of convolution. In `gamma` rounding grows from step to step: "
-        "five frameworks on a CPU deviated by 6.4e-5 at most in the fourth.",
-    },
-    "tf32": {
-        "losses": 3e-2,
-        "updates": 0.3,
-        "means": 2e-3,
-        "least": 8e-5,
-        "parameter": None,
-        "why": MEASURED.format(
-            losses="4.6e-3", updates="3.1e-2", means="3.2e-4", torch="not measured, it takes a GPU"
-        )
-        + "Batch norm over few values amplifies rounding on the way back, so the running means, which come from the "
-        "forward pass alone, are what a format is known by: a fourth of them at least, six times at most. Losses "
-        "and updates may deviate by seven and ten times what they do here.",
-    },
-    "amp-fp16": {
-        "losses": 3e-2,
-        "updates": 0.3,
-        "means": 2e-3,
-        "least": 1e-4,
-        "parameter": None,
-        "why": MEASURED.format(
-            losses="4.8e-3", updates="5.3e-2", means="4.4e-4", torch="3.2e-3, 5.2e-2 and 4.5e-4"
-        )
-        + "As for tf32, which has the same significand and cannot be told apart; bf16 is outside. Losses and updates "
-        "may deviate by six times what they do here.",
-    },
-    "amp-bf16": {
-        "losses": 3e-2,
-        "updates": 0.5,
-        "means": 1.5e-2,
-        "least": 1e-3,
-        "parameter": None,
-        "why": MEASURED.format(
-            losses="1.6e-3", updates="7.7e-2", means="2.9e-3", torch="6.0e-3, 8.0e-2 and 3.0e-3"
-        )
-        + "The least is twice what fp16 and tf32 give, so that neither can pass for it. Losses and updates may deviate "
-        "by five and six times what they do in torch.",
-    },
-}
-
-
 def padded(x: torch.Tensor, kernel: int, stride: int, value: float, v: Variant) -> torch.Tensor:
     """By half the kernel on all sides; as a mistake, as little as gives ⌈size / stride⌉, the odd one behind."""
     if not (v.same_padding and stride > 1 and kernel > 1):
@@ -243,6 +188,4 @@ def update(
 
 
 if __name__ == "__main__":
-    trajectory.main(
-        "resnet50", CASES, forward, meet, update, RIGHT, MISTAKES, TOLERANCES, sys.argv[1:], heavy=("full",)
-    )
+    trajectory.main("resnet50", CASES, forward, meet, update, RIGHT, MISTAKES, sys.argv[1:], heavy=("full",))

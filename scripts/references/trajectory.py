@@ -261,16 +261,19 @@ def main(
     update: Update,
     right: Any,
     mistakes: Mapping[str, tuple[tuple[str, ...], Any]],
-    tolerances: Mapping[str, Mapping[str, Any]],
     chosen: Sequence[str],
     heavy: Sequence[str] = (),
 ) -> None:
     """Compute the chosen cases, all unless some are named (`none` is one), and put them into the model's document.
 
+    Its tolerances are kept: they are written by hand, one for each precision, from what `precisions.py` measures.
+
     The `heavy` ones take minutes and much memory: they have a single replica, and no mistakes.
     """
     path = PLACE / f"{model.replace('-', '_')}.json"
-    document = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"cases": {}}
+    document = (
+        json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"tolerances": {}, "cases": {}}
+    )
     for name in [name for name in chosen or cases if name != "none"]:
         print(f"{model} {name}", file=sys.stderr, flush=True)
         document["cases"][name] = case(
@@ -291,7 +294,7 @@ def main(
             "schema_version": "1.0",
             "model": model,
             "source": source,
-            "tolerances": {name: dict(tolerance) for name, tolerance in tolerances.items()},
+            "tolerances": document["tolerances"],
             "cases": ordered,
         },
     )

@@ -18,6 +18,7 @@ from dlperf_sdk.parity.evidence import REFERENCE_CASE
 from dlperf_sdk.parity.known_errors import FOLLOWS, separation
 from dlperf_sdk.parity.record import records_from
 from dlperf_sdk.parity.reference import Mistake, Trajectory, load
+from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.testing.subject import COMPILED, FrameworkSubject, held_to
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -96,7 +97,7 @@ def test_every_known_mistake_fails_and_is_called_by_its_name(name: str, case: st
 @pytest.mark.parametrize("name", MODELS)
 def test_every_precision_has_its_bounds_and_its_reasons(name: str) -> None:
     tolerances = load(MODELS[name].references).tolerances
-    assert list(tolerances) == ["fp32", "tf32", "amp-fp16", "amp-bf16"]
+    assert set(tolerances) == PRECISIONS.names
     for tolerance in tolerances.values():
         assert len(tolerance.why) > 50
         assert tolerance.least < min(tolerance.updates, tolerance.means)
