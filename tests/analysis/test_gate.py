@@ -17,7 +17,14 @@ from hypothesis import strategies as st
 from result_samples import a_result
 
 from dlperf_sdk.analysis import gate as decide
-from dlperf_sdk.analysis.ranks import holm, repeats_needed, repeats_to_tell, shift, slower, smallest
+from dlperf_sdk.analysis.rank_test import (
+    hodges_lehmann_shift,
+    mann_whitney_p,
+    repeats_for_power,
+    repeats_needed,
+    smallest_p,
+)
+from dlperf_sdk.analysis.significance import holm_adjusted
 from dlperf_sdk.cli import main
 from dlperf_sdk.cli.gating import fraction, junit_of
 from dlperf_sdk.errors import AnalysisError, UsageError
@@ -62,24 +69,26 @@ def test_the_rank_test_counts_all_ways_to_label(a, b):
         for chosen in itertools.combinations(range(len(pooled)), len(a))
     ]
     observed = rank_sum(a, pooled)
-    assert slower(a, b) == pytest.approx(sum(each <= observed + 1e-9 for each in sums) / len(sums))
+    assert mann_whitney_p(a, b, "less") == pytest.approx(
+        sum(each <= observed + 1e-9 for each in sums) / len(sums)
+    )
 
 
 @given(values, values)
 def test_the_shift_is_the_median_of_all_ratios(a, b):
-    found = shift(a, b)
+    found = hodges_lehmann_shift(a, b)
     assert found.ratio == pytest.approx(statistics.median(x / y for x in a for y in b))
     if found.low is not None:
         assert found.low <= found.ratio <= found.high
-    mirrored = shift(b, a)
+    mirrored = hodges_lehmann_shift(b, a)
     assert mirrored.ratio == pytest.approx(1 / found.ratio) or len(a) * len(b) % 2 == 0
     assert (mirrored.low is None) == (found.low is None)
 
 
 def test_the_interval_is_there_from_four_against_four():
     """1/70 in each tail is less than 2.5 %, 1/20 is not."""
-    assert shift([1, 2, 3], [4, 5, 6]).low is None
-    assert shift([1, 2, 3, 4], [5, 6, 7, 8]).low == pytest.approx(1 / 8)
+    assert hodges_lehmann_shift([1, 2, 3], [4, 5, 6]).low is None
+    assert hodges_lehmann_shift([1, 2, 3, 4], [5, 6, 7, 8]).low == pytest.approx(1 / 8)
 
 
 @pytest.mark.parametrize("sizes", [(4, 4), (5, 7), (7, 7)])
@@ -88,13 +97,13 @@ def test_the_interval_holds_the_truth_as_often_as_it_says(sizes):
     draw = lambda n: [math.exp(chance.gauss(0, 0.02)) for _ in range(n)]  # noqa: E731
     held = 0
     for _ in range(2000):
-        found = shift([0.95 * each for each in draw(sizes[0])], draw(sizes[1]))
+        found = hodges_lehmann_shift([0.95 * each for each in draw(sizes[0])], draw(sizes[1]))
         held += found.low <= 0.95 <= found.high
     assert held / 2000 >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / 2000)
 
 
 def test_how_many_repeats_are_needed():
-    assert (smallest(3, 3), smallest(7, 7)) == (1 / 20, 1 / 3432)
+    assert (smallest_p(3, 3, "less"), smallest_p(7, 7, "less")) == (1 / 20, 1 / 3432)
     assert repeats_needed(0.05) == 3
     assert repeats_needed(0.049) == 4
     assert repeats_needed(0.05 / 100) == 7
@@ -108,16 +117,20 @@ def test_so_many_repeats_tell_it_in_four_of_five_cases(spread):
     def taken(count, middle):
         return [chance.gauss(middle, spread) for _ in range(count)]
 
-    count = repeats_to_tell(taken(400, 0.95), taken(400, 1.0), 0.05)
-    found = sum(slower(taken(count, 0.95), taken(count, 1.0)) <= 0.05 for _ in range(500)) / 500
+    count = repeats_for_power(taken(400, 0.95), taken(400, 1.0), 0.05)
+    found = (
+        sum(mann_whitney_p(taken(count, 0.95), taken(count, 1.0), "less") <= 0.05 for _ in range(500)) / 500
+    )
     assert 0.72 < found < 0.92
-    assert repeats_to_tell([1.0, 2.0], [1.0, 2.0], 0.05) is None
-    assert repeats_to_tell([1.0, 2.0, 3.0], [4.0, 5.0, 6.0], 0.05) == math.ceil((1.6449 + 0.8416) ** 2 / 1.5)
+    assert repeats_for_power([1.0, 2.0], [1.0, 2.0], 0.05) is None
+    assert repeats_for_power([1.0, 2.0, 3.0], [4.0, 5.0, 6.0], 0.05) == math.ceil(
+        (1.6449 + 0.8416) ** 2 / 1.5
+    )
 
 
 def test_holm_against_an_example_by_hand():
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert holm([]) == []
+    assert holm_adjusted([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm_adjusted([]) == []
 
 
 # -- what a repeat is like, from real step times
@@ -292,16 +305,16 @@ def test_the_outcome_of_a_case(before, after, outcome, code):
 
 def test_few_repeats_say_how_many_would_do():
     (decision,) = decide([results_with([100.0, 101.0])], [results_with([90.0, 91.0])]).decisions
-    assert "So few repeats cannot tell: 3 on each side can." in decision.detail
+    assert "So few repeats cannot be significant: measure at least 3 per side." in decision.detail
 
 
 def test_an_inconclusive_case_says_how_many_repeats_would_tell():
     before, after = [100.0, 94, 103, 97, 101, 96, 99], [95.0, 98, 92, 100.5, 93, 96.5, 97]
     (decision,) = decide([results_with(before)], [results_with(after)]).decisions
     assert decision.outcome == "inconclusive"
-    wanted = repeats_to_tell(after, before, 0.05)
+    wanted = repeats_for_power(after, before, 0.05)
     assert wanted > 7
-    assert f"some {wanted} on each side" in decision.detail
+    assert f"{wanted} repeats per side would give 80 % power" in decision.detail
 
 
 def test_many_cases_make_each_harder():
@@ -313,7 +326,7 @@ def test_many_cases_make_each_harder():
     assert decide(before[3:4], after[3:4]).exit_code == 1
     found = decide(before, after)
     assert found.exit_code == 0
-    assert "6 on each side can" in next(
+    assert "measure at least 6 per side" in next(
         each.detail for each in found.decisions if each.outcome == "inconclusive"
     )
 

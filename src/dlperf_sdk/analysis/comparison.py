@@ -8,7 +8,8 @@ from typing import Any
 from attrs import frozen
 
 from dlperf_sdk.analysis.case import Case, differing, key, known_fact
-from dlperf_sdk.analysis.significance import permutation_test, ratio_interval, smallest_p
+from dlperf_sdk.analysis.rank_test import mann_whitney_p, smallest_p
+from dlperf_sdk.analysis.significance import ratio_interval
 from dlperf_sdk.errors import NotComparable
 from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.results.result import Result
@@ -96,7 +97,7 @@ def compare(
 def _tested(one: Case, other: Case) -> tuple[float | None, bool | None]:
     if not one.repeats or not other.repeats:
         return None, None
-    p = permutation_test(one.repeats, other.repeats)
+    p = mann_whitney_p(one.repeats, other.repeats)
     if smallest_p(len(one.repeats), len(other.repeats)) >= 0.05:
         return p, None
     return p, p < 0.05

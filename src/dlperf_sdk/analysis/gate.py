@@ -18,7 +18,15 @@ from attrs import frozen
 
 from dlperf_sdk.analysis.case import Case
 from dlperf_sdk.analysis.comparison import compare
-from dlperf_sdk.analysis.ranks import Shift, holm, repeats_needed, repeats_to_tell, shift, slower, smallest
+from dlperf_sdk.analysis.rank_test import (
+    Shift,
+    hodges_lehmann_shift,
+    mann_whitney_p,
+    repeats_for_power,
+    repeats_needed,
+    smallest_p,
+)
+from dlperf_sdk.analysis.significance import holm_adjusted
 from dlperf_sdk.errors import AnalysisError, NotComparable
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.spec.run_spec import RunSpec
@@ -114,18 +122,15 @@ def gate(
             decisions[key] = found
         else:
             pairs[key] = found
-    slow = dict(
-        zip(pairs, holm([slower(new.repeats, old.repeats) for old, new in pairs.values()]), strict=True)
-    )
-    fast = dict(
-        zip(pairs, holm([slower(old.repeats, new.repeats) for old, new in pairs.values()]), strict=True)
-    )
-    for key, (old, new) in pairs.items():
+    slower = [mann_whitney_p(new.repeats, old.repeats, "less") for old, new in pairs.values()]
+    faster = [mann_whitney_p(old.repeats, new.repeats, "less") for old, new in pairs.values()]
+    p_values = zip(holm_adjusted(slower), holm_adjusted(faster), strict=True)
+    for (key, (old, new)), p in zip(pairs.items(), p_values, strict=True):
         decisions[key] = _decided(
             before[key].spec.label,
             old,
             new,
-            p=(slow[key], fast[key]),
+            p=p,
             comparisons=len(pairs),
             minimum_effect=minimum_effect,
             level=level,
@@ -202,7 +207,7 @@ def _decided(
     level: float,
 ) -> Decision:
     """What the p-values `p`, that it is slower and that it is faster, say of a case."""
-    found = shift(new.repeats, old.repeats)
+    found = hodges_lehmann_shift(new.repeats, old.repeats)
     percent = 100 * (found.ratio - 1)
     how = f"{abs(percent):.1f} % {'slower' if percent < 0 else 'faster'}"
     interval = (
@@ -219,14 +224,14 @@ def _decided(
     elif any(large):
         outcome = INCONCLUSIVE
         detail = f"{how}, which may be chance ({interval}; p {p[0] if large[0] else p[1]:.2g}, {counts})."
-        if comparisons * smallest(len(old.repeats), len(new.repeats)) > level:
+        if comparisons * smallest_p(len(old.repeats), len(new.repeats), "less") > level:
             needed = repeats_needed(level / comparisons)
-            detail += f" So few repeats cannot tell: {needed} on each side can."
+            detail += f" So few repeats cannot be significant: measure at least {needed} per side."
         else:
             sides = (new.repeats, old.repeats) if large[0] else (old.repeats, new.repeats)
-            wanted = repeats_to_tell(*sides, level / comparisons)
+            wanted = repeats_for_power(*sides, level / comparisons)
             if wanted is not None and wanted > max(len(old.repeats), len(new.repeats)):
-                detail += f" If repeats go on to differ like these, some {wanted} on each side tell it in 4 of 5 cases."
+                detail += f" {wanted} repeats per side would give 80 % power."
     else:
         outcome, detail = UNCHANGED, f"{how}, less than {100 * minimum_effect:g} % ({interval}; {counts})."
     return Decision(name, outcome, detail, found, p[0], old.name, new.name)

@@ -1,7 +1,7 @@
-"""Whether a difference is more than noise: exact tests and intervals that hold for few values.
+"""Exact tests and intervals that hold for few values, and the correction for many comparisons.
 
-A percentile bootstrap of seven repeats covers the true median in about 86 % of cases instead of 95 %; nothing
-here resamples. What is too little to tell is None, never a guess.
+A percentile bootstrap of seven repeats covers the true median in about 86 % of cases instead of 95 %; nothing here
+resamples. Where there are too few values the answer is None. `rank_test` has the test of two samples.
 """
 
 from __future__ import annotations
@@ -11,24 +11,23 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
-from dlperf_sdk.analysis.ranks import rank_sums
 from dlperf_sdk.worker.estimate import median_interval
 
 
 @frozen
 class SignTest:
-    """How many ratios are above and below 1, and how likely so lopsided a count is by chance alone."""
+    """The numbers of ratios above and below 1, and the p-value of so lopsided a count."""
 
     above: int
     below: int
     equal: int
-    """Ties; they say nothing on either side, and are left out of the test."""
+    """Ties, which the test leaves out."""
     p: float
     """Two-sided and exact, under Binomial(above + below, ½)."""
 
 
 def sign_test(ratios: Sequence[float]) -> SignTest:
-    """The exact sign test of ratios against 1. It assumes nothing about how they are distributed.
+    """Compute the exact sign test of ratios against 1. It assumes nothing about their distribution.
 
     Source: W. J. Conover, Practical Nonparametric Statistics, 3rd edition, section 3.4.
     """
@@ -38,28 +37,8 @@ def sign_test(ratios: Sequence[float]) -> SignTest:
     return SignTest(above, below, len(ratios) - n, min(1.0, p))
 
 
-def permutation_test(a: Sequence[float], b: Sequence[float]) -> float:
-    """The exact two-sided p-value of the rank-sum test: over all ways to label the pooled values.
-
-    Values that are equal share the mean of their ranks, and the distribution is that of these shared ranks, so
-    ties need no correction. With three values on each side the smallest possible p is 0.1.
-
-    Source: E. L. Lehmann, Nonparametrics: Statistical Methods Based on Ranks, sections 1.2 and 1.4.
-    """
-    observed, ways = rank_sums(a, b)
-    count = len(a) + len(b)
-    middle = len(a) * (count + 1)  # twice the sum that is expected
-    extreme = sum(found for total, found in ways.items() if abs(total - middle) >= abs(observed - middle))
-    return extreme / math.comb(count, len(a))
-
-
-def smallest_p(a: int, b: int) -> float:
-    """The smallest p-value that `permutation_test` can give for samples of these sizes."""
-    return min(1.0, 2 / math.comb(a + b, a))
-
-
 def ratio_interval(a: Sequence[float], b: Sequence[float]) -> tuple[float, float] | None:
-    """An interval that holds the ratio of the medians of a and b with at least 95 %; None where there are too few.
+    """Return an interval that holds the ratio of the medians of a and b with at least 95 %; None with too few values.
 
     Each median lies in its own order-statistic interval with at least 97.5 %, hence both with at least 95 %
     (Bonferroni); the ratio's ends are those of the two boxes. It is wide, and assumes nothing.
@@ -68,3 +47,16 @@ def ratio_interval(a: Sequence[float], b: Sequence[float]) -> tuple[float, float
     if of_a is None or of_b is None:
         return None
     return of_a[0] / of_b[1], of_a[1] / of_b[0]
+
+
+def holm_adjusted(p_values: Sequence[float]) -> list[float]:
+    """Adjust p-values for their number: comparing each with a level keeps the chance of any false alarm at that level.
+
+    Source: S. Holm, A simple sequentially rejective multiple test procedure, Scand. J. Statist. 6 (1979), 65-70.
+    """
+    ordered = sorted(range(len(p_values)), key=p_values.__getitem__)
+    adjusted, largest = [1.0] * len(p_values), 0.0
+    for place, index in enumerate(ordered):
+        largest = max(largest, min(1.0, (len(p_values) - place) * p_values[index]))
+        adjusted[index] = largest
+    return adjusted
