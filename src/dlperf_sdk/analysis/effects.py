@@ -76,17 +76,20 @@ def effect(
     *,
     of: str,
     levels: Sequence[Any] | None = None,
-    holding: Sequence[str] | None = None,
 ) -> Effect:
-    """Ratios of throughputs between two values of the factor `of`, over all pairs with everything else equal.
+    """Compute the ratios of throughputs between two values of the factor `of`, over pairs with everything else equal.
 
-    `levels` says whose throughput is divided by whose; without it the factor must have two values, and the
-    first in the cases' order is divided by the second. `holding` names the facts that the cases of a pair must
-    share: without it all in which the cases differ, but for those that the factor settles (a machine that has
-    only one kind of GPU); these are named as confounded.
+    The cases of a pair share all facts in which the cases differ, except those that the factor determines (a machine
+    that has only one kind of GPU): these are named as confounded.
+
+    Args:
+        sources: The cases.
+        of: The name of the factor.
+        levels: The value whose throughput is divided, and the one that it is divided by. Without them the factor
+            must have two values, and the first in the cases' order is divided by the second.
 
     Raises:
-        UnknownName: a fact that no case knows is named.
+        UnknownName: no case has a fact named `of`.
         AnalysisError: the factor does not have two values, no cases pair, or several cases are one side of a pair.
     """
     many = cases(sources)
@@ -102,11 +105,8 @@ def effect(
             for level in (a, b)
         )
     }
-    if holding is None:
-        holds = {name for case in sides for name in case.holds()}
-        held = tuple(sorted((varying & holds) - settled))
-    else:
-        held = tuple(known_fact(name, many) for name in holding)
+    holds = {name for case in sides for name in case.holds()}
+    held = tuple(sorted((varying & holds) - settled))
     first, second = (_by_held(sides, of, level, held) for level in (a, b))
     pairs = tuple(
         Pair(case, second[at], {name: case.facts.get(name) for name in held})
@@ -115,13 +115,12 @@ def effect(
     )
     if not pairs:
         raise AnalysisError(
-            f"No case with {of} {a} has a partner with {of} {b} that is equal in {', '.join(held) or 'the rest'}. "
-            "Hold fewer facts with `holding`, if they do not matter."
+            f"No case with {of} {a} has a partner with {of} {b} that is equal in {', '.join(held) or 'the rest'}."
         )
     units = {case.unit for pair in pairs for case in (pair.a, pair.b)}
     if len(units) > 1:
         raise AnalysisError(f"The throughputs of a pair have different units: {', '.join(sorted(units))}.")
-    confounded = tuple(sorted(settled - set(held)))
+    confounded = tuple(sorted(settled))
     return Effect(of, (a, b), held, confounded, pairs, len(sides) - 2 * len(pairs))
 
 

@@ -19,6 +19,7 @@ from dlperf_sdk.worker.estimate import median
 
 Alternative = Literal["less", "two-sided"]
 
+_CONFIDENCE = 0.95
 _MIN_EFFECT = 0.05
 """By how much P(x < y) must exceed ½ before a sample size is planned for it."""
 
@@ -31,7 +32,7 @@ class Shift:
     """The Hodges-Lehmann estimate: the median of the ratios of all pairs."""
     low: float | None
     high: float | None
-    """The interval that holds the ratio with the confidence asked for; None where there are too few repeats."""
+    """The interval that holds the ratio with at least 95 %; None where there are too few repeats."""
 
 
 def mann_whitney_p(a: Sequence[float], b: Sequence[float], alternative: Alternative = "two-sided") -> float:
@@ -63,8 +64,8 @@ def smallest_p(a: int, b: int, alternative: Alternative = "two-sided") -> float:
     return min(1.0, (1 if alternative == "less" else 2) / math.comb(a + b, a))
 
 
-def hodges_lehmann_shift(a: Sequence[float], b: Sequence[float], confidence: float = 0.95) -> Shift:
-    """Estimate the ratio of a to b, with the exact interval of the rank-sum test.
+def hodges_lehmann_shift(a: Sequence[float], b: Sequence[float]) -> Shift:
+    """Estimate the ratio of a to b, with the exact 95 % interval of the rank-sum test.
 
     Source: M. Hollander, D. A. Wolfe and E. Chicken, Nonparametric Statistical Methods, 3rd edition, sections 4.2
     and 4.3, on logarithms: of ratios instead of differences.
@@ -74,7 +75,7 @@ def hodges_lehmann_shift(a: Sequence[float], b: Sequence[float], confidence: flo
     sums = _rank_sums(tuple(range(2, 2 * count + 1, 2)), len(a))
     tail, k = 0.0, 0
     ways = math.comb(count, len(a))
-    while tail + sums[k][1] / ways <= (1 - confidence) / 2:
+    while tail + sums[k][1] / ways <= (1 - _CONFIDENCE) / 2:
         tail += sums[k][1] / ways
         k += 1
     if k == 0:

@@ -146,9 +146,9 @@ def evaluate_parity(run: ParityRun, attempt: Mapping[str, Any]) -> Parity:
     return _with(comparison, records, run, made_at)
 
 
-def unknown_parity(detail: str, reference_case: str = REFERENCE_CASE) -> Parity:
+def unknown_parity(detail: str) -> Parity:
     """Return inconclusive evidence, with the reason why there is no better."""
-    return _without(INCONCLUSIVE, reference_case, detail)
+    return _without(INCONCLUSIVE, REFERENCE_CASE, detail)
 
 
 def _compared(run: ParityRun, records: Sequence[ParityRecord]) -> Comparison:

@@ -142,12 +142,10 @@ def describe(gpu: Gpu) -> Dict[str, Any]:
     return {name: value for name, value in gpu._asdict().items() if value is not None}
 
 
-def survey(
-    count: int, on_busy: str, library: str = LIBRARY, root: str = "/sys", proc: str = "/proc"
-) -> Choice:
+def survey(count: int, on_busy: str, library: str = LIBRARY) -> Choice:
     """`choose` among this node's GPUs as they are now."""
-    gpus = list_gpus(library, root)
-    held = {gpu.uuid: holders(gpu.uuid, library, proc) for gpu in gpus}
+    gpus = list_gpus(library)
+    held = {gpu.uuid: holders(gpu.uuid, library) for gpu in gpus}
     return choose(count, gpus, held, on_busy, os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
