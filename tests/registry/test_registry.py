@@ -56,9 +56,9 @@ def install(tmp_path, monkeypatch):
 
 def test_every_built_in_plugin_loads_under_its_name():
     registry = Registry()
-    for group, interface in GROUPS.items():
+    for group, kind in GROUPS.items():
         for name in registry.names(group):
-            assert isinstance(registry.load(group, name), interface)
+            assert isinstance(registry.load(group, name), kind.interface())
     assert {"resnet50", "bert-base", "linear"} <= set(registry.names("models"))
     assert {"numpy", "faulty"} <= set(registry.names("frameworks"))
 

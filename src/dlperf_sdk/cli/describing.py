@@ -45,7 +45,7 @@ def describe(
     written = entries("options", options or ())
     if written and group != "models":
         raise UsageError(f"--set describes a model with other options; {name} is one of the {group}.")
-    with registry.at_work(group, name, "describe itself"):
+    with registry.wrap_plugin_errors(group, name, "describe itself"):
         about = _ABOUT[group](registry, plugin, written)
     document = {
         "group": group,
@@ -171,7 +171,7 @@ def _partners(registry: Registry, group: str, trainer: Callable[[Any], str | Non
     for name in registry.names(group):
         try:
             partner = registry.load(group, name)
-            with registry.at_work(group, name, "say what it goes together with"):
+            with registry.wrap_plugin_errors(group, name, "say what it goes together with"):
                 target = trainer(partner)
         except PluginError as error:
             say(f"Warning: {error}", "yellow")

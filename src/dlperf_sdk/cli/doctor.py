@@ -133,7 +133,7 @@ def _pythons() -> Iterator[Finding]:
         except DlperfError:  # among the plugins is said what ails it
             continue
         try:
-            with registry.at_work("frameworks", name, "say which Python it runs on"):
+            with registry.wrap_plugin_errors("frameworks", name, "say which Python it runs on"):
                 device = min(framework.capabilities.devices)
                 model = min(framework.trainers, default="")
                 wanted = framework.environment(device, STRATEGIES.default, model).python

@@ -49,7 +49,7 @@ def create(
     chosen = device_of(device, plugin)
     if chosen not in plugin.capabilities.devices:
         raise UnknownName(f"device of {framework}", chosen, plugin.capabilities.devices)
-    with registry.at_work("frameworks", framework, f"say what its environment for {chosen} is"):
+    with registry.wrap_plugin_errors("frameworks", framework, f"say what its environment for {chosen} is"):
         spec = plugin.environment(
             chosen, STRATEGIES[strategy].name, model or min(plugin.trainers, default="")
         )

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, show
 from dlperf_sdk.errors import PluginError, UnknownName
-from dlperf_sdk.registry.plugins import GROUPS, SINGULAR, Registry, Row
+from dlperf_sdk.registry.plugins import GROUPS, Registry, Row
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Paragraph, Table
 
 _BROKEN = 3
@@ -47,7 +47,7 @@ def list_plugins(
 
 def group_named(name: str) -> str:
     """The group that a name, in the singular as well, stands for."""
-    found = next((group for group, singular in SINGULAR.items() if singular == name), name)
+    found = next((group.name for group in GROUPS.values() if group.singular == name), name)
     if found not in GROUPS:
         raise UnknownName("group of plugins", name, GROUPS)
     return found

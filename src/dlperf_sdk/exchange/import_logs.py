@@ -119,7 +119,7 @@ def import_logs(
 
 def _read(importer: Importer, path: Path, given: Mapping[str, Any], registry: Registry) -> _ImportedLog:
     log = Log(path)
-    with registry.at_work("importers", importer.name, f"read {path}"):
+    with registry.wrap_plugin_errors("importers", importer.name, f"read {path}"):
         reading = importer.read(log, given)
     return _ImportedLog(Source(path.name, log.sha256(), log.line_count), log.modified, reading)
 

@@ -155,7 +155,7 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
         raise SpecError("batch_size is max, which is found by measuring; a plan needs a number.")
     framework, model = registry.framework(spec.framework), registry.model(spec.model)
     topology = registry.topology(spec.topology.launcher)
-    with registry.at_work("frameworks", framework.name, "say what it offers"):
+    with registry.wrap_plugin_errors("frameworks", framework.name, "say what it offers"):
         trainer = registry.trainer(framework, model)
         if trainer is None:
             raise Unsupported(
@@ -165,10 +165,10 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
         device = device_of(spec.device, framework)
         check_capabilities(spec, device, framework, model)
     model_options, framework_options, topology_options = split_options(spec, model, framework, topology)
-    with registry.at_work("frameworks", framework.name, "judge the case"):
+    with registry.wrap_plugin_errors("frameworks", framework.name, "judge the case"):
         check_combination(spec, device, framework, framework_options)
         environment = framework.environment(device, spec.strategy, spec.model)
-    with registry.at_work("topologies", topology.name, f"place {spec.topology}"):
+    with registry.wrap_plugin_errors("topologies", topology.name, f"place {spec.topology}"):
         mistake = topology.mistake(spec.topology.nodes, topology_options)
         reason = topology.refuses(spec.topology.nodes, spec.topology.devices_per_node, device)
     if mistake:
@@ -176,7 +176,9 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
     if reason:
         raise Unavailable(reason)
     samplers = {sampler for measurer in registry.measurers() for sampler in measurer.samplers}
-    with registry.at_work("models", model.name, f"describe itself with {attrs.asdict(model_options)}"):
+    with registry.wrap_plugin_errors(
+        "models", model.name, f"describe itself with {attrs.asdict(model_options)}"
+    ):
         optimizer = model.optimizer(model_options, spec.global_batch_size)
         numbers = {"kind": optimizer.kind, "policy": spec.learning_rate_policy, **optimizer.numbers}
         parameters, inputs = model.parameters(model_options), model.inputs(model_options)
@@ -216,7 +218,7 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
         plugin=registry.distribution("frameworks", spec.framework),
     )
     laying_out = f"lay out the processes of {spec.topology} by {framework.processes}, which gets placeholders"
-    with registry.at_work("frameworks", framework.name, laying_out):
+    with registry.wrap_plugin_errors("frameworks", framework.name, laying_out):
         processes = planned.placeholder_processes()
     for name in sorted(set(spec.env) & {name for process in processes for name in process.variables}):
         raise SpecError(

@@ -163,7 +163,7 @@ def option_metadata(registry: Registry) -> OptionMetadata:
     def look_up(group: str, name: str) -> Mapping[str, Mapping[str, Any]]:
         try:
             plugin = registry.load(group, name)
-            with registry.at_work(group, name, "list its options"):
+            with registry.wrap_plugin_errors(group, name, "list its options"):
                 return {field.name: field.metadata for field in attrs.fields(plugin.Options)}
         except (PluginError, UnknownName):
             return {}

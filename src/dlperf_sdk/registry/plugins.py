@@ -7,46 +7,59 @@ be loaded is a row with its error; two distributions that claim one name are an 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from attrs import field, frozen
-from stevedore.driver import DriverManager
 
 from dlperf_sdk.errors import DlperfError, DuplicatePlugin, PluginError, UnknownName
-from dlperf_sdk.interfaces.collection import Collection
-from dlperf_sdk.interfaces.framework import Framework
-from dlperf_sdk.interfaces.importer import Importer
-from dlperf_sdk.interfaces.measurer import Measurer
-from dlperf_sdk.interfaces.model import Model
-from dlperf_sdk.interfaces.topology import Topology
 
-GROUPS: dict[str, type[Any]] = {
-    "frameworks": Framework,
-    "models": Model,
-    "topologies": Topology,
-    "measurers": Measurer,
-    "collections": Collection,
-    "importers": Importer,
+if TYPE_CHECKING:
+    from dlperf_sdk.interfaces.collection import Collection
+    from dlperf_sdk.interfaces.framework import Framework
+    from dlperf_sdk.interfaces.importer import Importer
+    from dlperf_sdk.interfaces.measurer import Measurer
+    from dlperf_sdk.interfaces.model import Model
+    from dlperf_sdk.interfaces.topology import Topology
+
+
+@frozen
+class Group:
+    """A kind of plugin. Its entry-point group is `dlperf_sdk.` and the name."""
+
+    name: str
+    singular: str
+    path: str
+    """The interface that plugins implement, "module:class": it is imported with the first plugin."""
+    distribution: str | None = None
+    """Our distribution with plugins of the group, if the core has none."""
+
+    @property
+    def entry_points(self) -> str:
+        """The name of the entry-point group."""
+        return f"dlperf_sdk.{self.name}"
+
+    def interface(self) -> type[Any]:
+        """Import and return the interface."""
+        module, _, name = self.path.partition(":")
+        return cast(type[Any], getattr(import_module(f"dlperf_sdk.interfaces.{module}"), name))
+
+
+GROUPS: dict[str, Group] = {
+    group.name: group
+    for group in (
+        Group("frameworks", "framework", "framework:Framework"),
+        Group("models", "model", "model:Model"),
+        Group("topologies", "topology", "topology:Topology"),
+        Group("measurers", "measurer", "measurer:Measurer"),
+        Group("collections", "collection", "collection:Collection", "dlperf-published"),
+        Group("importers", "importer", "importer:Importer", "dlperf-published"),
+    )
 }
-"""Group → the interface that its plugins implement. The entry-point group is `dlperf_sdk.` and this name."""
-
-SINGULAR = {
-    "frameworks": "framework",
-    "models": "model",
-    "topologies": "topology",
-    "measurers": "measurer",
-    "collections": "collection",
-    "importers": "importer",
-}
-_OURS = {"collections": "dlperf-published", "importers": "dlperf-published"}
-"""Group → our distribution with plugins of the group, for those that the core has none of."""
-_PREFIX = "dlperf_sdk."
-
-T = TypeVar("T")
 
 
 @frozen
@@ -59,16 +72,6 @@ class Row:
     """Name and version of what registers it."""
     target: str
     """`module:attribute`."""
-
-
-def _driver(entry_points: Sequence[EntryPoint]) -> type[DriverManager[Any]]:
-    """A stevedore driver that chooses from these: stevedore's own cache can miss a new installation."""
-
-    class Driver(DriverManager[Any]):
-        def list_entry_points(self) -> list[EntryPoint]:
-            return list(entry_points)
-
-    return Driver
 
 
 def distribution(entry_point: EntryPoint) -> str:
@@ -98,13 +101,13 @@ class Registry:
     @cached_property
     def _installed(self) -> Mapping[str, tuple[tuple[EntryPoint, Row], ...]]:
         """By group. Each reading opens the metadata of every distribution, and a plan asks dozens of times."""
-        found = entry_points()
+        installed = entry_points()
         return {
             group: tuple(
                 (entry, Row(group, entry.name, distribution(entry), entry.value))
-                for entry in found.select(group=_PREFIX + group)
+                for entry in installed.select(group=kind.entry_points)
             )
-            for group in GROUPS
+            for group, kind in GROUPS.items()
         }
 
     def rows(self, group: str) -> tuple[Row, ...]:
@@ -131,11 +134,11 @@ class Registry:
         """
         rows = [row for row in self.rows(group) if row.name == name]
         if not rows:
-            raise UnknownName(SINGULAR[group], name, self.names(group), self._hint(group))
+            raise UnknownName(GROUPS[group].singular, name, self.names(group), self._hint(group))
         if len(rows) > 1:
             claims = " and ".join(f"{row.distribution} ({row.target})" for row in rows)
             raise DuplicatePlugin(
-                f"The {SINGULAR[group]} {name!r} is registered twice: by {claims}. Uninstall one of them."
+                f"The {GROUPS[group].singular} {name!r} is registered twice: by {claims}. Uninstall one of them."
             )
         given = self.extra.get(group, {}).get(name)
         cls = given if given is not None else self._import(group, rows[0])
@@ -143,18 +146,28 @@ class Registry:
 
     def _hint(self, group: str) -> str:
         """Return the command or the document that tells how to add a plugin to the group."""
-        ours = _OURS.get(group)
+        ours = GROUPS[group].distribution
         if ours is not None and not any(row.distribution.startswith(f"{ours} ") for row in self.rows(group)):
             return f"`pip install {ours}` adds the {group} of this project."
-        return f"A plugin adds one with the entry-point group {_PREFIX + group!r}; see CONTRIBUTING.md."
+        return f"A plugin adds one with the entry-point group {GROUPS[group].entry_points!r}; see CONTRIBUTING.md."
 
     def _import(self, group: str, row: Row) -> Any:
         def refuse(_: Any, __: EntryPoint, error: BaseException) -> None:
             raise _broken(row, error) from error
 
+        from stevedore.driver import DriverManager  # with the first plugin: a listing needs none of it
+
+        installed = [entry for entry, _ in self._installed[group]]
+
+        class Driver(DriverManager[Any]):
+            """Chooses from the entry points above: stevedore's own cache can miss a new installation."""
+
+            def list_entry_points(self) -> list[EntryPoint]:
+                return installed
+
         try:
-            manager = _driver([entry for entry, _ in self._installed[group]])(
-                _PREFIX + group,
+            manager = Driver(
+                GROUPS[group].entry_points,
                 row.name,
                 on_load_failure_callback=refuse,
                 conflict_resolver=lambda namespace, name, candidates: candidates[0],
@@ -167,23 +180,23 @@ class Registry:
 
     def framework(self, name: str) -> Framework:
         """The framework of that name; raises as `load` does."""
-        return cast(Framework, self.load("frameworks", name))
+        return cast("Framework", self.load("frameworks", name))
 
     def model(self, name: str) -> Model:
         """The model of that name; raises as `load` does."""
-        return cast(Model, self.load("models", name))
+        return cast("Model", self.load("models", name))
 
     def topology(self, name: str) -> Topology:
         """The launcher of that name; raises as `load` does."""
-        return cast(Topology, self.load("topologies", name))
+        return cast("Topology", self.load("topologies", name))
 
     def collection(self, name: str) -> Collection:
         """Return the collection of published figures of that name; raises as `load` does."""
-        return cast(Collection, self.load("collections", name))
+        return cast("Collection", self.load("collections", name))
 
     def importer(self, name: str) -> Importer:
         """Return the importer of that name; raises as `load` does."""
-        return cast(Importer, self.load("importers", name))
+        return cast("Importer", self.load("importers", name))
 
     def measurers(self) -> tuple[Measurer, ...]:
         """Every measurer that is installed; raises as `load` does."""
@@ -194,7 +207,7 @@ class Registry:
         return next((row.distribution for row in self.rows(group) if row.name == name), "unknown")
 
     @contextmanager
-    def at_work(self, group: str, name: str, doing: str) -> Iterator[None]:
+    def wrap_plugin_errors(self, group: str, name: str, doing: str) -> Iterator[None]:
         """Around what a plugin's own code does: `… cannot {doing}`.
 
         Raises:
@@ -220,16 +233,16 @@ def _broken(row: Row, error: BaseException) -> PluginError:
     last = traceback.format_exception_only(error)[-1].strip()
     stop = "" if last.endswith((".", "!", "?")) else "."
     return PluginError(
-        f"The {SINGULAR[row.group]} plugin {row.name!r} of {row.distribution} cannot be used: loading {row.target} "
-        f"failed with {last}{stop} Reinstall or uninstall that distribution; the other plugins are not affected."
+        f"The {GROUPS[row.group].singular} plugin {row.name!r} of {row.distribution} cannot be used: loading "
+        f"{row.target} failed with {last}{stop} Reinstall or uninstall that distribution; the other plugins are not affected."
     )
 
 
 def _instance(group: str, row: Row, cls: Any) -> Any:
-    interface = GROUPS[group]
+    interface = GROUPS[group].interface()
     if not (isinstance(cls, type) and issubclass(cls, interface)):
         raise PluginError(
-            f"The {SINGULAR[group]} plugin {row.name!r} of {row.distribution} is no "
+            f"The {GROUPS[group].singular} plugin {row.name!r} of {row.distribution} is no "
             f"{interface.__name__}: {row.target} must be a subclass of {interface.__module__}.{interface.__name__}."
         )
     try:
@@ -238,7 +251,7 @@ def _instance(group: str, row: Row, cls: Any) -> Any:
         raise _broken(row, error) from error
     if getattr(instance, "name", None) != row.name:
         raise PluginError(
-            f"The {SINGULAR[group]} plugin {row.name!r} of {row.distribution} calls itself "
+            f"The {GROUPS[group].singular} plugin {row.name!r} of {row.distribution} calls itself "
             f"{getattr(instance, 'name', None)!r}; entry point and class must agree on the name."
         )
     return instance
