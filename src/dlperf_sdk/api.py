@@ -12,11 +12,11 @@ import attrs
 
 from dlperf_sdk import environments, max_batch
 from dlperf_sdk.campaigns.campaign import Campaign, campaign_of
-from dlperf_sdk.campaigns.campaign_directory import keep, reopened
+from dlperf_sdk.campaigns.campaign_directory import create_campaign, reopen_campaign
 from dlperf_sdk.campaigns.file import load as load_campaign
 from dlperf_sdk.campaigns.matrix import Matrix
 from dlperf_sdk.campaigns.planning import planned
-from dlperf_sdk.campaigns.runner import Outcome, go_on
+from dlperf_sdk.campaigns.runner import Outcome, run_campaign
 from dlperf_sdk.campaigns.session import Watch
 from dlperf_sdk.errors import DlperfError, UnknownName, UsageError
 from dlperf_sdk.execution.case import Case
@@ -179,8 +179,8 @@ def campaign(
     plugins = registry or Registry()
     stamp, entries = planned(asked, plugins)
     path = CAMPAIGNS / f"{stamp}-{asked.name}" if directory is None else Path(directory)
-    kept = keep(path, asked, entries, stamp)
-    return go_on(kept, plugins, Observers.load(observers), watch)
+    created = create_campaign(path, asked, entries, stamp)
+    return run_campaign(created, plugins, Observers.load(observers), watch)
 
 
 def resume(
@@ -205,8 +205,8 @@ def resume(
         PluginError, Unavailable, KeyboardInterrupt: as `campaign` does.
     """
     plugins = registry or Registry()
-    kept = reopened(Path(directory), allow, plugins)
-    return go_on(kept, plugins, Observers.load(observers), watch, retry)
+    reopened = reopen_campaign(Path(directory), allow, plugins)
+    return run_campaign(reopened, plugins, Observers.load(observers), watch, retry)
 
 
 def spec_from(

@@ -11,7 +11,7 @@ import pytest
 from test_runner import events_of_resuming, small
 
 from dlperf_sdk import campaign, hookimpl, resume
-from dlperf_sdk.campaigns.campaign_directory import open_kept
+from dlperf_sdk.campaigns.campaign_directory import open_campaign
 from dlperf_sdk.campaigns.case_steps import read_lock
 from dlperf_sdk.campaigns.status import status
 from dlperf_sdk.errors import Unavailable
@@ -32,7 +32,7 @@ def copy(tmp_path, whole):
 
 
 def first_run(directory):
-    return directory / "runs" / open_kept(directory).cases[0].id
+    return directory / "runs" / open_campaign(directory).cases[0].id
 
 
 def altered(path, change):
@@ -51,7 +51,7 @@ def is_settled(directory):
     assert not [
         e for e in events if e["event"] in ("problem", "attempt-started", "attempt-lost", "concluded")
     ]
-    assert {(each.finished, each.ok) for each in status(open_kept(directory)).standings.values()} == {
+    assert {(each.finished, each.ok) for each in status(open_campaign(directory)).cases.values()} == {
         (2, True)
     }
 
@@ -103,7 +103,7 @@ def test_an_attempt_that_was_altered_is_set_aside_and_taken_again(copy):
     assert said == "Attempt 2 is not what it was when it had ended."
     assert (copy / "set-aside" / f"{run.name}-attempt-2-1" / "attempt.json").is_file()
     assert count(events, "attempt-started") == 1
-    assert [repeat.attempt for repeat in open_kept(copy).store.load(run.name).repeats] == [1, 3]
+    assert [repeat.attempt for repeat in open_campaign(copy).store.load(run.name).repeats] == [1, 3]
     is_settled(copy)
 
 
@@ -114,7 +114,7 @@ def test_an_attempt_that_cannot_be_read_is_set_aside_and_taken_again(copy, file)
     events = events_of_resuming(copy)
     assert any("Attempt 1 cannot be read" in e["text"] for e in events if e["event"] == "problem")
     assert (copy / "set-aside" / f"{run.name}-attempt-1-1").is_dir()
-    assert [repeat.attempt for repeat in open_kept(copy).store.load(run.name).repeats] == [2, 3]
+    assert [repeat.attempt for repeat in open_campaign(copy).store.load(run.name).repeats] == [2, 3]
     is_settled(copy)
 
 

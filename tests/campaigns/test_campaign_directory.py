@@ -11,7 +11,7 @@ import pytest
 from test_runner import CONTROLLER, SMALL, entries_of, kept_with, small
 
 from dlperf_sdk import Matrix, campaign
-from dlperf_sdk.campaigns.campaign_directory import open_kept
+from dlperf_sdk.campaigns.campaign_directory import open_campaign
 from dlperf_sdk.campaigns.status import status
 from dlperf_sdk.cli import main
 from dlperf_sdk.cli.campaign_tables import standing_of
@@ -28,7 +28,7 @@ def done(tmp_path_factory):
 
 def test_report_takes_a_campaign(done, capfd):
     outcome, directory = done
-    ids = {each.id for each in outcome.kept.cases}
+    ids = {each.id for each in outcome.directory.cases}
     assert main(["report", str(directory), "--format", "json"]) == 0
     assert {each["id"] for each in json.loads(capfd.readouterr().out)} == ids
     assert main(["report", str(directory), str(directory / "runs"), "--format", "csv"]) == 0
@@ -40,7 +40,7 @@ def test_validate_and_export_take_a_campaign(done, capfd):
     assert main(["validate", str(directory), "--json"]) == 0
     said = json.loads(capfd.readouterr().out)
     assert {each["run"]: each["valid"] for each in said["runs"]} == dict.fromkeys(
-        (each.id for each in outcome.kept.cases), True
+        (each.id for each in outcome.directory.cases), True
     )
     assert main(["export", str(directory), "--to", "csv"]) == 0
     assert len(capfd.readouterr().out.splitlines()) == 3
@@ -96,7 +96,7 @@ def test_a_throughput_has_the_unit_of_its_model(tmp_path):
         kept.journal.append(
             "attempt-ended", case=each.id, attempt=1, status="ok", throughput=12.5, seconds=3.0
         )
-    text = terminal.text_of(standing_of(status(open_kept(tmp_path / "it")), False), width=120)
+    text = terminal.text_of(standing_of(status(open_campaign(tmp_path / "it")), False), width=120)
     assert [row.split()[-1] for row in text.splitlines() if row.startswith("numpy")] == [
         "samples/s",
         "img/s",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dlperf_sdk import Matrix
 from dlperf_sdk.campaigns import file, planning
 from dlperf_sdk.campaigns.campaign import campaign_of
-from dlperf_sdk.campaigns.campaign_directory import keep, open_kept
+from dlperf_sdk.campaigns.campaign_directory import create_campaign, open_campaign
 from dlperf_sdk.campaigns.edits import differences, edits
 from dlperf_sdk.cli import main
 from dlperf_sdk.registry.plugins import Registry
@@ -31,8 +31,8 @@ GOES_ON = (
 
 def kept_of(directory, what):
     stamp, entries = planning.planned(what, Registry())
-    keep(directory, what, entries, stamp)
-    return open_kept(directory)
+    create_campaign(directory, what, entries, stamp)
+    return open_campaign(directory)
 
 
 def edited(tmp_path, before, after, **settings):
@@ -157,6 +157,6 @@ def test_resuming_says_what_was_edited_and_measures_what_was_asked_for(tmp_path,
     capfd.readouterr()
     assert main(["campaign", "resume", str(directory)]) == 0
     assert "was edited since the start: 2 cases new in it" in " ".join(capfd.readouterr().err.split())
-    assert len(open_kept(directory).cases) == 2
+    assert len(open_campaign(directory).cases) == 2
     assert main(["campaign", "status", str(directory)]) == 0
     assert "2 cases new in it" in " ".join(capfd.readouterr().out.split())

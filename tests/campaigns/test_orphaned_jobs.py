@@ -22,7 +22,7 @@ from test_runner import CONTROLLER, SMALL, entries_of, kept_with, small
 from dlperf_sdk import Matrix, campaign, resume
 from dlperf_sdk.campaigns import host_info, journal, machine_load, orphaned_jobs, planning
 from dlperf_sdk.campaigns.campaign import campaign_of
-from dlperf_sdk.campaigns.campaign_directory import keep, open_kept
+from dlperf_sdk.campaigns.campaign_directory import create_campaign, open_campaign
 from dlperf_sdk.errors import DocumentError, StoreError, Unavailable
 from dlperf_sdk.launchers.local import Local
 from dlperf_sdk.registry.plugins import Registry
@@ -58,7 +58,7 @@ def test_of_several_that_begin_at_once_in_one_directory_one_has_it(tmp_path):
     def begin(stamp, entries):
         ready.wait()
         try:
-            outcomes.append(keep(tmp_path / "it", what, entries, stamp).stamp)
+            outcomes.append(create_campaign(tmp_path / "it", what, entries, stamp).stamp)
         except StoreError as error:
             outcomes.append(str(error))
 
@@ -68,7 +68,7 @@ def test_of_several_that_begin_at_once_in_one_directory_one_has_it(tmp_path):
     for thread in threads:
         thread.join()
     winners = [each for each in outcomes if each in [stamp for stamp, _ in planned]]
-    assert winners == [open_kept(tmp_path / "it").stamp]
+    assert winners == [open_campaign(tmp_path / "it").stamp]
     assert sum("There is a campaign" in each for each in outcomes) == len(planned) - 1
 
 
@@ -77,9 +77,9 @@ def test_a_directory_in_which_another_is_about_to_begin_is_left_alone(tmp_path):
     stamp, entries = planning.planned(what, Registry())
     (tmp_path / "it").mkdir()
     with journal.held(tmp_path / "it" / "lock"), pytest.raises(StoreError, match="another controller"):
-        keep(tmp_path / "it", what, entries, stamp)
+        create_campaign(tmp_path / "it", what, entries, stamp)
     assert not (tmp_path / "it" / "campaign.json").exists()
-    keep(tmp_path / "it", what, entries, stamp)
+    create_campaign(tmp_path / "it", what, entries, stamp)
 
 
 def test_whoever_looks_at_a_campaign_keeps_nobody_from_it(tmp_path):
@@ -109,7 +109,7 @@ def test_a_directory_that_says_nonsense_is_refused(tmp_path, cases):
     document["cases"] = json.loads(cases)
     (tmp_path / "it" / "campaign.json").write_text(json.dumps(document))
     with pytest.raises(DocumentError, match=r"campaign\.json does not say"):
-        open_kept(tmp_path / "it")
+        open_campaign(tmp_path / "it")
 
 
 # -- what another left running
@@ -128,10 +128,10 @@ def test_all_that_a_run_starts_is_known_by_its_name(name):
             assert orphaned_jobs.processes_of((run,)) == [process.pid]
             assert orphaned_jobs.processes_of((run[:-1], f"x-{run}")) == []
             with pytest.raises(StoreError, match=f"still running: {process.pid}"):
-                orphaned_jobs.wait([run], patience=0.2)
+                orphaned_jobs.wait_for_processes([run], timeout=0.2)
         finally:
             process.kill()
-    assert orphaned_jobs.wait([run], patience=0.2) is False
+    assert orphaned_jobs.wait_for_processes([run], timeout=0.2) is False
 
 
 @pytest.mark.long
@@ -185,7 +185,9 @@ def queue(monkeypatch):
 
     Fresh.plugins = Registry({"topologies": {"queue": Fresh}})
     monkeypatch.setattr(orphaned_jobs, "_AGAIN", 0.001)
-    monkeypatch.setattr(orphaned_jobs, "end_queued", partial(orphaned_jobs.end_queued, patience=0.05))
+    monkeypatch.setattr(
+        orphaned_jobs, "cancel_orphaned_jobs", partial(orphaned_jobs.cancel_orphaned_jobs, timeout=0.05)
+    )
     return Fresh
 
 
@@ -194,8 +196,8 @@ def queued(directory, registry, **axes):
     fields = {**SMALL, "topology": "1n1d@queue", "repeats": 1}
     what = campaign_of(Matrix(fields=fields, axes={"framework": ["numpy"], **axes}))
     stamp, entries = planning.planned(what, registry)
-    kept = keep(directory, what, entries, stamp)
-    kept.journal.append("session", surroundings=host_info.surroundings(registry), changes=[])
+    kept = create_campaign(directory, what, entries, stamp)
+    kept.journal.append("session", host=host_info.describe_host(registry), changes=[])
     return kept
 
 
@@ -225,7 +227,7 @@ def test_each_of_a_launchers_options_is_asked_for_what_was_submitted_with_it(tmp
     """A queue may be chosen by an option."""
     lanes = [{"lane": "fast"}, {"lane": "slow"}]
     kept = queued(tmp_path / "it", queue.plugins, options=lanes, batch_size=[2, 4])
-    orphaned_jobs.end_queued(kept.cases, queue.plugins, lambda jobs: None)
+    orphaned_jobs.cancel_orphaned_jobs(kept.cases, queue.plugins, lambda jobs: None)
     assert sorted(options.lane for _, options in queue.asked) == ["fast", "slow"]
     for ids, options in queue.asked:
         mine = {each.id for each in kept.cases if each.spec.options["lane"] == options.lane}
@@ -334,7 +336,7 @@ def test_the_search_for_the_largest_batch_ends_with_the_session_and_is_begun_aga
     outcome = campaign(LARGEST, tmp_path / "it", campaign_limit=0.3)
     assert (outcome.ended, outcome.exit_code) == ("time-limit", 5)
     assert [entry["event"] for entry in entries_of(tmp_path / "it")] == ["session", "ended"]
-    assert not processes_with(outcome.kept.stamp)
+    assert not processes_with(outcome.directory.stamp)
     lifted(tmp_path / "it")
     (result,) = resume(tmp_path / "it").results()
     assert result.ok
@@ -349,7 +351,7 @@ def test_a_wait_for_a_quiet_machine_ends_with_the_session(tmp_path, monkeypatch)
     assert time.monotonic() - began < 60
     assert "waiting" in [entry["event"] for entry in entries_of(tmp_path / "it")]
     assert outcome.ended == "time-limit"
-    assert [each.status for each in outcome.standings.values()] == [None]
+    assert [each.status for each in outcome.cases.values()] == [None]
 
 
 # -- company on a device

@@ -20,8 +20,8 @@ from record_samples import counter, repeat
 from dlperf_sdk import Matrix, campaign, hookimpl, resume
 from dlperf_sdk.campaigns import estimate, host_info, machine_load, order, planning
 from dlperf_sdk.campaigns.campaign import Settings, asked, campaign_of
-from dlperf_sdk.campaigns.campaign_directory import keep, open_kept
-from dlperf_sdk.campaigns.case_progress import Standing, told
+from dlperf_sdk.campaigns.campaign_directory import create_campaign, open_campaign
+from dlperf_sdk.campaigns.case_progress import CaseProgress, read_progress
 from dlperf_sdk.campaigns.journal import Journal
 from dlperf_sdk.campaigns.status import status
 from dlperf_sdk.cli import main
@@ -103,7 +103,7 @@ def test_a_campaign_on_the_disk_executes_what_its_user_allows(tmp_path):
         Matrix(fields={**SMALL, "repeats": 1, "env": {"MINE": "1"}}, axes={"framework": ["numpy"]})
     )
     when, entries = planning.planned(asked_for, Registry())
-    keep(tmp_path / "it", asked_for, entries, when)
+    create_campaign(tmp_path / "it", asked_for, entries, when)
     with pytest.raises(SpecError, match=r"campaign\.json sets the variable MINE, .* --allow MINE \("):
         resume(tmp_path / "it")
     assert main(["campaign", "resume", str(tmp_path / "it"), "--quiet"]) == 2
@@ -116,9 +116,11 @@ def test_a_campaign_on_the_disk_executes_what_its_user_allows(tmp_path):
 
 def test_the_estimate_follows_what_comes_in():
     cases = list(asked(campaign_of(small(batch_size=[4, 8], seed=[1, 2])), "s"))
-    standings = told(cases, [])
-    assert estimate.left(standings.values(), Settings()) == pytest.approx(8 * estimate.guessed(cases[0].spec))
-    standings[cases[0].id].hear(
+    progress = read_progress(cases, [])
+    assert estimate.remaining_seconds(progress.values(), Settings()) == pytest.approx(
+        8 * estimate.default_seconds(cases[0].spec)
+    )
+    progress[cases[0].id].apply(
         {
             "event": "attempt-ended",
             "attempt": 1,
@@ -128,38 +130,42 @@ def test_the_estimate_follows_what_comes_in():
             "time": "",
         }
     )
-    assert estimate.left(standings.values(), Settings()) == pytest.approx(7 * 3.0)
-    assert estimate.left(standings.values(), Settings(cooldown=2.0)) == pytest.approx(7 * 5.0)
-    standings[cases[0].id].hear({"event": "concluded", "status": "ok"})
-    assert estimate.left(standings.values(), Settings()) == pytest.approx(6 * 3.0)
-    assert estimate.left([Standing(cases[0], status="timeout")], Settings()) == 0
+    assert estimate.remaining_seconds(progress.values(), Settings()) == pytest.approx(7 * 3.0)
+    assert estimate.remaining_seconds(progress.values(), Settings(cooldown=2.0)) == pytest.approx(7 * 5.0)
+    progress[cases[0].id].apply({"event": "concluded", "status": "ok"})
+    assert estimate.remaining_seconds(progress.values(), Settings()) == pytest.approx(6 * 3.0)
+    assert estimate.remaining_seconds([CaseProgress(cases[0], status="timeout")], Settings()) == 0
 
 
 def test_a_plan_s_time_follows_what_another_campaign_took():
     cases = list(asked(campaign_of(small(batch_size=[4, 8])), "s"))
-    assert estimate.whole(cases, [], Settings()) == pytest.approx(4 * estimate.guessed(cases[0].spec))
+    assert estimate.total_seconds(cases, [], Settings()) == pytest.approx(
+        4 * estimate.default_seconds(cases[0].spec)
+    )
     before = list(asked(campaign_of(small(batch_size=[4, 16])), "earlier"))
-    known = told(before, [])
+    known = read_progress(before, [])
     for each, seconds in zip(before, (3.0, 5.0), strict=True):
         about = {"attempt": 1, "status": "ok", "throughput": 1.0, "seconds": seconds, "time": ""}
-        known[each.id].hear({"event": "attempt-ended", **about})
+        known[each.id].apply({"event": "attempt-ended", **about})
     # Batch 4 as it took itself; batch 8 as the cases of its kind: the median of 3, 3 (in the plan) and 5.
-    assert estimate.whole(cases, known.values(), Settings()) == pytest.approx(2 * 3.0 + 2 * 3.0)
-    assert estimate.whole(cases, known.values(), Settings(cooldown=1.0)) == pytest.approx(2 * 4.0 + 2 * 4.0)
+    assert estimate.total_seconds(cases, known.values(), Settings()) == pytest.approx(2 * 3.0 + 2 * 3.0)
+    assert estimate.total_seconds(cases, known.values(), Settings(cooldown=1.0)) == pytest.approx(
+        2 * 4.0 + 2 * 4.0
+    )
 
 
 def test_searches_and_traces_take_time_too():
     """In steps: a repeat of 2 + 3 + 15, a probe of 1 + 1 + 2, a trace of 2 + 3 + 5."""
     steps = {"canonical_steps": 2, "warmup": 3, "steps": 15, "repeats": 2}
     cases = list(asked(campaign_of(small(batch_size=["max", 8], **{k: [v] for k, v in steps.items()})), "s"))
-    standings = told(cases, [])
+    progress = read_progress(cases, [])
     repeat, probe, traced = (estimate.START + estimate.STEP * count for count in (20, 4, 10))
     repeats = 4 * repeat
-    assert estimate.left(standings.values(), Settings()) == pytest.approx(repeats + 8 * probe)
-    with_traces = estimate.left(standings.values(), Settings(trace=True))
+    assert estimate.remaining_seconds(progress.values(), Settings()) == pytest.approx(repeats + 8 * probe)
+    with_traces = estimate.remaining_seconds(progress.values(), Settings(trace=True))
     assert with_traces == pytest.approx(repeats + 8 * probe + 2 * traced)
-    standings[cases[0].id].hear({"event": "case-started", "batch_size": 64, "time": ""})
-    assert estimate.left(standings.values(), Settings()) == pytest.approx(repeats)
+    progress[cases[0].id].apply({"event": "case-started", "batch_size": 64, "time": ""})
+    assert estimate.remaining_seconds(progress.values(), Settings()) == pytest.approx(repeats)
 
 
 def test_the_plan_command_estimates_from_a_campaign(tmp_path, done, capfd):
@@ -248,11 +254,11 @@ def test_each_failure_stands_in_the_report_as_such(done, capfd):
 
 def test_a_crash_is_tried_again_and_running_out_of_memory_is_not(done):
     outcome, directory, _ = done
-    failures = {each.asked.spec.options.get("fault"): each for each in outcome.standings.values()}
+    failures = {each.asked.spec.options.get("fault"): each for each in outcome.cases.values()}
     assert failures["exception"].failures == {"crashed": 2}
     assert failures["out-of-memory"].failures == {"out-of-memory": 1}
     assert failures["hang-step"].failures == {"timeout": 1}
-    crashed = outcome.kept.store.load(failures["exception"].asked.id)
+    crashed = outcome.directory.store.load(failures["exception"].asked.id)
     assert sum("failed (crashed)" in note for note in crashed.notes) == 2
     attempts = directory / "runs" / crashed.id / "attempts"
     assert sorted(path.name for path in attempts.iterdir()) == ["1", "2"]
@@ -263,7 +269,7 @@ def test_the_journal_tells_all_of_it_and_the_order_is_the_seed_s(done):
     entries = entries_of(directory)
     assert [entry["event"] for entry in entries] == [entry["event"] for entry in heard]
     started = [entry["case"] for entry in entries if entry["event"] == "case-started"]
-    assert started == order.in_round([each.id for each in outcome.kept.cases], 7, 1)
+    assert started == order.in_round([each.id for each in outcome.directory.cases], 7, 1)
     assert entries[-1]["event"] == "ended"
     assert heard[-1]["left"] == 0
 
@@ -304,7 +310,7 @@ def test_a_second_campaign_in_the_same_directory_is_refused(done):
 
 def test_two_controllers_cannot_carry_out_one_campaign(done, capfd):
     _, directory, _ = done
-    kept = open_kept(directory)
+    kept = open_campaign(directory)
     code = f"from dlperf_sdk import resume; resume({str(directory)!r})"
     with kept.held():
         assert status(kept).state == "running"
@@ -335,8 +341,8 @@ def test_what_changed_since_is_said_and_noted(tmp_path, done):
     directory = damaged(tmp_path / "it", done)
     lines = (directory / "journal.jsonl").read_text().splitlines()
     session = json.loads(lines[0])
-    session["surroundings"]["dlperf-sdk"] = "0.0.1"
-    session["surroundings"]["machine"]["boot_id"] = "another"
+    session["host"]["dlperf-sdk"] = "0.0.1"
+    session["host"]["machine"]["boot_id"] = "another"
     # As if it had been stopped after its first repeats.
     first = [
         line
@@ -359,7 +365,7 @@ def test_what_changed_since_is_said_and_noted(tmp_path, done):
 
 def test_what_is_damaged_is_measured_again(tmp_path, done):
     directory = damaged(tmp_path / "it", done)
-    fine = [each.asked.id for each in done[0].standings.values() if each.status == "ok"]
+    fine = [each.asked.id for each in done[0].cases.values() if each.status == "ok"]
     (directory / "runs" / fine[0] / "result.json").write_text("{")
     (directory / "runs" / fine[0] / "attempts" / "2" / "rank-0.json").write_text("{}")
     import shutil
@@ -371,7 +377,7 @@ def test_what_is_damaged_is_measured_again(tmp_path, done):
     assert set(problems) == set(fine)
     assert "its directory is gone" in problems[fine[1]]
     for each in fine:
-        result = outcome.kept.store.load(each)
+        result = outcome.directory.store.load(each)
         assert result.ok, result
         assert len(result.repeats) == 2
     assert [entry["case"] for entry in heard if entry["event"] == "attempt-ended"].count(fine[0]) == 1
@@ -384,7 +390,7 @@ def test_changes_are_sentences():
         "machine.gpus[0].driver: 1 before, 2 now.",
         "machine.kernel: absent before, 6 now.",
     ]
-    assert host_info.changes(host_info.surroundings(Registry()), host_info.surroundings(Registry())) == []
+    assert host_info.changes(host_info.describe_host(Registry()), host_info.describe_host(Registry())) == []
 
 
 def events_of_resuming(directory, **how):
@@ -397,12 +403,12 @@ def test_attempts_of_another_spec_are_set_aside_and_measured_again(tmp_path, don
     """Whoever edits campaign.json gets no mixture of two specs."""
     directory = damaged(tmp_path / "it", done)
     document = json.loads((directory / "campaign.json").read_text())
-    fine = next(id for id, each in done[0].standings.items() if each.status == "ok")
+    fine = next(id for id, each in done[0].cases.items() if each.status == "ok")
     next(each for each in document["cases"] if each["id"] == fine)["spec"]["steps"] = 6
     (directory / "campaign.json").write_text(json.dumps(document))
     problems = [entry["case"] for entry in events_of_resuming(directory) if entry["event"] == "problem"]
     assert problems == [fine]
-    result = open_kept(directory).store.load(fine)
+    result = open_campaign(directory).store.load(fine)
     assert result.spec.steps == 6
     assert [len(record.step_times) for each in result.repeats for record in each.records] == [6, 6]
     assert (directory / "set-aside" / f"{fine}-1" / "result.json").is_file()
@@ -416,11 +422,11 @@ def test_attempts_of_another_spec_are_set_aside_and_measured_again(tmp_path, don
 @pytest.mark.long
 def test_failed_cases_are_tried_again_when_that_is_asked_for(tmp_path, done):
     directory = damaged(tmp_path / "it", done)
-    before = {id: each.status for id, each in done[0].standings.items()}
+    before = {id: each.status for id, each in done[0].cases.items()}
     heard = events_of_resuming(directory, retry=["out-of-memory"])
     (again,) = [entry["case"] for entry in heard if entry["event"] == "attempt-started"]
     assert before[again] == "out-of-memory"
-    kept = open_kept(directory)
+    kept = open_campaign(directory)
     result = kept.store.load(again)
     assert result.status == "out-of-memory"
     assert any("Tried again, as was asked for" in note for note in result.notes)
@@ -429,7 +435,7 @@ def test_failed_cases_are_tried_again_when_that_is_asked_for(tmp_path, done):
     tried = [before[entry["case"]] for entry in heard if entry["event"] == "retried"]
     assert sorted(tried) == ["crashed", "out-of-memory", "timeout", "unsupported"]
     assert [entry["case"] for entry in heard if entry["event"] == "concluded"].count(again) == 1
-    assert {id: each.status for id, each in status(kept).standings.items()} == before
+    assert {id: each.status for id, each in status(kept).cases.items()} == before
     quiet = events_of_resuming(directory)
     assert not [entry for entry in quiet if entry["event"] in ("retried", "attempt-started", "problem")]
 
@@ -437,9 +443,9 @@ def test_failed_cases_are_tried_again_when_that_is_asked_for(tmp_path, done):
 def test_a_retry_that_was_killed_is_gone_on_with(tmp_path, done):
     """The old result still lies there, and must not stand for the new one."""
     directory = damaged(tmp_path / "it", done)
-    failed = next(id for id, each in done[0].standings.items() if each.status == "out-of-memory")
+    failed = next(id for id, each in done[0].cases.items() if each.status == "out-of-memory")
     Journal(directory / "journal.jsonl").append("retried", case=failed, notes=[])
-    assert status(open_kept(directory)).counts["pending"] == 1
+    assert status(open_campaign(directory)).counts["pending"] == 1
     heard = events_of_resuming(directory)
     for event in ("attempt-started", "concluded"):
         assert [entry["case"] for entry in heard if entry["event"] == event] == [failed]
@@ -465,10 +471,10 @@ def test_a_case_may_take_only_so_long(tmp_path):
     began = time.monotonic()
     outcome = campaign(matrix, tmp_path / "it", case_limit=10.0)
     assert time.monotonic() - began < 60
-    by_fault = {each.asked.spec.options.get("fault"): each for each in outcome.standings.values()}
+    by_fault = {each.asked.spec.options.get("fault"): each for each in outcome.cases.values()}
     assert by_fault["hang-step"].status == "timeout"
     assert by_fault[None].status == "ok"
-    assert not processes_with(outcome.kept.stamp)
+    assert not processes_with(outcome.directory.stamp)
 
 
 @pytest.mark.long
@@ -476,7 +482,7 @@ def test_the_whole_may_take_only_so_long_and_goes_on_later(tmp_path):
     matrix = Matrix(fields={**SMALL, "repeats": 1}, axes={"framework": ["numpy"], "seed": [1, 2]})
     outcome = campaign(matrix, tmp_path / "it", campaign_limit=0.01)
     assert (outcome.ended, outcome.exit_code) == ("time-limit", 5)
-    assert status(outcome.kept).state == "stopped"
+    assert status(outcome.directory).state == "stopped"
     document = json.loads((tmp_path / "it" / "campaign.json").read_text())
     document["settings"]["campaign_limit"] = None
     (tmp_path / "it" / "campaign.json").write_text(json.dumps(document))
@@ -561,9 +567,9 @@ def test_an_agent_tells_its_own_work_from_that_of_others(done):
 
 def test_load_on_another_node_and_company_on_a_device_are_noted(tmp_path, monkeypatch):
     """Its agent, and nobody else, can tell: the controller is made to take itself for another machine."""
-    real = host_info.surroundings
+    real = host_info.describe_host
     monkeypatch.setattr(
-        "dlperf_sdk.campaigns.runner.surroundings",
+        "dlperf_sdk.campaigns.runner.describe_host",
         lambda registry: {**real(registry), "machine": {**real(registry)["machine"], "boot_id": "another"}},
     )
     monkeypatch.setattr(machine_load, "foreign_on", lambda *about: told.append(about) or {0: 0.43})
@@ -580,13 +586,13 @@ def test_load_on_another_node_and_company_on_a_device_are_noted(tmp_path, monkey
 
 def test_observers_hear_of_every_case(done, listener):
     outcome, _, heard = done
-    assert sorted(result.id for result in listener.results) == sorted(outcome.standings)
+    assert sorted(result.id for result in listener.results) == sorted(outcome.cases)
     ended = [entry for entry in heard if entry["event"] == "attempt-ended"]
     assert listener.repeats == [(entry["case"], entry["attempt"], entry["status"]) for entry in ended]
     assert len(set(listener.repeats)) == len(listener.repeats)
     # Once for each time that a case is begun, which one that failed is anew; never for one that is refused.
-    failed = {id: sum(each.failures.values()) for id, each in outcome.standings.items()}
-    begun = {id: max(1, failed[id]) for id, each in outcome.standings.items() if each.status != "unsupported"}
+    failed = {id: sum(each.failures.values()) for id, each in outcome.cases.items()}
+    begun = {id: max(1, failed[id]) for id, each in outcome.cases.items() if each.status != "unsupported"}
     assert Counter(id for id, _ in listener.started) == begun
     assert all({"spec.json", "plan.json"} <= {*names} for _, names in listener.started)
 
@@ -614,12 +620,12 @@ CONTROLLER = textwrap.dedent(
 def kept_with(directory, matrix):
     what = campaign_of(matrix, seed=11)
     stamp, entries = planning.planned(what, Registry())
-    return keep(directory, what, entries, stamp)
+    return create_campaign(directory, what, entries, stamp)
 
 
 def essence(directory):
     """What a campaign comes to, but for times: the cases, their status, their repeats, and every loss to the bit."""
-    kept = open_kept(directory)
+    kept = open_campaign(directory)
     found = {}
     for each in kept.cases:
         result = kept.store.load(each.id)
@@ -646,7 +652,7 @@ def kill_and_resume(directory, kills):
     a slow one.
     """
     chance, hits = random.Random(5), 0
-    stamp = open_kept(directory).stamp
+    stamp = open_campaign(directory).stamp
     while hits < kills:
         until = len(entries_of(directory)) + chance.randint(2, 7)
         with subprocess.Popen([sys.executable, "-c", CONTROLLER, str(directory)]) as controller:
@@ -699,7 +705,7 @@ def test_ctrl_c_ends_everything_and_the_command_says_how_to_go_on(tmp_path):
     assert controller.returncode == 130
     assert f"dlperf campaign resume {directory}" in " ".join(said.split())
     assert entries_of(directory)[-1]["event"] == "interrupted"
-    assert not processes_with(open_kept(directory).stamp)
+    assert not processes_with(open_campaign(directory).stamp)
 
 
 @pytest.mark.framework
@@ -729,9 +735,7 @@ def test_torch_and_numpy_killed_ten_times(tmp_path):
     assert len(matrix) >= 24
     kept_with(tmp_path / "calm", matrix)
     calm = resume(tmp_path / "calm")
-    assert [each.status for each in calm.standings.values() if each.asked.spec.framework == "torch"] == [
-        "ok"
-    ] * 2
+    assert [each.status for each in calm.cases.values() if each.asked.spec.framework == "torch"] == ["ok"] * 2
     kept_with(tmp_path / "hit", matrix)
     assert kill_and_resume(tmp_path / "hit", 10) == (10, 5)
     assert essence(tmp_path / "hit") == essence(tmp_path / "calm")

@@ -12,7 +12,7 @@ import pytest
 from dlperf_sdk import Matrix, resume
 from dlperf_sdk.campaigns import planning
 from dlperf_sdk.campaigns.campaign import campaign_of
-from dlperf_sdk.campaigns.campaign_directory import keep
+from dlperf_sdk.campaigns.campaign_directory import create_campaign
 from dlperf_sdk.campaigns.journal import Journal
 from dlperf_sdk.registry.plugins import Registry
 
@@ -60,7 +60,7 @@ def test_a_campaign_in_one_allocation_loses_nothing_to_a_killed_rank_and_a_kille
     allocation, directory = os.environ["SLURM_JOB_ID"], bench.folder / "campaign"
     what, registry = campaign_of(MATRIX, seed=3), Registry()
     stamp, entries = planning.planned(what, registry)
-    keep(directory, what, entries, stamp)
+    create_campaign(directory, what, entries, stamp)
     with subprocess.Popen([sys.executable, "-c", CONTROLLER, str(directory)]) as controller:
         while len(ended(directory)) < 3:
             assert controller.poll() is None, "it has not come so far"

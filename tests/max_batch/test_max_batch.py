@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from dlperf_sdk import Matrix, RunSpec, campaign, dry_run, hookimpl, run
 from dlperf_sdk.errors import SpecError
 from dlperf_sdk.max_batch import budget, cache
-from dlperf_sdk.max_batch.resolve import MOST, RESERVE, key_of, note_of
-from dlperf_sdk.max_batch.search import MOST_PROBES, Probe, largest, quantum
+from dlperf_sdk.max_batch.resolve import MAX_BATCH, RESERVE, cache_key, describe_search
+from dlperf_sdk.max_batch.search import MAX_PROBES, Probe, find_max_batch, quantum
 
 MEBI = 2**20
 SMALL = {"canonical_steps": 2, "warmup": 1, "steps": 3, "repeats": 1}
@@ -56,8 +56,8 @@ def test_what_is_found_fits_and_what_is_next_to_it_does_not(limit, slope, base, 
         tried.append(size)
         return Probe(size, size <= limit, peaks(size) if size <= limit else None)
 
-    found = largest(probe, base + slope * limit, 4096)
-    assert len(set(tried)) <= MOST_PROBES
+    found = find_max_batch(probe, base + slope * limit, 4096)
+    assert len(set(tried)) <= MAX_PROBES
     if found.size is not None and found.size > 1:
         assert tried.pop() == found.size  # it fitted, and fits again
     assert len(tried) == len(set(tried))
@@ -84,7 +84,7 @@ def test_what_fits_only_once_is_not_the_largest():
         tried.append(size)
         return Probe(size, size <= 60 and (size <= 57 or tried.count(size) == 1), 500 + 10 * size)
 
-    found = largest(probe, 500 + 600, 1000)
+    found = find_max_batch(probe, 500 + 600, 1000)
     assert found.size <= 59
     assert tried[-1] == found.size
     assert not probe(60).fits
@@ -97,7 +97,7 @@ def test_a_good_model_needs_four_probes_and_one_to_be_sure():
         tried.append(size)
         return Probe(size, size <= 777, 500 + 10 * size)
 
-    assert largest(probe, 500 + 7770, 10**6).size == 777
+    assert find_max_batch(probe, 500 + 7770, 10**6).size == 777
     assert tried[:3] == [1, 16, 777]
     assert len(tried) == 5
     assert tried[-1] == 777
@@ -113,7 +113,7 @@ def test_few_probes_also_where_memory_is_as_a_framework_takes_it():
             peak = max(647.0, 626 + 8.47 * size) + chance.uniform(-4, 4)
             return Probe(size, peak <= 1144, int(peak * MEBI) if peak <= 1144 else None)
 
-        found = largest(probe, 1144 * MEBI, 2**20)
+        found = find_max_batch(probe, 1144 * MEBI, 2**20)
         assert 59 <= found.size <= 61
         most = max(most, len(found.probes))
         assert len(found.probes) <= 11
@@ -128,8 +128,8 @@ def test_noise_costs_probes_and_never_the_bounds(base, slope, noise, seed):
         peak = base + slope * size + chance.randint(-noise, noise)
         return Probe(size, peak <= budget, max(peak, 1) if peak <= budget else None)
 
-    found = largest(probe, budget, 2**20)
-    assert len(found.probes) <= MOST_PROBES + 12
+    found = find_max_batch(probe, budget, 2**20)
+    assert len(found.probes) <= MAX_PROBES + 12
     assert found.size is not None
     assert base + slope * found.size - noise <= budget
     beyond = found.size + quantum(found.size) * 8 + 2 * noise // slope + 2
@@ -140,9 +140,11 @@ def test_noise_costs_probes_and_never_the_bounds(base, slope, noise, seed):
 
 
 def test_where_the_search_ends_is_told_from_where_the_memory_does():
-    ends = largest(lambda size: Probe(size, True, size), None, MOST)
-    assert "not the memory" in note_of(ends, 1)
-    assert "not the memory" not in note_of(largest(lambda size: Probe(size, size < 100, size), None, MOST), 1)
+    ends = find_max_batch(lambda size: Probe(size, True, size), None, MAX_BATCH)
+    assert "not the memory" in describe_search(ends, 1)
+    assert "not the memory" not in describe_search(
+        find_max_batch(lambda size: Probe(size, size < 100, size), None, MAX_BATCH), 1
+    )
 
 
 @pytest.mark.parametrize("value", ["maximum", "", 0, -1, 1.5, True, None])
@@ -245,11 +247,11 @@ def test_what_was_found_in_another_environment_is_not_taken(monkeypatch):
         {"env": {"MALLOC_ARENA_MAX": "2"}},
         {"env": {"HERE": None}},
     )
-    keys = [json.dumps(key_of(dry_run("numpy", "linear", **fields), None)) for fields in environments]
+    keys = [json.dumps(cache_key(dry_run("numpy", "linear", **fields), None)) for fields in environments]
     assert len(set(keys)) == len(environments)
     assert not any("secret" in key for key in keys)
     monkeypatch.setenv("HERE", "another")
-    assert json.dumps(key_of(dry_run("numpy", "linear", env={"HERE": None}), None)) not in keys
+    assert json.dumps(cache_key(dry_run("numpy", "linear", env={"HERE": None}), None)) not in keys
 
 
 def test_a_damaged_cache_is_no_cache():
@@ -281,9 +283,9 @@ def test_an_rlimit_bounds_the_search():
     script = (
         "import resource; from dlperf_sdk.max_batch import budget; "
         "resource.setrlimit(resource.RLIMIT_AS, (3 * 2**30, resource.getrlimit(resource.RLIMIT_AS)[1])); "
-        "print(budget.host(1))"
+        "print(budget.host_memory(1))"
     )
     answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert int(answer.stdout) <= 3 * 2**30
     assert resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
-    assert budget.host(2) <= budget.host(1)
+    assert budget.host_memory(2) <= budget.host_memory(1)

@@ -6,21 +6,21 @@ import math
 import time
 
 from dlperf_sdk.campaigns import machine_load
-from dlperf_sdk.campaigns.case_progress import Standing
+from dlperf_sdk.campaigns.case_progress import CaseProgress
 from dlperf_sdk.campaigns.session import Session
 from dlperf_sdk.execution.case import Case
 from dlperf_sdk.results import metrics
 from dlperf_sdk.results.records import Repeat
 
 
-def take_attempt(session: Session, standing: Standing, case: Case) -> None:
+def take_attempt(session: Session, progress: CaseProgress, case: Case) -> None:
     """Take one attempt at a case and write its line into the journal.
 
     An attempt that the session's time limit ended is taken anew after a resume; it is no failure of the case.
     """
-    settings, number = session.settings, standing.highest + 1
+    settings, number = session.settings, progress.highest + 1
     notes = _rest(session)
-    spare = math.inf if settings.case_limit is None else max(0.0, settings.case_limit - standing.seconds)
+    spare = math.inf if settings.case_limit is None else max(0.0, settings.case_limit - progress.seconds)
     limit = session.seconds_left(spare)
     session.write("attempt-started", case=case.id, attempt=number)
     before, began, finished = machine_load.snapshot(), time.monotonic(), len(case.repeats)

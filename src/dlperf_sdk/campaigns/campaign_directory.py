@@ -34,11 +34,11 @@ from dlperf_sdk.results.files import directory_of, explained, write_whole
 from dlperf_sdk.results.store import ResultStore, check_id
 from dlperf_sdk.spec.run_spec import RunSpec
 
-KEPT_VERSION = "1.0"
+DIRECTORY_VERSION = "1.0"
 
 
 @frozen
-class Kept:
+class CampaignDirectory:
     """A campaign in its directory."""
 
     path: Path
@@ -87,7 +87,7 @@ class Kept:
         return journal.is_held(self.path / "lock")
 
 
-def keep(path: Path, campaign: Campaign, entries: list[Entry], stamp: str) -> Kept:
+def create_campaign(path: Path, campaign: Campaign, entries: list[Entry], stamp: str) -> CampaignDirectory:
     """Make the directory of a new campaign.
 
     Raises:
@@ -99,9 +99,11 @@ def keep(path: Path, campaign: Campaign, entries: list[Entry], stamp: str) -> Ke
     skipped = tuple(each.asked for each in entries if each.asked.id in missing)
     source = None if campaign.source is None else str(Path(campaign.source).resolve())
     specs = tuple(each.spec for each in skipped)
-    kept = Kept(path, campaign.name, stamp, source, campaign.settings, cases, specs, campaign.given)
+    directory = CampaignDirectory(
+        path, campaign.name, stamp, source, campaign.settings, cases, specs, campaign.given
+    )
     document = {
-        "schema_version": KEPT_VERSION,
+        "schema_version": DIRECTORY_VERSION,
         "sdk_version": __version__,
         "name": campaign.name,
         "description": campaign.description,
@@ -118,12 +120,12 @@ def keep(path: Path, campaign: Campaign, entries: list[Entry], stamp: str) -> Ke
     }
     with explained(path):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with kept.held():
+    with directory.held():
         _check_free(path)  # of two that begin at once, one has it
-        kept.store.probe()
-        with explained(path), directory_of(path, ()) as directory:
-            write_whole(directory, "campaign.json", (json.dumps(document, indent=1) + "\n").encode())
-    return kept
+        directory.store.probe()
+        with explained(path), directory_of(path, ()) as descriptor:
+            write_whole(descriptor, "campaign.json", (json.dumps(document, indent=1) + "\n").encode())
+    return directory
 
 
 def _check_free(path: Path) -> None:
@@ -134,7 +136,7 @@ def _check_free(path: Path) -> None:
         )
 
 
-def open_kept(path: Path) -> Kept:
+def open_campaign(path: Path) -> CampaignDirectory:
     """The campaign in a directory.
 
     Raises:
@@ -148,10 +150,10 @@ def open_kept(path: Path) -> Kept:
         )
     document = load_document(file, LARGEST_RESULT)
     version = str(document.get("schema_version"))
-    if version.partition(".")[0] != KEPT_VERSION.partition(".")[0]:
-        raise DocumentError(f"{file} is of version {version}, this dlperf-sdk reads {KEPT_VERSION}.")
+    if version.partition(".")[0] != DIRECTORY_VERSION.partition(".")[0]:
+        raise DocumentError(f"{file} is of version {version}, this dlperf-sdk reads {DIRECTORY_VERSION}.")
     try:
-        return Kept(
+        return CampaignDirectory(
             path,
             document["name"],
             document["stamp"],
@@ -165,18 +167,20 @@ def open_kept(path: Path) -> Kept:
         raise DocumentError(f"{file} does not say what a campaign consists of: {error!r}.") from error
 
 
-def reopened(path: Path, allow: Collection[str] = (), registry: Registry | None = None) -> Kept:
+def reopen_campaign(
+    path: Path, allow: Collection[str] = (), registry: Registry | None = None
+) -> CampaignDirectory:
     """The campaign in a directory, to go on with: what its cases execute is only what a campaign file may say, or is
     among `allow`.
 
     Raises:
-        StoreError, DocumentError: as `open_kept` does.
+        StoreError, DocumentError: as `open_campaign` does.
         SpecError: a case names something else.
     """
-    kept = open_kept(path)
-    cases = (each.spec.to_dict() for each in kept.cases)
+    directory = open_campaign(path)
+    cases = (each.spec.to_dict() for each in directory.cases)
     check_allowed(cases, str(path / "campaign.json"), allow, registry or Registry())
-    return kept
+    return directory
 
 
 def _asked(entry: Mapping[str, Any]) -> Asked:

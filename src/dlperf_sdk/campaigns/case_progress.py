@@ -11,7 +11,7 @@ import attrs
 from attrs import define, field, fields
 
 from dlperf_sdk.campaigns.campaign import Asked
-from dlperf_sdk.campaigns.campaign_directory import Kept
+from dlperf_sdk.campaigns.campaign_directory import CampaignDirectory
 from dlperf_sdk.errors import FAILURES, DlperfError, UnknownName
 from dlperf_sdk.results import metrics
 from dlperf_sdk.results.consistency import contradictions
@@ -24,7 +24,7 @@ ANY = "failed"
 
 
 @define
-class Standing:
+class CaseProgress:
     """One case of a campaign, so far."""
 
     asked: Asked
@@ -67,7 +67,7 @@ class Standing:
         """Finished repeats."""
         return len(self.throughputs)
 
-    def hear(self, entry: Mapping[str, Any]) -> None:
+    def apply(self, entry: Mapping[str, Any]) -> None:
         """One entry of the journal that is about this case."""
         self.notes += entry.get("notes", ())
         match entry["event"]:
@@ -102,8 +102,8 @@ class Standing:
                 self._forget()
 
     def _forget(self) -> None:
-        fresh = Standing(self.asked)
-        for name in (each.name for each in fields(Standing) if each.name not in ("asked", "problems")):
+        fresh = CaseProgress(self.asked)
+        for name in (each.name for each in fields(CaseProgress) if each.name not in ("asked", "problems")):
             setattr(self, name, getattr(fresh, name))
 
     def _failed(self, entry: Mapping[str, Any], what: str) -> None:
@@ -112,44 +112,44 @@ class Standing:
         self.notes.append(f"{what} ({entry['status']}): {self.message}")
 
 
-def told(cases: Iterable[Asked], entries: Iterable[Mapping[str, Any]]) -> dict[str, Standing]:
+def read_progress(cases: Iterable[Asked], entries: Iterable[Mapping[str, Any]]) -> dict[str, CaseProgress]:
     """What the journal tells of each case; nothing else is read."""
-    standings = {each.id: Standing(each) for each in cases}
+    by_id = {each.id: CaseProgress(each) for each in cases}
     for entry in entries:
-        standing = standings.get(entry.get("case", ""))
-        if standing is not None:
-            standing.hear(entry)
-    return standings
+        progress = by_id.get(entry.get("case", ""))
+        if progress is not None:
+            progress.apply(entry)
+    return by_id
 
 
-def verified(kept: Kept) -> dict[str, Standing]:
+def verify_progress(directory: CampaignDirectory) -> dict[str, CaseProgress]:
     """How far each case is, by what its directory holds; where the journal knows less or more, that is mended in it.
 
     A result that cannot be read, is another spec's or contradicts its records, is no result: the case goes on from its
     attempts. An attempt that cannot be read, or is not what it was when it had ended, is set aside and taken again.
     """
-    standings = told(kept.cases, kept.journal.read())
-    for standing in standings.values():
-        id = standing.asked.id
-        problem = _gone(kept, standing)
+    by_id = read_progress(directory.cases, directory.journal.read())
+    for progress in by_id.values():
+        id = progress.asked.id
+        problem = _gone(directory, progress)
         if problem is not None:
-            if standing.started_at is not None or standing.status is not None:
-                standing.problems.append(problem)
-                standing.hear(kept.journal.append("forgotten", case=id))
+            if progress.started_at is not None or progress.status is not None:
+                progress.problems.append(problem)
+                progress.apply(directory.journal.append("forgotten", case=id))
             continue
-        _attempts(kept, standing)
-        result = None if standing.retried else _result(kept, standing)
-        said = standing.status
+        _attempts(directory, progress)
+        result = None if progress.retried else _result(directory, progress)
+        said = progress.status
         if result is not None:
-            standing.status, standing.ok = result.status, result.ok
+            progress.status, progress.ok = result.status, result.ok
         if result is not None and said is None:
-            kept.journal.append("concluded", case=id, status=result.status, ok=result.ok, found=True)
+            directory.journal.append("concluded", case=id, status=result.status, ok=result.ok, found=True)
         elif result is None and said is not None:
-            standing.hear(kept.journal.append("reopened", case=id))
-    return standings
+            progress.apply(directory.journal.append("reopened", case=id))
+    return by_id
 
 
-def ended_in(standings: Mapping[str, Standing], kinds: Iterable[str]) -> list[str]:
+def find_failed(by_id: Mapping[str, CaseProgress], kinds: Iterable[str]) -> list[str]:
     """The cases that were concluded with a failure of one of these kinds, or with any (`failed`).
 
     Raises:
@@ -158,7 +158,7 @@ def ended_in(standings: Mapping[str, Standing], kinds: Iterable[str]) -> list[st
     asked = check_kinds(kinds)
     return [
         id
-        for id, each in standings.items()
+        for id, each in by_id.items()
         if each.status not in (None, "ok") and (ANY in asked or each.status in asked)
     ]
 
@@ -172,15 +172,15 @@ def check_kinds(kinds: Iterable[str]) -> frozenset[str]:
     return asked
 
 
-def _gone(kept: Kept, standing: Standing) -> str | None:
+def _gone(directory: CampaignDirectory, progress: CaseProgress) -> str | None:
     """Why nothing of what was finished can be gone on with; None where it can."""
-    id, asked = standing.asked.id, standing.asked.spec
-    if not (kept.store.directory / id).is_dir():
+    id, asked = progress.asked.id, progress.asked.spec
+    if not (directory.store.directory / id).is_dir():
         return "its directory is gone; the case is measured again"
-    spec = kept.store.recover(id).spec
+    spec = directory.store.recover(id).spec
     if spec is None or spec == _resolved(asked, spec):
         return None
-    aside = kept.set_aside(id)
+    aside = directory.set_aside(id)
     return (
         f"its attempts were made with another spec; they lie in {aside} now, and the case is measured again"
     )
@@ -191,33 +191,33 @@ def _resolved(asked: RunSpec, like: RunSpec) -> RunSpec:
     return attrs.evolve(asked, batch_size=like.batch_size) if asked.wants_max_batch else asked
 
 
-def _attempts(kept: Kept, standing: Standing) -> None:
-    recovered = kept.store.recover(standing.asked.id)
+def _attempts(directory: CampaignDirectory, progress: CaseProgress) -> None:
+    recovered = directory.store.recover(progress.asked.id)
     on_disk = {attempt.attempt: attempt for attempt in recovered.attempts}
-    heard = {*standing.throughputs, *standing.broken}
+    heard = {*progress.throughputs, *progress.broken}
     for unreadable in recovered.unreadable:
         # One without its attempt.json had not ended; its number is used again.
         if unreadable.path.name != "spec.json" and (unreadable.path / "attempt.json").exists():
-            _lose(kept, standing, int(unreadable.path.name), f"cannot be read: {unreadable.error}")
+            _lose(directory, progress, int(unreadable.path.name), f"cannot be read: {unreadable.error}")
     for number, attempt in on_disk.items():
-        if number in standing.throughputs and not _as_told(attempt, standing.throughputs[number]):
-            _lose(kept, standing, number, "is not what it was when it had ended.")
+        if number in progress.throughputs and not _as_told(attempt, progress.throughputs[number]):
+            _lose(directory, progress, number, "is not what it was when it had ended.")
         if number in heard:
             continue
         failure = attempt.failure
-        entry = kept.journal.append(
+        entry = directory.journal.append(
             "attempt-ended",
-            case=standing.asked.id,
+            case=progress.asked.id,
             attempt=number,
             found=True,
             status=attempt.status,
             message=None if failure is None else failure.message,
             throughput=metrics.throughput(attempt.repeat) if failure is None else None,
         )
-        standing.hear(entry)
-    for number in [each for each in standing.throughputs if each not in on_disk]:
-        standing.problems.append(f"repeat {number} is gone, and is taken again")
-        standing.hear(kept.journal.append("attempt-lost", case=standing.asked.id, attempt=number))
+        progress.apply(entry)
+    for number in [each for each in progress.throughputs if each not in on_disk]:
+        progress.problems.append(f"repeat {number} is gone, and is taken again")
+        progress.apply(directory.journal.append("attempt-lost", case=progress.asked.id, attempt=number))
 
 
 def _as_told(attempt: Attempt, throughput: float) -> bool:
@@ -227,30 +227,30 @@ def _as_told(attempt: Attempt, throughput: float) -> bool:
     return math.isclose(metrics.throughput(attempt.repeat), throughput, rel_tol=1e-9)
 
 
-def _lose(kept: Kept, standing: Standing, number: int, why: str) -> None:
+def _lose(directory: CampaignDirectory, progress: CaseProgress, number: int, why: str) -> None:
     """Put an attempt aside that does not count."""
-    place = kept.set_aside(standing.asked.id, number)
-    standing.problems.append(f"Attempt {number} {why} It lies in {place} now, and does not count.")
-    standing.hear(kept.journal.append("attempt-lost", case=standing.asked.id, attempt=number))
+    place = directory.set_aside(progress.asked.id, number)
+    progress.problems.append(f"Attempt {number} {why} It lies in {place} now, and does not count.")
+    progress.apply(directory.journal.append("attempt-lost", case=progress.asked.id, attempt=number))
 
 
-def _result(kept: Kept, standing: Standing) -> Result | None:
-    path = kept.store.directory / standing.asked.id / "result.json"
+def _result(directory: CampaignDirectory, progress: CaseProgress) -> Result | None:
+    path = directory.store.directory / progress.asked.id / "result.json"
     if not path.exists():
         return None
     try:
-        result = kept.store.load(path)
+        result = directory.store.load(path)
     except (DlperfError, UnknownName) as error:
-        standing.problems.append(f"its result cannot be read, and is made again: {error}")
+        progress.problems.append(f"its result cannot be read, and is made again: {error}")
         return None
-    if result.spec != _resolved(standing.asked.spec, result.spec):
-        standing.problems.append("its result is of another spec, and is made again")
+    if result.spec != _resolved(progress.asked.spec, result.spec):
+        progress.problems.append("its result is of another spec, and is made again")
         return None
-    if result.status == "ok" and len(result.repeats) != standing.finished:
-        standing.problems.append("its result has other repeats than its directory, and is made again")
+    if result.status == "ok" and len(result.repeats) != progress.finished:
+        progress.problems.append("its result has other repeats than its directory, and is made again")
         return None
     said = contradictions(result)
     if said:
-        standing.problems.append(f"its result is not what its records give, and is made again: {said[0]}")
+        progress.problems.append(f"its result is not what its records give, and is made again: {said[0]}")
         return None
     return result

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from dlperf_sdk.campaigns.campaign import Settings, asked, campaign_of
-from dlperf_sdk.campaigns.campaign_directory import Kept
+from dlperf_sdk.campaigns.campaign_directory import CampaignDirectory
 from dlperf_sdk.campaigns.file import load
 from dlperf_sdk.documents.json_values import shown
 from dlperf_sdk.errors import DlperfError
@@ -25,23 +25,23 @@ _KIND = ("framework", "model")
 Plain = Mapping[str, Any]
 
 
-def edits(kept: Kept) -> list[str]:
+def edits(directory: CampaignDirectory) -> list[str]:
     """A sentence for every kind of difference between the file as it is now and the campaign; none without a file.
 
     What was given instead of the file's settings is taken as it was. Comments and the order of keys are no difference.
     """
-    if kept.source is None:
+    if directory.source is None:
         return []
-    given = {name: getattr(kept.settings, name) for name in kept.given}
+    given = {name: getattr(directory.settings, name) for name in directory.given}
     try:
-        now = campaign_of(load(Path(kept.source)), **given)
-        specs = [each.spec for each in asked(now, kept.stamp)]
+        now = campaign_of(load(Path(directory.source)), **given)
+        specs = [each.spec for each in asked(now, directory.stamp)]
     except DlperfError as error:
-        return [f"{kept.source} cannot be read as a campaign any more: {error} {_advice(kept)}"]
-    said = differences([*(each.spec for each in kept.cases), *kept.skipped], specs)
-    said += _settings(kept.settings, now.settings)
-    return [f"{kept.source} was edited since the start: {each}" for each in said] + (
-        [_advice(kept)] if said else []
+        return [f"{directory.source} cannot be read as a campaign any more: {error} {_advice(directory)}"]
+    said = differences([*(each.spec for each in directory.cases), *directory.skipped], specs)
+    said += _settings(directory.settings, now.settings)
+    return [f"{directory.source} was edited since the start: {each}" for each in said] + (
+        [_advice(directory)] if said else []
     )
 
 
@@ -125,8 +125,8 @@ def _names(cases: Sequence[RunSpec]) -> str:
     return "; ".join(names) + (f"; and {len(cases) - MOST:,} more" if len(cases) > MOST else "")
 
 
-def _advice(kept: Kept) -> str:
+def _advice(directory: CampaignDirectory) -> str:
     return (
-        f"{kept.path} goes on as it was resolved at its start; what is to be measured differently takes a campaign "
-        "of its own (`dlperf campaign run FILE`)."
+        f"{directory.path} goes on as it was resolved at its start; what is to be measured differently takes a "
+        "campaign of its own (`dlperf campaign run FILE`)."
     )

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from dlperf_sdk.campaigns.campaign import Asked, Settings, digest
-from dlperf_sdk.campaigns.case_progress import Standing
+from dlperf_sdk.campaigns.case_progress import CaseProgress
 from dlperf_sdk.execution import tracing
 from dlperf_sdk.max_batch.resolve import SHORT
 from dlperf_sdk.spec.run_spec import RunSpec
@@ -23,13 +23,13 @@ PROBES = 8
 _PROBE: dict[str, Any] = {**SHORT, "target": None, "max_repeats": None}
 
 
-def guessed(spec: RunSpec) -> float:
+def default_seconds(spec: RunSpec) -> float:
     """Seconds of one repeat, where nothing like it has been measured: an order of magnitude, no more."""
     protocol = spec.resolved_protocol()
     return START + STEP * (protocol.canonical_steps + protocol.warmup + protocol.steps)
 
 
-def left(standings: Iterable[Standing], settings: Settings) -> float:
+def remaining_seconds(cases: Iterable[CaseProgress], settings: Settings) -> float:
     """Seconds until everything is done.
 
     A case takes as long as its own repeats did; before its first, as long as the repeats of cases with its framework,
@@ -37,55 +37,56 @@ def left(standings: Iterable[Standing], settings: Settings) -> float:
     size that is not known yet, and a trace, take as much less as they have fewer steps. Making environments ready and
     parity runs, which are mostly found in a cache, are not counted.
     """
-    many = list(standings)
+    many = list(cases)
     known = _known(many)
     return sum(
-        remaining(each) * (per_repeat(each, known) + settings.cooldown)
-        + per_repeat(each, known) * besides(each, settings)
+        remaining_repeats(each) * (seconds_per_repeat(each, known) + settings.cooldown)
+        + seconds_per_repeat(each, known) * extra_repeats(each, settings)
         for each in many
         if each.status is None
     )
 
 
-def besides(standing: Standing, settings: Settings) -> float:
+def extra_repeats(progress: CaseProgress, settings: Settings) -> float:
     """What a case does beside its repeats, in the time of one repeat."""
-    spec = standing.asked.spec
-    probes = PROBES if spec.wants_max_batch and standing.batch_size is None else 0
+    spec = progress.asked.spec
+    probes = PROBES if spec.wants_max_batch and progress.batch_size is None else 0
     probe, traced = attrs.evolve(spec, **_PROBE), attrs.evolve(spec, steps=tracing.STEPS)
-    seconds = probes * guessed(probe) + (guessed(traced) if settings.trace else 0.0)
-    return seconds / guessed(spec)
+    seconds = probes * default_seconds(probe) + (default_seconds(traced) if settings.trace else 0.0)
+    return seconds / default_seconds(spec)
 
 
-def whole(cases: Iterable[Asked], known: Iterable[Standing], settings: Settings) -> float:
+def total_seconds(cases: Iterable[Asked], known: Iterable[CaseProgress], settings: Settings) -> float:
     """Seconds that a campaign of these cases takes from its start.
 
     A case takes as long as the repeats of its equal among the `known` ones, wherever those were measured; else as
-    `left` says.
+    `remaining_seconds` says.
     """
     before = list(known)
     times = {digest(each.asked.spec): each.times for each in before if each.times}
-    planned = [Standing(each, times=list(times.get(digest(each.spec), ()))) for each in cases]
+    planned = [CaseProgress(each, times=list(times.get(digest(each.spec), ()))) for each in cases]
     others = [attrs.evolve(each, status="ok") for each in before]
-    return left([*planned, *others], settings)
+    return remaining_seconds([*planned, *others], settings)
 
 
-def remaining(standing: Standing) -> int:
+def remaining_repeats(progress: CaseProgress) -> int:
     """Repeats that a case still needs, as far as its protocol tells."""
-    return max(1, standing.asked.spec.resolved_protocol().repeats - standing.finished)
+    return max(1, progress.asked.spec.resolved_protocol().repeats - progress.finished)
 
 
-def per_repeat(standing: Standing, known: Mapping[tuple[str, ...], float]) -> float:
+def seconds_per_repeat(progress: CaseProgress, known: Mapping[tuple[str, ...], float]) -> float:
     """Seconds of one repeat of a case."""
-    if standing.times:
-        return median(standing.times)
+    if progress.times:
+        return median(progress.times)
     return next(
-        (known[key] for key in _keys(standing.asked.spec) if key in known), guessed(standing.asked.spec)
+        (known[key] for key in _keys(progress.asked.spec) if key in known),
+        default_seconds(progress.asked.spec),
     )
 
 
-def _known(standings: Sequence[Standing]) -> dict[tuple[str, ...], float]:
+def _known(cases: Sequence[CaseProgress]) -> dict[tuple[str, ...], float]:
     times: dict[tuple[str, ...], list[float]] = {}
-    for each in standings:
+    for each in cases:
         for key in _keys(each.asked.spec) if each.times else ():
             times.setdefault(key, []).append(median(each.times))
     return {key: median(values) for key, values in times.items()}

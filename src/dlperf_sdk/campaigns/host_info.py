@@ -13,7 +13,7 @@ from dlperf_sdk.worker.agent import hardware
 _PASSING = ("load", "time")
 
 
-def surroundings(registry: Registry) -> dict[str, Any]:
+def describe_host(registry: Registry) -> dict[str, Any]:
     """This machine, its driver and devices, and the versions of dlperf-sdk and of the plugins."""
     found: dict[str, Any] = {
         "dlperf-sdk": __version__,

@@ -135,9 +135,9 @@ def company_note(node: int, device: str, others: int, when: str) -> str:
     return f"{when}, {who} computed on {device} of node {node}."
 
 
-def wait_for_quiet(share: float, patience: float) -> Foreign | None:
+def wait_for_quiet(share: float, timeout: float) -> Foreign | None:
     """Return when others use less than this share of the cores; or after so many seconds, with what they use."""
-    end = time.monotonic() + patience
+    end = time.monotonic() + timeout
     while True:
         before = snapshot()
         time.sleep(LOOK)

@@ -29,11 +29,11 @@ WORDS = ("parity-", "largest-")
 """What the names of the processes begin with that a run has beside its attempts."""
 
 
-def end_queued(
+def cancel_orphaned_jobs(
     pending: Iterable[Asked],
     registry: Registry,
     tell: Callable[[list[str]], None],
-    patience: float = QUEUE_PATIENCE,
+    timeout: float = QUEUE_PATIENCE,
 ) -> None:
     """Have the launchers end what they still hold of these cases, and return when that has gone.
 
@@ -43,7 +43,7 @@ def end_queued(
         StoreError: something is still there after that time, or a launcher does not answer.
         UnknownName, PluginError, SpecError: a launcher, or an option of it, is no longer what it was.
     """
-    end, named = time.monotonic() + patience, set[str]()
+    end, named = time.monotonic() + timeout, set[str]()
     for launcher, options, ids in _launchers(pending, registry):
         while left := _left(launcher, options, ids, end):
             new = [f"{name} ({state})" for name, state in left.items() if name not in named]
@@ -88,7 +88,7 @@ def _left(launcher: Topology, options: Any, ids: set[str], end: float) -> dict[s
         time.sleep(_AGAIN)
 
 
-def wait(ids: Iterable[str], patience: float = PATIENCE) -> bool:
+def wait_for_processes(ids: Iterable[str], timeout: float = PATIENCE) -> bool:
     """Return when no process on this machine carries the name of one of these runs; whether there was one.
 
     Two attempts of one campaign must not run beside each other: both would be wrong.
@@ -96,7 +96,7 @@ def wait(ids: Iterable[str], patience: float = PATIENCE) -> bool:
     Raises:
         StoreError: some are still there after that time.
     """
-    names, end, waited = tuple(ids), time.monotonic() + patience, False
+    names, end, waited = tuple(ids), time.monotonic() + timeout, False
     while True:
         alive = processes_of(names)
         if not alive:

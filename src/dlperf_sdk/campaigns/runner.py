@@ -11,11 +11,17 @@ from attrs import frozen
 
 from dlperf_sdk.campaigns import order, orphaned_jobs
 from dlperf_sdk.campaigns.attempt import take_attempt
-from dlperf_sdk.campaigns.campaign_directory import Kept
-from dlperf_sdk.campaigns.case_progress import Standing, check_kinds, ended_in, told, verified
+from dlperf_sdk.campaigns.campaign_directory import CampaignDirectory
+from dlperf_sdk.campaigns.case_progress import (
+    CaseProgress,
+    check_kinds,
+    find_failed,
+    read_progress,
+    verify_progress,
+)
 from dlperf_sdk.campaigns.case_steps import begin_case, settle_case
 from dlperf_sdk.campaigns.edits import edits
-from dlperf_sdk.campaigns.host_info import changes, surroundings
+from dlperf_sdk.campaigns.host_info import changes, describe_host
 from dlperf_sdk.campaigns.journal import last
 from dlperf_sdk.campaigns.session import Session, Watch
 from dlperf_sdk.errors import StoreError, Unavailable
@@ -28,36 +34,36 @@ from dlperf_sdk.results.result import Result
 class Outcome:
     """How a session of a campaign ended."""
 
-    kept: Kept
-    standings: dict[str, Standing]
+    directory: CampaignDirectory
+    cases: dict[str, CaseProgress]
     ended: str
     """`complete`, or `time-limit` where the session's time was up."""
 
     def results(self) -> Iterator[Result]:
         """The results of the cases that are concluded, in the campaign's order; each is read when it is asked for."""
-        for id, standing in self.standings.items():
-            if standing.status is not None:
-                yield self.kept.store.load(id)
+        for id, progress in self.cases.items():
+            if progress.status is not None:
+                yield self.directory.store.load(id)
 
     @property
     def exit_code(self) -> int:
         """0 all well, 1 a verdict failed, 4 all failed, 5 some failed or are left."""
-        statuses = [each.status for each in self.standings.values()]
+        statuses = [each.status for each in self.cases.values()]
         if all(status == "ok" for status in statuses):
-            return 0 if all(each.ok for each in self.standings.values()) else 1
+            return 0 if all(each.ok for each in self.cases.values()) else 1
         return 5 if "ok" in statuses or None in statuses else 4
 
 
-def go_on(
-    kept: Kept,
+def run_campaign(
+    directory: CampaignDirectory,
     registry: Registry,
     observers: Observers,
     watch: Watch = lambda entry: None,
-    again: Iterable[str] = (),
+    retry: Iterable[str] = (),
 ) -> Outcome:
     """Carry out what of a campaign is left, as its only controller.
 
-    `again` names kinds of failure, or `failed` for all: cases that had ended so are tried again.
+    `retry` names kinds of failure, or `failed` for all: cases that had ended so are tried again.
 
     Raises:
         UnknownName: there is no such kind.
@@ -66,9 +72,9 @@ def go_on(
         PluginError: a plugin that is needed does not work.
         KeyboardInterrupt: as it was; everything has been ended, and the campaign can be resumed.
     """
-    kinds = check_kinds(again)
-    with kept.held():
-        session = _open_session(kept, registry, observers, watch)
+    kinds = check_kinds(retry)
+    with directory.held():
+        session = _open_session(directory, registry, observers, watch)
         _reopen(session, kinds)
         try:
             ended = _run_until_done(session)
@@ -78,32 +84,36 @@ def go_on(
                 session.write("interrupted")
             raise
         except StoreError as error:
-            then = f"then go on with `dlperf campaign resume {kept.path}`."
+            then = f"then go on with `dlperf campaign resume {directory.path}`."
             raise Unavailable(f"The campaign was ended: {error} What is finished is kept; {then}") from error
-        return Outcome(kept, session.standings, ended)
+        return Outcome(directory, session.cases, ended)
 
 
-def _open_session(kept: Kept, registry: Registry, observers: Observers, watch: Watch) -> Session:
+def _open_session(
+    directory: CampaignDirectory, registry: Registry, observers: Observers, watch: Watch
+) -> Session:
     """Wait until nothing of an earlier session runs, check what it left, and write the session's first entries."""
-    journal = kept.journal.read()
+    journal = directory.journal.read()
     before = last(journal, "session")
     if before is not None:
-        pending = [each.asked for each in told(kept.cases, journal).values() if each.status is None]
-        orphaned_jobs.end_queued(
-            pending, registry, lambda jobs: watch(kept.journal.append("ending-left", jobs=jobs))
+        pending = [
+            each.asked for each in read_progress(directory.cases, journal).values() if each.status is None
+        ]
+        orphaned_jobs.cancel_orphaned_jobs(
+            pending, registry, lambda jobs: watch(directory.journal.append("ending-left", jobs=jobs))
         )
-    orphaned_jobs.wait(each.id for each in kept.cases)
-    host = surroundings(registry)
-    host_changes = [] if before is None else changes(before["surroundings"], host)
-    standings = verified(kept)
-    limit = kept.settings.campaign_limit
+    orphaned_jobs.wait_for_processes(each.id for each in directory.cases)
+    host = describe_host(registry)
+    host_changes = [] if before is None else changes(before["host"], host)
+    by_id = verify_progress(directory)
+    limit = directory.settings.campaign_limit
     deadline = math.inf if limit is None else time.monotonic() + limit
     boot_id = host["machine"].get("boot_id")
-    session = Session(kept, registry, observers, watch, standings, host_changes, deadline, boot_id)
-    edited = [] if before is None else edits(kept)
-    session.write("session", surroundings=host, changes=[*host_changes, *edited])
-    for id, standing in standings.items():
-        for problem in standing.problems:
+    session = Session(directory, registry, observers, watch, by_id, host_changes, deadline, boot_id)
+    edited = [] if before is None else edits(directory)
+    session.write("session", host=host, changes=[*host_changes, *edited])
+    for id, progress in by_id.items():
+        for problem in progress.problems:
             session.write("problem", case=id, text=problem)
     return session
 
@@ -111,9 +121,9 @@ def _open_session(kept: Kept, registry: Registry, observers: Observers, watch: W
 def _reopen(session: Session, kinds: Iterable[str]) -> None:
     """Let the cases be tried again that had ended in a failure of these kinds."""
     asked = sorted(kinds)
-    failed = ended_in(session.standings, asked)
+    failed = find_failed(session.cases, asked)
     for id in failed:
-        note = f"Tried again, as was asked for, after it had ended in {session.standings[id].status}."
+        note = f"Tried again, as was asked for, after it had ended in {session.cases[id].status}."
         session.write("retried", case=id, notes=[note])
     if asked and not failed:
         session.write("nothing-to-retry", kinds=asked)
@@ -121,14 +131,14 @@ def _reopen(session: Session, kinds: Iterable[str]) -> None:
 
 def _run_until_done(session: Session) -> str:
     """Take attempt after attempt; return `complete` or `time-limit`."""
-    settings, ids = session.settings, [each.id for each in session.kept.cases]
+    settings, ids = session.settings, [each.id for each in session.directory.cases]
     while pending := session.pending():
         if session.is_over():
             return "time-limit"
-        standing = session.standings[order.next_case(ids, pending, settings.seed, settings.interleave)]
-        case = session.cases.get(standing.asked.id) or begin_case(session, standing)
+        progress = session.cases[order.next_case(ids, pending, settings.seed, settings.interleave)]
+        case = session.open_cases.get(progress.asked.id) or begin_case(session, progress)
         if case is not None:
             if case.failure is None and case.stopping() is None:
-                take_attempt(session, standing, case)
-            settle_case(session, standing, case)
+                take_attempt(session, progress, case)
+            settle_case(session, progress, case)
     return "complete"

@@ -11,8 +11,8 @@ from attrs import define, field
 
 from dlperf_sdk.campaigns import estimate
 from dlperf_sdk.campaigns.campaign import Settings
-from dlperf_sdk.campaigns.campaign_directory import Kept
-from dlperf_sdk.campaigns.case_progress import Standing
+from dlperf_sdk.campaigns.campaign_directory import CampaignDirectory
+from dlperf_sdk.campaigns.case_progress import CaseProgress
 from dlperf_sdk.execution.case import Case
 from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.registry.plugins import Registry
@@ -27,36 +27,36 @@ to the end of the campaign."""
 class Session:
     """The state of a session: how far each case is, and the cases that are under way."""
 
-    kept: Kept
+    directory: CampaignDirectory
     registry: Registry
     observers: Observers
     watch: Watch
-    standings: dict[str, Standing]
+    cases: dict[str, CaseProgress]
     host_changes: list[str]
     """What changed on this machine since the session before."""
     deadline: float
     """When the session's time is up, on the monotonic clock."""
     boot_id: str | None
     """Of this machine."""
-    cases: dict[str, Case] = field(factory=dict)
+    open_cases: dict[str, Case] = field(factory=dict)
     """The cases that have begun in this session and are not concluded."""
 
     @property
     def settings(self) -> Settings:
         """The campaign's settings."""
-        return self.kept.settings
+        return self.directory.settings
 
     def write(self, event: str, **about: Any) -> None:
         """Append an entry to the journal, then apply it to its case and show it to the watcher."""
-        entry = self.kept.journal.append(event, **about)
-        standing = self.standings.get(entry.get("case", ""))
-        if standing is not None:
-            standing.hear(entry)
-        self.watch({**entry, "left": estimate.left(self.standings.values(), self.settings)})
+        entry = self.directory.journal.append(event, **about)
+        progress = self.cases.get(entry.get("case", ""))
+        if progress is not None:
+            progress.apply(entry)
+        self.watch({**entry, "left": estimate.remaining_seconds(self.cases.values(), self.settings)})
 
     def pending(self) -> dict[str, int]:
         """Return the cases that are not concluded, with their finished repeats."""
-        return {id: each.finished for id, each in self.standings.items() if each.status is None}
+        return {id: each.finished for id, each in self.cases.items() if each.status is None}
 
     def seconds_left(self, wanted: float = math.inf) -> float:
         """Return so many seconds, or those until the session's time is up if these are fewer."""
@@ -70,7 +70,7 @@ class Session:
         """Return True if the session's time limit caused the failure."""
         return failure is not None and failure.kind == "timeout" and self.is_over()
 
-    def retries_exhausted(self, standing: Standing) -> bool:
+    def retries_exhausted(self, progress: CaseProgress) -> bool:
         """Return True if a case has failed more often than it may be tried again."""
         retry = self.settings.retry
-        return any(count > retry.get(kind, 0) for kind, count in standing.failures.items())
+        return any(count > retry.get(kind, 0) for kind, count in progress.failures.items())

@@ -8,8 +8,8 @@ from typing import Any
 from attrs import frozen
 
 from dlperf_sdk.campaigns import estimate
-from dlperf_sdk.campaigns.campaign_directory import Kept
-from dlperf_sdk.campaigns.case_progress import Standing, told
+from dlperf_sdk.campaigns.campaign_directory import CampaignDirectory
+from dlperf_sdk.campaigns.case_progress import CaseProgress, read_progress
 from dlperf_sdk.campaigns.journal import holder, last
 from dlperf_sdk.worker.estimate import median
 
@@ -23,7 +23,7 @@ class Status:
     """`running`, `complete`, or `stopped` (it can be resumed)."""
     controller: str
     """Who carries it out now; empty where nobody does."""
-    standings: dict[str, Standing]
+    cases: dict[str, CaseProgress]
     current: tuple[str, int] | None
     """Case and attempt that are under way."""
     left: float
@@ -32,7 +32,7 @@ class Status:
     """What changed between its last two sessions."""
     sessions: int
 
-    def condition(self, each: Standing) -> str:
+    def condition(self, each: CaseProgress) -> str:
         """How a case stands: its conclusion, or that it is `under way`, or `interrupted` where nobody carries it on."""
         if each.status is not None or (each.started_at is None and not each.finished):
             return each.conclusion
@@ -41,7 +41,7 @@ class Status:
     @property
     def counts(self) -> dict[str, int]:
         """Cases by conclusion."""
-        return dict(Counter(each.conclusion for each in self.standings.values()))
+        return dict(Counter(each.conclusion for each in self.cases.values()))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -68,21 +68,21 @@ class Status:
                     "throughput": median(list(each.throughputs.values())) if each.throughputs else None,
                     "batch_size": each.batch_size or each.asked.spec.batch_size,
                 }
-                for id, each in self.standings.items()
+                for id, each in self.cases.items()
             ],
         }
 
 
-def status(kept: Kept) -> Status:
+def status(directory: CampaignDirectory) -> Status:
     """What the journal tells; nothing is changed, and no lock is taken.
 
     Raises:
         StoreError: the journal cannot be read.
     """
-    entries = kept.journal.read()
-    standings = told(kept.cases, entries)
-    running = kept.is_held()
-    complete = all(each.status is not None for each in standings.values())
+    entries = directory.journal.read()
+    by_id = read_progress(directory.cases, entries)
+    running = directory.is_held()
+    complete = all(each.status is not None for each in by_id.values())
     session = last(entries, "session")
     current = None
     if running:
@@ -90,12 +90,12 @@ def status(kept: Kept) -> Status:
         if started is not None and ended is not None and ended["event"] == "attempt-started":
             current = (started["case"], started["attempt"])
     return Status(
-        kept.name,
+        directory.name,
         "running" if running else "complete" if complete else "stopped",
-        holder(kept.path / "lock") if running else "",
-        standings,
+        holder(directory.path / "lock") if running else "",
+        by_id,
         current,
-        estimate.left(standings.values(), kept.settings),
+        estimate.remaining_seconds(by_id.values(), directory.settings),
         tuple(session["changes"]) if session else (),
         sum(entry["event"] == "session" for entry in entries),
     )

@@ -24,14 +24,14 @@ _TONES: dict[str, Tone] = {"ok": "good", "pending": "quiet", "under way": "plain
 
 def standing_of(found: Status, all: bool) -> list[Block]:
     """How far a campaign is: the whole, then a row per case."""
-    stand = Counter(map(found.condition, found.standings.values()))
+    stand = Counter(map(found.condition, found.cases.values()))
     counts = ", ".join(f"{count:,} {condition}" for condition, count in sorted(stand.items()))
     pairs: list[tuple[str, Cell | str]] = [("cases", counts)]
     if found.controller:
         pairs.append(("controller", found.controller))
     if found.current is not None:
         case, attempt = found.current
-        pairs.append(("now", f"{found.standings[case].asked.spec.label}, repeat {attempt}"))
+        pairs.append(("now", f"{found.cases[case].asked.spec.label}, repeat {attempt}"))
     if found.state != "complete":
         pairs.append(("time left", f"about {duration(found.left)}"))
     pairs += [("changed", Cell(each, "doubt")) for each in found.changes]
@@ -45,10 +45,10 @@ def _standing_table(found: Status, all: bool) -> list[Block]:
     from dlperf_sdk.worker.estimate import median
 
     registry = Registry()
-    models = {each.asked.spec.model for each in found.standings.values() if each.throughputs}
+    models = {each.asked.spec.model for each in found.cases.values() if each.throughputs}
     units = {model: unit_of(model, registry) for model in models}
     rows: list[tuple[Cell | str, ...]] = []
-    for each in found.standings.values():
+    for each in found.cases.values():
         state = found.condition(each)
         tone = _TONES.get(state, "bad")
         rate = ""

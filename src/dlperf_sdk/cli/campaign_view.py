@@ -13,8 +13,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from dlperf_sdk.campaigns.campaign_directory import Kept
-from dlperf_sdk.campaigns.case_progress import told
+from dlperf_sdk.campaigns.campaign_directory import CampaignDirectory
+from dlperf_sdk.campaigns.case_progress import read_progress
 from dlperf_sdk.cli.progress import course_of, doing
 from dlperf_sdk.cli.progress_state import Advance, Course
 from dlperf_sdk.documents.json_values import visible
@@ -28,8 +28,8 @@ NARROW = 80
 class CampaignLines:
     """What happens, a line each. It hears the journal (`hear`), and as an observer the steps of the case at hand."""
 
-    def __init__(self, console: Console, kept: Kept) -> None:
-        self.console, self.kept = console, kept
+    def __init__(self, console: Console, directory: CampaignDirectory) -> None:
+        self.console, self.directory = console, directory
         self.cases: dict[str, str] = {}
         self.repeats: dict[str, int] = {}
         """How many repeats each case has, as far as its protocol tells."""
@@ -46,7 +46,7 @@ class CampaignLines:
 
     def count(self) -> None:
         """The cases that there are, and what of them is done."""
-        for id, each in told(self.kept.cases, self.kept.journal.read()).items():
+        for id, each in read_progress(self.directory.cases, self.directory.journal.read()).items():
             self.cases[id] = each.asked.spec.label
             self.repeats[id] = each.asked.spec.resolved_protocol().repeats
             self.finished[id] = each.finished
@@ -143,8 +143,8 @@ class CampaignLines:
 class CampaignDrawn(CampaignLines):
     """The same on a terminal: lines about what is over, and below them the whole and what happens now."""
 
-    def __init__(self, console: Console, kept: Kept) -> None:
-        super().__init__(console, kept)
+    def __init__(self, console: Console, directory: CampaignDirectory) -> None:
+        super().__init__(console, directory)
         self._live = Live(
             console=console,
             get_renderable=self.drawn,
@@ -204,6 +204,6 @@ def _warnings(case: str, entry: Mapping[str, Any]) -> list[str]:
     return []
 
 
-def view(console: Console, kept: Kept, *, live: bool) -> CampaignLines:
+def view(console: Console, directory: CampaignDirectory, *, live: bool) -> CampaignLines:
     """The view that suits."""
-    return (CampaignDrawn if live else CampaignLines)(console, kept)
+    return (CampaignDrawn if live else CampaignLines)(console, directory)

@@ -17,7 +17,7 @@ from dlperf_sdk.reports.numbers import counted
 
 if TYPE_CHECKING:
     from dlperf_sdk.campaigns.campaign import Campaign
-    from dlperf_sdk.campaigns.campaign_directory import Kept
+    from dlperf_sdk.campaigns.campaign_directory import CampaignDirectory
     from dlperf_sdk.campaigns.planning import Entry
     from dlperf_sdk.campaigns.runner import Outcome
 
@@ -63,11 +63,11 @@ def run(
     common: Common = AS_USUAL,
 ) -> int:
     """Measure all cases of a campaign. Every finished repeat is on disk before the next starts."""
-    from dlperf_sdk.campaigns.campaign_directory import keep
+    from dlperf_sdk.campaigns.campaign_directory import create_campaign
 
     asked, stamp, entries = _planned(file, seed=seed, max_cases=max_cases, trace=trace or None)
     path = CAMPAIGNS / f"{stamp}-{asked.name}" if output is None else output
-    return _carry_out(keep(path, asked, entries, stamp), quiet, common)
+    return _carry_out(create_campaign(path, asked, entries, stamp), quiet, common)
 
 
 @campaign.command
@@ -91,9 +91,9 @@ def resume(
     common: Common = AS_USUAL,
 ) -> int:
     """Go on with a campaign where it was left, having checked what is there."""
-    from dlperf_sdk.campaigns.campaign_directory import reopened
+    from dlperf_sdk.campaigns.campaign_directory import reopen_campaign
 
-    return _carry_out(reopened(directory, allow), quiet, common, retry)
+    return _carry_out(reopen_campaign(directory, allow), quiet, common, retry)
 
 
 @campaign.command
@@ -108,10 +108,10 @@ def status(
     common: Common = AS_USUAL,
 ) -> int:
     """Say how far a campaign is; also while it is being carried out."""
-    from dlperf_sdk.campaigns.campaign_directory import open_kept
+    from dlperf_sdk.campaigns.campaign_directory import open_campaign
     from dlperf_sdk.campaigns.status import status as status_of
 
-    found = status_of(open_kept(directory))
+    found = status_of(open_campaign(directory))
     if common.json:
         emit(found.to_dict())
     else:
@@ -193,13 +193,15 @@ def show_plan(file: str, all: bool, common: Common, measured: Path | None = None
     """What `campaign plan` prints."""
     asked, _, entries = _planned(file, **settings)
     from dlperf_sdk.campaigns import estimate
-    from dlperf_sdk.campaigns.campaign_directory import open_kept
-    from dlperf_sdk.campaigns.case_progress import told
+    from dlperf_sdk.campaigns.campaign_directory import open_campaign
+    from dlperf_sdk.campaigns.case_progress import read_progress
 
-    kept = None if measured is None else open_kept(measured)
-    known = [] if kept is None else list(told(kept.cases, kept.journal.read()).values())
+    directory = None if measured is None else open_campaign(measured)
+    known = (
+        [] if directory is None else list(read_progress(directory.cases, directory.journal.read()).values())
+    )
     runnable = [each.asked for each in entries if each.refusal is None]
-    seconds = estimate.whole(runnable, known, asked.settings)
+    seconds = estimate.total_seconds(runnable, known, asked.settings)
     basis = (
         f"by the {counted(sum(len(each.times) for each in known), 'repeat')} in {measured}"
         if any(each.times for each in known)
@@ -233,23 +235,23 @@ def _planned(file: str, **settings: Any) -> tuple[Campaign, str, list[Entry]]:
     return asked, *planned(asked, Registry())
 
 
-def _carry_out(kept: Kept, quiet: bool, common: Common, again: tuple[str, ...] = ()) -> int:
-    from dlperf_sdk.campaigns.runner import go_on
+def _carry_out(directory: CampaignDirectory, quiet: bool, common: Common, retry: tuple[str, ...] = ()) -> int:
+    from dlperf_sdk.campaigns.runner import run_campaign
     from dlperf_sdk.cli.campaign_view import view
     from dlperf_sdk.hookspecs import Observers
     from dlperf_sdk.registry.plugins import Registry
 
-    say(f"{kept.name}: {counted(len(kept.cases), 'case')} in {kept.path}")
+    say(f"{directory.name}: {counted(len(directory.cases), 'case')} in {directory.path}")
     try:
         if quiet:
-            outcome = go_on(kept, Registry(), Observers.load(), again=again)
+            outcome = run_campaign(directory, Registry(), Observers.load(), retry=retry)
         else:
             console = err()
-            with view(console, kept, live=sys.stderr.isatty() and not console.is_dumb_terminal) as shown:
+            with view(console, directory, live=sys.stderr.isatty() and not console.is_dumb_terminal) as shown:
                 observers = Observers.load([shown])
-                outcome = go_on(kept, Registry(), observers, shown.hear, again)
+                outcome = run_campaign(directory, Registry(), observers, shown.hear, retry)
     except KeyboardInterrupt:
-        said = f"Interrupted. What is finished is kept; go on with `dlperf campaign resume {kept.path}`."
+        said = f"Interrupted. What is finished is kept; go on with `dlperf campaign resume {directory.path}`."
         return complain(KeyboardInterrupt(said), common, INTERRUPTED)
     return _present(outcome, common)
 
@@ -258,11 +260,11 @@ def _present(outcome: Outcome, common: Common) -> int:
     from dlperf_sdk.campaigns.status import status as status_of
     from dlperf_sdk.reports import results_table
 
-    found = status_of(outcome.kept)
+    found = status_of(outcome.directory)
     if common.json:
-        emit({**found.to_dict(), "ended": outcome.ended, "directory": str(outcome.kept.path)})
+        emit({**found.to_dict(), "ended": outcome.ended, "directory": str(outcome.directory.path)})
     else:
         show([*results_table.pages(list(outcome.results())), *campaign_tables.standing_of(found, False)[:2]])
     if outcome.ended != "complete":
-        say(f"The time is up. Go on with `dlperf campaign resume {outcome.kept.path}`.", "yellow")
+        say(f"The time is up. Go on with `dlperf campaign resume {outcome.directory.path}`.", "yellow")
     return outcome.exit_code

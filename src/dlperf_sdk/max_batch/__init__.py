@@ -1,5 +1,5 @@
 """The largest batch size that fits: `batch_size="max"`, found by trying in fresh processes."""
 
-from dlperf_sdk.max_batch.resolve import begin_case, resolved
+from dlperf_sdk.max_batch.resolve import begin_case, resolve_max_batch
 
-__all__ = ["begin_case", "resolved"]
+__all__ = ["begin_case", "resolve_max_batch"]

@@ -14,7 +14,7 @@ HEADROOM = 0.9
 """Of the memory that is free, what a search may take: the controller and the agents need some, too."""
 
 
-def of(planned: Plan) -> int | None:
+def process_memory(planned: Plan) -> int | None:
     """Bytes for one process of a case; None where only trying tells."""
     spec = planned.spec
     if planned.device == "cuda":
@@ -23,10 +23,10 @@ def of(planned: Plan) -> int | None:
         return None
     if spec.memory_limit is not None:
         return spec.memory_limit
-    return host(spec.topology.devices)
+    return host_memory(spec.topology.devices)
 
 
-def host(processes: int) -> int:
+def host_memory(processes: int) -> int:
     """Bytes of this machine for each of so many processes, by rlimit, cgroup and what is free."""
     limits = [psutil.virtual_memory().available * HEADROOM / processes]
     limits += [(most - used) * HEADROOM / processes for most, used in _cgroups()]

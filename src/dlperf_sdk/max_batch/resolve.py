@@ -16,7 +16,7 @@ from dlperf_sdk.execution.case import Case
 from dlperf_sdk.execution.prepare import requested_variables
 from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.max_batch import budget, cache
-from dlperf_sdk.max_batch.search import Found, Probe, largest
+from dlperf_sdk.max_batch.search import Probe, SearchResult, find_max_batch
 from dlperf_sdk.planning.plan import Plan, make_plan
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.records import Failure
@@ -24,7 +24,7 @@ from dlperf_sdk.results.store import ResultStore
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.worker.agent import hardware
 
-MOST = 2**20
+MAX_BATCH = 2**20
 """Samples per device that are tried at most."""
 RESERVE = 16
 """On a CPU, probes have to do with so much less than the limit: one part of this many. Two processes of one size were
@@ -49,26 +49,31 @@ def begin_case(
     """
     if store is not None:  # before the search, which takes a while
         (store if isinstance(store, ResultStore) else ResultStore(store)).probe()
-    spec, failure, note = resolved(spec, observers, registry)
+    spec, failure, note = resolve_max_batch(spec, observers, registry)
     case = Case.begin(spec, store, observers, registry)
     case.fail(failure)
     case.note(note)
     return case
 
 
-def resolved(
+def resolve_max_batch(
     spec: RunSpec,
     observers: Observers,
     registry: Registry,
     *,
     run_id: str | None = None,
-    until: float = math.inf,
+    deadline: float = math.inf,
 ) -> tuple[RunSpec, Failure | None, str]:
-    """A spec that asks for the largest batch size, with that number in it; and a note on how it was found.
+    """Return a spec with the largest batch size that fits, a failure if there is none, and a note on the search.
 
-    Where it cannot be found, the spec has the smallest batch size, and the failure says why. `run_id` is the run that
-    it is looked for, after which the probes' processes are named; `until` a time on the monotonic clock after which the
-    search has failed with a timeout.
+    Where it cannot be found, the spec has the smallest batch size.
+
+    Args:
+        spec: A spec whose batch size is `max`.
+        observers: Get a line of progress for each probe.
+        registry: The plugins.
+        run_id: The run that the search is for; the probes' processes are named after it.
+        deadline: A time on the monotonic clock after which the search has failed with a timeout.
 
     Raises:
         UsageError, PluginError: the case cannot be understood, or a plugin that it needs does not work.
@@ -83,8 +88,8 @@ def resolved(
             Failure(error.kind, str(error)),
             "batch_size max was not looked for: the case was refused.",
         )
-    limit = budget.of(planned)
-    key = key_of(planned, limit)
+    limit = budget.process_memory(planned)
+    key = cache_key(planned, limit)
     known = cache.read(key)
     if known is not None:
         found, probes = known["size"] * step, known["probes"]
@@ -95,8 +100,10 @@ def resolved(
         limit -= limit // RESERVE
         limited = attrs.evolve(smallest, memory_limit=limit)
     try:
-        search = largest(
-            lambda size: _probe(limited, size * step, observers, registry, run_id, until), limit, MOST // step
+        search = find_max_batch(
+            lambda size: _probe(limited, size * step, observers, registry, run_id, deadline),
+            limit,
+            MAX_BATCH // step,
         )
     except _Stopped as stopped:
         return (
@@ -108,14 +115,14 @@ def resolved(
         said = f"Not even a batch of {step} fits into the memory. Use a smaller model, or more memory."
         return smallest, Failure("out-of-memory", said), "batch_size max was looked for: nothing fits."
     cache.write(key, search.size, len(search.probes))
-    return attrs.evolve(spec, batch_size=search.size * step), None, note_of(search, step)
+    return attrs.evolve(spec, batch_size=search.size * step), None, describe_search(search, step)
 
 
 def _probe(
-    spec: RunSpec, size: int, observers: Observers, registry: Registry, run_id: str | None, until: float
+    spec: RunSpec, size: int, observers: Observers, registry: Registry, run_id: str | None, deadline: float
 ) -> Probe:
     """One size, in fresh processes; nothing of it is kept. What fails for another reason ends the search."""
-    if time.monotonic() >= until:
+    if time.monotonic() >= deadline:
         raise _Stopped(Failure("timeout", "The time was up before the largest batch size was found."))
     short: dict[str, Any] = {**SHORT, "target": None, "max_repeats": None}
     short_spec = attrs.evolve(spec, batch_size=size, **short)
@@ -123,7 +130,7 @@ def _probe(
     case = Case.begin(short_spec, None, Observers({}), registry, run_id=name)
     observers.notify("dlperf_stage", run_id=case.id, stage="batch-size", detail=f"trying {size:,} per device")
     case.prepare(reference_case=None)
-    case.measure(deadline=None if math.isinf(until) else until)
+    case.measure(deadline=None if math.isinf(deadline) else deadline)
     failure = case.failure
     if failure is not None and failure.kind != "out-of-memory":
         raise _Stopped(failure)
@@ -137,7 +144,7 @@ def _probe(
     return Probe(size // spec.accumulation, failure is None, max(peaks, default=None))
 
 
-def key_of(planned: Plan, limit: int | None) -> dict[str, Any]:
+def cache_key(planned: Plan, limit: int | None) -> dict[str, Any]:
     """Everything that the largest batch size depends on; of variables, which may be secrets, it has a digest."""
     spec = planned.spec
     variables = json.dumps(requested_variables(spec), sort_keys=True).encode()
@@ -168,11 +175,11 @@ def key_of(planned: Plan, limit: int | None) -> dict[str, Any]:
     }
 
 
-def note_of(found: Found, step: int) -> str:
+def describe_search(found: SearchResult, step: int) -> str:
     """How a search with so many samples in a unit has ended, in a sentence."""
     assert found.size is not None
     tried = ", ".join(f"{each.size * step:,}{'' if each.fits else ' (too large)'}" for each in found.probes)
     within = "" if found.exact else ", to which the search was not finished"
     if found.exact and all(each.fits for each in found.probes):
-        within = f", near the {MOST:,} at which the search ends, not the memory"
+        within = f", near the {MAX_BATCH:,} at which the search ends, not the memory"
     return f"batch_size max is {found.size * step:,}{within}: tried in fresh processes {tried}."

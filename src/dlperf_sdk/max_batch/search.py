@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import frozen
 
-MOST_PROBES = 24
+MAX_PROBES = 24
 """Probes after which the best so far is taken: far more than the memory model needs."""
 _SECOND = 16
 """The size that is tried after 1."""
@@ -29,7 +29,7 @@ class Probe:
 
 
 @frozen
-class Found:
+class SearchResult:
     """The end of a search."""
 
     size: int | None
@@ -44,7 +44,7 @@ def quantum(size: int) -> int:
     return max(1, size // FINE)
 
 
-def largest(probe: Callable[[int], Probe], budget: int | None, most: int) -> Found:
+def find_max_batch(probe: Callable[[int], Probe], budget: int | None, most: int) -> SearchResult:
     """The largest size from 1 to `most` for which `probe` fits.
 
     Peak memory is close to linear in the batch size: two sizes give a line, the line and the `budget` (bytes for one
@@ -62,10 +62,10 @@ def largest(probe: Callable[[int], Probe], budget: int | None, most: int) -> Fou
         return probes[-1].fits
 
     if not fits(1):
-        return Found(None, tuple(probes), True)
+        return SearchResult(None, tuple(probes), True)
     low, high = 1, most + 1
     guess, missed, retreated = min(_SECOND, most), 0, False
-    while high - low > quantum(low) and len(probes) < MOST_PROBES:
+    while high - low > quantum(low) and len(probes) < MAX_PROBES:
         guess = min(max(guess, low + 1), high - 1)
         if fits(guess):
             low = guess
@@ -87,7 +87,7 @@ def largest(probe: Callable[[int], Probe], budget: int | None, most: int) -> Fou
     step = quantum(low)
     while low > 1 and not fits(low):
         low, step = max(low - step, 1), step * 2
-    return Found(low, tuple(probes), exact)
+    return SearchResult(low, tuple(probes), exact)
 
 
 def _predicted(probes: list[Probe], budget: int | None) -> int | None:
