@@ -1,4 +1,4 @@
-"""Several frameworks, one model: each from the same weights on the same batch, held against the model's reference."""
+"""`dlperf verify`: compare the first steps of several frameworks with a model's reference."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dlperf_sdk.results.convert import to_plain
 from dlperf_sdk.results.result import FAIL, NOT_APPLICABLE, PASS, Parity
 from dlperf_sdk.spec.run_spec import RunSpec
 
-Say = Callable[[str], None]
+OnProgress = Callable[[str], None]
 
 
 @frozen
@@ -43,7 +43,7 @@ class Row:
 
 @frozen
 class Verification:
-    """What came of holding some frameworks to one model's reference."""
+    """The comparison of some frameworks with one model's reference."""
 
     model: str
     case: str
@@ -51,24 +51,25 @@ class Verification:
     precision: str
     compiler: str
     losses: tuple[tuple[float, ...], ...]
-    """The reference: of each canonical shard that is trained on, the loss of each step in float64."""
+    """The reference: for each canonical shard that is trained on, the loss of each step in float64."""
     rows: tuple[Row, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Return plain JSON values."""
         rows = [{"outcome": row.outcome, **to_plain(row)} for row in self.rows]
         return {**to_plain(self), "rows": rows}
 
 
-def exit_code(found: Iterable[Verification]) -> int:
-    """0 if all that applies passed; 1 if one failed; 3 if nothing, 5 if not everything could be judged."""
-    outcomes = [row.outcome for one in found for row in one.rows if row.outcome != NOT_APPLICABLE]
+def exit_code(verifications: Iterable[Verification]) -> int:
+    """Return 0 if all that applies passed, 1 if one failed, 3 if nothing, 5 if not everything could be decided."""
+    rows = [row for verification in verifications for row in verification.rows]
+    outcomes = [row.outcome for row in rows if row.outcome != NOT_APPLICABLE]
     if FAIL in outcomes:
         return 1
-    judged = outcomes.count(PASS)
-    if not judged:
+    passed = outcomes.count(PASS)
+    if not passed:
         return 3
-    return 0 if judged == len(outcomes) else 5
+    return 0 if passed == len(outcomes) else 5
 
 
 def verify(
@@ -77,23 +78,23 @@ def verify(
     *,
     case: str = REFERENCE_CASE,
     registry: Registry | None = None,
-    on_progress: Say = lambda text: None,
-    on_verified: Callable[[Verification], None] = lambda found: None,
+    on_progress: OnProgress = lambda text: None,
+    on_verified: Callable[[Verification], None] = lambda verification: None,
     **fields: Any,
 ) -> tuple[Verification, ...]:
-    """Run each framework's first steps, and hold them against the reference; nothing is taken from the cache.
+    """Run each framework's first steps and compare them with the reference; nothing is taken from the cache.
 
         verify(["torch", "tensorflow"], "resnet50", topology="1n2d")
 
-    All that is asked is understood and planned before anything is made or started.
+    Everything is checked and planned before anything is prepared or started.
 
     Args:
         frameworks: Their names; one that is named twice counts once. One that does not work is a row with its reason.
         model: The model's name; all that have a reference with this case, unless given.
         case: The case of the reference: `small`, and what else it holds.
         registry: The plugins to choose from; those that are installed, unless given.
-        on_progress: Told in lines of text what is going on.
-        on_verified: Given each model's verification as soon as it is complete; one that is interrupted with the rows
+        on_progress: Gets one line of progress at a time.
+        on_verified: Gets each model's verification as soon as it is complete; one that is interrupted, with the rows
             that it has.
         fields: Fields of `RunSpec`: `topology`, `precision`, `compiler`, `device`, `python`, …
 
@@ -109,41 +110,44 @@ def verify(
     frameworks = tuple(dict.fromkeys(frameworks))
     for name in frameworks:
         if name not in registry.names("frameworks"):
-            registry.load("frameworks", name)  # says so, and what is installed
+            registry.load("frameworks", name)  # raises, and names what is installed
     if fields.get("python") is not None and fields.get("container") is None:
         environments.must_be_there(fields["python"])
     works = [
         work
-        for name in _chosen(model, case, registry)
-        if (work := _planned(frameworks, name, case, registry, fields, asked=model is not None)) is not None
+        for name in _models(model, case, registry)
+        if (work := _plan_model(frameworks, name, case, registry, fields, required=model is not None))
+        is not None
     ]
     if not works:
         raise UsageError(
             f"{' and '.join(frameworks)} implement none of the models whose references have the case {case!r}: "
-            f"{', '.join(_chosen(model, case, registry))}."
+            f"{', '.join(_models(model, case, registry))}."
         )
-    return tuple(_verified(work, registry, on_progress, on_verified) for work in works)
+    return tuple(_verify_model(work, registry, on_progress, on_verified) for work in works)
 
 
-def _chosen(model: str | None, case: str, registry: Registry) -> list[str]:
-    """The models whose references have the case."""
+def _models(model: str | None, case: str, registry: Registry) -> list[str]:
+    """List the models whose references have the case."""
     if model is not None:
         cases = _cases(model, registry)
         if registry.model(model).references is None:
-            raise UsageError(f"{model} ships no reference trajectories (Model.references) to be held to.")
+            raise UsageError(f"{model} ships no reference trajectories (Model.references) to compare with.")
         if cases and case not in cases:
             raise UnknownName(f"case of {model}'s reference", case, cases)
         return [model]
-    of_models = {name: _cases(name, registry) for name in registry.names("models")}
-    found = [name for name, cases in of_models.items() if case in cases]
-    if not found:
-        raise UnknownName("case of a reference", case, {one for cases in of_models.values() for one in cases})
-    return found
+    cases_of = {name: _cases(name, registry) for name in registry.names("models")}
+    models = [name for name, cases in cases_of.items() if case in cases]
+    if not models:
+        raise UnknownName(
+            "case of a reference", case, {name for cases in cases_of.values() for name in cases}
+        )
+    return models
 
 
 @frozen
 class _Work:
-    """One model: what there is to be run, and the rows that need no run."""
+    """One model: the plans to run, and the rows that need no run."""
 
     spec: RunSpec
     """The first framework's."""
@@ -152,32 +156,32 @@ class _Work:
     """By framework, in the order they were named."""
 
 
-def _planned(
+def _plan_model(
     frameworks: Sequence[str],
     model: str,
     case: str,
     registry: Registry,
     fields: dict[str, Any],
     *,
-    asked: bool,
+    required: bool,
 ) -> _Work | None:
-    """What is to be done for a model; None where none of them implements it, and nobody asked for it by name."""
+    """Plan the runs of a model; return None if no framework implements it and it is not `required` by name."""
     specs = [
         RunSpec(**{"framework": name, "model": model, "protocol": "quick", **fields}) for name in frameworks
     ]
     registry.topology(specs[0].topology.launcher)
-    plans = {spec.framework: _plan_or_row(spec, case, registry, asked=asked) for spec in specs}
-    rows = [one for one in plans.values() if isinstance(one, Row)]
+    plans = {spec.framework: _plan_or_row(spec, case, registry, required=required) for spec in specs}
+    rows = [plan for plan in plans.values() if isinstance(plan, Row)]
     if len(rows) == len(plans) and all(row.outcome == NOT_APPLICABLE for row in rows):
         return None
     return _Work(specs[0], case, plans)
 
 
-def _plan_or_row(spec: RunSpec, case: str, registry: Registry, *, asked: bool) -> Plan | Row:
+def _plan_or_row(spec: RunSpec, case: str, registry: Registry, *, required: bool) -> Plan | Row:
     name = spec.framework
     try:
         framework = registry.framework(name)
-        if not asked and registry.trainer(framework, registry.model(spec.model)) is None:
+        if not required and registry.trainer(framework, registry.model(spec.model)) is None:
             return Row(
                 name, Parity(outcome=NOT_APPLICABLE, detail=f"{name} does not implement it.", case=case)
             )
@@ -189,7 +193,7 @@ def _plan_or_row(spec: RunSpec, case: str, registry: Registry, *, asked: bool) -
 
 
 def _cases(model: str, registry: Registry) -> tuple[str, ...]:
-    """The names of a model's cases; none where it has no reference that can be read."""
+    """List the cases of a model's reference; none where it has no reference that can be read."""
     try:
         path = registry.model(model).references
         return () if path is None else tuple(load(path).cases)
@@ -197,20 +201,20 @@ def _cases(model: str, registry: Registry) -> tuple[str, ...]:
         return ()
 
 
-def _verified(
-    work: _Work, registry: Registry, say: Say, on_verified: Callable[[Verification], None]
+def _verify_model(
+    work: _Work, registry: Registry, on_progress: OnProgress, on_verified: Callable[[Verification], None]
 ) -> Verification:
     rows: list[Row] = []
     try:
-        for one in work.plans.values():
-            rows.append(one if isinstance(one, Row) else _row(one, work.case, registry, say))
+        for plan in work.plans.values():
+            rows.append(plan if isinstance(plan, Row) else _row(plan, work.case, registry, on_progress))
     except KeyboardInterrupt:
         if rows:
             on_verified(_verification(work, rows, registry))
         raise
-    found = _verification(work, rows, registry)
-    on_verified(found)
-    return found
+    verification = _verification(work, rows, registry)
+    on_verified(verification)
+    return verification
 
 
 def _verification(work: _Work, rows: Sequence[Row], registry: Registry) -> Verification:
@@ -221,39 +225,39 @@ def _verification(work: _Work, rows: Sequence[Row], registry: Registry) -> Verif
         topology=str(spec.topology),
         precision=spec.precision,
         compiler=spec.compiler,
-        losses=_right(spec, work.case, registry),
+        losses=_reference_losses(spec, work.case, registry),
         rows=tuple(rows),
     )
 
 
-def _right(spec: RunSpec, case: str, registry: Registry) -> tuple[tuple[float, ...], ...]:
-    """The reference's losses, per shard."""
+def _reference_losses(spec: RunSpec, case: str, registry: Registry) -> tuple[tuple[float, ...], ...]:
+    """Return the reference's losses, per shard."""
     path = registry.model(spec.model).references
     if path is None or case not in _cases(spec.model, registry):
         return ()
-    found = expected(load(path).cases[case], spec.strategy, spec.topology.devices)
-    return () if isinstance(found, Comparison) else tuple(one.losses for one in found[:2])
+    shards = expected(load(path).cases[case], spec.strategy, spec.topology.devices)
+    return () if isinstance(shards, Comparison) else tuple(shard.losses for shard in shards[:2])
 
 
-def _row(plan: Plan, case: str, registry: Registry, say: Say) -> Row:
-    """One framework's run, or why there is none."""
+def _row(plan: Plan, case: str, registry: Registry, on_progress: OnProgress) -> Row:
+    """Run one framework, and return its row."""
     spec = plan.spec
     name = spec.framework
 
-    def tell(text: str) -> None:
-        say(f"{name}, {spec.model}: {text}")
+    def report(text: str) -> None:
+        on_progress(f"{name}, {spec.model}: {text}")
 
     try:
-        prepared = prepare_own_environment(plan, tell)
+        prepared = prepare_own_environment(plan, report)
         variables = requested_variables(spec)
         with environments.in_use(prepared):
-            found = plan_parity_run(
-                plan, prepared, variables, registry, tell, reference_case=case, use_cache=False
+            parity = plan_parity_run(
+                plan, prepared, variables, registry, report, reference_case=case, use_cache=False
             )
-            if isinstance(found, ParityRun):
-                found = follow_parity_run(found, launch(found.plan, found.request, registry))
+            if isinstance(parity, ParityRun):
+                parity = follow_parity_run(parity, launch(parity.plan, parity.request, registry))
     except DlperfError as error:
-        tell(f"not run: {error}")
+        report(f"not run: {error}")
         return Row(name, None, reason=str(error))
-    tell(found.outcome)
-    return Row(name, found, environment=f"{plan.plugin}, Python {prepared.python}")
+    report(parity.outcome)
+    return Row(name, parity, environment=f"{plan.plugin}, Python {prepared.python}")
