@@ -16,7 +16,7 @@ from result_samples import a_result
 from dlperf_sdk.api import dry_run, rerun, resume
 from dlperf_sdk.campaigns import file
 from dlperf_sdk.campaigns.campaign import asked, campaign_of
-from dlperf_sdk.campaigns.campaign_directory import keep
+from dlperf_sdk.campaigns.campaign_directory import create_campaign
 from dlperf_sdk.campaigns.matrix import Matrix
 from dlperf_sdk.campaigns.planning import planned
 from dlperf_sdk.cli import main
@@ -271,7 +271,7 @@ EXECUTED = [setting for setting in SETTINGS if setting != "data"]
 def test_resume_executes_of_a_directory_what_is_allowed(tmp_path, setting):
     campaign = campaign_of(Matrix(include=[CASE]))
     stamp, entries = planned(campaign, REGISTRY)
-    keep(tmp_path, campaign, entries, stamp)
+    create_campaign(tmp_path, campaign, entries, stamp)
     document = json.loads((tmp_path / "campaign.json").read_text())
     document["cases"][0]["spec"] = hostile(setting).to_dict()
     (tmp_path / "campaign.json").write_text(json.dumps(document))
@@ -291,7 +291,7 @@ def test_resume_executes_of_a_directory_what_is_allowed(tmp_path, setting):
 def test_a_case_of_a_directory_names_no_place_outside_of_it(tmp_path, id):
     campaign = campaign_of(Matrix(include=[CASE]))
     stamp, entries = planned(campaign, REGISTRY)
-    keep(tmp_path / "it", campaign, entries, stamp)
+    create_campaign(tmp_path / "it", campaign, entries, stamp)
     path = tmp_path / "it" / "campaign.json"
     document = json.loads(path.read_text())
     document["cases"][0]["id"] = id

@@ -1,4 +1,4 @@
-"""What a case is, field by field: role, requested and observed, side by side. Comparisons read nothing else."""
+"""The facts of a case: every field with its role, requested and observed. Comparisons read nothing else."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ from dlperf_sdk.spec.run_spec import RunSpec
 
 
 def facts_of(spec: RunSpec, plan: Plan | None, records: Iterable[Record]) -> tuple[Fact, ...]:
-    """The facts of a case; `observed` is None where nothing was measured that could tell.
+    """Return the facts of a case; `observed` is None where no measurement shows it.
 
-    Without a plan, where a case was refused, they are what was asked for.
+    Without a plan, because the case was refused, they are what was requested.
     """
     records = tuple(records)
     observed = {
         key: _agreed(record.observed.get(key) for record in records)
         for key in _keys(r.observed for r in records)
     }
-    asked = spec.to_dict()
+    requested_fields = spec.to_dict()
     if plan is None:
         names = [field for field in attrs.fields(RunSpec) if field.name != "options"]
-        return tuple(Fact(field.name, field.metadata["role"], asked[field.name], None) for field in names)
+        return tuple(
+            Fact(field.name, field.metadata["role"], requested_fields[field.name], None) for field in names
+        )
     resolved: dict[str, Any] = {
         "device": plan.device if records else None,
         "canonical_steps": plan.protocol.canonical_steps,
@@ -38,32 +40,32 @@ def facts_of(spec: RunSpec, plan: Plan | None, records: Iterable[Record]) -> tup
         "target": plan.protocol.target,
         "strategy": "none" if records and spec.topology.devices == 1 else None,
     }
-    found: list[Fact] = []
+    facts: list[Fact] = []
     for field in attrs.fields(RunSpec):
         if field.name == "options":
             continue
-        requested = asked[field.name]
-        # What no worker can contradict is as it was asked for.
-        seen = observed.pop(field.name, None)
-        if seen is None:
-            seen = resolved.get(field.name)
-        if seen is None and records and field.name not in _TOLD_BY_WORKERS:
-            seen = requested
-        found.append(Fact(field.name, field.metadata["role"], requested, seen))
-    found += _options("workload", plan.model_options, plan, observed)
-    found += _options("factor", plan.framework_options, plan, observed)
-    found += _options("context", attrs.asdict(plan.topology_options), plan, observed)
-    found += [Fact(name, "factor", None, value) for name, value in sorted(observed.items())]
+        requested = requested_fields[field.name]
+        # What no worker can contradict is as it was requested_fields for.
+        value = observed.pop(field.name, None)
+        if value is None:
+            value = resolved.get(field.name)
+        if value is None and records and field.name not in _CONFIRMED_BY_WORKERS:
+            value = requested
+        facts.append(Fact(field.name, field.metadata["role"], requested, value))
+    facts += _options("workload", plan.model_options, plan, observed)
+    facts += _options("factor", plan.framework_options, plan, observed)
+    facts += _options("context", attrs.asdict(plan.topology_options), plan, observed)
+    facts += [Fact(name, "factor", None, value) for name, value in sorted(observed.items())]
     for name in _keys(record.facts for record in records):
         value = _agreed(record.facts.get(name) for record in records)
-        found.append(Fact(name, "context", None, value))
+        facts.append(Fact(name, "context", None, value))
     if records:
-        found.append(Fact("clock", "context", None, _agreed(record.clock for record in records)))
-    return tuple(found)
+        facts.append(Fact("clock", "context", None, _agreed(record.clock for record in records)))
+    return tuple(facts)
 
 
-_TOLD_BY_WORKERS = frozenset({"precision", "compiler", "layout"})
-"""Fields that only a worker can confirm: without its word, `observed` stays None."""
+_CONFIRMED_BY_WORKERS = frozenset({"precision", "compiler", "layout"})
+"""Fields that only a worker's record confirms: without one, `observed` stays None."""
 
 
 def _keys(mappings: Iterable[Any]) -> list[str]:
@@ -71,7 +73,7 @@ def _keys(mappings: Iterable[Any]) -> list[str]:
 
 
 def _agreed(values: Iterable[Any]) -> Any:
-    """The one value that all share, or all that occur."""
+    """Return the one value that all share, or all that occur."""
     distinct: list[Any] = []
     for value in values:
         if value not in distinct:
@@ -80,7 +82,7 @@ def _agreed(values: Iterable[Any]) -> Any:
 
 
 def _options(role: Role, options: Any, plan: Plan, observed: dict[str, Any]) -> list[Fact]:
-    """Each option once: what a worker saw of it, or else what it was planned to be."""
+    """Return each option once: as a worker observed it, or else as it was planned."""
     return [
         Fact(name, role, plan.spec.options.get(name), observed.pop(name, value))
         for name, value in options.items()

@@ -1,4 +1,4 @@
-"""How much memory one process may take, as far as it can be told beforehand."""
+"""The memory that one process may take, as far as it is known beforehand."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ HEADROOM = 0.9
 """Of the memory that is free, what a search may take: the controller and the agents need some, too."""
 
 
-def process_memory(planned: Plan) -> int | None:
-    """Bytes for one process of a case; None where only trying tells."""
-    spec = planned.spec
-    if planned.device == "cuda":
+def process_memory(plan: Plan) -> int | None:
+    """Return the bytes for one process of a case; None if only a probe tells."""
+    spec = plan.spec
+    if plan.device == "cuda":
         return min((gpu.memory for gpu in list_gpus() if gpu.memory), default=None)
-    if planned.device != "cpu":
+    if plan.device != "cpu":
         return None
     if spec.memory_limit is not None:
         return spec.memory_limit
@@ -27,7 +27,7 @@ def process_memory(planned: Plan) -> int | None:
 
 
 def host_memory(processes: int) -> int:
-    """Bytes of this machine for each of so many processes, by rlimit, cgroup and what is free."""
+    """Return this machine's bytes for each of so many processes, by rlimit, cgroup and free memory."""
     limits = [psutil.virtual_memory().available * HEADROOM / processes]
     limits += [(most - used) * HEADROOM / processes for most, used in _cgroups()]
     for which in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
@@ -38,20 +38,20 @@ def host_memory(processes: int) -> int:
 
 
 def _cgroups() -> list[tuple[int, int]]:
-    """Of every cgroup above this process (version 2) that has a limit: the limit, and what is used."""
-    found = []
+    """Return limit and usage of every cgroup (version 2) above this process that has a limit."""
+    limits = []
     try:
         name = Path("/proc/self/cgroup").read_text(encoding="ascii").splitlines()[-1].rpartition(":")[2]
     except (OSError, IndexError):
         return []
     folder = Path("/sys/fs/cgroup") / name.lstrip("/")
-    for each in (folder, *folder.parents):
-        if not str(each).startswith("/sys/fs/cgroup"):
+    for parent in (folder, *folder.parents):
+        if not str(parent).startswith("/sys/fs/cgroup"):
             break
         try:
-            most, used = ((each / f"memory.{what}").read_text().strip() for what in ("max", "current"))
+            most, used = ((parent / f"memory.{what}").read_text().strip() for what in ("max", "current"))
         except OSError:
             continue
         if most.isdecimal():
-            found.append((int(most), int(used)))
-    return found
+            limits.append((int(most), int(used)))
+    return limits

@@ -1,4 +1,4 @@
-"""Batch sizes that have been found, by everything that the limit depends on."""
+"""The cache of maximum batch sizes, by everything that the limit depends on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dlperf_sdk.errors import DlperfError, Unavailable
 
 
 def directory() -> Path:
-    """`largest` in DLPERF_CACHE_DIR, else in the user's cache.
+    """Return `largest` in DLPERF_CACHE_DIR, else in the user's cache.
 
     Raises:
         Unavailable: there is no place for it.
@@ -25,7 +25,7 @@ def directory() -> Path:
 
 
 def read(key: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What was found for exactly this key; None where nothing was, or it cannot be read."""
+    """Return the entry of exactly this key; None if there is none that can be read."""
     with suppress(DlperfError):
         document = load_document(_path(key))
         if (
@@ -38,7 +38,7 @@ def read(key: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def write(key: Mapping[str, Any], size: int, probes: int) -> None:
-    """Keep it. A cache that cannot be written is no failure."""
+    """Write an entry. A cache that cannot be written is no failure."""
     with suppress(OSError, Unavailable):
         directory().mkdir(mode=0o700, parents=True, exist_ok=True)
         document = {"key": _plain(key), "size": size, "probes": probes}

@@ -1,4 +1,4 @@
-"""From `max` to a number: probes as ordinary short cases, each in fresh processes, remembered per device and case."""
+"""Resolve `batch_size="max"`: probes are short cases in new processes; results are cached by device and case."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SHORT = {"protocol": "quick", "canonical_steps": 1, "warmup": 1, "steps": 2, "re
 """A probe: the first steps allocate everything, a second pair shows what stays."""
 
 
-class _Stopped(Exception):
+class _SearchFailed(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
         self.failure = failure
@@ -81,22 +81,22 @@ def resolve_max_batch(
     step = spec.accumulation
     smallest = attrs.evolve(spec, batch_size=step)
     try:
-        planned = make_plan(smallest, registry)
+        plan = make_plan(smallest, registry)
     except RunFailed as error:
         return (
             smallest,
             Failure(error.kind, str(error)),
-            "batch_size max was not looked for: the case was refused.",
+            "batch_size max was not searched for: the case was refused.",
         )
-    limit = budget.process_memory(planned)
-    key = cache_key(planned, limit)
+    limit = budget.process_memory(plan)
+    key = cache_key(plan, limit)
     known = cache.read(key)
     if known is not None:
-        found, probes = known["size"] * step, known["probes"]
-        note = f"batch_size max is {found:,}, as an earlier search of {probes} probes found on this device."
-        return attrs.evolve(spec, batch_size=found), None, note
+        size, probes = known["size"] * step, known["probes"]
+        note = f"batch_size max is {size:,}, from the cache: a search of {probes} probes on this device."
+        return attrs.evolve(spec, batch_size=size), None, note
     limited = smallest
-    if planned.device == "cpu" and limit is not None:
+    if plan.device == "cpu" and limit is not None:
         limit -= limit // RESERVE
         limited = attrs.evolve(smallest, memory_limit=limit)
     try:
@@ -105,15 +105,15 @@ def resolve_max_batch(
             limit,
             MAX_BATCH // step,
         )
-    except _Stopped as stopped:
+    except _SearchFailed as failed:
         return (
             smallest,
-            stopped.failure,
+            failed.failure,
             "batch_size max was not found: a probe failed for another reason than memory.",
         )
     if search.size is None:
-        said = f"Not even a batch of {step} fits into the memory. Use a smaller model, or more memory."
-        return smallest, Failure("out-of-memory", said), "batch_size max was looked for: nothing fits."
+        message = f"Not even a batch of {step} fits into the memory. Use a smaller model, or more memory."
+        return smallest, Failure("out-of-memory", message), "batch_size max was searched for: nothing fits."
     cache.write(key, search.size, len(search.probes))
     return attrs.evolve(spec, batch_size=search.size * step), None, describe_search(search, step)
 
@@ -121,9 +121,9 @@ def resolve_max_batch(
 def _probe(
     spec: RunSpec, size: int, observers: Observers, registry: Registry, run_id: str | None, deadline: float
 ) -> Probe:
-    """One size, in fresh processes; nothing of it is kept. What fails for another reason ends the search."""
+    """Try one size in new processes; a failure for another reason than memory ends the search."""
     if time.monotonic() >= deadline:
-        raise _Stopped(Failure("timeout", "The time was up before the largest batch size was found."))
+        raise _SearchFailed(Failure("timeout", "The time was up before the largest batch size was found."))
     short: dict[str, Any] = {**SHORT, "target": None, "max_repeats": None}
     short_spec = attrs.evolve(spec, batch_size=size, **short)
     name = None if run_id is None else f"largest-{run_id}"
@@ -133,7 +133,7 @@ def _probe(
     case.measure(deadline=None if math.isinf(deadline) else deadline)
     failure = case.failure
     if failure is not None and failure.kind != "out-of-memory":
-        raise _Stopped(failure)
+        raise _SearchFailed(failure)
     peaks = [
         record.facts.get("allocated_memory", record.peak_host_memory)
         if record.peak_device_memory is None
@@ -144,23 +144,23 @@ def _probe(
     return Probe(size // spec.accumulation, failure is None, max(peaks, default=None))
 
 
-def cache_key(planned: Plan, limit: int | None) -> dict[str, Any]:
-    """Everything that the largest batch size depends on; of variables, which may be secrets, it has a digest."""
-    spec = planned.spec
+def cache_key(plan: Plan, limit: int | None) -> dict[str, Any]:
+    """Return everything that the largest batch size depends on; variables, which may be secrets, as a digest."""
+    spec = plan.spec
     variables = json.dumps(requested_variables(spec), sort_keys=True).encode()
     machine = hardware.describe()
     gpus = [{"name": gpu.get("name"), "memory": gpu.get("memory")} for gpu in machine.get("gpus") or ()]
     return {
-        "device": planned.device,
-        "hardware": gpus if planned.device == "cuda" else machine.get("cpu"),
+        "device": plan.device,
+        "hardware": gpus if plan.device == "cuda" else machine.get("cpu"),
         "memory": machine.get("memory"),
         # What happens to be free on a host is known to the GiB; a limit that was given, to the byte.
         "limit": spec.memory_limit or (None if limit is None else limit >> 30),
         "reserve": RESERVE,
         "framework": spec.framework,
-        "plugin": planned.plugin,
+        "plugin": plan.plugin,
         "model": spec.model,
-        "options": {**planned.model_options, **planned.framework_options},
+        "options": {**plan.model_options, **plan.framework_options},
         "precision": spec.precision,
         "compiler": spec.compiler,
         "layout": spec.layout,
@@ -171,15 +171,17 @@ def cache_key(planned: Plan, limit: int | None) -> dict[str, Any]:
         "python": spec.python,
         "container": [spec.container, spec.container_mounts, spec.container_devices],
         "variables": hashlib.sha256(variables).hexdigest(),
-        "requirements": list(planned.environment.requirements),
+        "requirements": list(plan.environment.requirements),
     }
 
 
-def describe_search(found: SearchResult, step: int) -> str:
-    """How a search with so many samples in a unit has ended, in a sentence."""
-    assert found.size is not None
-    tried = ", ".join(f"{each.size * step:,}{'' if each.fits else ' (too large)'}" for each in found.probes)
-    within = "" if found.exact else ", to which the search was not finished"
-    if found.exact and all(each.fits for each in found.probes):
+def describe_search(search: SearchResult, step: int) -> str:
+    """Describe a search in units of `step` samples in a sentence."""
+    assert search.size is not None
+    tried = ", ".join(
+        f"{probe.size * step:,}{'' if probe.fits else ' (too large)'}" for probe in search.probes
+    )
+    within = "" if search.exact else ", to which the search was not finished"
+    if search.exact and all(probe.fits for probe in search.probes):
         within = f", near the {MAX_BATCH:,} at which the search ends, not the memory"
-    return f"batch_size max is {found.size * step:,}{within}: tried in fresh processes {tried}."
+    return f"batch_size max is {search.size * step:,}{within}: tried in fresh processes {tried}."

@@ -1,4 +1,4 @@
-"""The search itself, pure: what to try next, given what fitted, what did not, and how much memory it took."""
+"""Search for the largest size that fits; pure: each next size follows from the probes so far and their memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FAR = 2
 
 @frozen
 class Probe:
-    """One try in fresh processes."""
+    """One try in new processes."""
 
     size: int
     fits: bool
@@ -40,12 +40,12 @@ class SearchResult:
 
 
 def quantum(size: int) -> int:
-    """How close the limit is to be known near a size."""
+    """Return the resolution of the search near a size."""
     return max(1, size // FINE)
 
 
 def find_max_batch(probe: Callable[[int], Probe], budget: int | None, most: int) -> SearchResult:
-    """The largest size from 1 to `most` for which `probe` fits.
+    """Return the largest size from 1 to `most` for which `probe` fits.
 
     Peak memory is close to linear in the batch size: two sizes give a line, the line and the `budget` (bytes for one
     process) a guess, and a probe at the guess and one beside it usually settle it. Every probe that fits mends the
@@ -91,17 +91,17 @@ def find_max_batch(probe: Callable[[int], Probe], budget: int | None, most: int)
 
 
 def _predicted(probes: list[Probe], budget: int | None) -> int | None:
-    """Where a line meets the budget; None where there is no such line.
+    """Return the size at which a line through two probes meets the budget; None if there is no such line.
 
     It goes through the largest size that fitted and the next that is so much smaller that chance does not tilt it.
     """
     known: list[Any] = sorted(
-        {(each.size, each.peak) for each in probes if each.fits and each.peak is not None}
+        {(probe.size, probe.peak) for probe in probes if probe.fits and probe.peak is not None}
     )
     if budget is None or len(known) < 2:
         return None
     larger, more = known[-1]
-    size, peak = next((each for each in reversed(known) if each[0] <= larger * 3 // 4), known[0])
+    size, peak = next((probe for probe in reversed(known) if probe[0] <= larger * 3 // 4), known[0])
     slope = (more - peak) / (larger - size)
     if slope <= 0:
         return None
