@@ -234,7 +234,8 @@ def _broken(row: Row, error: BaseException) -> PluginError:
     stop = "" if last.endswith((".", "!", "?")) else "."
     return PluginError(
         f"The {GROUPS[row.group].singular} plugin {row.name!r} of {row.distribution} cannot be used: loading "
-        f"{row.target} failed with {last}{stop} Reinstall or uninstall that distribution; the other plugins are not affected."
+        f"{row.target} failed with {last}{stop} Reinstall or uninstall that "
+        "distribution; the other plugins are not affected."
     )
 
 
