@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from dlperf_torch.framework import Torch
 
 from dlperf_sdk.cli import main
 from dlperf_sdk.errors import DocumentError, SpecError
@@ -81,12 +83,28 @@ def test_a_file_sets_no_variable_that_may_load_code(tmp_path: Path, name: str, v
         *("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "KMP_AFFINITY", "KMP_BLOCKTIME", "MKL_NUM_THREADS"),
         *("NCCL_DEBUG", "NCCL_ALGO", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_IB_HCA"),
         *("CUDA_VISIBLE_DEVICES", "NVIDIA_TF32_OVERRIDE", "DNNL_MAX_CPU_ISA", "ONEDNN_VERBOSE"),
-        *("TF_CPP_MIN_LOG_LEVEL", "MXNET_ENGINE_TYPE", "ONEFLOW_ENABLE_NHWC", "FLAGS_allocator_strategy"),
     ],
 )
 def test_a_file_sets_variables_that_tune(tmp_path: Path, name: str) -> None:
     assert load_spec(written(tmp_path, env={name: "1"})).env == {name: "1"}
     assert load_spec(written(tmp_path, env={name: None})).env == {name: None}
+
+
+def test_a_plugin_declares_the_variables_that_tune_its_framework(tmp_path: Path) -> None:
+    tuned = type("Tuned", (Torch,), {"name": "tuned", "tuning_variables": ("MINE_THREADS",)})
+    plugins = Registry({"frameworks": {"tuned": tuned}})
+    env = {"MINE_THREADS": "2", "NCCL_DEBUG": "INFO"}
+    assert load_spec(written(tmp_path, framework="tuned", env=env), registry=plugins).env == env
+    for framework in ("torch", "not-installed"):
+        with pytest.raises(SpecError, match="--env MINE_THREADS=VALUE"):
+            load_spec(written(tmp_path, framework=framework, env=env), registry=plugins)
+
+
+@pytest.mark.parametrize("name", ["mxnet", "oneflow", "paddle", "tensorflow", "torch"])
+def test_the_tuning_variables_of_plugins_name_no_program_library_or_file(name: str) -> None:
+    declared = Registry().framework(name).tuning_variables
+    assert declared
+    assert not [one for one in declared if re.search("PATH|DIR|FILE|LIB|PLUGIN|PRELOAD|FLAGS$", one)]
 
 
 HOSTILE = {

@@ -15,7 +15,7 @@ from attrs import frozen
 from dlperf_sdk.campaigns.matrix import MOST_CASES, Matrix, Override, flatten_fields, overridden
 from dlperf_sdk.campaigns.predicate import Predicate
 from dlperf_sdk.errors import CampaignError, SpecError, UnknownName, UsageError
-from dlperf_sdk.planning.spec_file import NOT_FROM_A_FILE, Restricted, option_metadata, restricted
+from dlperf_sdk.planning.spec_file import NOT_FROM_A_FILE, Restricted, declarations, restricted
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.store import run_id
 from dlperf_sdk.spec.run_spec import RunSpec
@@ -146,7 +146,7 @@ def asked(campaign: Campaign, stamp: str, registry: Registry | None = None) -> I
             none.
     """
     settings, seen = campaign.settings, set[str]()
-    metadata = option_metadata(registry or Registry())
+    look_up = declarations(registry or Registry())
     if campaign.size > settings.max_cases:
         _refuse_explosion(campaign)
     for fields, block, where in campaign:
@@ -158,7 +158,7 @@ def asked(campaign: Campaign, stamp: str, registry: Registry | None = None) -> I
         if key not in seen:
             seen.add(key)
             if campaign.source is not None:
-                for setting in restricted(spec.to_dict(), metadata):
+                for setting in restricted(spec.to_dict(), look_up):
                     raise CampaignError(_refusal(campaign, block, setting))
             yield Asked(run_id(spec, stamp, key), spec, where)
     if not seen:

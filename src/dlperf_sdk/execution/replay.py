@@ -24,7 +24,7 @@ from dlperf_sdk.launchers.slurm import job_facts, stream
 from dlperf_sdk.parity.evidence import ParityRun, plan_parity_run, unknown_parity
 from dlperf_sdk.planning import bundle
 from dlperf_sdk.planning.plan import Plan, make_plan
-from dlperf_sdk.planning.spec_file import option_metadata, restricted
+from dlperf_sdk.planning.spec_file import declarations, restricted
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.convert import parity_from_dict
 from dlperf_sdk.results.result import Environment, Result
@@ -70,7 +70,7 @@ def _replayed(
             raise TypeError
     except (KeyError, TypeError, AttributeError) as error:
         raise DocumentError("This is no stream that says which case it belongs to.") from error
-    for setting in restricted(spec.to_dict(), option_metadata(registry)):
+    for setting in restricted(spec.to_dict(), declarations(registry)):
         if setting.reads:  # nothing of the case is executed here, but planning it would read the file
             raise SpecError(
                 f"The case of the stream {setting.description}, which is a file of another machine; a stream may not "

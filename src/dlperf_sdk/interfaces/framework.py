@@ -6,7 +6,7 @@ Nothing here, and nothing that a plugin puts beside it, may import the framework
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -111,6 +111,9 @@ class Framework(ABC):
     capabilities: ClassVar[Capabilities] = Capabilities()
     lacks: ClassVar[Mapping[str, str]] = {}
     """A name that `capabilities` lack, such as `amp-bf16` or `nhwc` → why, in a sentence for whoever asks for it."""
+    tuning_variables: ClassVar[Collection[str]] = ()
+    """Environment variables of this framework that a file may set, for they only tune threads, memory, logging or
+    transport. None may name a program, a library or a file."""
     Options: ClassVar[type[Any]] = NoOptions
     """An attrs class: the plugin's own options, set with `--set NAME=VALUE`."""
 

@@ -35,23 +35,17 @@ TUNING = re.compile(
             r"MKL_(DYNAMIC|CBWR|ENABLE_INSTRUCTIONS|VERBOSE)|MALLOC_(ARENA_MAX|(TRIM|MMAP)_THRESHOLD_)",
             r"(ONEDNN|DNNL)_(VERBOSE|MAX_CPU_ISA|CPU_ISA_HINTS|DEFAULT_FPMATH_MODE|PRIMITIVE_CACHE_CAPACITY)",
             r"CUDA_(VISIBLE_DEVICES|DEVICE_ORDER|DEVICE_MAX_CONNECTIONS|LAUNCH_BLOCKING|MODULE_LOADING)",
-            r"(HIP|ROCR)_VISIBLE_DEVICES|NVIDIA_TF32_OVERRIDE|CUBLAS_WORKSPACE_CONFIG|PYTORCH_(CUDA_)?ALLOC_CONF",
+            r"(HIP|ROCR)_VISIBLE_DEVICES|NVIDIA_TF32_OVERRIDE|CUBLAS_WORKSPACE_CONFIG",
             r"NCCL_(DEBUG|DEBUG_SUBSYS|ALGO|PROTO|NTHREADS|BUFFSIZE|LAUNCH_MODE|NVLS_ENABLE|CROSS_NIC|CUMEM_ENABLE)",
             r"NCCL_(MIN|MAX)_(NCHANNELS|CTAS)|NCCL_NET_(GDR_LEVEL|GDR_READ|DISABLE_INTRA)|NCCL_SHM_DISABLE",
             r"NCCL_(IB_(DISABLE|HCA|GID_INDEX|TC|SL|TIMEOUT|RETRY_CNT|QPS_PER_CONNECTION|CUDA_SUPPORT))",
             r"NCCL_(P2P_(DISABLE|LEVEL|NET_CHUNKSIZE)|SOCKET_(IFNAME|FAMILY|NTHREADS)|NSOCKS_PERTHREAD)",
-            r"(GLOO|TP)_SOCKET_IFNAME|UCX_(TLS|NET_DEVICES|LOG_LEVEL)|GRPC_(VERBOSITY|TRACE)|GLOG_(v|minloglevel)",
-            r"TORCH_(CPP_LOG_LEVEL|DISTRIBUTED_DEBUG)|TORCH_NCCL_(AVOID_RECORD_STREAMS|HIGH_PRIORITY|BLOCKING_WAIT)",
-            r"TF_(CPP_MIN_LOG_LEVEL|CPP_MAX_VLOG_LEVEL|ENABLE_ONEDNN_OPTS|NUM_INTEROP_THREADS|NUM_INTRAOP_THREADS)",
-            r"TF_(GPU_THREAD_(MODE|COUNT)|GPU_ALLOCATOR|FORCE_GPU_ALLOW_GROWTH|CUDNN_USE_AUTOTUNE|DETERMINISTIC_OPS)",
-            r"MXNET_(ENGINE_TYPE|[CG]PU_WORKER_NTHREADS|CUDNN_AUTOTUNE_DEFAULT|EXEC_BULK_EXEC_TRAIN)",
-            r"MXNET_(GPU_MEM_POOL_(TYPE|RESERVE)|KVSTORE_(USETREE|BIGARRAY_BOUND|REDUCTION_NTHREADS))",
-            r"ONEFLOW_ENABLE_NHWC|FLAGS_(allocator_strategy|fraction_of_gpu_memory_to_use|cudnn_exhaustive_search)",
-            r"FLAGS_(conv_workspace_size_limit|cudnn_deterministic|cudnn_batchnorm_spatial_persistent)",
+            r"GLOO_SOCKET_IFNAME|UCX_(TLS|NET_DEVICES|LOG_LEVEL)|GRPC_(VERBOSITY|TRACE)|GLOG_(v|minloglevel)",
         )
     )
 )
-"""Variables that tune threads, memory, logging and transport. None names a program, a library or a file; what runs a
+"""Variables of libraries that several frameworks use, which tune threads, memory, logging and transport; a framework's
+own are its plugin's (`Framework.tuning_variables`). None names a program, a library or a file; what runs a
 compiler (CXX), or loads a plugin or a kernel from a folder, is not among them, and nobody could list all of those."""
 
 _SUSPECT = re.compile(r"(\w+_)?(flags|file|python|command)|hostfile")
@@ -62,8 +56,18 @@ _MOST = 5
 
 NOT_FROM_A_FILE = "A file may not decide which program is run, what it loads, or which other file is read."
 
-OptionMetadata = Callable[[str, str], Mapping[str, Mapping[str, Any]]]
-"""Group and name of a plugin → option → its metadata."""
+
+@frozen
+class Declarations:
+    """What a plugin declares about the settings of a case."""
+
+    options: Mapping[str, Mapping[str, Any]]
+    """Option → its metadata."""
+    tuning_variables: frozenset[str] = frozenset()
+
+
+LookUp = Callable[[str, str], Declarations]
+"""Group and name of a plugin → its declarations."""
 
 
 @frozen
@@ -109,7 +113,7 @@ def load_spec(
         raise DocumentError(diagnostics.told(found))
     spec = attrs.evolve(RunSpec.from_dict(resolve_data(document, path)), **fields)
     plugins = {"framework": spec.framework, "model": spec.model, "topology": spec.topology}
-    for setting in restricted({**document, **plugins}, option_metadata(registry or Registry())):
+    for setting in restricted({**document, **plugins}, declarations(registry or Registry())):
         where = source_positions.said(path, places, tuple(setting.field.split(".", 1)))
         raise SpecError(
             f"{where}: The file {setting.description}. {NOT_FROM_A_FILE} Remove `{setting.name}` from it, and give "
@@ -135,11 +139,11 @@ def check_allowed(
     Raises:
         SpecError: A setting decides what is executed or read, and is not allowed.
     """
-    metadata = option_metadata(registry)
+    look_up = declarations(registry)
     refused = {
         setting.description: setting.name
         for case in cases
-        for setting in restricted(case, metadata)
+        for setting in restricted(case, look_up)
         if setting.name not in allow
     }
     if refused:
@@ -153,38 +157,41 @@ def check_allowed(
         )
 
 
-def option_metadata(registry: Registry) -> OptionMetadata:
-    """Return a function that looks up the metadata of a plugin's options and loads each plugin once.
+def declarations(registry: Registry) -> LookUp:
+    """Return a function that looks up what a plugin declares and loads each plugin once.
 
-    A plugin that cannot be loaded has none: its case is refused when it is planned.
+    A plugin that cannot be loaded declares nothing: its case is refused when it is planned.
     """
 
     @cache
-    def look_up(group: str, name: str) -> Mapping[str, Mapping[str, Any]]:
+    def look_up(group: str, name: str) -> Declarations:
         try:
             plugin = registry.load(group, name)
             with registry.wrap_plugin_errors(group, name, "list its options"):
-                return {field.name: field.metadata for field in attrs.fields(plugin.Options)}
+                options = {field.name: field.metadata for field in attrs.fields(plugin.Options)}
+                return Declarations(options, frozenset(getattr(plugin, "tuning_variables", ())))
         except (PluginError, UnknownName):
-            return {}
+            return Declarations({})
 
     return look_up
 
 
-def restricted(case: Mapping[str, Any], metadata: OptionMetadata) -> Iterator[Restricted]:
+def restricted(case: Mapping[str, Any], look_up: LookUp) -> Iterator[Restricted]:
     """Yield the settings of a case that decide what is executed or read.
 
     Args:
         case: The fields of a run spec, as plain values.
-        metadata: The result of `option_metadata`.
+        look_up: The result of `declarations`.
     """
     for field in attrs.fields(RunSpec):
         value = case.get(field.name)
         if value is not None and has_effect(field.metadata):
             flag = f"--{field.name.replace('_', '-')}"
             yield Restricted(field.name, field.name, value, f"sets {field.name} to {shown(value)}", flag)
-    for name, value in (case.get("env") or {}).items():
-        if not TUNING.fullmatch(name):  # the value may be a secret
+    variables = case.get("env") or {}
+    tuning = look_up("frameworks", case["framework"]).tuning_variables if variables else frozenset()
+    for name, value in variables.items():
+        if name not in tuning and not TUNING.fullmatch(name):  # the value may be a secret
             description = (
                 f"sets the variable {name}, which is not known to tune only threads, memory or transport"
             )
@@ -194,7 +201,7 @@ def restricted(case: Mapping[str, Any], metadata: OptionMetadata) -> Iterator[Re
         description = f"has {shown(pins)} installed, which the plugin's own environment lacks"
         yield Restricted("lock", "lock", lock, description, "--allow lock")
     options = case.get("options") or {}
-    declared = _declared(case, metadata) if options else {}
+    declared = _declared(case, look_up) if options else {}
     for name, value in options.items():
         option = declared.get(name, {})
         if has_effect(option) or _SUSPECT.fullmatch(name):
@@ -203,13 +210,13 @@ def restricted(case: Mapping[str, Any], metadata: OptionMetadata) -> Iterator[Re
             yield Restricted(name, f"options.{name}", value, description, flag, bool(option.get("reads")))
 
 
-def _declared(case: Mapping[str, Any], metadata: OptionMetadata) -> dict[str, Mapping[str, Any]]:
+def _declared(case: Mapping[str, Any], look_up: LookUp) -> dict[str, Mapping[str, Any]]:
     """Return the metadata of all options that the plugins of a case declare."""
     launcher = TopologySpec.parse(case.get("topology", "1n1d")).launcher
     return {
-        **metadata("models", case["model"]),
-        **metadata("frameworks", case["framework"]),
-        **metadata("topologies", launcher),
+        **look_up("models", case["model"]).options,
+        **look_up("frameworks", case["framework"]).options,
+        **look_up("topologies", launcher).options,
     }
 
 

@@ -67,6 +67,18 @@ class MXNet(Framework):
         "xla": "MXNet's compiler is graph (hybridize).",
         "cinn": "It is Paddle's; MXNet's compiler is graph (hybridize).",
     }
+    tuning_variables = (
+        "MXNET_CPU_WORKER_NTHREADS",
+        "MXNET_CUDNN_AUTOTUNE_DEFAULT",
+        "MXNET_ENGINE_TYPE",
+        "MXNET_EXEC_BULK_EXEC_TRAIN",
+        "MXNET_GPU_MEM_POOL_RESERVE",
+        "MXNET_GPU_MEM_POOL_TYPE",
+        "MXNET_GPU_WORKER_NTHREADS",
+        "MXNET_KVSTORE_BIGARRAY_BOUND",
+        "MXNET_KVSTORE_REDUCTION_NTHREADS",
+        "MXNET_KVSTORE_USETREE",
+    )
     Options: ClassVar[type[Any]] = MXNetOptions
 
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:

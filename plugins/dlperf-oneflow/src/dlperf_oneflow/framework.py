@@ -76,6 +76,7 @@ class OneFlow(Framework):
         "xla": "OneFlow's compiler is graph (nn.Graph).",
         "cinn": "It is Paddle's; OneFlow's compiler is graph (nn.Graph).",
     }
+    tuning_variables = ("ONEFLOW_ENABLE_NHWC",)
     Options: ClassVar[type[Any]] = OneFlowOptions
 
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:

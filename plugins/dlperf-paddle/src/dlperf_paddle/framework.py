@@ -70,6 +70,14 @@ class Paddle(Framework):
         "inductor": "It is torch's; Paddle's compilers are graph (to_static) and, on GPUs, cinn.",
         "xla": "Paddle's compilers are graph (to_static) and, on GPUs, cinn.",
     }
+    tuning_variables = (
+        "FLAGS_allocator_strategy",
+        "FLAGS_conv_workspace_size_limit",
+        "FLAGS_cudnn_batchnorm_spatial_persistent",
+        "FLAGS_cudnn_deterministic",
+        "FLAGS_cudnn_exhaustive_search",
+        "FLAGS_fraction_of_gpu_memory_to_use",
+    )
     Options: ClassVar[type[Any]] = PaddleOptions
 
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:

@@ -48,6 +48,19 @@ class TensorFlow(Framework):
         "inductor": "inductor is torch's compiler; TensorFlow's is xla.",
         "cinn": "CINN is Paddle's compiler; TensorFlow's is xla.",
     }
+    tuning_variables = (
+        "TF_CPP_MAX_VLOG_LEVEL",
+        "TF_CPP_MIN_LOG_LEVEL",
+        "TF_CUDNN_USE_AUTOTUNE",
+        "TF_DETERMINISTIC_OPS",
+        "TF_ENABLE_ONEDNN_OPTS",
+        "TF_FORCE_GPU_ALLOW_GROWTH",
+        "TF_GPU_ALLOCATOR",
+        "TF_GPU_THREAD_COUNT",
+        "TF_GPU_THREAD_MODE",
+        "TF_NUM_INTEROP_THREADS",
+        "TF_NUM_INTRAOP_THREADS",
+    )
     Options: ClassVar[type[Any]] = TensorFlowOptions
 
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:

@@ -34,6 +34,16 @@ class Torch(Framework):
         data={"synthetic", "synthetic-host", "images", "text"},
         accumulation=True,
     )
+    tuning_variables = (
+        "PYTORCH_ALLOC_CONF",
+        "PYTORCH_CUDA_ALLOC_CONF",
+        "TORCH_CPP_LOG_LEVEL",
+        "TORCH_DISTRIBUTED_DEBUG",
+        "TORCH_NCCL_AVOID_RECORD_STREAMS",
+        "TORCH_NCCL_BLOCKING_WAIT",
+        "TORCH_NCCL_HIGH_PRIORITY",
+        "TP_SOCKET_IFNAME",
+    )
     Options: ClassVar[type[Any]] = TorchOptions
 
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
