@@ -100,7 +100,7 @@ def test_parity_catches(fault, answers):
 @pytest.mark.parametrize("fault", BY_PAIR, ids=lambda fault: fault.plugin)
 def test_parity_catches_in_company(fault):
     suite = controller.suite_of(fault)
-    found = suite.followed(suite.spec(fault.model, topology="1n2d"))
+    found = suite.parity_of(suite.spec(fault.model, topology="1n2d"))
     assert found.outcome == "fail", found
     assert fault.said in found.detail, found.detail
 

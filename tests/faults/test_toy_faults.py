@@ -192,7 +192,7 @@ def test_the_agent_contradicts(fault):
 @pytest.mark.parametrize("fault", BY_PARITY, ids=lambda fault: fault.plugin)
 def test_parity_catches(fault):
     suite = suite_of(fault.plugin)
-    found = suite.followed(suite.spec("linear", topology="1n2d"))
+    found = suite.parity_of(suite.spec("linear", topology="1n2d"))
     assert found.outcome == "fail", found
     assert fault.said in found.detail, found
     with pytest.raises(AssertionError, match="What to change"):

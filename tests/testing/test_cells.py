@@ -9,21 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlperf_sdk.interfaces.framework import Capabilities
-from dlperf_sdk.testing.cells import INDEPENDENT, Cell, alone, pairs
+from dlperf_sdk.testing.cells import Cell, alone, covering, pairs
 
 MODELS = ("bert-base", "resnet50")
 DECLARED = st.builds(
     Capabilities,
     precisions=st.sets(st.sampled_from(["tf32", "amp-fp16", "amp-bf16"])).map(lambda found: found | {"fp32"}),
     compilers=st.sets(st.sampled_from(["graph", "xla", "inductor"])).map(lambda found: found | {"none"}),
-    strategies=st.sets(st.sampled_from(["all_reduce", "parameter_server", INDEPENDENT]), min_size=1),
+    strategies=st.sets(st.sampled_from(["all_reduce", "parameter_server", "independent"]), min_size=1),
 )
 
 
 @given(DECLARED)
 def test_every_pair_of_declared_values_is_tried(can: Capabilities) -> None:
     single, double = alone(MODELS, can), pairs(MODELS, can)
-    meet = can.strategies - {INDEPENDENT}
+    meet = can.strategies - {"independent"}
     assert {(one.compiler, one.precision) for one in single} == set(product(can.compilers, can.precisions))
     assert {(one.strategy, one.compiler) for one in double} == set(product(meet, can.compilers))
     assert {(one.strategy, one.precision) for one in double} == set(product(meet, can.precisions))
@@ -34,6 +34,18 @@ def test_every_pair_of_declared_values_is_tried(can: Capabilities) -> None:
     plain = [one for one in double if (one.compiler, one.precision) == ("none", "fp32")]
     assert {(one.models, one.strategy) for one in plain} == {((m,), s) for m, s in product(MODELS, meet)}
     assert all(one.strategy is None for one in single)
+
+
+@given(DECLARED)
+def test_the_cover_has_each_declared_value(can: Capabilities) -> None:
+    cells = (*alone(MODELS, can), *pairs(MODELS, can))
+    chosen = covering(cells)
+    assert {one.precision for one in chosen} == can.precisions
+    assert {one.compiler for one in chosen} == can.compilers
+    assert {one.strategy for one in chosen} == {None, *(can.strategies - {"independent"})}
+    assert {(model,) for model in MODELS} <= {one.models for one in chosen}
+    values = len(MODELS) + len(can.precisions) + len(can.compilers) + len(can.strategies)
+    assert len(chosen) <= values, "one more cell for each further value"
 
 
 @given(DECLARED)

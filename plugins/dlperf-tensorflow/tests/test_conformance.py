@@ -34,7 +34,7 @@ class TestTensorFlow(FrameworkConformance):
         spec = self.spec("bert-base", topology=topology, strategy="parameter_server_async", **micro_batches)
         if micro_batches:
             spec = attrs.evolve(spec, env={})  # as many threads as servers take for themselves
-        result = self.trained(spec)
+        result = self.valid_result_of(spec)
         (record,) = result.repeats[0].records
         assert (record.clock, record.samples) == ("lagged", 3 * 2 * self.batch_size)
         assert [(one.index, one.device) for one in record.replicas] == [(0, "cpu:0"), (1, "cpu:1")]
@@ -68,7 +68,7 @@ class TestTensorFlow(FrameworkConformance):
             env={MARK: mark, "TMPDIR": str(tmp_path)},
             steps=100_000,
         )
-        failure = self.carried_out(spec, [_Killer(server)]).failure
+        failure = self.run_case(spec, [_Killer(server)]).failure
         assert (failure.kind, failure.node, failure.rank) == ("crashed", 0, None)
         assert failure.message.startswith(f"{server}, which the trainers need, was ended by SIGKILL")
         assert not alive(mark)

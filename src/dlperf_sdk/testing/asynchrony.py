@@ -8,7 +8,7 @@ from dlperf_sdk.registry.capabilities import device_of
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import advice
-from dlperf_sdk.testing.subject import described
+from dlperf_sdk.testing.subject import describe
 from dlperf_sdk.testing.training import Training
 from dlperf_sdk.worker.enqueue_times import Times, was_done_at_once, was_waited_for, went_on_alone
 
@@ -28,8 +28,8 @@ class Asynchrony(Training):
         """The parameters are the same when `synchronize` returns, and a while later."""
         spec = self.spec_of(any_cell)
         self._in_company_only_behind_the_host(spec)
-        assert all(answer["settled"] for answer in self._answers_of(spec)), advice(
-            f"{described(spec)}: the parameters changed after `synchronize` had returned.",
+        assert all(answer["settled"] for answer in self._values_of(spec)), advice(
+            f"{describe(spec)}: the parameters changed after `synchronize` had returned.",
             "the window ends with `synchronize`: work that goes on behind it is not measured",
             "wait in `synchronize` for all that `step` has enqueued, the optimizer's update included, on every device",
         )
@@ -40,9 +40,9 @@ class Asynchrony(Training):
         if device == "cpu":
             pytest.skip("on a CPU steps may be the host's own work")
         spec = self.spec_of(any_cell)
-        waits = [rank for rank, answer in enumerate(self._answers_of(spec)) if answer["clock"] == "blocking"]
+        waits = [rank for rank, answer in enumerate(self._values_of(spec)) if answer["clock"] == "blocking"]
         assert not waits, advice(
-            f"{described(spec)}: on {device} the clock of rank {waits} is 'blocking'.",
+            f"{describe(spec)}: on {device} the clock of rank {waits} is 'blocking'.",
             "a host that waits for every step leaves the device idle between them, and the number is not the "
             "framework's",
             "wait in `synchronize` alone, and set the clock 'event' with `mark` and `elapsed`, or 'lagged' with `wait`",
@@ -55,7 +55,7 @@ class Asynchrony(Training):
             if not any(went_on_alone(one) for one in times):
                 pytest.fail(
                     advice(
-                        f"{described(spec)}: {_said(rank, times)}: when `step` returned, hardly anything was left to "
+                        f"{describe(spec)}: {_said(rank, times)}: when `step` returned, hardly anything was left to "
                         "wait for.",
                         "a device that waits for the host between steps is slower than it could be, and the number "
                         "is not the framework's",
@@ -74,7 +74,7 @@ class Asynchrony(Training):
             if not any(was_waited_for(one) for one in times):
                 pytest.fail(
                     advice(
-                        f"{described(spec)}: {_said(rank, times)}: `synchronize` returned before the steps were done.",
+                        f"{describe(spec)}: {_said(rank, times)}: `synchronize` returned before the steps were done.",
                         "the window ends with `synchronize`: without it steps are counted that have only been enqueued",
                         "wait in `synchronize` for the device (every device of the process), not only for the host's "
                         "queue",
@@ -84,12 +84,12 @@ class Asynchrony(Training):
     def test_a_blocking_step_is_done_when_it_returns(self, cell: Cell) -> None:
         """Where the clock says so: nothing is left then, for `synchronize` or for who reads the losses."""
         spec = self.spec_of(cell)
-        answer = self._answers_of(spec)[0]
+        answer = self._values_of(spec)[0]
         if answer["clock"] != "blocking":
             pytest.skip(BEHIND)
         times = answer["asynchrony"]
         assert any(was_done_at_once(one) for one in times), advice(
-            f"{described(spec)}: the clock is 'blocking', and when `step` returned much was left to do: "
+            f"{describe(spec)}: the clock is 'blocking', and when `step` returned much was left to do: "
             f"{_said(0, times)}.",
             "steps that go on behind the host are counted before they are done, and their times are those of "
             "enqueueing",
@@ -100,7 +100,7 @@ class Asynchrony(Training):
     def _times(self, spec: RunSpec) -> list[list[Times]]:
         """By rank, the times of each try."""
         self._in_company_only_behind_the_host(spec)
-        answers = self._answers_of(spec)
+        answers = self._values_of(spec)
         if all(answer["clock"] == "blocking" for answer in answers):
             pytest.skip(BLOCKING)
         return [answer["asynchrony"] for answer in answers if answer["clock"] != "blocking"]
@@ -108,7 +108,7 @@ class Asynchrony(Training):
     def _in_company_only_behind_the_host(self, spec: RunSpec) -> None:
         """Skip two replicas whose clock is 'blocking'; of one, the worker is asked."""
         if spec.topology.devices > 1:
-            clocks = {record.clock for repeat in self.measured(spec).repeats for record in repeat.records}
+            clocks = {record.clock for repeat in self.result_of(spec).repeats for record in repeat.records}
             if clocks == {"blocking"}:
                 pytest.skip(BLOCKING)
 

@@ -15,7 +15,7 @@ from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import advice
 from dlperf_sdk.testing.leftovers import leaves_nothing
-from dlperf_sdk.testing.subject import FrameworkSubject, described, verdict
+from dlperf_sdk.testing.subject import FrameworkSubject, describe, verdict
 from dlperf_sdk.worker.request import resolve
 
 
@@ -25,9 +25,9 @@ class DeclaredCapabilities(FrameworkSubject):
     def test_the_requested_precision_is_in_effect(self, cell: Cell) -> None:
         """The outputs deviate from fp32 as far as that precision must, and no further."""
         spec = self.spec_of(cell)
-        found = verdict(self.trained(spec), "precision-effective")
+        found = verdict(self.valid_result_of(spec), "precision-effective")
         assert found.outcome == PASS, advice(
-            f"{described(spec)}: {found.detail}",
+            f"{describe(spec)}: {found.detail}",
             "a framework that falls back to fp32 without a word would be measured under another name",
             "let `deviation` compare the outputs as `step` computes them with plain fp32, and let `observed` say which "
             "type was really at work",
@@ -35,43 +35,43 @@ class DeclaredCapabilities(FrameworkSubject):
 
     def test_the_compiler_compiles(self, compiler: str) -> None:
         """What runs is what the compiler made."""
-        self._observed(self.offered(compiler=compiler), "compiler", compiler)
+        self._observed(self.accepted_spec(compiler=compiler), "compiler", compiler)
 
     def test_the_layout_is_in_effect(self, layout: str) -> None:
         """Images lie in memory as was asked."""
-        self._observed(self.offered(layout=layout), "layout", layout)
+        self._observed(self.accepted_spec(layout=layout), "layout", layout)
 
     def test_the_source_feeds_it(self, source: str) -> None:
         """Each other data source that is declared; nothing of what fed it is left behind."""
         with _data(source) as text:
-            models = {name: self.registry.model(name) for name in self.tried()}
+            models = {name: self.registry.model(name) for name in self.models_to_test()}
             takers = [name for name, model in models.items() if source in model.data_sources(model.Options())]
             if not takers:
-                pytest.skip(f"none of the models takes {source!r}: {', '.join(self.tried())}")
-            leaves_nothing(lambda env: self.trained(self.offered(takers, data=text, env=env)))
+                pytest.skip(f"none of the models takes {source!r}: {', '.join(self.models_to_test())}")
+            leaves_nothing(lambda env: self.valid_result_of(self.accepted_spec(takers, data=text, env=env)))
 
     def test_accumulation_is_one_step(self) -> None:
         """Micro-batches are one optimisation step of all samples, or they are refused."""
-        model = self.tried()[0]
+        model = self.models_to_test()[0]
         if not self.plugin.capabilities.accumulation:
             refused = self.refusal(self.spec(model, accumulation=2))
             assert refused is not None and refused.kind == "unsupported", refused
             return
-        spec = self.offered(accumulation=2)
-        for record in (one for repeat in self.measured(spec).repeats for one in repeat.records):
+        spec = self.accepted_spec(accumulation=2)
+        for record in (one for repeat in self.result_of(spec).repeats for one in repeat.records):
             whole = len(record.step_times) * spec.batch_size
             assert record.samples == whole, advice(
-                f"{described(spec)} took {record.samples} samples, and without accumulation it is {whole}.",
+                f"{describe(spec)} took {record.samples} samples, and without accumulation it is {whole}.",
                 "gradient accumulation is inside one step",
                 "let `step` go through all micro-batches, and return the samples of all",
             )
-        self.trained(spec)
+        self.valid_result_of(spec)
 
     def _observed(self, spec: RunSpec, name: str, asked: str) -> Result:
-        result = self.trained(spec)
+        result = self.valid_result_of(spec)
         told = result.repeats[0].records[0].observed.get(name)
         assert told == asked, advice(
-            f"{described(spec)}: the worker observed the {name} {told!r}.",
+            f"{describe(spec)}: the worker observed the {name} {told!r}.",
             "a request that changes nothing would be published as if it had",
             f"do what is asked; and let `observed` say under {name!r} what was really in effect, from the state of the "
             "framework, not from the request",

@@ -26,7 +26,7 @@ from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.testing.cells import ALONE, PAIR
 from dlperf_sdk.testing.conformance import advice
-from dlperf_sdk.testing.subject import FrameworkSubject, described
+from dlperf_sdk.testing.subject import FrameworkSubject, describe
 
 WITHOUT = """\
 import importlib, importlib.abc, json, sys
@@ -65,7 +65,7 @@ class ControllerHalf(FrameworkSubject):
     def test_the_plugin_loads(self) -> None:
         """Under its name, as what it says it is, and with at least one model."""
         try:
-            plugin, models = self.plugin, self.tried()
+            plugin, models = self.plugin, self.models_to_test()
         except (PluginError, UnknownName) as error:
             pytest.fail(
                 advice(
@@ -151,7 +151,7 @@ class ControllerHalf(FrameworkSubject):
 
     def test_what_it_names_is_in_its_files(self) -> None:
         """A plan of every model names a runtime, a trainer and a layout of processes that are there."""
-        for model in self.tried():
+        for model in self.models_to_test():
             plan = make_plan(self.spec(model), self.registry)
             request = plan.request("conformance", (sys.executable,), {}, {"source": DATA_SOURCES.default})
             files = bundle.contents(request, plan.packages)
@@ -166,7 +166,7 @@ class ControllerHalf(FrameworkSubject):
     @pytest.mark.parametrize("kind", sorted(VOCABULARY))
     def test_what_it_does_not_declare_is_refused(self, kind: str) -> None:
         """With a typed refusal that says what is offered, before anything is started."""
-        model = self.tried()[0]
+        model = self.models_to_test()[0]
         for value in sorted(VOCABULARY[kind] - _declared(self.plugin.capabilities, kind)):
             refused = self.refusal(self.spec(model, **_asked(kind, value)))
             assert isinstance(refused, Unsupported), advice(
@@ -182,7 +182,7 @@ class ControllerHalf(FrameworkSubject):
         implemented = {name for name in names if self.registry.trainer(plugin, self.registry.model(name))}
         for value in sorted(_declared(plugin.capabilities, kind)):
             refused = self._refused(kind, value)
-            if refused and implemented - {*self.tried()}:
+            if refused and implemented - {*self.models_to_test()}:
                 pytest.skip(f"{kind} {value!r} may be for models that are not tried here: {refused}")
             assert not refused, advice(
                 f"The {kind} {value!r} is declared, and refused with every device and model, in these words: {refused}",
@@ -197,7 +197,7 @@ class ControllerHalf(FrameworkSubject):
         for spec in self._combined():
             reason = plugin.refuses(spec, options_of(plugin, spec))
             assert reason is None or (isinstance(reason, str) and len(reason.split()) > 3), advice(
-                f"refuses(…) of {described(spec)} on {spec.device} gave {reason!r}.",
+                f"refuses(…) of {describe(spec)} on {spec.device} gave {reason!r}.",
                 "it is all that a user will read",
                 "return None, or a sentence that says why not and what to choose instead",
             )
@@ -205,7 +205,7 @@ class ControllerHalf(FrameworkSubject):
     def _refused(self, kind: str, value: str) -> RunFailed | None:
         """Why a value cannot be had with any device and model; None where one can have it, here or elsewhere."""
         refused = None
-        for device, model in product(sorted(self.plugin.capabilities.devices), self.tried()):
+        for device, model in product(sorted(self.plugin.capabilities.devices), self.models_to_test()):
             refused = self.refusal(self.spec(model, **{"device": device, **_asked(kind, value)}))
             if refused is None or isinstance(refused, Unavailable):
                 return None
@@ -216,14 +216,14 @@ class ControllerHalf(FrameworkSubject):
         can = self.plugin.capabilities
         fields = {"device": sorted(can.devices)[0], "strategy": sorted(can.strategies)[0], "topology": PAIR}
         declared = [(kind, value) for kind in VOCABULARY for value in sorted(_declared(can, kind))]
-        for model, pair in product(self.tried(), combinations_with_replacement(declared, 2)):
+        for model, pair in product(self.models_to_test(), combinations_with_replacement(declared, 2)):
             yield self.spec(model, **{**fields, **dict(pair)})
 
     def _environments(self) -> Iterator[tuple[tuple[str, str, str], EnvironmentSpec]]:
         can = self.plugin.capabilities
         for device in sorted(can.devices):
             for strategy in sorted(can.strategies):
-                for model in self.tried():
+                for model in self.models_to_test():
                     yield (device, strategy, model), self.plugin.environment(device, strategy, model)
 
     def _forbidden(self) -> Iterator[str]:

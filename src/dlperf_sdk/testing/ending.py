@@ -18,7 +18,7 @@ from dlperf_sdk.spec.strategy import INDEPENDENT, STRATEGIES
 from dlperf_sdk.testing.conformance import advice
 from dlperf_sdk.testing.leftovers import MARK, alive, leaves_nothing
 from dlperf_sdk.testing.starts import start
-from dlperf_sdk.testing.subject import described
+from dlperf_sdk.testing.subject import describe
 from dlperf_sdk.testing.training import Training
 from dlperf_sdk.worker import memory
 
@@ -51,7 +51,7 @@ class Ending(Training):
         if device != "cpu":
             pytest.skip(f"on {device} nothing bounds the memory that a step may take")
         for times in LARGER:
-            spec = self.offered(batch_size=times * self.batch_size)
+            spec = self.accepted_spec(batch_size=times * self.batch_size)
             outcome = start(spec, self.registry, "exhaust", STARVING)
             failure = outcome.failure
             self.excuse(failure)
@@ -59,7 +59,7 @@ class Ending(Training):
                 continue  # there was room
             died = failure.kind == "crashed" and failure.traceback is None and memory.speaks(outcome.log)
             assert died or failure.kind == "out-of-memory", advice(
-                f"{described(spec)}: a step found no memory, and `is_out_of_memory` did not know what came of it: "
+                f"{describe(spec)}: a step found no memory, and `is_out_of_memory` did not know what came of it: "
                 f"{failure.type or failure.kind}: {failure.message}",
                 "the search for the largest batch size, and every campaign, tell what does not fit from what is broken",
                 "look for this exception, or these words, in `Runtime.is_out_of_memory`; where the framework ends the "
@@ -74,13 +74,13 @@ class Ending(Training):
         offered = sorted(self.plugin.capabilities.strategies)
         equal = [name for name in offered if STRATEGIES[name].keeps_replicas_equal]
         pair = {"topology": "1n2d", "strategy": (equal or [INDEPENDENT])[0]}
-        leaves_nothing(lambda env: self.trained(self.offered(env=env, **pair)))
+        leaves_nothing(lambda env: self.valid_result_of(self.accepted_spec(env=env, **pair)))
 
     def test_a_killed_rank_is_a_typed_failure(self) -> None:
         """The others end, within seconds, and the result says which rank died, where, and of what."""
         mark = uuid.uuid4().hex
         spec = self._of_two_processes(env={MARK: mark}, steps=100_000)
-        result = self.carried_out(spec, [_Killer()])
+        result = self.run_case(spec, [_Killer()])
         failure = result.failure
         self.excuse(failure)
         assert failure is not None and (failure.kind, failure.rank) == ("crashed", 1), advice(
@@ -102,7 +102,7 @@ class Ending(Training):
             (one for one in offered if not one.is_asynchronous), key=lambda one: not one.syncs_gradients
         )
         strategies = [one.name for one in waiting]
-        for strategy, topology, model in product(strategies, ("1n2d", "2n1d"), self.tried()):
+        for strategy, topology, model in product(strategies, ("1n2d", "2n1d"), self.models_to_test()):
             spec = self.spec(model, topology=topology, strategy=strategy, **fields)
             if self.refusal(spec) is None:
                 processes = make_plan(spec, self.registry).placeholder_processes()

@@ -11,7 +11,7 @@ from dlperf_sdk.results.result import NOT_APPLICABLE, PASS, Parity
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import advice
-from dlperf_sdk.testing.subject import FrameworkSubject, described
+from dlperf_sdk.testing.subject import FrameworkSubject, describe
 
 FULL = "full"
 """A reference's case at the model's full size."""
@@ -57,10 +57,10 @@ class Following(FrameworkSubject):
         """Two micro-batches are the very step that their whole batch is, but for batch norm, which sees each alone."""
         if not self.plugin.capabilities.accumulation:
             pytest.skip("the plugin does not declare accumulation")
-        models = [name for name in self.tried() if self._whole(name)]
+        models = [name for name in self.models_to_test() if self._whole(name)]
         if not models:
-            pytest.skip(f"no reference of {', '.join(self.tried())} is free of batch norm")
-        self._follows(self.offered(models, accumulation=2))
+            pytest.skip(f"no reference of {', '.join(self.models_to_test())} is free of batch norm")
+        self._follows(self.accepted_spec(models, accumulation=2))
 
     def _whole(self, model: str) -> bool:
         """Whether the model's reference holds accumulation: it has no running means."""
@@ -70,11 +70,11 @@ class Following(FrameworkSubject):
     def _follows(self, spec: RunSpec) -> None:
         if self.registry.model(spec.model).references is None:
             pytest.skip(f"{spec.model} ships no reference trajectories")
-        found = self.followed(spec)
+        found = self.parity_of(spec)
         if found.outcome == NOT_APPLICABLE:
             pytest.skip(found.detail)
         self.excuse(found.traceback)
-        self._passed(described(spec), found)
+        self._passed(describe(spec), found)
 
     def _passed(self, what: str, found: Parity) -> None:
         assert found.outcome == PASS, advice(

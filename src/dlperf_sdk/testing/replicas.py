@@ -13,7 +13,7 @@ from dlperf_sdk.spec.strategy import INDEPENDENT, STRATEGIES
 from dlperf_sdk.spec.values import TopologySpec
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import advice
-from dlperf_sdk.testing.subject import FrameworkSubject, described
+from dlperf_sdk.testing.subject import FrameworkSubject, describe
 
 
 class Replicas(FrameworkSubject):
@@ -22,12 +22,12 @@ class Replicas(FrameworkSubject):
     def test_replicas_are_equal(self, pair: Cell) -> None:
         """With every strategy that is declared, at the end of the run."""
         spec = self.spec_of(pair)
-        result = self.trained(spec)
+        result = self.valid_result_of(spec)
         if STRATEGIES[spec.strategy].is_asynchronous:
             return  # nobody waits for the others: it trains, and no more is promised
         first, second = _digests(result)
         assert first == second, advice(
-            f"{described(spec)}: the replicas end with different parameters ({first[:12]} and {second[:12]}).",
+            f"{describe(spec)}: the replicas end with different parameters ({first[:12]} and {second[:12]}).",
             "replicas that drift apart do less work than they should: they do not train one model",
             "average the gradients of all replicas before every update, and keep the update itself deterministic",
         )
@@ -39,14 +39,14 @@ class Replicas(FrameworkSubject):
             pytest.skip("its replicas wait for each other: `test_replicas_are_equal` holds them")
         if PRECISIONS[spec.precision].is_narrow:
             pytest.skip("its rounding may hide what one replica changes for the other: fp32 shows it")
-        alone = _losses(self.trained(attrs.evolve(spec, topology=TopologySpec(1, 1))))[0]
-        together = _losses(self.trained(spec))[0]
+        alone = _losses(self.valid_result_of(attrs.evolve(spec, topology=TopologySpec(1, 1))))[0]
+        together = _losses(self.valid_result_of(spec))[0]
         same = all(
             math.isclose(one, other, rel_tol=PRECISIONS[spec.precision].loss_tolerance)
             for one, other in zip(alone, together, strict=True)
         )
         assert not same, advice(
-            f"{described(spec)}: replica 0 has the losses of a replica that trains alone ({list(together)}).",
+            f"{describe(spec)}: replica 0 has the losses of a replica that trains alone ({list(together)}).",
             "replicas that exchange nothing are faster than any that do",
             "let every replica update the variables that all of them read",
         )
@@ -54,9 +54,9 @@ class Replicas(FrameworkSubject):
     def test_replicas_see_different_samples(self, pair: Cell) -> None:
         """Each trains on a canonical shard of its own: their losses differ from the first step on."""
         spec = self.spec_of(pair)
-        first, second = _losses(self.trained(spec))
+        first, second = _losses(self.valid_result_of(spec))
         assert first[0] != second[0], advice(
-            f"{described(spec)}: both replicas have the loss {first[0]} on their first batch.",
+            f"{describe(spec)}: both replicas have the loss {first[0]} on their first batch.",
             "replicas that train on the same samples need no synchronisation to be equal, and do half the work",
             "take `canonical.batch_of(request, replica)` of the global index in `process.replicas`",
         )
@@ -65,10 +65,10 @@ class Replicas(FrameworkSubject):
         """The control experiment: without synchronisation they end different, so that equality means something."""
         if INDEPENDENT not in self.plugin.capabilities.strategies:
             pytest.skip(f"the plugin does not declare the strategy {INDEPENDENT!r}")
-        spec = self.offered(topology="1n2d", strategy=INDEPENDENT)
-        first, second = _digests(self.trained(spec))
+        spec = self.accepted_spec(topology="1n2d", strategy=INDEPENDENT)
+        first, second = _digests(self.valid_result_of(spec))
         assert first != second, advice(
-            f"{described(spec)}: the replicas end equal, although their gradients should not have met.",
+            f"{describe(spec)}: the replicas end equal, although their gradients should not have met.",
             "either they do meet, or both train on the same samples; then `replicas-equal` shows nothing",
             f"with the strategy {INDEPENDENT!r}, exchange nothing; and train each replica on its own shard, "
             "`canonical.batch_of`",

@@ -6,7 +6,7 @@ from dlperf_sdk.planning.plan import make_plan
 from dlperf_sdk.registry.capabilities import device_of
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import advice
-from dlperf_sdk.testing.subject import described
+from dlperf_sdk.testing.subject import describe
 from dlperf_sdk.testing.training import Training
 
 
@@ -25,7 +25,7 @@ class Reports(Training):
     def test_peak_memory_is_plausible(self, cell: Cell) -> None:
         """None where there is no device memory; else parameters and gradients at least."""
         spec = self.spec_of(cell)
-        peak = self._answers_of(spec)[0]["peak_memory"]
+        peak = self._values_of(spec)[0]["peak_memory"]
         device = device_of(self.device, self.plugin)
         if device == "cpu":
             assert peak is None, advice(
@@ -45,23 +45,23 @@ class Reports(Training):
 
     def test_a_replica_names_its_device(self, any_cell: Cell) -> None:
         """Every record lists its replicas with the devices that they are on."""
-        for record in self.trained(self.spec_of(any_cell)).repeats[0].records:
+        for record in self.valid_result_of(self.spec_of(any_cell)).repeats[0].records:
             for replica in record.replicas:
                 assert replica.device, f"replica {replica.index} of rank {record.rank} names no device"
 
     def test_what_was_observed_is_what_was_asked_for(self, cell: Cell) -> None:
         """Nothing differs from the request."""
         spec = self.spec_of(cell)
-        observed = self._answers_of(spec)[0]["observed"]
+        observed = self._values_of(spec)[0]["observed"]
         for name in ("precision", "compiler", "strategy", "accumulation"):
             asked = getattr(spec, name)
             assert observed.get(name, asked) == asked, advice(
-                f"{described(spec)}: `observed()` says {name} {observed[name]!r}; {asked!r} was asked for.",
+                f"{describe(spec)}: `observed()` says {name} {observed[name]!r}; {asked!r} was asked for.",
                 "requested and observed stand side by side in every result",
                 "do what the request says, or raise `Unsupported` with a sentence",
             )
         assert observed.get("precision") == spec.precision, advice(
-            f"{described(spec)}: `observed()` says nothing of the precision.",
+            f"{describe(spec)}: `observed()` says nothing of the precision.",
             "without it only the deviation speaks for the precision",
             "return the type that convolutions and matrix products really gave out, as the request names it",
         )

@@ -1,21 +1,26 @@
-"""Start one program of the conformance suite in the workers of a case, apart from any measurement."""
+"""Start the programs of the conformance suite (`dlperf_sdk.worker.conformance`) in the workers of a case."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
+import attrs
 from attrs import frozen
 
 from dlperf_sdk import environments
+from dlperf_sdk.execution.case import Case
 from dlperf_sdk.execution.launch import launch
-from dlperf_sdk.planning.plan import make_plan
+from dlperf_sdk.execution.prepare import prepare_case
+from dlperf_sdk.parity.evidence import ParityRun, evaluate_parity, plan_parity_run
+from dlperf_sdk.planning.plan import Plan, make_plan
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.agent_events import failure_from
-from dlperf_sdk.results.records import Failure
+from dlperf_sdk.results.records import Failure, Record
+from dlperf_sdk.results.result import Parity, Result
 from dlperf_sdk.spec.run_spec import RunSpec
-from dlperf_sdk.worker.conformance import ANSWERS
+from dlperf_sdk.worker.conformance import ANSWERS, PARITY
 
 
 @frozen
@@ -70,6 +75,59 @@ def start(spec: RunSpec, registry: Registry, program: str, deadline: float | Non
     logs = "\n".join(str(log["text"])[-8000:].rstrip() for log in attempt.get("logs", ()))
     records = () if failure is not None else tuple(attempt.get("records", ()))
     return Outcome(records, failure, logs)
+
+
+def check_case(
+    case: Case, plan: Plan, reference_case: str
+) -> tuple[Result, tuple[Answer, ...], Parity | None]:
+    """Measure a case, ask its workers and follow its reference, all from one start.
+
+    Returns:
+        The result, the answers by rank (none where the suite asks nothing), and the parity (None after a failure).
+    """
+    parity: ParityRun | Parity | None = None
+    with case.failures():
+        prepared = prepare_case(plan, None, case.report)
+        case.record_environment(prepared.describe_environment())
+        with environments.in_use(prepared.environment):
+            parity = plan_parity_run(
+                plan,
+                prepared.environment,
+                prepared.variables,
+                case.registry,
+                lambda text: None,
+                reference_case=reference_case,
+            )
+            request = prepared.request(case.id)._replace(program="conformance")
+            with closing(launch(plan, request, case.registry, parity=parity)) as events:
+                for event in events:
+                    case.take(event)
+    result = case.conclude()
+    if result.failure is not None:
+        return result, (), None
+    records = result.repeats[0].records
+    answers = tuple(Answer(record.facts[ANSWERS]) for record in records if ANSWERS in record.facts)
+    if isinstance(parity, ParityRun):
+        # In a process that has measured before, which is no evidence for users' runs.
+        parity = evaluate_parity(attrs.evolve(parity, cacheable=False), _parity_event(parity, records))
+    return result, answers, parity
+
+
+def _parity_event(parity: ParityRun, records: Sequence[Record]) -> Mapping[str, Any]:
+    """Return the event that ends the attempt of a parity run, made of what the program `conformance` left."""
+    head = {"request": parity.request.id, "attempt": 1, "status": "ok", "failure": None}
+    found = [
+        {
+            **head,
+            "rank": record.rank,
+            "node": record.node,
+            "facts": {},
+            "observed": {},
+            **record.facts[PARITY],
+        }
+        for record in records
+    ]
+    return {"event": "parity-ended", "failure": None, "records": found}
 
 
 def ask(spec: RunSpec, registry: Registry) -> tuple[Answer, ...]:

@@ -5,27 +5,23 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 import attrs
 import pytest
 
-from dlperf_sdk import environments
 from dlperf_sdk.api import dry_run
 from dlperf_sdk.errors import DlperfError, RunFailed, Unavailable
 from dlperf_sdk.execution.case import Case
-from dlperf_sdk.execution.launch import launch
-from dlperf_sdk.execution.prepare import prepare_case
 from dlperf_sdk.harness.in_process import SMALL
 from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.interfaces.framework import Framework
-from dlperf_sdk.parity.evidence import REFERENCE_CASE, ParityRun, evaluate_parity, plan_parity_run
+from dlperf_sdk.parity.evidence import REFERENCE_CASE
 from dlperf_sdk.parity.reference import load
 from dlperf_sdk.planning.plan import make_plan
 from dlperf_sdk.registry.plugins import Registry
-from dlperf_sdk.results.records import Failure, Record
+from dlperf_sdk.results.records import Failure
 from dlperf_sdk.results.result import FAIL, INTEGRITY, Parity, Result, Verdict
 from dlperf_sdk.spec.compiler import NONE
 from dlperf_sdk.spec.data_source import DATA_SOURCES
@@ -34,8 +30,7 @@ from dlperf_sdk.spec.values import Scalar
 from dlperf_sdk.testing import cells
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import Conformance, advice
-from dlperf_sdk.testing.starts import Answer, ask
-from dlperf_sdk.worker import conformance
+from dlperf_sdk.testing.starts import Answer, ask, check_case
 from dlperf_sdk.worker.interface import Unsupported
 from dlperf_sdk.worker.processes import SERVICE
 
@@ -75,7 +70,7 @@ class FrameworkSubject(Conformance):
     """Cases of which everything is asked, in one start."""
     _results: ClassVar[dict[str, Result]]
     _answers: ClassVar[dict[str, tuple[Answer, ...]]]
-    _followed: ClassVar[dict[str, Parity]]
+    _parities: ClassVar[dict[str, Parity]]
     _unsupported: ClassVar[dict[str, Failure]]
     """Cases that a worker has said this machine cannot do: nothing else is started for them."""
     _unfinished: ClassVar[dict[tuple[str, str], str]]
@@ -83,7 +78,7 @@ class FrameworkSubject(Conformance):
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
-        cls._results, cls._answers, cls._followed, cls._unfinished = {}, {}, {}, {}
+        cls._results, cls._answers, cls._parities, cls._unfinished = {}, {}, {}, {}
         cls._unsupported, cls._cells = {}, set()
 
     @property
@@ -91,7 +86,7 @@ class FrameworkSubject(Conformance):
         """The controller half; raises PluginError."""
         return self.registry.framework(self.framework)
 
-    def tried(self) -> tuple[str, ...]:
+    def models_to_test(self) -> tuple[str, ...]:
         """The models that are tried; raises PluginError."""
         if self.models is not None:
             return self.models
@@ -104,7 +99,7 @@ class FrameworkSubject(Conformance):
         """Models, what the plugin declares, and the cells of its matrix (`dlperf_sdk.testing.cells`)."""
         names = ("model", "compiler", "layout", "source", "cell", "pair", "any_cell")
         try:
-            can, models = self.plugin.capabilities, self.tried()
+            can, models = self.plugin.capabilities, self.models_to_test()
         except DlperfError:
             return dict.fromkeys(names, ())  # `test_the_plugin_loads` says why
         return {
@@ -133,7 +128,7 @@ class FrameworkSubject(Conformance):
 
     def _one_thread(self, spec: RunSpec) -> Mapping[str, str]:
         """What gives workers one thread: compilers write other code for another number, and what one has made for a run
-        is to serve the probe and parity. Nothing, where the plugin's processes have a number of their own."""
+        is to serve the other programs. Nothing, where the plugin's processes have a number of their own."""
         try:
             processes = make_plan(spec, self.registry).placeholder_processes()
         except DlperfError:  # whoever asks for the case will say why
@@ -149,10 +144,10 @@ class FrameworkSubject(Conformance):
             return error
         return None
 
-    def offered(self, models: Sequence[str] | None = None, **fields: Any) -> RunSpec:
+    def accepted_spec(self, models: Sequence[str] | None = None, **fields: Any) -> RunSpec:
         """The case with the first model that the plugin does not refuse it for; skips where it refuses all."""
         refused = None
-        for model in models or self.tried():
+        for model in models or self.models_to_test():
             spec = self.spec(model, **fields)
             refused = self.refusal(spec)
             if refused is None:
@@ -160,111 +155,90 @@ class FrameworkSubject(Conformance):
         pytest.skip(f"refused: {refused}" if refused else "there is no model to try")
 
     def spec_of(self, cell: Cell) -> RunSpec:
-        """The case of a cell, with the first of its models that the plugin does not refuse; skips as `offered` does.
+        """The case of a cell, with the first of its models that the plugin does not refuse; or skip.
 
         The plainest case of a model is nothing that may be refused: a plugin that names the model must run it.
         """
-        spec = self.spec(cell.models[0]) if cell.is_plain else self.offered(cell.models, **cell.fields)
+        spec = self.spec(cell.models[0]) if cell.is_plain else self.accepted_spec(cell.models, **cell.fields)
         self._cells.add(_key(spec))
         return spec
 
-    def measured(self, spec: RunSpec) -> Result:
+    def result_of(self, spec: RunSpec) -> Result:
         """The result of a case: run once, kept for all tests of the class. Skips what this machine cannot place.
 
-        The start of a cell also answers `probed` and `followed`. Where it fails, each of the three has its own start,
-        so that each test sees its own failure.
+        The start of a cell serves `answers_of` and `parity_of` as well. Where it fails, each of the three has its own
+        start, so that each test shows its own failure.
         """
         key = _key(spec)
         if key not in self._results:
-            result = (self._checked(spec) if key in self._cells else None) or self.carried_out(spec)
+            result = (self._start_once(spec) if key in self._cells else None) or self.run_case(spec)
             self._results[key] = result
             if result.failure is not None and result.failure.kind == "unsupported":
                 self._unsupported[key] = result.failure
         return self._results[key]
 
-    def _checked(self, spec: RunSpec) -> Result | None:
-        """The result of a case whose workers, once they have measured, answer and follow the reference as well.
+    def _start_once(self, spec: RunSpec) -> Result | None:
+        """Return the result of a case from the start that also answers and follows the reference.
 
         None where that start failed for a reason that may be one of the three alone, and where there are services,
         which keep the state of one trainer.
         """
         self._skip_unfinished("run", spec)
-        case = self._begun(spec, ())
-        plan, parity = case.plan, None
-        if plan is None or any(process.role == SERVICE for process in plan.placeholder_processes()):
+        case = self._begin_case(spec, ())
+        if case.plan is None or any(process.role == SERVICE for process in case.plan.placeholder_processes()):
             return None
-        with case.failures():
-            prepared = prepare_case(plan, None, case.report)
-            case.record_environment(prepared.describe_environment())
-            with environments.in_use(prepared.environment):
-                parity = plan_parity_run(
-                    plan,
-                    prepared.environment,
-                    prepared.variables,
-                    self.registry,
-                    lambda text: None,
-                    reference_case=held_to(self.registry.model(spec.model).references, spec.compiler),
-                )
-                request = prepared.request(case.id)._replace(program="conformance")
-                with closing(launch(plan, request, self.registry, parity=parity)) as stream:
-                    for event in stream:
-                        case.take(event)
-        result = case.conclude()
-        if result.failure is not None or parity is None:
+        reference_case = held_to(self.registry.model(spec.model).references, spec.compiler)
+        result, answers, parity = check_case(case, case.plan, reference_case)
+        if result.failure is not None:
             return result if result.status == "unsupported" else None
-        records = result.repeats[0].records
-        facts = [record.facts for record in records]
-        answers = tuple(Answer(each[conformance.ANSWERS]) for each in facts if conformance.ANSWERS in each)
         if answers and not any(answer.failed for answer in answers):
             self._answers[_key(spec)] = answers
-        if isinstance(parity, ParityRun):
-            parity = evaluate_parity(attrs.evolve(parity, cacheable=False), _parity_event(parity, records))
-        if parity.outcome != FAIL:
-            self._followed[_key(spec)] = parity
+        if parity is not None and parity.outcome != FAIL:
+            self._parities[_key(spec)] = parity
         return result
 
-    def carried_out(self, spec: RunSpec, observers: Sequence[Any] = ()) -> Result:
+    def run_case(self, spec: RunSpec, observers: Sequence[Any] = ()) -> Result:
         """The result of a case as `run` gives it, but for parity, which has its own tests."""
         self._skip_unfinished("run", spec)
-        case = self._begun(spec, observers)
+        case = self._begin_case(spec, observers)
         case.prepare(reference_case=None)
         case.measure()
         result = case.conclude()
         self._note_unfinished("run", spec, result.failure.traceback if result.failure else None)
         return result
 
-    def followed(self, spec: RunSpec) -> Parity:
+    def parity_of(self, spec: RunSpec) -> Parity:
         """The parity of a case, kept for all tests of the class."""
         key = _key(spec)
         if key in self._cells:
-            self.measured(spec)
-        if key not in self._followed:
+            self.result_of(spec)
+        if key not in self._parities:
             self.excuse(self._unsupported.get(key))
             self._skip_unfinished("parity", spec)
-            case = self._begun(spec, ())
+            case = self._begin_case(spec, ())
             references = self.registry.model(spec.model).references
             case.prepare(reference_case=held_to(references, spec.compiler))
             if case.parity is None:
                 self.excuse(case.failure)
-                pytest.fail(f"{described(spec)} could not be prepared: {case.failure}")
-            self._followed[key] = case.parity
+                pytest.fail(f"{describe(spec)} could not be prepared: {case.failure}")
+            self._parities[key] = case.parity
             self._note_unfinished("parity", spec, case.parity.traceback)
-        return self._followed[key]
+        return self._parities[key]
 
-    def _begun(self, spec: RunSpec, observers: Sequence[Any]) -> Case:
+    def _begin_case(self, spec: RunSpec, observers: Sequence[Any]) -> Case:
         refused = self.refusal(spec)
         if isinstance(refused, Unavailable):
             pytest.skip(f"not on this machine: {refused}")
         return Case.begin(spec, None, Observers.load(observers), self.registry)
 
-    def probed(self, spec: RunSpec) -> tuple[Answer, ...]:
+    def answers_of(self, spec: RunSpec) -> tuple[Answer, ...]:
         """What the trainers, by rank, answered that were asked step by step: once, kept for all tests of the class."""
         refused = self.refusal(spec)
         if isinstance(refused, Unavailable):
             pytest.skip(f"not on this machine: {refused}")
         key = _key(spec)
         if key in self._cells:
-            self.measured(spec)
+            self.result_of(spec)
         if key not in self._answers:
             self.excuse(self._unsupported.get(key))
             self._skip_unfinished("answers", spec)
@@ -298,19 +272,19 @@ class FrameworkSubject(Conformance):
     def _skip_for(self, lack: str) -> NoReturn:
         pytest.skip(f"{lack}; `test_nothing_is_left_to_fill_in` lists what is left")
 
-    def trained(self, spec: RunSpec) -> Result:
+    def valid_result_of(self, spec: RunSpec) -> Result:
         """The result of a case that must end well, with every integrity verdict that can be had."""
-        result = self.measured(spec)
+        result = self.result_of(spec)
         self.excuse(result.failure)
         assert result.failure is None, advice(
-            f"{described(spec)} ended with {result.status}: {result.failure and result.failure.message}",
+            f"{describe(spec)} ended with {result.status}: {result.failure and result.failure.message}",
             "a plugin that declares this must be able to train with it",
             "read the traceback below and mend the worker half, or take it out of `capabilities` (or refuse the "
             f"combination in `refuses`)\n{(result.failure and result.failure.traceback) or ''}",
         )
         untrue = [one for one in result.verdicts if one.kind == INTEGRITY and one.outcome == FAIL]
         assert not untrue, advice(
-            f"{described(spec)} ran, and its number is not true: "
+            f"{describe(spec)} ran, and its number is not true: "
             + "; ".join(f"{one.name}: {one.detail}" for one in untrue),
             "such a result is marked as failed, and nobody can publish it",
             "see what each verdict found; `dlperf run` with the same case shows the whole report",
@@ -320,17 +294,6 @@ class FrameworkSubject(Conformance):
 
 def _key(spec: RunSpec) -> str:
     return json.dumps(spec.to_dict(), sort_keys=True)
-
-
-def _parity_event(parity: ParityRun, records: Sequence[Record]) -> Mapping[str, Any]:
-    """The event that ends the attempt of a parity run, made of what the program `conformance` left."""
-    head = {"request": parity.request.id, "attempt": 1, "status": "ok", "failure": None}
-    found = [
-        {**head, "rank": record.rank, "node": record.node, "facts": {}, "observed": {}}
-        | dict(record.facts[conformance.PARITY])
-        for record in records
-    ]
-    return {"event": "parity-ended", "failure": None, "records": found}
 
 
 def held_to(references: Path | None, compiler: str) -> str:
@@ -344,7 +307,7 @@ def verdict(result: Result, name: str) -> Verdict:
     return next(one for one in result.verdicts if one.name == name)
 
 
-def described(spec: RunSpec) -> str:
+def describe(spec: RunSpec) -> str:
     """A case in a line: what differs from the plainest one."""
     plain = RunSpec(framework=spec.framework, model=spec.model)
     names = ("topology", "precision", "compiler", "strategy", "layout", "data", "accumulation")

@@ -14,7 +14,7 @@ from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import advice
 from dlperf_sdk.testing.starts import Answer
-from dlperf_sdk.testing.subject import FrameworkSubject, described, verdict
+from dlperf_sdk.testing.subject import FrameworkSubject, describe, verdict
 
 
 class Training(FrameworkSubject):
@@ -23,28 +23,28 @@ class Training(FrameworkSubject):
     def test_it_trains(self, cell: Cell) -> None:
         """The case ends well: the record follows the protocol, and every integrity verdict that applies passes."""
         spec = self.spec_of(cell)
-        status = self.measured(spec).status if cell.is_plain else None
+        status = self.result_of(spec).status if cell.is_plain else None
         assert status != "unsupported", advice(
-            f"{described(spec)} ended with {status}.",
+            f"{describe(spec)} ended with {status}.",
             "a model in fp32 on one device is what a plugin offers wherever it offers anything",
             "raise Unsupported for what only some machines can do; leave a model that cannot run out of `trainers`",
         )
-        self.trained(spec)
+        self.valid_result_of(spec)
 
     def test_the_worker_answers(self, cell: Cell) -> None:
         """Everything that the contract of `Runtime` and `Trainer` asks for is there."""
         spec = self.spec_of(cell)
-        failed = self._first_failed(self.probed(spec))
+        failed = self._first_failed(self.answers_of(spec))
         self.excuse(failed)
         assert failed is None, advice(
-            f"In {self.framework}'s plugin, for {described(spec)}, {failed}",
+            f"In {self.framework}'s plugin, for {describe(spec)}, {failed}",
             "the measuring loop calls the same methods",
             "see the docstrings of `dlperf_sdk.worker.interface`",
         )
 
     def test_the_parameters_are_the_manifests(self, model: str) -> None:
         """Names, shapes, order and type, as the model's manifest has them."""
-        answer = self.probed(self.spec(model))[0]
+        answer = self.answers_of(self.spec(model))[0]
         found = answer.values["manifest"] if "manifest" in answer.values else self._answer(model)["manifest"]
         wanted = [[one["name"], list(one["shape"]), "float32", True] for one in self._manifest(model)]
         different = [f"{one} where the manifest has {other}" for one, other in zip(found, wanted, strict=False)
@@ -60,9 +60,9 @@ class Training(FrameworkSubject):
     def test_it_starts_from_the_canonical_weights(self, cell: Cell) -> None:
         """Bit by bit, for every parameter."""
         spec = self.spec_of(cell)
-        other = self._answers_of(spec)[0]["initial"]
+        other = self._values_of(spec)[0]["initial"]
         assert not other, advice(
-            f"{described(spec)}: before the first step {len(other)} parameters are not the canonical weights: "
+            f"{describe(spec)}: before the first step {len(other)} parameters are not the canonical weights: "
             f"{', '.join(other[:8])}.",
             "every framework starts from the same numbers, or no two can be compared",
             "fill each parameter from `canonical.weights(request.parameters, request.seed)` in the constructor, "
@@ -72,8 +72,8 @@ class Training(FrameworkSubject):
     def test_deviation_leaves_no_trace(self, cell: Cell) -> None:
         """Whatever it computes, the parameters are what they were."""
         spec = self.spec_of(cell)
-        assert self._answers_of(spec)[0]["traceless"], advice(
-            f"{described(spec)}: `deviation` changed the parameters.",
+        assert self._values_of(spec)[0]["traceless"], advice(
+            f"{describe(spec)}: `deviation` changed the parameters.",
             "the training that is measured would start from other numbers than in other frameworks",
             "compute both outputs without an optimisation step, and put back what was changed",
         )
@@ -81,14 +81,14 @@ class Training(FrameworkSubject):
     def test_every_step_updates(self, cell: Cell) -> None:
         """Each step changes the parameters, and takes the samples that it says."""
         spec = self.spec_of(cell)
-        answer = self._answers_of(spec)[0]
+        answer = self._values_of(spec)[0]
         assert all(answer["changed"]) or PRECISIONS[spec.precision].scales_loss, advice(
-            f"{described(spec)}: of {len(answer['changed'])} steps these changed the parameters: {answer['changed']}.",
+            f"{describe(spec)}: of {len(answer['changed'])} steps these changed the parameters: {answer['changed']}.",
             "a step without its backward pass or its update is faster, and no training",
             "let every call of `step` do forward, backward and update",
         )
         assert set(answer["samples"]) == {self.batch_size}, advice(
-            f"{described(spec)}: `step` says that it took {sorted(set(answer['samples']))} samples; the request says "
+            f"{describe(spec)}: `step` says that it took {sorted(set(answer['samples']))} samples; the request says "
             f"{self.batch_size}.",
             "the throughput is made of this number",
             "return the samples of all replicas of the process: the batch size per device times its devices",
@@ -101,9 +101,9 @@ class Training(FrameworkSubject):
         each handle is held against itself, and only the first against another run's.
         """
         spec = self.spec_of(cell)
-        answer = self._answers_of(spec)[0]
+        answer = self._values_of(spec)[0]
         early, again = ([losses[0] for losses in answer[key]] for key in ("losses", "losses_again"))
-        result = self.measured(spec)
+        result = self.result_of(spec)
         self.excuse(result.failure)
         assert result.failure is None, f"`test_it_trains` says more: {result.failure}"
         late = list(result.repeats[0].records[0].replicas[0].canonical_losses)
@@ -112,7 +112,7 @@ class Training(FrameworkSubject):
         first = math.isclose(early[0], late[0], rel_tol=most)
         own = all(is_loss_of(step, loss, early, spec.precision) for step, loss in enumerate(late))
         assert early == again and first and own, advice(
-            f"{described(spec)}: read at once the losses of the first steps are {_listed(early)}, read again after "
+            f"{describe(spec)}: read at once the losses of the first steps are {_listed(early)}, read again after "
             f"more steps {_listed(again)}, and in another run read after the window {_listed(late)}.",
             "losses are read when the clock has stopped: a handle must hold the loss of its own step until then",
             "return a handle with memory of its own: copy what the next step overwrites, without waiting for it",
@@ -121,9 +121,9 @@ class Training(FrameworkSubject):
     def test_the_window_goes_on_where_the_first_steps_ended(self, cell: Cell) -> None:
         """`synthetic` is the canonical batch, whole: the warm-up and the window are the next steps on it."""
         spec = self.spec_of(cell)
-        answer = self._answers_of(spec)[0]
+        answer = self._values_of(spec)[0]
         further = [losses[0] for losses in answer["losses_further"]]
-        result = self.measured(spec)
+        result = self.result_of(spec)
         self.excuse(result.failure)
         assert result.failure is None, f"`test_it_trains` says more: {result.failure}"
         replica = result.repeats[0].records[0].replicas[0]
@@ -131,7 +131,7 @@ class Training(FrameworkSubject):
         pairs = list(zip(window, further, strict=False))
         same = all(is_loss_of(step, loss, further, spec.precision) for step, (loss, _) in enumerate(pairs))
         assert pairs and same, advice(
-            f"{described(spec)}: the losses of the warm-up and the window are {_listed(window)}; the next steps on "
+            f"{describe(spec)}: the losses of the warm-up and the window are {_listed(window)}; the next steps on "
             f"the canonical batch have {_listed(further)}.",
             "parity and the precision are shown on the canonical batch: a window that trains on something else, or in "
             "another way, is not what they vouch for",
@@ -155,7 +155,7 @@ class Training(FrameworkSubject):
         )
 
     def _first_loss(self, model: str, **options: Any) -> float:
-        result = self.measured(self.spec(model, options=options))
+        result = self.result_of(self.spec(model, options=options))
         self.excuse(result.failure)
         assert result.failure is None, advice(
             f"{self.framework} {model} with {options} ended with {result.status}: "
@@ -173,7 +173,7 @@ class Training(FrameworkSubject):
 
     def test_the_loss_falls(self, cell: Cell) -> None:
         """Over the steps on the canonical batch."""
-        found = verdict(self.trained(self.spec_of(cell)), "loss-falls")
+        found = verdict(self.valid_result_of(self.spec_of(cell)), "loss-falls")
         assert found.outcome == PASS, advice(
             found.detail,
             "what does not learn is not training",
@@ -182,11 +182,11 @@ class Training(FrameworkSubject):
 
     def _answer(self, model: str) -> dict[str, Any]:
         """What one worker answers in the model's plainest case."""
-        return self._answers_of(self.spec(model))[0]
+        return self._values_of(self.spec(model))[0]
 
-    def _answers_of(self, spec: RunSpec) -> list[dict[str, Any]]:
+    def _values_of(self, spec: RunSpec) -> list[dict[str, Any]]:
         """What the trainers of a case answer, by rank."""
-        answers = self.probed(spec)
+        answers = self.answers_of(spec)
         failed = self._first_failed(answers)
         if failed is not None:
             self.excuse(failed)

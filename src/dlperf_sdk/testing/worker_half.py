@@ -32,7 +32,7 @@ class WorkerHalf(FrameworkSubject):
 
     def test_it_compiles_on_the_oldest_python_it_declares(self) -> None:
         """Its syntax; and really there, where that interpreter is found on this machine."""
-        for model in self.tried():
+        for model in self.models_to_test():
             for file, (content, oldest) in self._reached(model).items():
                 try:
                     ast.parse(content, file, feature_version=(3, oldest))
@@ -48,7 +48,7 @@ class WorkerHalf(FrameworkSubject):
 
     def test_the_oldest_python_that_is_here_compiles_it(self, tmp_path: Path) -> None:
         """Compiled by that interpreter itself."""
-        for model in self.tried():
+        for model in self.models_to_test():
             reached = self._reached(model)
             oldest = max(oldest for _, oldest in reached.values())
             try:
@@ -69,7 +69,7 @@ class WorkerHalf(FrameworkSubject):
 
     def test_it_imports_nothing_of_the_core(self) -> None:
         """The standard library, the framework and what comes with it, its own package, `dlperf_sdk.worker`."""
-        for model in self.tried():
+        for model in self.models_to_test():
             for file, (content, _) in self._reached(model).items():
                 for name in _imported(file, ast.parse(content)):
                     top = name.partition(".")[0]
@@ -88,7 +88,7 @@ class WorkerHalf(FrameworkSubject):
         """Every gap of the skeleton of `dlperf new-plugin` is filled: each is named once, here."""
         found = {
             f"{file}, line {line}, {name}(): {said}"
-            for model in self.tried()
+            for model in self.models_to_test()
             for file, (content, _) in self._reached(model).items()
             for line, name, said in _gaps(ast.parse(content))
         }

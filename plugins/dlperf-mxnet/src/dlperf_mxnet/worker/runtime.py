@@ -22,7 +22,8 @@ class MXNetRuntime(Runtime):
         """MXNet's devices, one per replica of this process."""
         self.kvstore = None
         """Where the gradients of all replicas meet; None where they do not."""
-        self._known_to_kvstore = False
+        self._keys = {}
+        """Parameter → its key in the kvstore."""
 
     def start(self):
         """Take the devices, and join the other replicas.
@@ -67,12 +68,12 @@ class MXNetRuntime(Runtime):
         """
         if self.kvstore is None:
             return
-        if not self._known_to_kvstore:
-            for key, parameter in enumerate(parameters):
-                self.kvstore.init(key, mx.nd.zeros(parameter.shape))
-            self._known_to_kvstore = True
-        for key, parameter in reversed(list(enumerate(parameters))):
-            gradients = parameter.list_grad()
+        for parameter in parameters:
+            if parameter not in self._keys:
+                self._keys[parameter] = len(self._keys)
+                self.kvstore.init(self._keys[parameter], mx.nd.zeros(parameter.shape))
+        for parameter in reversed(parameters):
+            key, gradients = self._keys[parameter], parameter.list_grad()
             self.kvstore.push(key, gradients, priority=-key)
             self.kvstore.pull(key, gradients, priority=-key)
 
