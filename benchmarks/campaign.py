@@ -38,13 +38,13 @@ def matrix_of(count: int):
 
 def measure(count: int) -> None:
     """Plan, and print what it took as JSON."""
-    from dlperf_sdk.campaigns.campaign import campaign_of
-    from dlperf_sdk.campaigns.planning import planned
+    from dlperf_sdk.campaigns.campaign import make_campaign
+    from dlperf_sdk.campaigns.planning import plan_campaign
     from dlperf_sdk.registry.plugins import Registry
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began, spent = time.perf_counter(), time.process_time()
-    _, entries = planned(campaign_of(matrix_of(count), max_cases=count), Registry())
+    _, entries = plan_campaign(make_campaign(matrix_of(count), max_cases=count), Registry())
     print(
         json.dumps(
             {

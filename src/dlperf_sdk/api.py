@@ -11,11 +11,11 @@ from typing import Any
 import attrs
 
 from dlperf_sdk import environments, max_batch
-from dlperf_sdk.campaigns.campaign import Campaign, campaign_of
+from dlperf_sdk.campaigns.campaign import Campaign, make_campaign
 from dlperf_sdk.campaigns.campaign_directory import create_campaign, reopen_campaign
-from dlperf_sdk.campaigns.file import load as load_campaign
+from dlperf_sdk.campaigns.file import load_campaign
 from dlperf_sdk.campaigns.matrix import Matrix
-from dlperf_sdk.campaigns.planning import planned
+from dlperf_sdk.campaigns.planning import plan_campaign
 from dlperf_sdk.campaigns.runner import Outcome, run_campaign
 from dlperf_sdk.campaigns.session import Watch
 from dlperf_sdk.errors import DlperfError, UnknownName, UsageError
@@ -175,11 +175,11 @@ def campaign(
             finished is kept, and `resume` goes on.
         KeyboardInterrupt: everything has been ended; `resume` goes on.
     """
-    asked = campaign_of(load_campaign(what) if isinstance(what, str | Path) else what, **settings)
+    definition = make_campaign(load_campaign(what) if isinstance(what, str | Path) else what, **settings)
     plugins = registry or Registry()
-    stamp, entries = planned(asked, plugins)
-    path = CAMPAIGNS / f"{stamp}-{asked.name}" if directory is None else Path(directory)
-    created = create_campaign(path, asked, entries, stamp)
+    stamp, entries = plan_campaign(definition, plugins)
+    path = CAMPAIGNS / f"{stamp}-{definition.name}" if directory is None else Path(directory)
+    created = create_campaign(path, definition, entries, stamp)
     return run_campaign(created, plugins, Observers.load(observers), watch)
 
 

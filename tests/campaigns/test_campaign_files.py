@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dlperf_sdk import Matrix
 from dlperf_sdk.campaigns import file, planning
-from dlperf_sdk.campaigns.campaign import RETRIES, Settings, asked, campaign_of
+from dlperf_sdk.campaigns.campaign import RETRIES, Settings, expand_cases, make_campaign
 from dlperf_sdk.campaigns.matrix import FIELDS
 from dlperf_sdk.campaigns.predicate import KINDS, predicate, value_of
 from dlperf_sdk.cli import main
@@ -26,7 +26,7 @@ REGISTRY = Registry()
 
 
 def specs(campaign):
-    return [each.spec for each in asked(campaign, "stamp")]
+    return [each.spec for each in expand_cases(campaign, "stamp")]
 
 
 def written(folder: Path, text: str, name: str = "case.yaml") -> Path:
@@ -59,7 +59,7 @@ overrides:
 
 
 def test_axes_are_crossed_zips_go_together_and_the_rest_is_as_said(tmp_path):
-    found = specs(file.load(written(tmp_path, BASE)))
+    found = specs(file.load_campaign(written(tmp_path, BASE)))
     said = [
         (each.framework, each.batch_size, str(each.topology), each.seed, dict(each.options)) for each in found
     ]
@@ -84,16 +84,16 @@ matrices:
     axes: {seed: [2]}
 """
     path = written(tmp_path, text)
-    campaign = file.load(path)
+    campaign = file.load_campaign(path)
     assert [(each.seed, each.steps, dict(each.options)) for each in specs(campaign)] == [
         (1, 4, {"features": 8}),
         (2, 5, {"features": 8, "hidden": 3}),
     ]
     with pytest.raises(CampaignError, match=rf"{path}:(2|5): "):
-        planning.planned(campaign, REGISTRY)
+        planning.plan_campaign(campaign, REGISTRY)
     path.write_text(text.replace("hidden: 3", "features: 3"))
     with pytest.raises(CampaignError, match=rf"{path}:2: None of the 2 cases .*'tf32'"):
-        planning.planned(file.load(path), REGISTRY)
+        planning.plan_campaign(file.load_campaign(path), REGISTRY)
 
 
 def test_toml_and_json_say_the_same_as_yaml(tmp_path):
@@ -129,9 +129,9 @@ batch_size = {min = 8}
 when = {framework = "faulty"}
 set = {options = {fault = "nan"}}
 """
-    expected = specs(file.load(written(tmp_path, BASE)))
-    assert specs(file.load(as_json)) == expected
-    assert specs(file.load(written(tmp_path, toml, "case.toml"))) == expected
+    expected = specs(file.load_campaign(written(tmp_path, BASE)))
+    assert specs(file.load_campaign(as_json)) == expected
+    assert specs(file.load_campaign(written(tmp_path, toml, "case.toml"))) == expected
 
 
 def test_an_axis_may_be_an_option(tmp_path):
@@ -139,7 +139,10 @@ def test_an_axis_may_be_an_option(tmp_path):
         "name: a\nfields: {framework: numpy, model: linear, options: {features: 4}}\n"
         "axes:\n  options.features: [8, 16]\n"
     )
-    assert [each.options["features"] for each in specs(file.load(written(tmp_path, text)))] == [8, 16]
+    assert [each.options["features"] for each in specs(file.load_campaign(written(tmp_path, text)))] == [
+        8,
+        16,
+    ]
 
 
 def test_what_extends_a_file_has_the_last_word(tmp_path):
@@ -155,7 +158,7 @@ overrides:
   - set: {repeats: 2}
 retry: {timeout: 1}
 """
-    campaign = file.load(written(tmp_path, text))
+    campaign = file.load_campaign(written(tmp_path, text))
     found = specs(campaign)
     assert [each.batch_size for each in found] == [4, 4, 8, 8, 64, 2]
     assert all(each.repeats == 2 for each in found)
@@ -178,8 +181,8 @@ def test_overrides_in_python_say_the_same_as_in_a_file(tmp_path):
     ]
     plain["exclude"] = [{"options.features": 8, "seed": 3}]
     path = written(tmp_path, json.dumps({"name": "a", **plain}), "case.json")
-    assert specs(campaign_of(matrix)) == specs(file.load(path))
-    assert [(each.seed, each.steps, dict(each.options)) for each in specs(campaign_of(matrix))] == [
+    assert specs(make_campaign(matrix)) == specs(file.load_campaign(path))
+    assert [(each.seed, each.steps, dict(each.options)) for each in specs(make_campaign(matrix))] == [
         (1, 6, {}),
         (2, 6, {"features": 8}),
     ]
@@ -207,7 +210,7 @@ def test_a_name_that_an_override_in_python_asks_for_in_vain(tmp_path):
         overrides=[{"when": {"framework": "numpi"}, "set": {"steps": 6}}],
     )
     with pytest.raises(CampaignError, match="Did you mean 'numpy'"):
-        planning.planned(campaign_of(matrix), REGISTRY)
+        planning.plan_campaign(make_campaign(matrix), REGISTRY)
 
 
 def test_equal_cases_are_one():
@@ -216,7 +219,7 @@ def test_equal_cases_are_one():
         axes={"batch_size": [4, 4]},
         include=[{"batch_size": 4}, {"batch_size": 4, "accumulation": 1}],
     )
-    assert len(specs(campaign_of(matrix))) == 1
+    assert len(specs(make_campaign(matrix))) == 1
 
 
 def test_cases_come_out_one_by_one():
@@ -449,7 +452,7 @@ def test_each_mistake_is_told_with_its_line(tmp_path, mistake):
     text, line, said = MISTAKES[mistake]
     path = written(tmp_path, text)
     with pytest.raises(CampaignError, match=said) as caught:
-        planning.planned(file.load(path), REGISTRY)
+        planning.plan_campaign(file.load_campaign(path), REGISTRY)
     assert str(caught.value).startswith(f"{path}:{line}: "), caught.value
 
 
@@ -460,7 +463,7 @@ def test_all_that_the_schema_finds_wrong_is_told_in_the_order_of_the_file(tmp_pa
         "order: {sede: 1, sort: 2}\nfields: {topology: 8 GPUs, env: {A B: x}}\n",
     )
     with pytest.raises(CampaignError) as caught:
-        file.load(path)
+        file.load_campaign(path)
     told = str(caught.value).splitlines()
     assert [line.split(": ")[0] for line in told] == [f"{path}:{n}" for n in (2, 5, 6, 6, 7, 7)]
     for line, said in zip(
@@ -486,7 +489,7 @@ def test_predicates_axes_and_folders_that_are_wrong_are_told_together(tmp_path):
         "exclude:\n  - {modell: linear}\n  - {seed: 1}\noverrides:\n  - when: {sed: 1}\n    set: {steps: 4}\n",
     )
     with pytest.raises(CampaignError) as caught:
-        file.load(path)
+        file.load_campaign(path)
     told = str(caught.value).splitlines()
     assert [line.split(": ")[0] for line in told] == [f"{path}:{n}" for n in (4, 6, 8, 11)]
 
@@ -495,7 +498,7 @@ def test_of_many_mistakes_ten_are_told_and_the_rest_counted(tmp_path):
     keys = "".join(f"key{i}: 1\n" for i in range(13))
     path = written(tmp_path, f"name: a\naxes: {{framework: [numpy]}}\n{keys}")
     with pytest.raises(CampaignError) as caught:
-        file.load(path)
+        file.load_campaign(path)
     told = str(caught.value).splitlines()
     assert [line.split(": ")[0] for line in told[:10]] == [f"{path}:{n}" for n in range(3, 13)]
     assert told[10:] == ["And 3 more."]
@@ -514,7 +517,7 @@ def test_the_command_line_tells_each_mistake_in_a_line(tmp_path, capfd):
 def test_the_worked_example_of_the_docs_can_be_planned(tmp_path):
     docs = Path(__file__).parents[2] / "docs" / "campaigns.md"
     text = docs.read_text().partition("```yaml\n")[2].partition("```")[0]
-    _, entries = planning.planned(file.load(written(tmp_path, text)), Registry())
+    _, entries = planning.plan_campaign(file.load_campaign(written(tmp_path, text)), Registry())
     assert [entry.refusal for entry in entries] == [None] * 4
 
 
@@ -524,17 +527,17 @@ def test_files_that_extend_each_other_in_a_circle(tmp_path):
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "c.yaml").symlink_to(tmp_path / "a.yaml")
     with pytest.raises(CampaignError, match=r"in a circle|outside"):
-        file.load(tmp_path / "a.yaml")
+        file.load_campaign(tmp_path / "a.yaml")
     written(tmp_path, "name: b\nextends: [a.yaml]\n", "b.yaml")
     with pytest.raises(CampaignError, match=r"b.yaml:2: .*in a circle: \S*a.yaml → \S*b.yaml → \S*a.yaml"):
-        file.load(tmp_path / "a.yaml")
+        file.load_campaign(tmp_path / "a.yaml")
 
 
 def test_what_two_files_extend_is_there_once(tmp_path):
     written(tmp_path, BASE + "order: {seed: 5}\n", "base.yaml")
     written(tmp_path, "name: b\nextends: [base.yaml]\noverrides: [{set: {steps: 7}}]\n", "b.yaml")
     written(tmp_path, "name: c\nextends: [base.yaml]\nexclude: [{seed: 2}]\n", "c.yaml")
-    campaign = file.load(written(tmp_path, "name: a\nextends: [b.yaml, c.yaml]\n", "a.yaml"))
+    campaign = file.load_campaign(written(tmp_path, "name: a\nextends: [b.yaml, c.yaml]\n", "a.yaml"))
     assert [block.matrix.size for block in campaign.blocks if block.matrix.size] == [9]
     assert (len(campaign.exclude), len(campaign.overrides)) == (2, 2)
     assert campaign.settings.seed == 5
@@ -546,14 +549,14 @@ def test_files_that_double_again_and_again_cost_nothing(tmp_path):
     for i in range(file.DEEPEST):
         written(tmp_path, f"name: a\nextends: [{i + 1}.yaml, {i + 1}.yaml]\n", f"{i}.yaml")
     written(tmp_path, BASE, f"{file.DEEPEST}.yaml")
-    assert len(file.load(tmp_path / "0.yaml").blocks) == 1
+    assert len(file.load_campaign(tmp_path / "0.yaml").blocks) == 1
 
 
 def test_files_that_extend_each_other_without_end(tmp_path):
     for i in range(file.DEEPEST + 5):
         written(tmp_path, f"name: a\nextends: [{i + 1}.yaml]\n", f"{i}.yaml")
     with pytest.raises(CampaignError, match=rf"{file.DEEPEST}.yaml:2: .*more than {file.DEEPEST} deep"):
-        file.load(tmp_path / "0.yaml")
+        file.load_campaign(tmp_path / "0.yaml")
 
 
 WHERE = """name: a
@@ -574,7 +577,7 @@ exclude: [{accumulation: 3}]
 
 def test_each_case_says_where_it_comes_from_and_what_is_refused_by_which_line(tmp_path, capfd):
     path = written(tmp_path, WHERE)
-    _, entries = planning.planned(file.load(path), REGISTRY)
+    _, entries = planning.plan_campaign(file.load_campaign(path), REGISTRY)
     assert [(each.where.rpartition(":")[2], each.refusal is None) for each in entries] == [
         ("3", True),
         ("6", False),
@@ -599,18 +602,18 @@ def test_a_mistake_in_one_value_of_an_axis_is_told_though_another_is_fine(tmp_pa
     for axis in (values, values[::-1]):
         path = written(tmp_path, text % (field, json.dumps(axis)))
         with pytest.raises(CampaignError, match=said):
-            planning.planned(file.load(path), REGISTRY)
+            planning.plan_campaign(file.load_campaign(path), REGISTRY)
 
 
 def test_an_impossible_included_case_is_told_with_its_line(tmp_path):
     path = written(tmp_path, WHERE.replace("exclude: [{accumulation: 3}]\n", ""))
     with pytest.raises(CampaignError, match=r"case.yaml:12: .*cannot be split"):
-        planning.planned(file.load(path), REGISTRY)
+        planning.plan_campaign(file.load_campaign(path), REGISTRY)
 
 
 def test_what_is_not_installed_can_be_skipped(tmp_path):
     text = "name: a\nmissing: skip\nfields: {model: linear}\naxes: {framework: [numpy, caffe]}\n"
-    _, entries = planning.planned(file.load(written(tmp_path, text)), REGISTRY)
+    _, entries = planning.plan_campaign(file.load_campaign(written(tmp_path, text)), REGISTRY)
     assert [None if each.refusal is None else each.refusal[0] for each in entries] == [None, "missing"]
 
 
@@ -619,7 +622,7 @@ def test_what_is_not_installed_can_be_skipped(tmp_path):
 )
 def test_what_is_no_document_is_refused(tmp_path, text):
     with pytest.raises(DocumentError):
-        file.load(written(tmp_path, text))
+        file.load_campaign(written(tmp_path, text))
 
 
 def test_the_schema_knows_every_field_and_every_setting():
@@ -643,7 +646,7 @@ def test_a_file_may_name_its_schema_for_editors(tmp_path):
         ("a.yaml", "# yaml-language-server: $schema=campaign.schema.json\nname: a\naxes: {seed: [1]}\n"),
         ("a.toml", '#:schema campaign.schema.json\nname = "a"\n[axes]\nseed = [1]\n'),
     ):
-        assert file.load(written(tmp_path, text, name)).size == 1
+        assert file.load_campaign(written(tmp_path, text, name)).size == 1
 
 
 def test_the_schema_for_editors_needs_no_other_and_says_the_same(capsys):
@@ -716,7 +719,7 @@ def test_a_json_file_may_be_indented_with_tabs(tmp_path):
         tmp_path, '{\n\t"name": "a",\n\t"axes": {"framework": ["numpy"]},\n\t"feild": 1\n}', "a.json"
     )
     with pytest.raises(CampaignError, match=r"a\.json:4: "):
-        file.load(path)
+        file.load_campaign(path)
 
 
 def test_lines_of_toml():
@@ -748,13 +751,13 @@ def test_a_text_in_toml_that_looks_like_a_table_takes_no_time_and_no_memory(insi
 def test_every_preset_can_be_read():
     assert file.presets() == ("dlperf-v1", "smoke", "tf-cnn-2017")
     for name in file.presets():
-        assert len(specs(file.load(f"preset:{name}"))) >= 10
+        assert len(specs(file.load_campaign(f"preset:{name}"))) >= 10
     with pytest.raises(UnknownName, match="Did you mean 'smoke'"):
-        file.load("preset:smoek")
+        file.load_campaign("preset:smoek")
 
 
 def test_the_preset_smoke_is_minutes():
-    for each in specs(file.load("preset:smoke")):
+    for each in specs(file.load_campaign("preset:smoke")):
         protocol = each.resolved_protocol()
         assert (each.device, protocol.warmup, protocol.steps, protocol.repeats) == ("cpu", 2, 6, 3)
         assert each.options["image_size" if each.model == "resnet50" else "sequence_length"] == 64
@@ -764,7 +767,7 @@ def test_the_presets_are_listed_with_their_sizes(capsys):
     assert main(["campaign", "presets", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert {name: each["cases"] for name, each in listed.items()} == {
-        name: file.load(f"preset:{name}").size for name in file.presets()
+        name: file.load_campaign(f"preset:{name}").size for name in file.presets()
     }
     assert main(["campaign", "presets"]) == 0
     assert "preset:dlperf-v1" in capsys.readouterr().out
@@ -779,14 +782,12 @@ def test_the_preset_tf_cnn_2017_asks_for_what_can_be_run_on_several_devices(tmp_
     text = (
         f"name: a\nextends: ['preset:tf-cnn-2017']\noverrides: [{{set: {{device: cpu, data: '{data}'}}}}]\n"
     )
-    _, entries = planning.planned(file.load(written(tmp_path, text)), REGISTRY)
-    ran = [each.asked.spec for each in entries if each.refusal is None]
+    _, entries = planning.plan_campaign(file.load_campaign(written(tmp_path, text)), REGISTRY)
+    ran = [each.case.spec for each in entries if each.refusal is None]
     for sizes in ("1n2d", "1n4d", "1n8d"):
         assert {each.strategy for each in ran if str(each.topology) == sizes} == met
     kinds = {
-        each.refusal[0]
-        for each in entries
-        if each.refusal is not None and each.asked.spec.model == "resnet50"
+        each.refusal[0] for each in entries if each.refusal is not None and each.case.spec.model == "resnet50"
     }
     assert kinds == (set() if data == "synthetic" else {"unsupported"})
 
@@ -796,7 +797,7 @@ def test_the_preset_tf_cnn_2017_asks_for_what_can_be_run_on_several_devices(tmp_
 )
 def test_a_preset_has_every_case_of_its_report(preset, collection):
     """But for topologies that the preset leaves out, and variants of models that no plugin could be asked for."""
-    campaign = specs(file.load(f"preset:{preset}"))
+    campaign = specs(file.load_campaign(f"preset:{preset}"))
     found = {_case(each, each.precision) for each in campaign}
     topologies = {str(each.topology) for each in campaign}
     models = {each.model for each in campaign}

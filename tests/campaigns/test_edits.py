@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dlperf_sdk import Matrix
 from dlperf_sdk.campaigns import file, planning
-from dlperf_sdk.campaigns.campaign import campaign_of
+from dlperf_sdk.campaigns.campaign import make_campaign
 from dlperf_sdk.campaigns.campaign_directory import create_campaign, open_campaign
 from dlperf_sdk.campaigns.edits import differences, edits
 from dlperf_sdk.cli import main
@@ -30,7 +30,7 @@ GOES_ON = (
 
 
 def kept_of(directory, what):
-    stamp, entries = planning.planned(what, Registry())
+    stamp, entries = planning.plan_campaign(what, Registry())
     create_campaign(directory, what, entries, stamp)
     return open_campaign(directory)
 
@@ -39,7 +39,7 @@ def edited(tmp_path, before, after, **settings):
     """What a later session says of a file that was changed after the start."""
     path = tmp_path / "matrix.yaml"
     path.write_text(before)
-    kept = kept_of(tmp_path / "it", campaign_of(file.load(path), **settings))
+    kept = kept_of(tmp_path / "it", make_campaign(file.load_campaign(path), **settings))
     if after is None:
         path.unlink()
     else:
@@ -53,7 +53,7 @@ def test_an_unchanged_file_is_nothing_to_speak_of(tmp_path):
 
 def test_a_campaign_without_a_file_has_none_that_was_edited(tmp_path):
     matrix = Matrix(fields=SMALL, axes={"framework": ["numpy"]})
-    assert edits(kept_of(tmp_path / "it", campaign_of(matrix))) == []
+    assert edits(kept_of(tmp_path / "it", make_campaign(matrix))) == []
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_preset_and_a_file_that_it_is_extended_by(tmp_path):
         tmp_path, "name: top\nextends: [base.yaml]\n", "name: top\nextends: [base.yaml]\ncooldown: 5\n"
     )
     assert said[0] == "FILE was edited since the start: the setting cooldown is 5 instead of 0.0."
-    assert edits(kept_of(tmp_path / "smoke", file.load("preset:smoke"))) == []
+    assert edits(kept_of(tmp_path / "smoke", file.load_campaign("preset:smoke"))) == []
 
 
 @pytest.mark.parametrize(

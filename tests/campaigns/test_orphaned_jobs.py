@@ -21,7 +21,7 @@ from test_runner import CONTROLLER, SMALL, entries_of, kept_with, small
 
 from dlperf_sdk import Matrix, campaign, resume
 from dlperf_sdk.campaigns import host_info, journal, machine_load, orphaned_jobs, planning
-from dlperf_sdk.campaigns.campaign import campaign_of
+from dlperf_sdk.campaigns.campaign import make_campaign
 from dlperf_sdk.campaigns.campaign_directory import create_campaign, open_campaign
 from dlperf_sdk.errors import DocumentError, StoreError, Unavailable
 from dlperf_sdk.launchers.local import Local
@@ -51,8 +51,8 @@ def test_campaigns_of_one_second_share_no_name(tmp_path):
 
 
 def test_of_several_that_begin_at_once_in_one_directory_one_has_it(tmp_path):
-    what, registry = campaign_of(small()), Registry()
-    planned = [planning.planned(what, registry) for _ in range(4)]
+    what, registry = make_campaign(small()), Registry()
+    planned = [planning.plan_campaign(what, registry) for _ in range(4)]
     ready, outcomes = threading.Barrier(len(planned)), []
 
     def begin(stamp, entries):
@@ -73,8 +73,8 @@ def test_of_several_that_begin_at_once_in_one_directory_one_has_it(tmp_path):
 
 
 def test_a_directory_in_which_another_is_about_to_begin_is_left_alone(tmp_path):
-    what = campaign_of(small())
-    stamp, entries = planning.planned(what, Registry())
+    what = make_campaign(small())
+    stamp, entries = planning.plan_campaign(what, Registry())
     (tmp_path / "it").mkdir()
     with journal.held(tmp_path / "it" / "lock"), pytest.raises(StoreError, match="another controller"):
         create_campaign(tmp_path / "it", what, entries, stamp)
@@ -194,8 +194,8 @@ def queue(monkeypatch):
 def queued(directory, registry, **axes):
     """A campaign over that launcher which a controller has begun, and has died in."""
     fields = {**SMALL, "topology": "1n1d@queue", "repeats": 1}
-    what = campaign_of(Matrix(fields=fields, axes={"framework": ["numpy"], **axes}))
-    stamp, entries = planning.planned(what, registry)
+    what = make_campaign(Matrix(fields=fields, axes={"framework": ["numpy"], **axes}))
+    stamp, entries = planning.plan_campaign(what, registry)
     kept = create_campaign(directory, what, entries, stamp)
     kept.journal.append("session", host=host_info.describe_host(registry), changes=[])
     return kept

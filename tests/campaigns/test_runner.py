@@ -19,7 +19,7 @@ from record_samples import counter, repeat
 
 from dlperf_sdk import Matrix, campaign, hookimpl, resume
 from dlperf_sdk.campaigns import estimate, host_info, machine_load, order, planning
-from dlperf_sdk.campaigns.campaign import Settings, asked, campaign_of
+from dlperf_sdk.campaigns.campaign import Settings, expand_cases, make_campaign
 from dlperf_sdk.campaigns.campaign_directory import create_campaign, open_campaign
 from dlperf_sdk.campaigns.case_progress import CaseProgress, read_progress
 from dlperf_sdk.campaigns.journal import Journal
@@ -99,10 +99,10 @@ def test_a_full_disk_is_said_and_leaves_no_half_line(tmp_path):
 
 
 def test_a_campaign_on_the_disk_executes_what_its_user_allows(tmp_path):
-    asked_for = campaign_of(
+    asked_for = make_campaign(
         Matrix(fields={**SMALL, "repeats": 1, "env": {"MINE": "1"}}, axes={"framework": ["numpy"]})
     )
-    when, entries = planning.planned(asked_for, Registry())
+    when, entries = planning.plan_campaign(asked_for, Registry())
     create_campaign(tmp_path / "it", asked_for, entries, when)
     with pytest.raises(SpecError, match=r"campaign\.json sets the variable MINE, .* --allow MINE \("):
         resume(tmp_path / "it")
@@ -115,7 +115,7 @@ def test_a_campaign_on_the_disk_executes_what_its_user_allows(tmp_path):
 
 
 def test_the_estimate_follows_what_comes_in():
-    cases = list(asked(campaign_of(small(batch_size=[4, 8], seed=[1, 2])), "s"))
+    cases = list(expand_cases(make_campaign(small(batch_size=[4, 8], seed=[1, 2])), "s"))
     progress = read_progress(cases, [])
     assert estimate.remaining_seconds(progress.values(), Settings()) == pytest.approx(
         8 * estimate.default_seconds(cases[0].spec)
@@ -138,11 +138,11 @@ def test_the_estimate_follows_what_comes_in():
 
 
 def test_a_plan_s_time_follows_what_another_campaign_took():
-    cases = list(asked(campaign_of(small(batch_size=[4, 8])), "s"))
+    cases = list(expand_cases(make_campaign(small(batch_size=[4, 8])), "s"))
     assert estimate.total_seconds(cases, [], Settings()) == pytest.approx(
         4 * estimate.default_seconds(cases[0].spec)
     )
-    before = list(asked(campaign_of(small(batch_size=[4, 16])), "earlier"))
+    before = list(expand_cases(make_campaign(small(batch_size=[4, 16])), "earlier"))
     known = read_progress(before, [])
     for each, seconds in zip(before, (3.0, 5.0), strict=True):
         about = {"attempt": 1, "status": "ok", "throughput": 1.0, "seconds": seconds, "time": ""}
@@ -157,7 +157,9 @@ def test_a_plan_s_time_follows_what_another_campaign_took():
 def test_searches_and_traces_take_time_too():
     """In steps: a repeat of 2 + 3 + 15, a probe of 1 + 1 + 2, a trace of 2 + 3 + 5."""
     steps = {"canonical_steps": 2, "warmup": 3, "steps": 15, "repeats": 2}
-    cases = list(asked(campaign_of(small(batch_size=["max", 8], **{k: [v] for k, v in steps.items()})), "s"))
+    cases = list(
+        expand_cases(make_campaign(small(batch_size=["max", 8], **{k: [v] for k, v in steps.items()})), "s")
+    )
     progress = read_progress(cases, [])
     repeat, probe, traced = (estimate.START + estimate.STEP * count for count in (20, 4, 10))
     repeats = 4 * repeat
@@ -254,11 +256,11 @@ def test_each_failure_stands_in_the_report_as_such(done, capfd):
 
 def test_a_crash_is_tried_again_and_running_out_of_memory_is_not(done):
     outcome, directory, _ = done
-    failures = {each.asked.spec.options.get("fault"): each for each in outcome.cases.values()}
+    failures = {each.case.spec.options.get("fault"): each for each in outcome.cases.values()}
     assert failures["exception"].failures == {"crashed": 2}
     assert failures["out-of-memory"].failures == {"out-of-memory": 1}
     assert failures["hang-step"].failures == {"timeout": 1}
-    crashed = outcome.directory.store.load(failures["exception"].asked.id)
+    crashed = outcome.directory.store.load(failures["exception"].case.id)
     assert sum("failed (crashed)" in note for note in crashed.notes) == 2
     attempts = directory / "runs" / crashed.id / "attempts"
     assert sorted(path.name for path in attempts.iterdir()) == ["1", "2"]
@@ -365,7 +367,7 @@ def test_what_changed_since_is_said_and_noted(tmp_path, done):
 
 def test_what_is_damaged_is_measured_again(tmp_path, done):
     directory = damaged(tmp_path / "it", done)
-    fine = [each.asked.id for each in done[0].cases.values() if each.status == "ok"]
+    fine = [each.case.id for each in done[0].cases.values() if each.status == "ok"]
     (directory / "runs" / fine[0] / "result.json").write_text("{")
     (directory / "runs" / fine[0] / "attempts" / "2" / "rank-0.json").write_text("{}")
     import shutil
@@ -471,7 +473,7 @@ def test_a_case_may_take_only_so_long(tmp_path):
     began = time.monotonic()
     outcome = campaign(matrix, tmp_path / "it", case_limit=10.0)
     assert time.monotonic() - began < 60
-    by_fault = {each.asked.spec.options.get("fault"): each for each in outcome.cases.values()}
+    by_fault = {each.case.spec.options.get("fault"): each for each in outcome.cases.values()}
     assert by_fault["hang-step"].status == "timeout"
     assert by_fault[None].status == "ok"
     assert not processes_with(outcome.directory.stamp)
@@ -618,8 +620,8 @@ CONTROLLER = textwrap.dedent(
 
 
 def kept_with(directory, matrix):
-    what = campaign_of(matrix, seed=11)
-    stamp, entries = planning.planned(what, Registry())
+    what = make_campaign(matrix, seed=11)
+    stamp, entries = planning.plan_campaign(what, Registry())
     return create_campaign(directory, what, entries, stamp)
 
 
@@ -735,7 +737,7 @@ def test_torch_and_numpy_killed_ten_times(tmp_path):
     assert len(matrix) >= 24
     kept_with(tmp_path / "calm", matrix)
     calm = resume(tmp_path / "calm")
-    assert [each.status for each in calm.cases.values() if each.asked.spec.framework == "torch"] == ["ok"] * 2
+    assert [each.status for each in calm.cases.values() if each.case.spec.framework == "torch"] == ["ok"] * 2
     kept_with(tmp_path / "hit", matrix)
     assert kill_and_resume(tmp_path / "hit", 10) == (10, 5)
     assert essence(tmp_path / "hit") == essence(tmp_path / "calm")

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from dlperf_sdk import Matrix
 from dlperf_sdk.campaigns import planning
-from dlperf_sdk.campaigns.campaign import campaign_of
+from dlperf_sdk.campaigns.campaign import make_campaign
 from dlperf_sdk.campaigns.campaign_directory import create_campaign
 from dlperf_sdk.campaigns.status import status
 from dlperf_sdk.cli.campaign_tables import standing_of
@@ -23,8 +23,8 @@ FIELDS = {"model": "linear", "batch_size": 4, "repeats": 2, "options": {"feature
 
 @pytest.fixture
 def kept(tmp_path):
-    what = campaign_of(Matrix(fields=FIELDS, axes={"framework": ["numpy"], "seed": [1, 2]}))
-    stamp, entries = planning.planned(what, Registry())
+    what = make_campaign(Matrix(fields=FIELDS, axes={"framework": ["numpy"], "seed": [1, 2]}))
+    stamp, entries = planning.plan_campaign(what, Registry())
     return create_campaign(tmp_path / "it", what, entries, stamp)
 
 

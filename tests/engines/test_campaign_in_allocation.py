@@ -11,7 +11,7 @@ import pytest
 
 from dlperf_sdk import Matrix, resume
 from dlperf_sdk.campaigns import planning
-from dlperf_sdk.campaigns.campaign import campaign_of
+from dlperf_sdk.campaigns.campaign import make_campaign
 from dlperf_sdk.campaigns.campaign_directory import create_campaign
 from dlperf_sdk.campaigns.journal import Journal
 from dlperf_sdk.registry.plugins import Registry
@@ -58,8 +58,8 @@ def ended(directory):
 def test_a_campaign_in_one_allocation_loses_nothing_to_a_killed_rank_and_a_killed_controller(bench):
     bench._allocate()
     allocation, directory = os.environ["SLURM_JOB_ID"], bench.folder / "campaign"
-    what, registry = campaign_of(MATRIX, seed=3), Registry()
-    stamp, entries = planning.planned(what, registry)
+    what, registry = make_campaign(MATRIX, seed=3), Registry()
+    stamp, entries = planning.plan_campaign(what, registry)
     create_campaign(directory, what, entries, stamp)
     with subprocess.Popen([sys.executable, "-c", CONTROLLER, str(directory)]) as controller:
         while len(ended(directory)) < 3:

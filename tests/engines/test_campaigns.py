@@ -15,7 +15,7 @@ import pytest
 
 from dlperf_sdk import Matrix, campaign, hookimpl
 from dlperf_sdk.campaigns import planning
-from dlperf_sdk.campaigns.campaign import campaign_of
+from dlperf_sdk.campaigns.campaign import make_campaign
 from dlperf_sdk.campaigns.campaign_directory import create_campaign
 from dlperf_sdk.campaigns.journal import Journal
 from dlperf_sdk.registry.plugins import Registry
@@ -50,8 +50,8 @@ def test_what_a_killed_controller_left_in_the_queue_is_ended_by_the_next(bench, 
     """Four nodes, of which each job takes two: nothing but the next controller keeps a second one from running."""
     directory = bench.folder / "campaign"
     fields = {**TOY, "topology": "2n1d@slurm", "options": {"fault": "slow"}}
-    what = campaign_of(Matrix(fields=fields, axes={"seed": [1, 2]}))
-    stamp, entries = planning.planned(what, Registry())
+    what = make_campaign(Matrix(fields=fields, axes={"seed": [1, 2]}))
+    stamp, entries = planning.plan_campaign(what, Registry())
     kept = create_campaign(directory, what, entries, stamp)
     if state == "PENDING":
         bench._allocate()

@@ -15,10 +15,10 @@ from result_samples import a_result
 
 from dlperf_sdk.api import dry_run, rerun, resume
 from dlperf_sdk.campaigns import file
-from dlperf_sdk.campaigns.campaign import asked, campaign_of
+from dlperf_sdk.campaigns.campaign import expand_cases, make_campaign
 from dlperf_sdk.campaigns.campaign_directory import create_campaign
 from dlperf_sdk.campaigns.matrix import Matrix
-from dlperf_sdk.campaigns.planning import planned
+from dlperf_sdk.campaigns.planning import plan_campaign
 from dlperf_sdk.cli import main
 from dlperf_sdk.errors import CampaignError, DlperfError, SpecError, UsageError
 from dlperf_sdk.execution import replay
@@ -145,7 +145,7 @@ def test_a_campaign_file_decides_nothing_that_is_executed(tmp_path, setting, suf
         folder = tmp_path / f"{place}-{way}"
         path = campaign_file(folder, suffix, place, fields_of(setting, way), SETTINGS[setting][0])
         with pytest.raises(CampaignError) as refusal:
-            list(asked(file.load(path), "stamp", REGISTRY))
+            list(expand_cases(file.load_campaign(path), "stamp", REGISTRY))
         message = str(refusal.value)
         assert named(setting) in message, (place, way, message)
         assert message.startswith(f"{folder}/"), (place, way, message)
@@ -156,7 +156,7 @@ def test_a_campaign_file_decides_nothing_that_is_executed(tmp_path, setting, suf
 def test_a_refusal_has_the_line_of_the_setting(tmp_path, place, way):
     path = campaign_file(tmp_path, ".yaml", place, fields_of("options.agent_python", way), "ssh")
     with pytest.raises(CampaignError) as refusal:
-        planned(file.load(path), REGISTRY)
+        plan_campaign(file.load_campaign(path), REGISTRY)
     numbers = [i for i, line in enumerate(path.read_text().splitlines(), 1) if "agent_python" in line]
     line = int(str(refusal.value).split(":")[1])
     if (place, way) == ("overrides", "nested"):  # the line of the override
@@ -174,7 +174,7 @@ def test_a_setting_that_only_several_places_together_make_is_refused(tmp_path):
         "overrides": [{"set": {"topology": "1n1d@ssh"}}],
     }
     with pytest.raises(CampaignError, match="agent_python"):
-        planned(file.load(write(tmp_path / "a.yaml", document)), REGISTRY)
+        plan_campaign(file.load_campaign(write(tmp_path / "a.yaml", document)), REGISTRY)
 
 
 def test_data_belongs_to_the_file_that_names_it(tmp_path):
@@ -182,7 +182,9 @@ def test_data_belongs_to_the_file_that_names_it(tmp_path):
         folder = tmp_path / place.replace(" ", "-")
         path = campaign_file(folder, ".yaml", place, {"data": "images:photos"}, "local")
         home = folder / "below" if place.startswith("extends") else folder
-        assert {each.spec.data.path for each in asked(file.load(path), "stamp")} == {str(home / "photos")}
+        assert {each.spec.data.path for each in expand_cases(file.load_campaign(path), "stamp")} == {
+            str(home / "photos")
+        }
 
 
 def test_what_tunes_only_may_be_set_in_every_place(tmp_path):
@@ -190,12 +192,12 @@ def test_what_tunes_only_may_be_set_in_every_place(tmp_path):
         (*PLACES, *IN_MATRICES, *EXTENDED), ({"env": {"OMP_NUM_THREADS": "1"}}, {"options": {"features": 8}})
     ):
         path = campaign_file(tmp_path / place, ".yaml", place, fields, "local")
-        assert len(list(asked(file.load(path), "stamp"))) == 1
+        assert len(list(expand_cases(file.load_campaign(path), "stamp"))) == 1
 
 
 def test_presets_pass_the_check():
     for name in file.presets():
-        assert len(list(asked(file.load(f"preset:{name}"), "stamp"))) >= 10
+        assert len(list(expand_cases(file.load_campaign(f"preset:{name}"), "stamp"))) >= 10
 
 
 def test_a_campaign_in_python_may_set_anything():
@@ -207,7 +209,7 @@ def test_a_campaign_in_python_may_set_anything():
             "python": ["./mine"],
         },
     )
-    (case,) = asked(campaign_of(matrix), "stamp")
+    (case,) = expand_cases(make_campaign(matrix), "stamp")
     assert case.spec.options["launcher_flags"] == "-oBatchMode=yes"
 
 
@@ -269,8 +271,8 @@ EXECUTED = [setting for setting in SETTINGS if setting != "data"]
 
 @pytest.mark.parametrize("setting", EXECUTED)
 def test_resume_executes_of_a_directory_what_is_allowed(tmp_path, setting):
-    campaign = campaign_of(Matrix(include=[CASE]))
-    stamp, entries = planned(campaign, REGISTRY)
+    campaign = make_campaign(Matrix(include=[CASE]))
+    stamp, entries = plan_campaign(campaign, REGISTRY)
     create_campaign(tmp_path, campaign, entries, stamp)
     document = json.loads((tmp_path / "campaign.json").read_text())
     document["cases"][0]["spec"] = hostile(setting).to_dict()
@@ -289,8 +291,8 @@ def test_resume_executes_of_a_directory_what_is_allowed(tmp_path, setting):
 
 @pytest.mark.parametrize("id", ["../../outside", "/tmp/outside", "..", "a/b", 3])
 def test_a_case_of_a_directory_names_no_place_outside_of_it(tmp_path, id):
-    campaign = campaign_of(Matrix(include=[CASE]))
-    stamp, entries = planned(campaign, REGISTRY)
+    campaign = make_campaign(Matrix(include=[CASE]))
+    stamp, entries = plan_campaign(campaign, REGISTRY)
     create_campaign(tmp_path / "it", campaign, entries, stamp)
     path = tmp_path / "it" / "campaign.json"
     document = json.loads(path.read_text())
@@ -356,7 +358,7 @@ def test_a_plugins_metadata_decides(tmp_path, option):
         dry_run(write(tmp_path / "case.json", fields), registry=CUSTOM)
     document = {"name": "a", "fields": fields, "axes": {"options.depth": [1]}}
     with pytest.raises(CampaignError, match=f"sets the option {option}"):
-        planned(file.load(write(tmp_path / "a.yaml", document)), CUSTOM)
+        plan_campaign(file.load_campaign(write(tmp_path / "a.yaml", document)), CUSTOM)
     fields["options"] = {"depth": 2}
     assert dry_run(write(tmp_path / "case.json", fields), registry=CUSTOM).topology_options.depth == 2
 

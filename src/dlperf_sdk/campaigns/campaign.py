@@ -94,7 +94,7 @@ class Excluded:
 
 @frozen(kw_only=True)
 class Campaign:
-    """Cases, and how to carry them out. Made by `campaign_of`, or from a file by `dlperf_sdk.campaigns.file.load`."""
+    """Cases, and how to carry them out, made by `make_campaign` or from a file by `file.load_campaign`."""
 
     name: str
     description: str = ""
@@ -125,7 +125,7 @@ class Campaign:
 
 
 @frozen
-class Asked:
+class CampaignCase:
     """One case of a campaign."""
 
     id: str
@@ -135,7 +135,7 @@ class Asked:
     """`FILE:LINE` of what it comes from: its entry of `include`, or its matrix."""
 
 
-def asked(campaign: Campaign, stamp: str, registry: Registry | None = None) -> Iterator[Asked]:
+def expand_cases(campaign: Campaign, stamp: str, registry: Registry | None = None) -> Iterator[CampaignCase]:
     """Yield the cases of a campaign in their order, each once.
 
     A case of a campaign file is checked here, after everything is merged: wherever in the file a value stands, and
@@ -160,7 +160,7 @@ def asked(campaign: Campaign, stamp: str, registry: Registry | None = None) -> I
             if campaign.source is not None:
                 for setting in restricted(spec.to_dict(), look_up):
                     raise CampaignError(_refusal(campaign, block, setting))
-            yield Asked(run_id(spec, stamp, key), spec, where)
+            yield CampaignCase(run_id(spec, stamp, key), spec, where)
     if not seen:
         where = f"{campaign.blocks[0].where}: " if campaign.blocks and campaign.blocks[0].where else ""
         raise CampaignError(
@@ -233,7 +233,7 @@ def _counted(count: int) -> str:
     return f"{count:,}" if count < 10**15 else f"more than 10^{int(math.log10(count))}"
 
 
-def campaign_of(what: Matrix | Campaign, **settings: Any) -> Campaign:
+def make_campaign(what: Matrix | Campaign, **settings: Any) -> Campaign:
     """A campaign over one matrix, with `settings` in place of the usual ones.
 
     Raises:

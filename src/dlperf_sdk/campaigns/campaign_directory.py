@@ -24,7 +24,7 @@ from attrs import field, frozen
 
 from dlperf_sdk import __version__
 from dlperf_sdk.campaigns import journal
-from dlperf_sdk.campaigns.campaign import Asked, Campaign, Settings
+from dlperf_sdk.campaigns.campaign import Campaign, CampaignCase, Settings
 from dlperf_sdk.campaigns.planning import MISSING, Entry
 from dlperf_sdk.documents.reading import LARGEST_RESULT, load_document
 from dlperf_sdk.errors import DocumentError, StoreError
@@ -46,7 +46,7 @@ class CampaignDirectory:
     stamp: str
     source: str | None
     settings: Settings
-    cases: tuple[Asked, ...]
+    cases: tuple[CampaignCase, ...]
     skipped: tuple[RunSpec, ...]
     """Cases that were left out, because something that they need was not installed."""
     given: tuple[str, ...]
@@ -94,9 +94,9 @@ def create_campaign(path: Path, campaign: Campaign, entries: list[Entry], stamp:
         StoreError: there is one already, or it cannot be made.
     """
     _check_free(path)
-    missing = {e.asked.id: e.refusal[1] for e in entries if e.refusal is not None and e.refusal[0] == MISSING}
-    cases = tuple(each.asked for each in entries if each.asked.id not in missing)
-    skipped = tuple(each.asked for each in entries if each.asked.id in missing)
+    missing = {e.case.id: e.refusal[1] for e in entries if e.refusal is not None and e.refusal[0] == MISSING}
+    cases = tuple(each.case for each in entries if each.case.id not in missing)
+    skipped = tuple(each.case for each in entries if each.case.id in missing)
     source = None if campaign.source is None else str(Path(campaign.source).resolve())
     specs = tuple(each.spec for each in skipped)
     directory = CampaignDirectory(
@@ -159,8 +159,8 @@ def open_campaign(path: Path) -> CampaignDirectory:
             document["stamp"],
             document["source"],
             Settings(**document["settings"]),
-            tuple(_asked(entry) for entry in document["cases"]),
-            tuple(_asked(entry).spec for entry in document["skipped"]),
+            tuple(_case_from(entry) for entry in document["cases"]),
+            tuple(_case_from(entry).spec for entry in document["skipped"]),
             tuple(document["given"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -183,7 +183,7 @@ def reopen_campaign(
     return directory
 
 
-def _asked(entry: Mapping[str, Any]) -> Asked:
+def _case_from(entry: Mapping[str, Any]) -> CampaignCase:
     check_id(entry["id"])  # it names a directory, and the file may be somebody else's
     fields = {name: value for name, value in entry["spec"].items() if name != "schema_version"}
-    return Asked(entry["id"], RunSpec(**fields), entry["from"])
+    return CampaignCase(entry["id"], RunSpec(**fields), entry["from"])

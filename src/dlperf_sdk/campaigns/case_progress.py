@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 from attrs import define, field, fields
 
-from dlperf_sdk.campaigns.campaign import Asked
+from dlperf_sdk.campaigns.campaign import CampaignCase
 from dlperf_sdk.campaigns.campaign_directory import CampaignDirectory
 from dlperf_sdk.errors import FAILURES, DlperfError, UnknownName
 from dlperf_sdk.results import metrics
@@ -27,7 +27,7 @@ ANY = "failed"
 class CaseProgress:
     """One case of a campaign, so far."""
 
-    asked: Asked
+    case: CampaignCase
     status: str | None = None
     """`ok`, or how it failed; None as long as it is not concluded."""
     ok: bool = True
@@ -102,8 +102,8 @@ class CaseProgress:
                 self._forget()
 
     def _forget(self) -> None:
-        fresh = CaseProgress(self.asked)
-        for name in (each.name for each in fields(CaseProgress) if each.name not in ("asked", "problems")):
+        fresh = CaseProgress(self.case)
+        for name in (each.name for each in fields(CaseProgress) if each.name not in ("case", "problems")):
             setattr(self, name, getattr(fresh, name))
 
     def _failed(self, entry: Mapping[str, Any], what: str) -> None:
@@ -112,7 +112,9 @@ class CaseProgress:
         self.notes.append(f"{what} ({entry['status']}): {self.message}")
 
 
-def read_progress(cases: Iterable[Asked], entries: Iterable[Mapping[str, Any]]) -> dict[str, CaseProgress]:
+def read_progress(
+    cases: Iterable[CampaignCase], entries: Iterable[Mapping[str, Any]]
+) -> dict[str, CaseProgress]:
     """What the journal tells of each case; nothing else is read."""
     by_id = {each.id: CaseProgress(each) for each in cases}
     for entry in entries:
@@ -130,7 +132,7 @@ def verify_progress(directory: CampaignDirectory) -> dict[str, CaseProgress]:
     """
     by_id = read_progress(directory.cases, directory.journal.read())
     for progress in by_id.values():
-        id = progress.asked.id
+        id = progress.case.id
         problem = _gone(directory, progress)
         if problem is not None:
             if progress.started_at is not None or progress.status is not None:
@@ -174,7 +176,7 @@ def check_kinds(kinds: Iterable[str]) -> frozenset[str]:
 
 def _gone(directory: CampaignDirectory, progress: CaseProgress) -> str | None:
     """Why nothing of what was finished can be gone on with; None where it can."""
-    id, asked = progress.asked.id, progress.asked.spec
+    id, asked = progress.case.id, progress.case.spec
     if not (directory.store.directory / id).is_dir():
         return "its directory is gone; the case is measured again"
     spec = directory.store.recover(id).spec
@@ -192,7 +194,7 @@ def _resolved(asked: RunSpec, like: RunSpec) -> RunSpec:
 
 
 def _attempts(directory: CampaignDirectory, progress: CaseProgress) -> None:
-    recovered = directory.store.recover(progress.asked.id)
+    recovered = directory.store.recover(progress.case.id)
     on_disk = {attempt.attempt: attempt for attempt in recovered.attempts}
     heard = {*progress.throughputs, *progress.broken}
     for unreadable in recovered.unreadable:
@@ -207,7 +209,7 @@ def _attempts(directory: CampaignDirectory, progress: CaseProgress) -> None:
         failure = attempt.failure
         entry = directory.journal.append(
             "attempt-ended",
-            case=progress.asked.id,
+            case=progress.case.id,
             attempt=number,
             found=True,
             status=attempt.status,
@@ -217,7 +219,7 @@ def _attempts(directory: CampaignDirectory, progress: CaseProgress) -> None:
         progress.apply(entry)
     for number in [each for each in progress.throughputs if each not in on_disk]:
         progress.problems.append(f"repeat {number} is gone, and is taken again")
-        progress.apply(directory.journal.append("attempt-lost", case=progress.asked.id, attempt=number))
+        progress.apply(directory.journal.append("attempt-lost", case=progress.case.id, attempt=number))
 
 
 def _as_told(attempt: Attempt, throughput: float) -> bool:
@@ -229,13 +231,13 @@ def _as_told(attempt: Attempt, throughput: float) -> bool:
 
 def _lose(directory: CampaignDirectory, progress: CaseProgress, number: int, why: str) -> None:
     """Put an attempt aside that does not count."""
-    place = directory.set_aside(progress.asked.id, number)
+    place = directory.set_aside(progress.case.id, number)
     progress.problems.append(f"Attempt {number} {why} It lies in {place} now, and does not count.")
-    progress.apply(directory.journal.append("attempt-lost", case=progress.asked.id, attempt=number))
+    progress.apply(directory.journal.append("attempt-lost", case=progress.case.id, attempt=number))
 
 
 def _result(directory: CampaignDirectory, progress: CaseProgress) -> Result | None:
-    path = directory.store.directory / progress.asked.id / "result.json"
+    path = directory.store.directory / progress.case.id / "result.json"
     if not path.exists():
         return None
     try:
@@ -243,7 +245,7 @@ def _result(directory: CampaignDirectory, progress: CaseProgress) -> Result | No
     except (DlperfError, UnknownName) as error:
         progress.problems.append(f"its result cannot be read, and is made again: {error}")
         return None
-    if result.spec != _resolved(progress.asked.spec, result.spec):
+    if result.spec != _resolved(progress.case.spec, result.spec):
         progress.problems.append("its result is of another spec, and is made again")
         return None
     if result.status == "ok" and len(result.repeats) != progress.finished:

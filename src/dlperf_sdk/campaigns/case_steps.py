@@ -22,8 +22,8 @@ def begin_case(session: Session, progress: CaseProgress) -> Case | None:
 
     None where the session's time was up before.
     """
-    directory, id = session.directory, progress.asked.id
-    spec, refusal = progress.asked.spec, None
+    directory, id = session.directory, progress.case.id
+    spec, refusal = progress.case.spec, None
     registry = Registry(session.registry.extra)  # between two cases a plugin may have been installed anew
     if spec.wants_max_batch and progress.batch_size is None:
         spec, refusal, note = max_batch.resolve_max_batch(
@@ -85,7 +85,7 @@ def _final_failure(session: Session, progress: CaseProgress) -> Failure | None:
     """Return the failure of a case that an earlier session had no time to conclude; None where it may go on."""
     if not session.retries_exhausted(progress):
         return None
-    attempts = session.directory.store.recover(progress.asked.id).attempts
+    attempts = session.directory.store.recover(progress.case.id).attempts
     if attempts and attempts[-1].failure is not None:
         return attempts[-1].failure
     return Failure(progress.last_failure, progress.message)

@@ -10,9 +10,9 @@ from typing import Any
 
 import attrs
 
-from dlperf_sdk.campaigns.campaign import Settings, asked, campaign_of
+from dlperf_sdk.campaigns.campaign import Settings, expand_cases, make_campaign
 from dlperf_sdk.campaigns.campaign_directory import CampaignDirectory
-from dlperf_sdk.campaigns.file import load
+from dlperf_sdk.campaigns.file import load_campaign
 from dlperf_sdk.documents.json_values import shown
 from dlperf_sdk.errors import DlperfError
 from dlperf_sdk.spec.run_spec import RunSpec
@@ -34,8 +34,8 @@ def edits(directory: CampaignDirectory) -> list[str]:
         return []
     given = {name: getattr(directory.settings, name) for name in directory.given}
     try:
-        now = campaign_of(load(Path(directory.source)), **given)
-        specs = [each.spec for each in asked(now, directory.stamp)]
+        now = make_campaign(load_campaign(Path(directory.source)), **given)
+        specs = [each.spec for each in expand_cases(now, directory.stamp)]
     except DlperfError as error:
         return [f"{directory.source} cannot be read as a campaign any more: {error} {_advice(directory)}"]
     said = differences([*(each.spec for each in directory.cases), *directory.skipped], specs)

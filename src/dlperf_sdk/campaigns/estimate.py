@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from dlperf_sdk.campaigns.campaign import Asked, Settings, digest
+from dlperf_sdk.campaigns.campaign import CampaignCase, Settings, digest
 from dlperf_sdk.campaigns.case_progress import CaseProgress
 from dlperf_sdk.execution import tracing
 from dlperf_sdk.max_batch.resolve import SHORT
@@ -49,21 +49,21 @@ def remaining_seconds(cases: Iterable[CaseProgress], settings: Settings) -> floa
 
 def extra_repeats(progress: CaseProgress, settings: Settings) -> float:
     """What a case does beside its repeats, in the time of one repeat."""
-    spec = progress.asked.spec
+    spec = progress.case.spec
     probes = PROBES if spec.wants_max_batch and progress.batch_size is None else 0
     probe, traced = attrs.evolve(spec, **_PROBE), attrs.evolve(spec, steps=tracing.STEPS)
     seconds = probes * default_seconds(probe) + (default_seconds(traced) if settings.trace else 0.0)
     return seconds / default_seconds(spec)
 
 
-def total_seconds(cases: Iterable[Asked], known: Iterable[CaseProgress], settings: Settings) -> float:
+def total_seconds(cases: Iterable[CampaignCase], known: Iterable[CaseProgress], settings: Settings) -> float:
     """Seconds that a campaign of these cases takes from its start.
 
     A case takes as long as the repeats of its equal among the `known` ones, wherever those were measured; else as
     `remaining_seconds` says.
     """
     before = list(known)
-    times = {digest(each.asked.spec): each.times for each in before if each.times}
+    times = {digest(each.case.spec): each.times for each in before if each.times}
     planned = [CaseProgress(each, times=list(times.get(digest(each.spec), ()))) for each in cases]
     others = [attrs.evolve(each, status="ok") for each in before]
     return remaining_seconds([*planned, *others], settings)
@@ -71,7 +71,7 @@ def total_seconds(cases: Iterable[Asked], known: Iterable[CaseProgress], setting
 
 def remaining_repeats(progress: CaseProgress) -> int:
     """Repeats that a case still needs, as far as its protocol tells."""
-    return max(1, progress.asked.spec.resolved_protocol().repeats - progress.finished)
+    return max(1, progress.case.spec.resolved_protocol().repeats - progress.finished)
 
 
 def seconds_per_repeat(progress: CaseProgress, known: Mapping[tuple[str, ...], float]) -> float:
@@ -79,15 +79,15 @@ def seconds_per_repeat(progress: CaseProgress, known: Mapping[tuple[str, ...], f
     if progress.times:
         return median(progress.times)
     return next(
-        (known[key] for key in _keys(progress.asked.spec) if key in known),
-        default_seconds(progress.asked.spec),
+        (known[key] for key in _keys(progress.case.spec) if key in known),
+        default_seconds(progress.case.spec),
     )
 
 
 def _known(cases: Sequence[CaseProgress]) -> dict[tuple[str, ...], float]:
     times: dict[tuple[str, ...], list[float]] = {}
     for each in cases:
-        for key in _keys(each.asked.spec) if each.times else ():
+        for key in _keys(each.case.spec) if each.times else ():
             times.setdefault(key, []).append(median(each.times))
     return {key: median(values) for key, values in times.items()}
 

@@ -3,7 +3,7 @@
 Whoever runs a file need not have read it: it is data, it extends only what lies below its own directory, and its
 cases reach no further than a spec file's may (`dlperf_sdk.planning.spec_file`). Here, a folder of data is resolved
 against the directory of the file that names it; what the cases execute is checked on the expanded cases
-(`campaign.asked`).
+(`campaign.expand_cases`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def presets() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in _presets().iterdir() if path.suffix == ".yaml"))
 
 
-def load(what: str | Path) -> Campaign:
+def load_campaign(what: str | Path) -> Campaign:
     """A campaign from a file, or from a preset (`preset:NAME`).
 
     Raises:

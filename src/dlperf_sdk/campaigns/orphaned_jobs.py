@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from dlperf_sdk.campaigns.campaign import Asked
+from dlperf_sdk.campaigns.campaign import CampaignCase
 from dlperf_sdk.errors import StoreError, Unavailable
 from dlperf_sdk.interfaces.topology import Topology
 from dlperf_sdk.registry.options import options_of
@@ -30,7 +30,7 @@ WORDS = ("parity-", "largest-")
 
 
 def cancel_orphaned_jobs(
-    pending: Iterable[Asked],
+    pending: Iterable[CampaignCase],
     registry: Registry,
     tell: Callable[[list[str]], None],
     timeout: float = QUEUE_PATIENCE,
@@ -60,7 +60,7 @@ def cancel_orphaned_jobs(
             time.sleep(_AGAIN)
 
 
-def _launchers(pending: Iterable[Asked], registry: Registry) -> list[tuple[Topology, Any, set[str]]]:
+def _launchers(pending: Iterable[CampaignCase], registry: Registry) -> list[tuple[Topology, Any, set[str]]]:
     """Each launcher with each of its options that occur, and the ids of all jobs that the cases may have had there."""
     launchers: dict[str, Topology] = {}
     found: dict[tuple[str, str], tuple[Topology, Any, set[str]]] = {}

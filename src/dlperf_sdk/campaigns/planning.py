@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 from attrs import field, frozen
 
-from dlperf_sdk.campaigns.campaign import Asked, Block, Campaign, asked
+from dlperf_sdk.campaigns.campaign import Block, Campaign, CampaignCase, expand_cases
 from dlperf_sdk.errors import CampaignError, PluginError, RunFailed, UnknownName, UsageError
 from dlperf_sdk.planning.plan import make_plan
 from dlperf_sdk.registry.capabilities import VOCABULARY
@@ -44,7 +44,7 @@ MISSING = "missing"
 class Entry:
     """A case of a campaign, and whether it can be run here."""
 
-    asked: Asked
+    case: CampaignCase
     refusal: tuple[str, str] | None
     """The kind of failure and the sentence that goes with it; None where it can be run."""
     where: str
@@ -56,7 +56,7 @@ def stamp() -> str:
     return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
 
 
-def entries(campaign: Campaign, registry: Registry, stamp: str) -> Iterator[Entry]:
+def plan_cases(campaign: Campaign, registry: Registry, stamp: str) -> Iterator[Entry]:
     """The cases one by one.
 
     Cases that differ only in what cannot matter (batch size, seed, protocol, deadlines) are judged once.
@@ -70,7 +70,7 @@ def entries(campaign: Campaign, registry: Registry, stamp: str) -> Iterator[Entr
     once = _Once(registry.extra)
     judged: dict[str, tuple[str, str] | UsageError | None] = {}
     places: dict[tuple[str, str], str] = {}
-    for each in asked(campaign, stamp, once):
+    for each in expand_cases(campaign, stamp, once):
         key = _key(each.spec)
         if key not in judged:
             judged[key] = _judged(each.spec, once, campaign.settings.missing == "skip")
@@ -85,10 +85,10 @@ def entries(campaign: Campaign, registry: Registry, stamp: str) -> Iterator[Entr
         yield Entry(each, verdict, where)
 
 
-def planned(campaign: Campaign, registry: Registry) -> tuple[str, list[Entry]]:
-    """A campaign's stamp and all its entries, at least one of which can be run; raises as `entries` does."""
+def plan_campaign(campaign: Campaign, registry: Registry) -> tuple[str, list[Entry]]:
+    """A campaign's stamp and all its entries, at least one of which can be run; raises as `plan_cases` does."""
     when = stamp()
-    found = list(entries(campaign, registry, when))
+    found = list(plan_cases(campaign, registry, when))
     if all(each.refusal is not None for each in found):
         first = found[0]
         assert first.refusal is not None
@@ -183,7 +183,7 @@ def _key(spec: RunSpec) -> str:
     return repr([getattr(spec, name) for name in fields])
 
 
-def _where(campaign: Campaign, each: Asked, error: UsageError) -> str:
+def _where(campaign: Campaign, each: CampaignCase, error: UsageError) -> str:
     """`FILE:LINE: ` of what a plugin refused."""
     kind, name = getattr(error, "kind", "").split(" ")[0], getattr(error, "name", "")
     field = f"options.{name}" if kind == "option" else kind
@@ -194,7 +194,7 @@ def _where(campaign: Campaign, each: Asked, error: UsageError) -> str:
     return f"{place}: " if place else ""
 
 
-def _refused_at(campaign: Campaign, each: Asked, message: str) -> str:
+def _refused_at(campaign: Campaign, each: CampaignCase, message: str) -> str:
     """Where the field stands whose value a plugin refused, as its message tells; else where the case does."""
     block = _block(campaign, each)
     plain = {name: str(value) for name, value in each.spec.to_dict().items()}
@@ -206,6 +206,6 @@ def _refused_at(campaign: Campaign, each: Asked, message: str) -> str:
     return place or each.where
 
 
-def _block(campaign: Campaign, each: Asked) -> Block | None:
+def _block(campaign: Campaign, each: CampaignCase) -> Block | None:
     """The matrix that a case comes from."""
     return next((b for b in campaign.blocks if each.where in (b.where, *b.includes)), None)

@@ -97,7 +97,7 @@ def _open_session(
     before = last(journal, "session")
     if before is not None:
         pending = [
-            each.asked for each in read_progress(directory.cases, journal).values() if each.status is None
+            each.case for each in read_progress(directory.cases, journal).values() if each.status is None
         ]
         orphaned_jobs.cancel_orphaned_jobs(
             pending, registry, lambda jobs: watch(directory.journal.append("ending-left", jobs=jobs))
@@ -120,13 +120,13 @@ def _open_session(
 
 def _reopen(session: Session, kinds: Iterable[str]) -> None:
     """Let the cases be tried again that had ended in a failure of these kinds."""
-    asked = sorted(kinds)
-    failed = find_failed(session.cases, asked)
+    kinds = sorted(kinds)
+    failed = find_failed(session.cases, kinds)
     for id in failed:
         note = f"Tried again, as was asked for, after it had ended in {session.cases[id].status}."
         session.write("retried", case=id, notes=[note])
-    if asked and not failed:
-        session.write("nothing-to-retry", kinds=asked)
+    if kinds and not failed:
+        session.write("nothing-to-retry", kinds=kinds)
 
 
 def _run_until_done(session: Session) -> str:
@@ -136,7 +136,7 @@ def _run_until_done(session: Session) -> str:
         if session.is_over():
             return "time-limit"
         progress = session.cases[order.next_case(ids, pending, settings.seed, settings.interleave)]
-        case = session.open_cases.get(progress.asked.id) or begin_case(session, progress)
+        case = session.open_cases.get(progress.case.id) or begin_case(session, progress)
         if case is not None:
             if case.failure is None and case.stopping() is None:
                 take_attempt(session, progress, case)

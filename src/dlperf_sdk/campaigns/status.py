@@ -62,11 +62,11 @@ class Status:
                     "status": each.status or "pending",
                     "ok": each.ok if each.status else None,
                     "finished": each.finished,
-                    "repeats": each.asked.spec.resolved_protocol().repeats,
+                    "repeats": each.case.spec.resolved_protocol().repeats,
                     "failures": dict(each.failures),
                     "message": each.message,
                     "throughput": median(list(each.throughputs.values())) if each.throughputs else None,
-                    "batch_size": each.batch_size or each.asked.spec.batch_size,
+                    "batch_size": each.batch_size or each.case.spec.batch_size,
                 }
                 for id, each in self.cases.items()
             ],

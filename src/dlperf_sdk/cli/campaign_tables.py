@@ -31,7 +31,7 @@ def standing_of(found: Status, all: bool) -> list[Block]:
         pairs.append(("controller", found.controller))
     if found.current is not None:
         case, attempt = found.current
-        pairs.append(("now", f"{found.cases[case].asked.spec.label}, repeat {attempt}"))
+        pairs.append(("now", f"{found.cases[case].case.spec.label}, repeat {attempt}"))
     if found.state != "complete":
         pairs.append(("time left", f"about {duration(found.left)}"))
     pairs += [("changed", Cell(each, "doubt")) for each in found.changes]
@@ -45,7 +45,7 @@ def _standing_table(found: Status, all: bool) -> list[Block]:
     from dlperf_sdk.worker.estimate import median
 
     registry = Registry()
-    models = {each.asked.spec.model for each in found.cases.values() if each.throughputs}
+    models = {each.case.spec.model for each in found.cases.values() if each.throughputs}
     units = {model: unit_of(model, registry) for model in models}
     rows: list[tuple[Cell | str, ...]] = []
     for each in found.cases.values():
@@ -53,9 +53,9 @@ def _standing_table(found: Status, all: bool) -> list[Block]:
         tone = _TONES.get(state, "bad")
         rate = ""
         if each.throughputs:
-            rate = quantity(median(list(each.throughputs.values())), units[each.asked.spec.model])
-        repeats = f"{each.finished}/{each.asked.spec.resolved_protocol().repeats}"
-        rows.append((each.asked.spec.label, Cell(state, tone), repeats, rate))
+            rate = quantity(median(list(each.throughputs.values())), units[each.case.spec.model])
+        repeats = f"{each.finished}/{each.case.spec.resolved_protocol().repeats}"
+        rows.append((each.case.spec.label, Cell(state, tone), repeats, rate))
     shown = rows if all else rows[:SHOWN]
     columns = (
         Column("case"),
@@ -74,7 +74,7 @@ def plan_of(asked: Campaign, entries: Sequence[Entry], seconds: float, basis: st
 
     skipped = [each for each in entries if each.refusal is not None]
     runnable = [each for each in entries if each.refusal is None]
-    repeats = sum(each.asked.spec.resolved_protocol().repeats for each in runnable)
+    repeats = sum(each.case.spec.resolved_protocol().repeats for each in runnable)
     blocks: list[Block] = [Heading(asked.name)]
     if asked.description:
         blocks.append(Paragraph(asked.description, "quiet"))
@@ -91,7 +91,7 @@ def plan_of(asked: Campaign, entries: Sequence[Entry], seconds: float, basis: st
             )
         )
     )
-    blocks += _limited(("case", "from"), [(each.asked.spec.label, each.where) for each in runnable], all)
+    blocks += _limited(("case", "from"), [(each.case.spec.label, each.where) for each in runnable], all)
     reasons: dict[tuple[str, tuple[str, str]], list[Entry]] = {}
     for each in skipped:
         assert each.refusal is not None
@@ -99,7 +99,7 @@ def plan_of(asked: Campaign, entries: Sequence[Entry], seconds: float, basis: st
     if reasons:
         rows = [
             (
-                many[0].asked.spec.label + (f" and {len(many) - 1} more" if len(many) > 1 else ""),
+                many[0].case.spec.label + (f" and {len(many) - 1} more" if len(many) > 1 else ""),
                 where,
                 f"{kind}: {why}",
             )

@@ -47,8 +47,8 @@ class CampaignLines:
     def count(self) -> None:
         """The cases that there are, and what of them is done."""
         for id, each in read_progress(self.directory.cases, self.directory.journal.read()).items():
-            self.cases[id] = each.asked.spec.label
-            self.repeats[id] = each.asked.spec.resolved_protocol().repeats
+            self.cases[id] = each.case.spec.label
+            self.repeats[id] = each.case.spec.resolved_protocol().repeats
             self.finished[id] = each.finished
             if each.status is not None:
                 self.done[id] = each.status if each.ok else "untrue"

@@ -150,7 +150,7 @@ def presets(*, common: Common = AS_USUAL) -> int:
     """List the campaigns that come with dlperf-sdk."""
     from dlperf_sdk.campaigns import file
 
-    found = {name: file.load(f"{file.PRESET}{name}") for name in file.presets()}
+    found = {name: file.load_campaign(f"{file.PRESET}{name}") for name in file.presets()}
     if common.json:
         emit({name: {"description": each.description, "cases": each.size} for name, each in found.items()})
     else:
@@ -200,7 +200,7 @@ def show_plan(file: str, all: bool, common: Common, measured: Path | None = None
     known = (
         [] if directory is None else list(read_progress(directory.cases, directory.journal.read()).values())
     )
-    runnable = [each.asked for each in entries if each.refusal is None]
+    runnable = [each.case for each in entries if each.refusal is None]
     seconds = estimate.total_seconds(runnable, known, asked.settings)
     basis = (
         f"by the {counted(sum(len(each.times) for each in known), 'repeat')} in {measured}"
@@ -210,9 +210,9 @@ def show_plan(file: str, all: bool, common: Common, measured: Path | None = None
     if common.json:
         cases = [
             {
-                "case": each.asked.id,
+                "case": each.case.id,
                 "from": each.where,
-                "spec": each.asked.spec.to_dict(),
+                "spec": each.case.spec.to_dict(),
                 "skipped": None
                 if each.refusal is None
                 else {"kind": each.refusal[0], "reason": each.refusal[1]},
@@ -226,13 +226,15 @@ def show_plan(file: str, all: bool, common: Common, measured: Path | None = None
 
 
 def _planned(file: str, **settings: Any) -> tuple[Campaign, str, list[Entry]]:
-    from dlperf_sdk.campaigns.campaign import campaign_of
-    from dlperf_sdk.campaigns.file import load
-    from dlperf_sdk.campaigns.planning import planned
+    from dlperf_sdk.campaigns.campaign import make_campaign
+    from dlperf_sdk.campaigns.file import load_campaign
+    from dlperf_sdk.campaigns.planning import plan_campaign
     from dlperf_sdk.registry.plugins import Registry
 
-    asked = campaign_of(load(file), **{name: value for name, value in settings.items() if value is not None})
-    return asked, *planned(asked, Registry())
+    asked = make_campaign(
+        load_campaign(file), **{name: value for name, value in settings.items() if value is not None}
+    )
+    return asked, *plan_campaign(asked, Registry())
 
 
 def _carry_out(directory: CampaignDirectory, quiet: bool, common: Common, retry: tuple[str, ...] = ()) -> int:

@@ -71,12 +71,12 @@ def _check_written(path: Path, kind: str, document: Mapping[str, Any]) -> None:
     from dlperf_sdk.documents import diagnostics, schema, source_positions
 
     if kind == "campaign":
-        from dlperf_sdk.campaigns.campaign import asked
-        from dlperf_sdk.campaigns.file import load
+        from dlperf_sdk.campaigns.campaign import expand_cases
+        from dlperf_sdk.campaigns.file import load_campaign
 
-        campaign = load(path)
+        campaign = load_campaign(path)
         if campaign.size:  # a file without cases may be for others to extend
-            for _ in asked(campaign, "validate"):
+            for _ in expand_cases(campaign, "validate"):
                 pass
         return
     places = source_positions.lines_of(path.read_text(encoding="utf-8-sig"), path.suffix.lower())
