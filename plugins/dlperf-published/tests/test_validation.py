@@ -5,14 +5,14 @@ import math
 import pytest
 from dlperf_published import source_data
 from dlperf_published.collections import COLLECTIONS
-from dlperf_published.validation import leave_out_the_largest, summary
+from dlperf_published.validation import predict_largest_topologies, summary
 
 from dlperf_sdk.analysis import Case, prediction
 
 
 @pytest.fixture(scope="module")
 def trials():
-    return {each.name: leave_out_the_largest(each().figures) for each in COLLECTIONS}
+    return {each.name: predict_largest_topologies(each().figures) for each in COLLECTIONS}
 
 
 def test_the_prediction_meets_its_bounds_over_nodes(trials):
@@ -52,7 +52,7 @@ def test_it_beats_a_plain_ring_on_the_same_series(trials):
     errors = []
     for trial in (t for t in trials["dlperf-v1.0"] if t.prediction.topology.nodes > 1):
         series = next(
-            each for each in prediction.by_series(map(Case.of, table)) if trial.truth in each.values()
+            each for each in prediction.group_by_series(map(Case.of, table)) if trial.truth in each.values()
         )
         step = {str(topology): case.step_time for topology, case in series.items()}
         ring = step["1n1d"] + (step["2n8d"] - step["1n1d"]) * (31 / 32) / (15 / 16)

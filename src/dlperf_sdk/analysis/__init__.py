@@ -1,4 +1,4 @@
-"""From results to answers: pure functions on results and on published figures alike.
+"""Pure functions on results and on published figures: comparisons, effects, scaling, cost and predictions.
 
 ::
 

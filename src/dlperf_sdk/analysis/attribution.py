@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from dlperf_sdk.analysis.case import Case, differing
+from dlperf_sdk.analysis.case import Case, differing_facts
 from dlperf_sdk.errors import NotComparable
 from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.results.result import Result
@@ -12,7 +12,7 @@ from dlperf_sdk.results.result import Result
 
 @frozen(kw_only=True)
 class Attribution:
-    """Seconds per step. A part for which a run is missing is None, not zero.
+    """The parts of a step, in seconds. A part for which a run is missing is None, not zero.
 
     Differences are given as they come out: a small negative one is the noise of two measurements.
     """
@@ -20,17 +20,17 @@ class Attribution:
     step: float
     """The whole step, on real data where such a run is given, else on synthetic data."""
     input_stall: float | None
-    """What real data adds to the step: real less synthetic."""
+    """The step's time on real data less that on synthetic data."""
     input_work: float | None
-    """What the input pipeline needs for a step's samples by itself."""
+    """Time of the input pipeline alone for the samples of a step."""
     input_hidden: float | None
-    """Of that, what happens while the devices compute."""
+    """The part of it that overlaps with computation."""
     communication_exposed: float | None
-    """What the other devices add to the step: synthetic less one device. Stragglers are in it."""
+    """The step's time on synthetic data less that of one device. It includes stragglers."""
     communication_work: float | None
-    """What the gradients' way needs by itself."""
+    """Time of gradient synchronization alone."""
     communication_hidden: float | None
-    """Of that, what happens while the devices compute."""
+    """The part of it that overlaps with computation."""
     compute: float | None
     """The step of one device alone, on synthetic data."""
 
@@ -47,7 +47,7 @@ def attribute(
     input_only: float | None = None,
     communication_only: float | None = None,
 ) -> Attribution:
-    """Where the time of a step goes.
+    """Divide the time of a step into input, communication and computation.
 
     `real` and `synthetic` differ in their data only, `synthetic` and `alone` (one device, the same batch per
     device) in their topology only. `input_only` is the throughput of the input pipeline by itself, in samples per
@@ -84,7 +84,7 @@ def _check(a: Case, b: Case, allowed: set[str]) -> None:
     held = {*a.holds(), *b.holds()} - allowed
     reasons = [
         f"{name}: {a.facts.get(name)} against {b.facts.get(name)}"
-        for name in sorted(differing((a, b)) & held)
+        for name in sorted(differing_facts((a, b)) & held)
     ]
     if a.unit != b.unit:
         reasons.append(f"unit: {a.unit} against {b.unit}")

@@ -1,4 +1,4 @@
-"""What the analysis works on: a throughput, its repeats, and the facts of the case, wherever they come from."""
+"""The input of every analysis: a throughput, its repeats and the facts of the case, measured or published."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _repeats(case: Case, _: Any, values: tuple[float, ...]) -> None:
 
 @frozen(kw_only=True)
 class Case:
-    """One measurement, as the analysis sees it.
+    """One measurement, of ours or published.
 
     Raises:
         AnalysisError: its throughput, or that of a repeat, is not a finite number above 0, or beyond all measure.
@@ -65,11 +65,11 @@ class Case:
     """Samples of all devices per second."""
     unit: str
     repeats: tuple[float, ...] = field(default=(), validator=_repeats)
-    """The throughputs whose median it is; empty where only the median is known."""
+    """The throughputs of the repeats; empty where only their median is known."""
     facts: Mapping[str, Any]
-    """What the case was, as observed, else as requested. What is not known is not there."""
+    """The facts of the case, as observed, else as requested; without those that are unknown."""
     roles: Mapping[str, Role]
-    """How each fact bears on comparing."""
+    """The role of each fact in a comparison."""
 
     @property
     def global_batch_size(self) -> int:
@@ -82,12 +82,12 @@ class Case:
         return self.global_batch_size / self.throughput
 
     def holds(self) -> set[str]:
-        """Facts that make it this measurement and no other: workload, factor, and what `SETTLING` names."""
+        """Return the facts that identify the measurement: workload, factors, and those in `SETTLING`."""
         return {name for name, role in self.roles.items() if role != "context" or name in SETTLING}
 
     @classmethod
     def of(cls, source: Case | Result | PublishedFigure) -> Case:
-        """A result or a published figure as a case; a case is itself.
+        """Build a case from a result or a published figure; return a case unchanged.
 
         Raises:
             AnalysisError: it is a result without a throughput, or with an untrue one.
@@ -100,7 +100,7 @@ class Case:
 
 
 def cases(sources: Iterable[Case | Result | PublishedFigure]) -> tuple[Case, ...]:
-    """Results, published figures and cases, all as cases.
+    """Return results, published figures and cases as cases.
 
     Raises:
         AnalysisError: one of them has no throughput, or an untrue one.
@@ -109,19 +109,19 @@ def cases(sources: Iterable[Case | Result | PublishedFigure]) -> tuple[Case, ...
 
 
 def key(value: Any) -> str:
-    """A fact's value, so that equal values have equal keys."""
+    """Return a text that is equal for equal values."""
     return json.dumps(value, sort_keys=True, default=str)
 
 
-def differing(many: Iterable[Case]) -> set[str]:
-    """The facts in which cases differ; one that only some of them know counts as differing."""
+def differing_facts(many: Iterable[Case]) -> set[str]:
+    """Return the facts in which cases differ; one that only some of them state counts as different."""
     many = tuple(many)
     names = {name for case in many for name in case.facts}
     return {name for name in names if len({key(case.facts.get(name)) for case in many}) > 1}
 
 
-def known_fact(name: str, many: Iterable[Case]) -> str:
-    """The name, if any of the cases knows such a fact.
+def require_fact(name: str, many: Iterable[Case]) -> str:
+    """Return the name if any of the cases states such a fact.
 
     Raises:
         UnknownName: none does.

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
-from dlperf_sdk.analysis.case import Case, differing, key, known_fact
+from dlperf_sdk.analysis.case import Case, differing_facts, key, require_fact
 from dlperf_sdk.analysis.rank_test import mann_whitney_p, smallest_p
 from dlperf_sdk.analysis.significance import ratio_interval
 from dlperf_sdk.errors import NotComparable
@@ -30,15 +30,15 @@ class Comparison:
     high: float | None
     """An interval of at least 95 %; None where either has fewer than seven repeats, or unpublished ones."""
     p: float | None
-    """Of the exact rank-sum test; None without repeats of both."""
+    """The p-value of the exact rank-sum test; None without repeats of both."""
     significant: bool | None
-    """None where so few repeats could not show it either way."""
+    """None where so few repeats cannot be significant."""
     reasons: tuple[str, ...]
-    """Why the two do not measure the same thing; empty unless it was asked for footnotes."""
+    """Why the two are not comparable; empty unless footnotes were asked for."""
     footnotes: tuple[str, ...]
-    """Circumstances in which they differ, and workload facts that only one of them states."""
+    """Differences in context, and workload facts that only one of them states."""
     factors: tuple[str, ...]
-    """What the comparison is of."""
+    """The factors in which they differ."""
 
 
 def compare(
@@ -60,11 +60,11 @@ def compare(
     """
     one, other = Case.of(a), Case.of(b)
     for name in of:
-        known_fact(name, (one, other))
+        require_fact(name, (one, other))
     reasons, footnotes, factors = [], [], []
     if one.unit != other.unit:
         reasons.append(f"unit: {one.unit} against {other.unit}")
-    for name in sorted(differing((one, other))):
+    for name in sorted(differing_facts((one, other))):
         x, y = one.facts.get(name), other.facts.get(name)
         text = f"{name}: {_said(x)} against {_said(y)}"
         role = one.roles.get(name) or other.roles[name]

@@ -35,7 +35,7 @@ def _currency(_: Any, __: Any, value: Any) -> None:
 
 @frozen(kw_only=True)
 class Price:
-    """What an hour costs, of a device or of a node with all of its devices.
+    """The price of an hour of a device, or of a node with all of its devices.
 
     Raises:
         AnalysisError: both or neither is given, a price is not above 0, or the currency is not three capitals.
@@ -50,7 +50,7 @@ class Price:
             raise AnalysisError("A price is of a device or of a node for an hour: give one of the two.")
 
     def an_hour(self, case: Case) -> float:
-        """Of all that the case runs on."""
+        """Return the price of an hour of all devices of a case."""
         if self.per_device_hour is not None:
             return self.per_device_hour * case.topology.devices
         return (self.per_node_hour or 0.0) * case.topology.nodes
@@ -58,7 +58,7 @@ class Price:
 
 @frozen
 class Quantity:
-    """A value, and its interval where there is one."""
+    """A value with its interval, if there is one."""
 
     value: float
     low: float | None
@@ -66,18 +66,18 @@ class Quantity:
     """Of the median over the repeats, at least 95 %; None below six repeats."""
     unit: str
     basis: str
-    """How it came about, in a phrase."""
+    """How it was computed, in a phrase."""
 
 
 @frozen
 class Cost:
-    """What samples of one case cost. The parts are not added up: an hour's price may include the energy."""
+    """The cost of the samples of one case. The parts are not added: the price of an hour may include the energy."""
 
     case: Case
     price: Quantity | None
     """Money per million samples, by the price of an hour; None where no price was given."""
     energy: Quantity | None
-    """Joules per sample; None where nobody measured it and no watts were given."""
+    """Joules per sample; None where it was not measured and no watts were given."""
     energy_price: Quantity | None
     """Money per million samples, for the energy; None without energy, or without its price."""
 
@@ -90,7 +90,7 @@ def cost(
     watts: float | None = None,
     currency: str | None = None,
 ) -> Cost:
-    """The cost of a case's samples.
+    """Compute the cost of a case's samples.
 
     - money per million samples = price of an hour × devices (or nodes) ÷ (3600 s × throughput) × 1,000,000
     - joules per sample, measured: each repeat's energy in the window ÷ its samples, of the devices and of the
@@ -132,7 +132,7 @@ def _hours(case: Case, price: Price) -> Quantity:
 
 
 def _per_throughput(case: Case, amount: float, unit: str, basis: str) -> Quantity:
-    """An amount a second, per sample."""
+    """Convert an amount per second into one per sample."""
     low, high = median_interval(case.repeats) or (None, None)
     return Quantity(
         amount / case.throughput,

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from dlperf_sdk.analysis.case import Case, cases, differing, key, known_fact
+from dlperf_sdk.analysis.case import Case, cases, differing_facts, key, require_fact
 from dlperf_sdk.analysis.significance import SignTest, sign_test
 from dlperf_sdk.errors import AnalysisError
 from dlperf_sdk.interfaces.figure import PublishedFigure
@@ -17,12 +17,12 @@ from dlperf_sdk.worker.estimate import median, median_interval
 
 @frozen
 class Pair:
-    """Two cases that differ in the factor alone, as far as is known."""
+    """Two cases that differ in the factor only, as far as is known."""
 
     a: Case
     b: Case
     held: Mapping[str, Any]
-    """What both are, of the facts in which pairs differ."""
+    """The facts that both share, of those in which pairs differ."""
 
     @property
     def ratio(self) -> float:
@@ -36,10 +36,10 @@ class Effect:
 
     of: str
     levels: tuple[Any, Any]
-    """Whose throughput over whose."""
+    """The value whose throughput is divided, and the one that it is divided by."""
     holding: tuple[str, ...]
     confounded: tuple[str, ...]
-    """Facts that changed along with the factor, so that their effects cannot be told apart."""
+    """Facts that changed with the factor, so that their effects cannot be separated."""
     pairs: tuple[Pair, ...]
     unpaired: int
     """Cases of either level without a partner."""
@@ -62,11 +62,10 @@ class Effect:
 
     @property
     def significant(self) -> bool | None:
-        """Whether chance alone gives so lopsided ratios in fewer than 5 of 100 cases; None with under six pairs
-        that differ, where no count could show it.
+        """Whether the sign test is significant at 5 %; None with fewer than six pairs that differ.
 
-        Pairs that share a series (the same case at several topologies) are not independent: read it as the
-        strength of the pattern, not as a law.
+        Pairs that share a series (the same case at several topologies) are not independent: it is the
+        strength of a pattern, not a confirmed effect.
         """
         return None if self.test.above + self.test.below < 6 else self.test.p < 0.05
 
@@ -93,10 +92,10 @@ def effect(
         AnalysisError: the factor does not have two values, no cases pair, or several cases are one side of a pair.
     """
     many = cases(sources)
-    known_fact(of, many)
+    require_fact(of, many)
     a, b = _levels(many, of, levels)
     sides = [case for case in many if key(case.facts.get(of)) in (key(a), key(b))]
-    varying = differing(sides) - {of}
+    varying = differing_facts(sides) - {of}
     settled = {
         name
         for name in varying
@@ -146,7 +145,7 @@ def _by_held(sides: Sequence[Case], of: str, level: Any, held: Sequence[str]) ->
             continue
         at = tuple(key(case.facts.get(name)) for name in held)
         if at in found:
-            names = ", ".join(sorted(differing((case, found[at])))) or "nothing that is known"
+            names = ", ".join(sorted(differing_facts((case, found[at])))) or "nothing that is known"
             raise AnalysisError(
                 f"{case.name} and {found[at].name} are the same side of a pair: they differ in {names}. Hold one "
                 "of these, or leave one case out."

@@ -1,4 +1,4 @@
-"""The gate: has anything become slower? By significance and by a minimum effect, case by case.
+"""The gate: decide case by case whether anything became slower, by significance and by a minimum effect.
 
 What is stated: where nothing changed, the gate as a whole (all its cases together) raises a false alarm in at most
 `level` of all comparisons, provided that the repeats of both sides are exchangeable: taken on the same machine in the
@@ -56,11 +56,11 @@ class Decision:
     name: str
     outcome: str
     detail: str
-    """Why, in a sentence."""
+    """The reason, in a sentence."""
     shift: Shift | None = None
     """The candidate's throughput over the baseline's."""
     p: float | None = None
-    """That it is slower; adjusted for the number of cases."""
+    """The p-value that it is slower, adjusted for the number of cases."""
     baseline: str | None = None
     candidate: str | None = None
     """The runs that were compared."""
@@ -117,7 +117,7 @@ def gate(
     decisions: dict[str, Decision] = {}
     pairs: dict[str, tuple[Case, Case]] = {}
     for key in (each for each in before if each in after):
-        found = _paired(before[key], after[key])
+        found = _pair(before[key], after[key])
         if isinstance(found, Decision):
             decisions[key] = found
         else:
@@ -126,7 +126,7 @@ def gate(
     faster = [mann_whitney_p(old.repeats, new.repeats, "less") for old, new in pairs.values()]
     p_values = zip(holm_adjusted(slower), holm_adjusted(faster), strict=True)
     for (key, (old, new)), p in zip(pairs.items(), p_values, strict=True):
-        decisions[key] = _decided(
+        decisions[key] = _decide(
             before[key].spec.label,
             old,
             new,
@@ -150,14 +150,14 @@ def _newest(results: Iterable[Result]) -> dict[str, Result]:
 
 
 def _identity(spec: RunSpec) -> str:
-    """What makes two specs the same case: workload and factor, and where the samples come from."""
+    """Return what identifies a case: workload, factors and the data source."""
     plain = spec.to_dict()
     names = [field.name for field in attrs.fields(RunSpec) if field.metadata["role"] != "context"]
     return json.dumps({name: plain[name] for name in names} | {"data": spec.data.source}, sort_keys=True)
 
 
-def _paired(old: Result, new: Result) -> tuple[Case, Case] | Decision:
-    """The two as cases that can be compared, or why there is nothing to compare."""
+def _pair(old: Result, new: Result) -> tuple[Case, Case] | Decision:
+    """Return the two as comparable cases, or the decision that they are not."""
     name = old.spec.label
     sides: list[Case | str] = []
     for result in (old, new):
@@ -173,12 +173,12 @@ def _paired(old: Result, new: Result) -> tuple[Case, Case] | Decision:
         return made(BROKEN, second)
     if isinstance(first, str):
         return made(MENDED, f"It works now. Before: {first}")
-    unlike = _unlike(old.spec, new.spec, second, first)
+    unlike = _find_difference(old.spec, new.spec, second, first)
     return (first, second) if unlike is None else made(REFUSED, unlike)
 
 
-def _unlike(before: RunSpec, after: RunSpec, new: Case, old: Case) -> str | None:
-    """Why the two are not the same case, although their specs ask for one; None where they are."""
+def _find_difference(before: RunSpec, after: RunSpec, new: Case, old: Case) -> str | None:
+    """Return why two runs of equal specs are not the same case; None if they are."""
     try:
         found = compare(new, old)
     except NotComparable as error:
@@ -190,13 +190,13 @@ def _unlike(before: RunSpec, after: RunSpec, new: Case, old: Case) -> str | None
 
 
 def _window(spec: RunSpec) -> str:
-    """Which steps a repeat measures: first steps are slower than later ones."""
+    """Describe the steps that a repeat measures: first steps are slower than later ones."""
     protocol = spec.resolved_protocol()
     before = protocol.canonical_steps + protocol.warmup
     return f"{protocol.steps} steps behind {before}"
 
 
-def _decided(
+def _decide(
     name: str,
     old: Case,
     new: Case,
@@ -206,7 +206,7 @@ def _decided(
     minimum_effect: float,
     level: float,
 ) -> Decision:
-    """What the p-values `p`, that it is slower and that it is faster, say of a case."""
+    """Decide a case from the p-values `p` that it is slower and that it is faster."""
     found = hodges_lehmann_shift(new.repeats, old.repeats)
     percent = 100 * (found.ratio - 1)
     how = f"{abs(percent):.1f} % {'slower' if percent < 0 else 'faster'}"
@@ -238,7 +238,7 @@ def _decided(
 
 
 def _unmatched(before: dict[str, Result], after: dict[str, Result]) -> list[Decision]:
-    """Cases of one side only; two that were meant to be the same and differ are refused."""
+    """Decide the cases of one side only; two that were meant to be the same and differ are refused."""
     gone = [result for key, result in before.items() if key not in after]
     added = [result for key, result in after.items() if key not in before]
     found: list[Decision] = []

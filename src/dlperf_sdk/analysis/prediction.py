@@ -1,4 +1,4 @@
-"""How fast a larger topology will be, from small ones of the same case.
+"""Prediction of the throughput of a larger topology from small ones of the same case.
 
 The step on n nodes is taken as that of one node and what the network adds. What it adds has two parts, which
 cannot be told apart from two topologies: one that is nearly spent once the first wire is crossed (a ring moves
@@ -20,7 +20,7 @@ from itertools import product
 
 from attrs import frozen
 
-from dlperf_sdk.analysis.case import Case, cases, differing, key
+from dlperf_sdk.analysis.case import Case, cases, differing_facts, key
 from dlperf_sdk.errors import AnalysisError
 from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.results.result import Result
@@ -31,16 +31,16 @@ CONFIDENCE = 0.9
 
 @frozen
 class Growth:
-    """What the model learns from other series; none of it knows what was run."""
+    """The parameters of the model, learned from other series; none depends on the framework or model that was run."""
 
     share: float
-    """Of what the network adds, the share that grows with each doubling, where one node loses nothing."""
+    """The share of the network's overhead that grows with each doubling, where one node has no overhead."""
     share_of_loss: float
-    """How much of the overhead of one node is added to that share."""
+    """The fraction of one node's overhead that is added to that share."""
     per_doubling: float
-    """The share of one device's step that each doubling adds beside."""
+    """The share of one device's step that each doubling adds."""
     misses: float
-    """In how many units of `_uncertainty` nine of ten of the series lie."""
+    """The error, in units of `_uncertainty`, that nine of ten series do not exceed."""
 
 
 @frozen
@@ -51,28 +51,28 @@ class Prediction:
     throughput: float
     low: float
     high: float
-    """An interval that held the truth for nine of ten published series, at one doubling."""
+    """An interval that contained nine of ten published throughputs, at one doubling."""
     unit: str
     step_time: float
     """Seconds."""
     measured: TopologySpec
-    """The largest that was measured, which the prediction goes out from."""
+    """The largest topology that was measured."""
     doublings: float
-    """From there."""
+    """Doublings from there to the predicted topology."""
     notes: tuple[str, ...]
-    """What the prediction rests on that was not measured."""
+    """Assumptions that were not measured."""
 
 
 @frozen
 class _Stage:
-    """A series as the model sees it: in units of one device's step."""
+    """The measured part of a series, in units of one device's step."""
 
     unit: float
     """Seconds of the step on one device, or on the smallest that there is."""
     before: float
     """The overhead of one unit (a node; a device has none)."""
     grown: float
-    """What going from one unit to `count` units added."""
+    """The overhead that going from one unit to `count` units added."""
     count: int
     devices: int
     """Per unit."""
@@ -88,7 +88,7 @@ def predict(
     *,
     reference: Iterable[Case | Result | PublishedFigure],
 ) -> Prediction:
-    """The throughput of a topology, from smaller ones of the same case with the same batch per device.
+    """Predict the throughput of a topology from smaller ones of the same case with the same batch size per device.
 
     To go beyond one node, one node and at least two must be measured, with as many devices per node as the
     topology has. Within one node, one device and at least two must be. The growth is learned from `reference`, such
@@ -131,8 +131,9 @@ def predict(
 
 
 def learn(reference: Iterable[Case | Result | PublishedFigure], *, over_nodes: bool = True) -> Growth:
-    """The growth that fits best what the largest topology of each series was, predicted from its others: over
-    nodes, or over the devices of one node.
+    """Fit the growth that predicts the largest topology of each series best from the others.
+
+    `over_nodes` selects the growth over nodes, or over the devices of one node.
 
     The three shares minimise the mean relative error over a grid; `misses` is the quantile of what remains.
 
@@ -140,7 +141,7 @@ def learn(reference: Iterable[Case | Result | PublishedFigure], *, over_nodes: b
         AnalysisError: fewer than ten series go from one unit over a smaller number to a larger one.
     """
     known: list[tuple[_Stage, int, float]] = []
-    for series in by_series(cases(reference)):
+    for series in group_by_series(cases(reference)):
         within = {each: case for each, case in series.items() if over_nodes or each.nodes == 1}
         if not within:
             continue
@@ -181,7 +182,7 @@ def _growth(
     own = {_identity(case) for case in series.values()}
     others = [
         case
-        for other in by_series(cases(reference))
+        for other in group_by_series(cases(reference))
         if not own & {_identity(case) for case in other.values()}
         for case in other.values()
     ]
@@ -193,7 +194,7 @@ def _identity(case: Case) -> tuple[str, float]:
 
 
 def _step(stage: _Stage, count: int, growth: Growth) -> float:
-    """The step on so many units, in units of one device's step."""
+    """Return the step time on so many units, in units of one device's step."""
     share = min(1.0, growth.share + growth.share_of_loss * min(stage.before, 1.0))
 
     def ring(units: int) -> float:
@@ -206,7 +207,7 @@ def _step(stage: _Stage, count: int, growth: Growth) -> float:
 
 
 def _uncertainty(stage: _Stage) -> float:
-    """One per cent, and a tenth of what the largest measured topology has lost."""
+    """Return 1 %, plus a tenth of the efficiency that the largest measured topology has lost."""
     return 0.01 + 0.1 * max(0.0, 1 - 1 / stage.last)
 
 
@@ -246,24 +247,24 @@ def _stage(series: Mapping[TopologySpec, Case], wanted: TopologySpec) -> _Stage:
 
 
 def _series(many: Sequence[Case]) -> dict[TopologySpec, Case]:
-    """The cases by topology, if they are one series.
+    """Return the cases of one series by topology.
 
     Raises:
         AnalysisError: they are several, or one topology is there twice.
     """
     if not many:
         raise AnalysisError("There is nothing to predict from.")
-    found = by_series(many)
+    found = group_by_series(many)
     if len(found) > 1:
-        names = ", ".join(sorted((differing(many) & many[0].holds()) - {"topology"}))
+        names = ", ".join(sorted((differing_facts(many) & many[0].holds()) - {"topology"}))
         raise AnalysisError(f"These are {len(found)} series, not one: they differ in {names}.")
     if len(found[0]) < len(many):
         raise AnalysisError("A topology is there twice; predict from one case of each.")
     return found[0]
 
 
-def by_series(many: Iterable[Case]) -> list[dict[TopologySpec, Case]]:
-    """Cases that differ in their topology only, by topology; one that uses no strategy belongs to every strategy."""
+def group_by_series(many: Iterable[Case]) -> list[dict[TopologySpec, Case]]:
+    """Group cases that differ in their topology only; a case without a strategy belongs to every strategy."""
     groups: dict[tuple[str, str], dict[TopologySpec, Case]] = {}
     for case in many:
         held = sorted(case.holds() - {"topology", "strategy"})

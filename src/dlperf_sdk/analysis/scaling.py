@@ -20,7 +20,7 @@ _HELD = {"weak": "the batch per device", "strong": "the global batch"}
 
 @frozen
 class Scaled:
-    """A speedup or an efficiency; without a value where there is no baseline, and then `reason` says so."""
+    """A speedup or an efficiency; without a baseline it has no value but a `reason`."""
 
     case: Case
     baseline: Case | None
@@ -39,7 +39,7 @@ def speedup(
     scaling: Scaling = "weak",
     baseline: str = "1n1d",
 ) -> Scaled:
-    """The throughput of a case over that of the same case on the baseline's topology, which is one of `among`.
+    """Divide the throughput of a case by that of the same case on the baseline's topology, which is one of `among`.
 
     Weak scaling holds the batch per device, strong scaling the global batch; the two answer different questions
     and are never mixed. A single device may use no strategy: it is the baseline of every one.
@@ -75,7 +75,7 @@ def efficiency(
     scaling: Scaling = "weak",
     baseline: str = "1n1d",
 ) -> Scaled:
-    """The speedup over the number of devices (relative to the baseline's): 1 is perfect.
+    """Divide the speedup by the number of devices (relative to the baseline's): 1 is ideal.
 
     Raises:
         UnknownName: scaling is neither `weak` nor `strong`.

@@ -1,4 +1,4 @@
-"""Every cell in which what a source prints and what its own figures give are not the same."""
+"""The cells in which a source prints something else than its own figures give."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class Mismatch:
 
 
 def grids(figures: Figures) -> tuple[Grid, ...]:
-    """The tables of a collection's documents, regenerated."""
+    """Regenerate the tables of a collection's documents."""
     return _TABLES[figures.collection](figures)
 
 
 def cells(figures: Figures) -> tuple[Printed, ...]:
-    """Everything that is printed in the tables, the figures' own speedups among it."""
+    """Return everything that is printed in the tables, including the speedups of single figures."""
     column = tuple(
         Printed(
             "speedup",
@@ -56,8 +56,8 @@ def cells(figures: Figures) -> tuple[Printed, ...]:
         for figure in figures
         if figure.printed_speedup is not None
     )
-    said = ("observations", "footnotes")
-    return tuple(cell for cell in printed(figures.collection) if cell.table not in said) + column
+    statements = ("observations", "footnotes")
+    return tuple(cell for cell in printed(figures.collection) if cell.table not in statements) + column
 
 
 def mismatches(figures: Figures) -> tuple[Mismatch, ...]:
@@ -74,23 +74,23 @@ def mismatches(figures: Figures) -> tuple[Mismatch, ...]:
 
 
 def numbers(text: str) -> list[tuple[float, int]]:
-    """The numbers that a cell prints, each with its decimals; batch sizes and footnotes' marks are none."""
+    """Return the numbers in a cell with their decimals, without batch sizes and marks of footnotes."""
     bare = _NOT_A_NUMBER.sub(" ", text)
     return [(float(match[0]), len(match[1] or "")) for match in _NUMBER.finditer(bare)]
 
 
 def agrees(number: float, decimals: int, value: Value) -> bool:
-    """Whether a printed number is the computed one, rounded to the decimals that are printed."""
+    """Return True if a printed number is the computed one, rounded to the printed decimals."""
     return abs(number - value.number) <= 0.5 * 10.0**-decimals + 1e-9
 
 
 def _reasons(cell: Printed, square: Square | None, figures: Figures) -> Iterator[str]:
     values = square.values if square else ()
-    shown = numbers(cell.text)
-    if len(shown) != len(values):
-        yield f"{len(shown)} printed, {len(values)} in the figures"
+    printed_numbers = numbers(cell.text)
+    if len(printed_numbers) != len(values):
+        yield f"{len(printed_numbers)} printed, {len(values)} in the figures"
         return
-    for (number, decimals), value in zip(shown, values, strict=True):
+    for (number, decimals), value in zip(printed_numbers, values, strict=True):
         if not agrees(number, decimals, value):
             yield f"{number:.{decimals}f} is printed{_instead(number, value, figures)}"
         claims = square.claims if square else {}
@@ -101,7 +101,7 @@ def _reasons(cell: Printed, square: Square | None, figures: Figures) -> Iterator
 
 
 def _instead(number: float, value: Value, figures: Figures) -> str:
-    """Where a wrong number comes from, where that can be found."""
+    """Describe where a wrong number comes from, if that can be found."""
     if not value.figures:
         return f", where the figures have {value.text}"
     for mine in value.figures:
@@ -114,10 +114,10 @@ def _instead(number: float, value: Value, figures: Figures) -> str:
                 ]
                 return f", which is the figure with {', '.join(differing)}"
     ratio = number / value.number - 1
-    told = f", {abs(ratio):.2%} {'more' if ratio > 0 else 'less'} than the figures give"
+    difference = f", {abs(ratio):.2%} {'more' if ratio > 0 else 'less'} than the figures give"
     if abs(number - value.number) <= 0.5 * 10.0**-value.decimals + value.slack:
-        told += "; the rounding of the throughputs may explain it"
-    return told
+        difference += "; the rounding of the throughputs may explain it"
+    return difference
 
 
 def _kin(mine: PublishedFigure, other: PublishedFigure) -> bool:

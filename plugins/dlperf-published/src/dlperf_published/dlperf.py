@@ -46,13 +46,15 @@ scale stands in the implementations' own reports only."""
 
 
 def tables(figures: Figures) -> tuple[Grid, ...]:
-    """The README's summaries and the v1.0 report's tables."""
+    """Regenerate the README's summaries and the v1.0 report's tables."""
     return (_summary_resnet(figures), _summary_bert(figures), *_report(figures), speedups(figures))
 
 
 def _chosen(figures: Figures, batch_size: int | None, **wanted: Any) -> list[PublishedFigure]:
-    """Per compiler and input pipeline the figure that the tables show: that of the wanted batch, else of the
-    largest below it; of the largest of all where none is wanted."""
+    """Return the figure that the tables show for each compiler, input pipeline and topology.
+
+    It is the figure of the wanted batch size, or of the largest below it; of the largest of all where none is wanted.
+    """
     groups: dict[tuple[Any, ...], list[PublishedFigure]] = {}
     for figure in figures.where(**wanted):
         if figure.options.get("loss_scale") in _UNTOLD:
@@ -69,7 +71,7 @@ def _largest(group: list[PublishedFigure]) -> PublishedFigure:
 
 
 def _marked(figures: Iterable[PublishedFigure]) -> list[tuple[PublishedFigure, str]]:
-    """Each figure and the sign that tells it from the others in its cell."""
+    """Return each figure with the mark that distinguishes it from the others in its cell."""
     found = list(figures)
     if len(found) == 1:
         compiled = found[0].compiler != "none"
@@ -143,8 +145,7 @@ def _summary_resnet(figures: Figures) -> Grid:
 
 
 def _order(name: str, found: list[PublishedFigure]) -> list[PublishedFigure]:
-    """As the source has them: with XLA before without, without DALI before with. FP32 of an implementation that has
-    both pipelines is that without."""
+    """Return figures in the order of the source: with XLA before without, without DALI before with."""
     if name == "PaddlePaddle":
         return sorted(found, key=lambda figure: figure.options.get("input_pipeline") == "dali")
     return sorted(found, key=lambda figure: figure.compiler != "xla")
@@ -212,7 +213,7 @@ def _by_topology(figures: Figures, name: str, model: str, precision: Any, batch:
 
 
 def _unmarked(rows: Mapping[str, tuple[Square, ...]]) -> dict[str, tuple[Square, ...]]:
-    """Without the signs that the columns' titles say already."""
+    """Return the rows without the marks that the columns' titles contain."""
     return {
         name: tuple(
             Square(tuple(evolve(value, suffix="") for value in square.values), square.claims)
@@ -223,7 +224,7 @@ def _unmarked(rows: Mapping[str, tuple[Square, ...]]) -> dict[str, tuple[Square,
 
 
 def speedups(figures: Figures) -> Grid:
-    """The speedup column of every implementation's own report, one row per figure."""
+    """Regenerate the speedup column of every implementation's own report, one row per figure."""
     rows = {}
     among = {
         at: cases(figures.where(framework=at[0], model=at[1]))

@@ -1,4 +1,4 @@
-"""What the footnotes of DLPerf's summaries say, and what its own figures say about that."""
+"""The footnotes of DLPerf's summaries, checked against its own figures."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def _tensorflow_resnet(figures: Figures) -> tuple[str, str]:
         name: max(figure.batch_size for figure in runs.where(compiler=name))
         for name in runs.values("compiler")
     }
-    said = " and ".join(f"{size} with compiler {name}" for name, size in largest.items())
+    sizes = " and ".join(f"{size} with compiler {name}" for name, size in largest.items())
     outcome = PARTLY if set(largest.values()) == {224} and set(largest) == {"none", "xla"} else DOES_NOT
-    return outcome, f"The largest batch sizes are {said}. What became of 256, no figure says."
+    return outcome, f"The largest batch sizes are {sizes}. What became of 256, no figure says."
 
 
 def _pytorch(figures: Figures) -> tuple[str, str]:
@@ -52,8 +52,8 @@ def _paddle(figures: Figures) -> tuple[str, str]:
         (11617.57, 196),
     ]
     return PARTLY if right else DOES_NOT, (
-        f"{_said(plain)} without DALI, {_said(dali)} with it: {dali.throughput / plain.throughput:.3f} times as much, "
-        "at another batch size. What became of larger ones, no figure says, and 28594 is none of the collection."
+        f"{_describe(plain)} without DALI, {_describe(dali)} with it: {dali.throughput / plain.throughput:.3f} times "
+        "as much, at another batch size. What became of larger ones, no figure says; 28594 is none of the collection."
     )
 
 
@@ -82,7 +82,7 @@ def _clip(figures: Figures) -> tuple[str, str]:
     )
 
 
-def _said(figure: PublishedFigure) -> str:
+def _describe(figure: PublishedFigure) -> str:
     return f"{figure.throughput:.2f} at batch size {figure.batch_size}"
 
 

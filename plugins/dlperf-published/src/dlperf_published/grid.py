@@ -18,15 +18,15 @@ class Value:
     number: float
     decimals: int = 2
     suffix: str = ""
-    """A unit sign, or what tells it from the other values of the cell."""
+    """A unit sign, or a mark that distinguishes it from the other values of the cell."""
     figures: tuple[PublishedFigure, ...] = ()
-    """What it was computed from."""
+    """The figures that it was computed from."""
     slack: float = 0.0
-    """How far off it may be, because what it was computed from is rounded."""
+    """The error that the rounding of those figures may cause."""
 
     @property
     def text(self) -> str:
-        """The number, rounded half up as spreadsheets do, and its suffix."""
+        """The number, rounded half up as in spreadsheets, and its suffix."""
         return f"{half_up(self.number, self.decimals)}{self.suffix}"
 
 
@@ -36,11 +36,11 @@ class Square:
 
     values: tuple[Value, ...] = ()
     claims: Mapping[str, Any] = field(factory=dict)
-    """What the table's headings say that the cell is."""
+    """The facts that the table's headings state about the cell."""
 
     @property
     def text(self) -> str:
-        """As a reader sees it."""
+        """The values as text."""
         return ", ".join(value.text for value in self.values) or "–"
 
 
@@ -51,18 +51,18 @@ class Grid:
     name: str
     title: str
     corner: str
-    """What the rows are."""
+    """The heading of the rows' names."""
     columns: tuple[str, ...]
     rows: Mapping[str, tuple[Square, ...]]
 
     def square(self, row: str, column: str) -> Square | None:
-        """A cell; None where the table has no such row or column."""
+        """Return a cell; None where the table has no such row or column."""
         if row not in self.rows or column not in self.columns:
             return None
         return self.rows[row][self.columns.index(column)]
 
 
 def half_up(number: float, decimals: int) -> str:
-    """A number ≥ 0 with so many decimals; a half is rounded up, also where its binary form is a hair below."""
+    """Format a number ≥ 0 with so many decimals; a half is rounded up, even if its binary form is slightly below."""
     scaled = math.floor(number * 10**decimals + 0.5 + 1e-7)
     return f"{scaled / 10**decimals:.{decimals}f}"

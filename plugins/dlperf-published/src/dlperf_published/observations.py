@@ -1,4 +1,4 @@
-"""What the spreadsheet observes, and what its own numbers say about that."""
+"""The observations of the spreadsheet, checked against its own numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HOLDS, PARTLY, DOES_NOT, UNKNOWN = "holds", "in part", "does not hold", "cannot 
 
 @frozen
 class Observation:
-    """A statement of the source, and a derived one beside it."""
+    """A statement of the source, and the derived one to compare it with."""
 
     printed: str
     line: int
@@ -32,7 +32,7 @@ class Observation:
 
 
 def observations(figures: Figures) -> tuple[Observation, ...]:
-    """The spreadsheet's observations, in its order."""
+    """Derive the spreadsheet's observations, in its order."""
     found = []
     for cell in printed(figures.collection):
         if cell.table == "observations":
@@ -46,7 +46,7 @@ def _derivation(text: str) -> Callable[[Figures], tuple[str, str]]:
 
 
 def _efficiencies(figures: Figures) -> dict[int, list[float]]:
-    """By the number of devices."""
+    """Return the efficiencies by the number of devices."""
     among = cases(figures)
     found: dict[int, list[float]] = {}
     for figure in figures:
@@ -71,9 +71,9 @@ def _decline(figures: Figures) -> tuple[str, str]:
     lowest = min(min(each) for each in by_count.values())
     falls = all(medians[b] < medians[a] for a, b in pairwise(DEVICES))
     outcome = HOLDS if falls and lowest > 0.9 else PARTLY if lowest > 0.9 else DOES_NOT
-    said = ", ".join(f"{medians[count]:.1%} on {count}" for count in DEVICES)
+    summary = ", ".join(f"{medians[count]:.1%} on {count}" for count in DEVICES)
     steadily = "falls with each step" if falls else "does not fall with each step"
-    return outcome, f"The median {steadily}: {said}. The lowest of all is {lowest:.1%}."
+    return outcome, f"The median {steadily}: {summary}. The lowest of all is {lowest:.1%}."
 
 
 def _superlinear(figures: Figures) -> tuple[str, str]:
@@ -81,14 +81,14 @@ def _superlinear(figures: Figures) -> tuple[str, str]:
     above = [
         figure for figure in figures if figure.devices > 1 and (efficiency(figure, among).value or 0) > 1
     ]
-    said = ", ".join(
+    summary = ", ".join(
         f"{figure.printed_model} at batch size {figure.batch_size} on {figure.devices} {figure.hardware}"
         f" ({'synthetic' if figure.data == 'synthetic' else 'real'})"
         for figure in above
     )
     return (
         PARTLY if above else DOES_NOT,
-        f"{len(above)} of {sum(figure.devices > 1 for figure in figures)} cells are above 100 %: {said}. Whether "
+        f"{len(above)} of {sum(figure.devices > 1 for figure in figures)} cells are above 100 %: {summary}. Whether "
         "that is noise cannot be told: no cell was repeated, or the repeats are not published.",
     )
 
@@ -101,12 +101,12 @@ def _effect_by_count(found: Mapping[int, Effect], what: str) -> tuple[str, str]:
         if each.significant:
             worst = DOES_NOT if each.median > 1.05 else PARTLY
     shown = [count for count, each in found.items() if each.significant]
-    told = (
+    significance = (
         f" Significant at 5 % on {', '.join(map(str, shown))} GPUs."
         if shown
         else " Nowhere significant at 5 %."
     )
-    return worst, f"{what}, median by number of GPUs: {'; '.join(parts)}.{told}"
+    return worst, f"{what}, median by number of GPUs: {'; '.join(parts)}.{significance}"
 
 
 def _data(figures: Figures) -> tuple[str, str]:
@@ -116,14 +116,14 @@ def _data(figures: Figures) -> tuple[str, str]:
 def _batch(figures: Figures) -> tuple[str, str]:
     throughput = [pair.ratio for each in effects(figures, "batch_size").values() for pair in each.pairs]
     test = sign_test(throughput)
-    outcome, said = _effect_by_count(
+    outcome, summary = _effect_by_count(
         scaling_effects(figures, "batch_size"), "Speedup at batch size 64 over that at 32"
     )
     if test.p < 0.05:
         outcome = DOES_NOT
     return outcome, (
         f"The source compares speedups only. The throughput at 64 is {median(throughput):.3f} times that at 32 "
-        f"(median of {len(throughput)} pairs, {test.above} above 1, {test.below} below, p {test.p:.2g}). {said}"
+        f"(median of {len(throughput)} pairs, {test.above} above 1, {test.below} below, p {test.p:.2g}). {summary}"
     )
 
 
@@ -157,8 +157,8 @@ def _baseline(figures: Figures) -> tuple[str, str]:
         for name in one.values("printed_model")
     }
     rounded = [round(value / 10) * 10 for value in middles.values()]
-    said = ", ".join(f"{value:.2f} img/s on {name}" for name, value in middles.items())
-    return (HOLDS if rounded == [30, 50] else DOES_NOT), f"The medians of one K80 are {said}."
+    summary = ", ".join(f"{value:.2f} img/s on {name}" for name, value in middles.items())
+    return (HOLDS if rounded == [30, 50] else DOES_NOT), f"The medians of one K80 are {summary}."
 
 
 _DERIVED: dict[str, Callable[[Figures], tuple[str, str]]] = {

@@ -27,7 +27,7 @@ _FACTORS: dict[str, dict[str, Any]] = {
 
 
 def tables(figures: Figures) -> tuple[Grid, ...]:
-    """The throughputs, speedups and efficiencies, and the four tables of paired ratios."""
+    """Regenerate the throughputs, speedups and efficiencies, and the four tables of paired ratios."""
     return (
         _throughputs(figures),
         _scaled(figures, "speedup", speedup, "x", 1),
@@ -40,7 +40,7 @@ def tables(figures: Figures) -> tuple[Grid, ...]:
 
 
 def effects(figures: Figures, of: str) -> dict[int, Effect]:
-    """The effect of a factor on the throughput, by the number of devices."""
+    """Return the effect of a factor on the throughput, by the number of devices."""
     first, second = _levels(of)
     return {
         count: effect(figures.where(topology=f"1n{count}d"), of=of, levels=(first, second))
@@ -49,7 +49,7 @@ def effects(figures: Figures, of: str) -> dict[int, Effect]:
 
 
 def scaling_effects(figures: Figures, of: str) -> dict[int, Effect]:
-    """The effect of a factor on the *speedup*, by the number of devices."""
+    """Return the effect of a factor on the *speedup*, by the number of devices."""
     found = {}
     for count in DEVICES:
         scaled = [
@@ -68,7 +68,7 @@ def _levels(of: str) -> tuple[Any, Any]:
 
 
 def columns(without: str = "") -> list[tuple[str, dict[str, Any]]]:
-    """The columns' titles and what is in them, but for one factor."""
+    """Return the columns' titles and the facts that select their figures, without one factor."""
     factors = {name: values for name, values in _FACTORS.items() if name != without}
     return [
         (" ".join(words), {name: factors[name][word] for name, word in zip(factors, words, strict=True)})
@@ -108,7 +108,7 @@ def _scaled(
 
 
 def _ratios(figures: Figures, name: str, title: str, of: str, *, per_row: bool) -> Grid:
-    """Paired ratios; the median of each row, or that of all rows in the first."""
+    """Return a table of paired ratios with the median of each row, or that of all rows in the first."""
     by_count = scaling_effects(figures, of) if of == "batch_size" else effects(figures, of)
     everything = [pair.ratio for found in by_count.values() for pair in found.pairs]
     rows = {}

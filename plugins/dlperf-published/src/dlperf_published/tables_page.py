@@ -30,18 +30,18 @@ def blocks(figures: Figures) -> list[Block]:
 
 
 def _grid(grid: Grid, found: Sequence[Mismatch]) -> list[Block]:
-    """A table, and the notes that its cells point at."""
+    """Return a table, and the notes that its cells refer to."""
     notes: list[str] = []
-    pointed: dict[tuple[str, str], list[str]] = {}
+    note_numbers: dict[tuple[str, str], list[str]] = {}
     for each in found:
-        said = f"{each.reason} ({each.cell.document}:{each.cell.line})" if _is_number(each) else each.reason
-        _point(pointed, notes, (each.cell.row, each.cell.column), said)
+        note = f"{each.reason} ({each.cell.document}:{each.cell.line})" if _is_number(each) else each.reason
+        _point(note_numbers, notes, (each.cell.row, each.cell.column), note)
     for row, squares in grid.rows.items():
         for column, square in zip(grid.columns, squares, strict=True):
             if "precision" in square.claims and not square.values:
-                said = f"no figure with precision {square.claims['precision']} is published"
-                _point(pointed, notes, (row, column), said)
-    marks = {at: f" [{','.join(numbers)}]" for at, numbers in pointed.items()}
+                note = f"no figure with precision {square.claims['precision']} is published"
+                _point(note_numbers, notes, (row, column), note)
+    marks = {at: f" [{','.join(numbers)}]" for at, numbers in note_numbers.items()}
     if grid.name == "speedup" and len(grid.columns) == 1:
         table = _figures(grid, marks)
     elif len(grid.columns) > _WIDEST:
@@ -72,14 +72,14 @@ def _grid(grid: Grid, found: Sequence[Mismatch]) -> list[Block]:
 
 
 def _point(
-    pointed: dict[tuple[str, str], list[str]], notes: list[str], at: tuple[str, str], said: str
+    note_numbers: dict[tuple[str, str], list[str]], notes: list[str], at: tuple[str, str], note: str
 ) -> None:
-    """Let a cell point at a note, which is added if nothing has said the same."""
-    if said not in notes:
-        notes.append(said)
-    number = str(notes.index(said) + 1)
-    if number not in pointed.setdefault(at, []):
-        pointed[at].append(number)
+    """Make a cell refer to a note, which is added unless it is there."""
+    if note not in notes:
+        notes.append(note)
+    number = str(notes.index(note) + 1)
+    if number not in note_numbers.setdefault(at, []):
+        note_numbers[at].append(number)
 
 
 def _is_number(each: Mismatch) -> bool:
@@ -100,26 +100,26 @@ def _table(
 
 
 def _heading(column: str) -> str:
-    """Of what the table's title does not say already."""
+    """Return a column's title without the words that the table's title has."""
     return column.removesuffix(" throughput")
 
 
 def _lines(square: Square, mark: str) -> str:
-    """A cell's values and its mark, a line each where words tell the values apart."""
-    apart = any(value.suffix.startswith(" ") for value in square.values)
-    text = ("\n" if apart else ", ").join(value.text for value in square.values) or "–"
-    return text.replace(" bsz=", "\nbsz=") + ("\n" + mark.strip() if apart and mark else mark)
+    """Return a cell's values and its mark, a line each where words distinguish the values."""
+    on_lines = any(value.suffix.startswith(" ") for value in square.values)
+    text = ("\n" if on_lines else ", ").join(value.text for value in square.values) or "–"
+    return text.replace(" bsz=", "\nbsz=") + ("\n" + mark.strip() if on_lines and mark else mark)
 
 
 def _figures(grid: Grid, marks: Mapping[tuple[str, str], str]) -> Table:
-    """Every figure, with its speedup."""
+    """Return a table of every figure with its speedup."""
     rows = []
     for row, (square,) in grid.rows.items():
         for value in square.values:
             (figure,) = value.figures
             what = [figure.framework, figure.framework_version, figure.implementation, figure.model]
             what += [figure.precision, *([figure.compiler] if figure.compiler != "none" else [])]
-            what += [f"{name.replace('_', ' ')} {said}" for name, said in sorted(figure.options.items())]
+            what += [f"{name.replace('_', ' ')} {value}" for name, value in sorted(figure.options.items())]
             mark = marks.get((row, "speedup"), "")
             rows.append(
                 (
@@ -144,7 +144,7 @@ _MIXED = ("clip_norm", "estimator", "loss_scale")
 
 
 def _mixed(grid: Grid) -> list[str]:
-    """What differs among the figures of a table beside what its headings say."""
+    """Return notes on differences among the figures of a table that its headings do not state."""
     figures = [
         figure
         for squares in grid.rows.values()
@@ -156,9 +156,9 @@ def _mixed(grid: Grid) -> list[str]:
         return []
     notes = []
     for name in _MIXED:
-        said = list(dict.fromkeys(figure.value(name) for figure in figures))
-        if len(said) > 1:
-            shown = ", ".join("not stated" if each is None else str(each) for each in said)
+        values = list(dict.fromkeys(figure.value(name) for figure in figures))
+        if len(values) > 1:
+            shown = ", ".join("not stated" if each is None else str(each) for each in values)
             notes.append(f"The figures of this table do not share one {name.replace('_', ' ')}: {shown}.")
     return notes
 

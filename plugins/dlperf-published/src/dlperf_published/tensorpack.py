@@ -11,7 +11,7 @@ _STRATEGIES = {"all_reduce": "replicated", "parameter_server": "parameter_server
 
 
 def tables(figures: Figures) -> tuple[Grid, ...]:
-    """Two of September 2017, by the number of devices; one of May 2019, by the flags of the run."""
+    """Regenerate two tables of September 2017, by devices, and one of May 2019, by the flags of the run."""
     old = figures.where(date="2017-09")
     grids = [_by_devices(old.where(strategy=strategy), strategy) for strategy in old.values("strategy")]
     new = figures.where(date="2019-05")
@@ -39,7 +39,7 @@ def _value(figure: PublishedFigure, decimals: int = 0) -> Value:
 
 
 def _flags(figure: PublishedFigure) -> str:
-    """The run's flags, as the source writes them; a batch of 64 is tensorpack's default."""
+    """Return the flags of the run as the source writes them; a batch of 64 is tensorpack's default."""
     flags = ["--fake-location=gpu", f"--variable-update={_STRATEGIES[figure.strategy]}"]
     if figure.precision == "fp16":
         flags.append("--use-fp16")

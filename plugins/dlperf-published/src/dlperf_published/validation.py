@@ -1,4 +1,4 @@
-"""How well the prediction does: the largest topology of every published series, left out and predicted."""
+"""The quality of predictions: the largest topology of every published series, left out and predicted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from attrs import frozen
 
 from dlperf_published import source_data
 from dlperf_sdk.analysis.case import Case, cases
-from dlperf_sdk.analysis.prediction import Prediction, by_series, predict
+from dlperf_sdk.analysis.prediction import Prediction, group_by_series, predict
 from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.worker.estimate import median
 
@@ -23,19 +23,18 @@ class Trial:
 
     @property
     def error(self) -> float:
-        """Relative to the truth."""
+        """Relative error of the predicted throughput."""
         return self.prediction.throughput / self.truth.throughput - 1
 
     @property
     def covered(self) -> bool:
-        """Whether the truth lies in the interval."""
+        """Whether the interval contains the published throughput."""
         return self.prediction.low <= self.truth.throughput <= self.prediction.high
 
 
 @frozen
 class Summary:
-    """Many trials: the median and the 90th percentile of the errors' sizes, the largest, and how many intervals
-    held the truth."""
+    """The absolute errors of many trials, and the share of intervals that contain the published throughput."""
 
     trials: int
     median: float
@@ -44,15 +43,15 @@ class Summary:
     covered: float
 
 
-def leave_out_the_largest(figures: Iterable[PublishedFigure]) -> tuple[Trial, ...]:
-    """A trial for each series with a single device or node, at least two, and more.
+def predict_largest_topologies(figures: Iterable[PublishedFigure]) -> tuple[Trial, ...]:
+    """Return a trial for each series with a single device or node, at least two, and more.
 
-    What the growth is learned from has no series of the framework that the trial is of: neither the trial's own
-    truth nor anything like it is known to the prediction.
+    The growth is learned from other frameworks' series only: the prediction sees neither the published throughput
+    nor a similar one.
     """
     everything = cases(source_data.figures("dlperf-v1.0"))
     trials = []
-    for series in by_series(cases(figures)):
+    for series in group_by_series(cases(figures)):
         largest = max(series, key=lambda topology: topology.devices)
         rest = [case for topology, case in series.items() if topology != largest]
         smaller = {(case.topology.nodes, case.topology.devices_per_node) for case in rest}
@@ -66,7 +65,7 @@ def leave_out_the_largest(figures: Iterable[PublishedFigure]) -> tuple[Trial, ..
 
 
 def summary(trials: Sequence[Trial]) -> Summary:
-    """The percentile is the smallest error that nine of ten trials do not exceed."""
+    """Summarize trials; the percentile is the smallest error that nine of ten trials do not exceed."""
     sizes = sorted(abs(trial.error) for trial in trials)
     ninetieth = sizes[math.ceil(0.9 * len(sizes)) - 1]
     covered = sum(trial.covered for trial in trials) / len(trials)

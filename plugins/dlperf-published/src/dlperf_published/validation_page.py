@@ -1,15 +1,15 @@
-"""How the prediction does on the published series, as a page."""
+"""The quality of predictions on the published series, as a page."""
 
 from __future__ import annotations
 
 from dlperf_published.collections import COLLECTIONS
-from dlperf_published.validation import Trial, leave_out_the_largest, summary
+from dlperf_published.validation import Trial, predict_largest_topologies, summary
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Paragraph, Table
 
 
 def validation() -> list[Block]:
-    """The summary by kind of step, and every series."""
-    trials = [trial for each in COLLECTIONS for trial in leave_out_the_largest(each().figures)]
+    """Return the summary by kind of step, and every series."""
+    trials = [trial for each in COLLECTIONS for trial in predict_largest_topologies(each().figures)]
     over_nodes = [trial for trial in trials if trial.prediction.topology.nodes > 1]
     within = [trial for trial in trials if trial.prediction.topology.nodes == 1]
     text = (

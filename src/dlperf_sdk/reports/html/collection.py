@@ -80,7 +80,7 @@ def _tiles(
 
 
 def _figures(figures: Figures, among: Sequence[Case]) -> Section:
-    """Every figure: what was run, what is printed, what follows, and where it stands."""
+    """Return a table of every figure: its case, the printed numbers, derived ones, and its source."""
     # A baseline is of the same workload: looking only there is faster, and finds the same.
     groups: dict[tuple[str, int], list[Case]] = {}
     for case in among:

@@ -87,7 +87,7 @@ def _record(log: Log, line: int, text: str) -> dict[str, Any]:
 
 
 def _iteration(step: Any) -> tuple[Any, int] | None:
-    """Epoch and iteration."""
+    """Return epoch and iteration; None for another kind of step."""
     match step:
         case bool():
             return None

@@ -24,18 +24,18 @@ _COUNT = r"[0-9]{1,12}"
 
 @frozen
 class Format:
-    """How one implementation writes of an iteration."""
+    """The format in which one implementation logs an iteration."""
 
     implementation: str
     framework: str
     holds: str
-    """What each of its lines holds."""
+    """A text that every line in this format contains."""
     line: re.Pattern[str]
     stamp: Callable[[str], float] | None = None
-    """Reads the group `clock`."""
+    """Parses the group `clock`."""
 
     def tick(self, text: str, global_batch: int) -> tuple[str, Tick] | None:
-        """The epoch and what the line says; None for another line.
+        """Return the epoch and the content of the line; None for a line in another format.
 
         Raises:
             ValueError: a stamp that is no date, or a rate of 0.

@@ -92,7 +92,7 @@ class DlperfLog(Importer):
 
 
 def _of_path(path: Path) -> dict[str, Any]:
-    """What directory and file name say."""
+    """Return the facts in the names of the directory and the file."""
     found: dict[str, Any] = {"device": "cuda"}
     if match := _CASE.fullmatch(path.absolute().parent.name):
         found["topology"] = f"{match[1]}n{match[2]}d"
@@ -105,7 +105,7 @@ def _of_path(path: Path) -> dict[str, Any]:
 
 
 def _of_lines(log: Log, line: int, lines: Mapping[str, str]) -> dict[str, Any]:
-    """What OneFlow's own lines say."""
+    """Return the facts in OneFlow's own lines."""
     found: dict[str, Any] = {}
     numbers = {name: value for name, value in lines.items() if name != "model"}
     for name, value in numbers.items():
@@ -121,7 +121,7 @@ def _of_lines(log: Log, line: int, lines: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _case(path: Path, known: Mapping[str, Any]) -> tuple[int, TopologySpec]:
-    """The batch size per device, and the topology."""
+    """Return the batch size per device, and the topology."""
     for name in ("topology", "batch_size"):
         if name not in known:
             raise UsageError(

@@ -124,7 +124,7 @@ def _facts(log: Log, header: Mapping[str, tuple[int, str]], per_device: tuple[in
 
 
 def _topology(log: Log, header: Mapping[str, tuple[int, str]], per_device: tuple[int, int]) -> str:
-    """From the two batch sizes and the list of devices.
+    """Derive the topology from the two batch sizes and the list of devices.
 
     Horovod's list has one device for each of its processes, wherever they are: they are taken for one node.
     """

@@ -33,13 +33,13 @@ OF_RANKS = {
 
 @frozen
 class Tick:
-    """What a line says of an iteration; at least one of the three is there."""
+    """The content of a line about an iteration: a stamp, a time or a rate."""
 
     iteration: int
     stamp: float | None = None
     """When the line was written, in seconds."""
     seconds: float | None = None
-    """How long the iterations took that the line covers."""
+    """Duration of the iterations that the line covers."""
     covers: int = 1
     rate: float | None = None
     """Samples of all devices per second."""
@@ -47,7 +47,7 @@ class Tick:
 
 @frozen
 class Estimate:
-    """What a window comes to."""
+    """The throughput over a window."""
 
     throughput: float
     """Samples of all devices per second."""
@@ -68,18 +68,18 @@ class LogWindow:
     warmup: int = WARMUP
     steps: int = STEPS
     ranks: frozenset[int] = frozenset({1})
-    """How many processes may have written the log: as many lines has every iteration of the window. Several are
-    told from several runs by their order: all of them begin the window before one ends it."""
+    """The possible numbers of processes that wrote the log: every iteration of the window has one line of each. Several
+    processes differ from several runs by their order: all begin the window before one ends it."""
     _lines: dict[int, list[tuple[int, Tick]]] = field(factory=dict)
-    """By iteration, from the window's first on, those of the window and the first beyond it."""
+    """By iteration, the lines of the window and those of the first iteration beyond it."""
     _last: tuple[int, Tick] | None = None
     _first: int = 0
-    """The window's first iteration, when there is one."""
+    """The window's first iteration, once there is one."""
     _reached: int = -1
     """The largest iteration of which a line was kept."""
 
     def take(self, line: int, tick: Tick) -> None:
-        """The next line about an iteration of the first epoch.
+        """Add the next line about an iteration of the first epoch.
 
         Raises:
             DocumentError: it is one too many of its iteration, or the line of another run; or a number in it is none.
@@ -118,11 +118,11 @@ class LogWindow:
 
     @property
     def complete(self) -> bool:
-        """Whether a line of the window's end, or of what is beyond it, has come."""
+        """Whether the window's last iteration, or a later one, was reached."""
         return bool(self._lines) and self._reached >= self._end
 
     def estimate(self, global_batch: int) -> Estimate:
-        """The throughput: by the lines' stamps, else by their times, else by their rates.
+        """Estimate the throughput by the lines' stamps, else by their times, else by their rates.
 
         Raises:
             DocumentError: the log ends before the window does, leaves out iterations that are needed, or has lines
@@ -137,10 +137,10 @@ class LogWindow:
 
     def _throughput(self, global_batch: int) -> tuple[float, str]:
         first, last = (self._ticks(at) for at in (self._first, self._end))
-        begun, ended = ([tick.stamp for tick in each if tick.stamp is not None] for each in (first, last))
-        if len(begun) == len(first) and len(ended) == len(last):
+        starts, ends = ([tick.stamp for tick in each if tick.stamp is not None] for each in (first, last))
+        if len(starts) == len(first) and len(ends) == len(last):
             # An iteration is over when its slowest rank is.
-            return self._over(max(ended) - max(begun), global_batch), "elapsed-between-lines"
+            return self._over(max(ends) - max(starts), global_batch), "elapsed-between-lines"
         inside = [at for at in sorted(self._lines) if self._first < at <= self._end]
         times = [[tick.seconds for tick in self._ticks(at) if tick.seconds is not None] for at in inside]
         if all(times):
@@ -169,7 +169,7 @@ class LogWindow:
             reached = at
 
     def _ranks(self) -> int:
-        """How many ranks wrote every iteration of the window."""
+        """Return how many ranks logged every iteration of the window."""
         if self._last is None:
             raise self.log.error_missing("a line about an iteration that this importer knows")
         if not self._lines:
