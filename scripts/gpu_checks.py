@@ -20,6 +20,7 @@ from attrs import frozen
 from gpu_bench import Bench, Outcome
 
 from dlperf_sdk import hookimpl
+from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.reports.numbers import quantity
 from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, NOT_APPLICABLE, PASS, Result
 from dlperf_sdk.worker.gpu.gpus import list_gpus
@@ -293,7 +294,7 @@ PARITY: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     **{
         f"{model}-{precision}": (model, {"precision": precision})
         for model in ("resnet50", "bert-base")
-        for precision in ("fp32", "tf32", "amp-fp16", "amp-bf16")
+        for precision in sorted(Registry().framework("torch").capabilities.precisions)
     },
 }
 """Name → model, and fields of its case."""

@@ -240,7 +240,7 @@ BY_CONFORMANCE = (
         "drops-in-its-evidence",
         "dropout in the outputs by which the precision is shown",
         "test_dropout_drops",
-        "The outputs deviate from fp32 by 0.5",
+        "max deviation from fp32: 0.5",
         "dropping",
     ),
     Fault("every-second-backward", "every second backward skipped", "test_every_step_updates", "False"),
@@ -326,7 +326,7 @@ BY_VERDICT = (
         "never-compiles",
         "nothing compiled where a compiler is asked for, and a trainer that says so",
         "as-requested",
-        "The compiler graph was asked for, none ran",
+        "requested compiler graph, used none",
         where=COMPILED,
     ),
 )

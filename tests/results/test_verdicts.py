@@ -241,7 +241,7 @@ def test_one_process_in_another_precision_fails() -> None:
     silently = changed(found, lambda last: attrs.evolve(last, deviation=4e-7))
     assert "not in effect" in integrity.precision_effective(silently, "amp-bf16").detail
     openly = changed(found, lambda last: attrs.evolve(last, observed={"precision": "fp32"}))
-    assert "fp32 ran" in integrity.precision_effective(openly, "amp-bf16").detail
+    assert "requested amp-bf16, used fp32" in integrity.precision_effective(openly, "amp-bf16").detail
     broken = changed(found, lambda last: attrs.evolve(last, deviation=math.nan))
     for spoiled in (silently, openly, broken):
         assert integrity.precision_effective(spoiled, "amp-bf16").outcome == FAIL
@@ -324,7 +324,7 @@ def test_one_process_that_did_not_compile_fails_and_is_named() -> None:
     for spoiled in (openly, silent):
         verdict = integrity.as_requested(spoiled, "graph", "auto")
         assert verdict.outcome == FAIL
-        assert "The compiler graph was asked for, none ran (attempt 2, rank 1)." in verdict.detail
+        assert "requested compiler graph, used none (attempt 2, rank 1)." in verdict.detail
 
 
 # ---- trend ---------------------------------------------------------------------

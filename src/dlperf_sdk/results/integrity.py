@@ -1,4 +1,4 @@
-"""Whether the number is true: the integrity verdicts, which set the exit code."""
+"""Validity checks: the integrity verdicts, which decide the exit code."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Expected:
 
 
 def complete_records(repeats: tuple[Repeat, ...], expected: Expected) -> Verdict:
-    """Every rank wrote a record, every replica is in one, and all did the planned steps and samples."""
+    """Check that every rank wrote a record, with every replica and all planned steps and samples."""
     problems = list(_incomplete(repeats, expected))
     if problems:
         more = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""
@@ -98,7 +98,7 @@ def _incomplete_record(record: Record, repeat: Repeat, expected: Expected) -> It
 
 
 def finite_loss(repeats: tuple[Repeat, ...]) -> Verdict:
-    """No loss is NaN or infinite: not on the canonical batch, not in the warm-up, not in the window.
+    """Check that no loss is NaN or infinite: on the canonical batch, in the warm-up, in the window.
 
     This holds under a loss scaler, too. It multiplies the loss only for the backward pass, and what overflows
     there are gradients: the loss of the step that it then skips is finite.
@@ -127,7 +127,7 @@ def _losses(repeats: tuple[Repeat, ...]) -> Iterator[tuple[str, tuple[float, ...
 def loss_falls(
     repeats: tuple[Repeat, ...], learning_rate_policy: str = "constant", strategy: str = STRATEGIES.default
 ) -> Verdict:
-    """On the canonical batch, which stays the same, the loss gets below its first value on every replica.
+    """Check that on the canonical batch, which stays the same, the loss of every replica falls below its first value.
 
     Under the policy `warmup` the first rates are close to zero, and a loss that stays shows nothing.
     """
@@ -173,10 +173,10 @@ def _replicas(repeats: tuple[Repeat, ...]) -> Iterator[tuple[int, Replica]]:
 
 
 def replicas_equal(repeats: tuple[Repeat, ...], strategy: str) -> Verdict:
-    """At the end of each repeat, all replicas have the same trainable parameters."""
+    """Check that all replicas have the same trainable parameters at the end of each repeat."""
     name, kind = "replicas-equal", INTEGRITY
     if not STRATEGIES[strategy].keeps_replicas_equal:
-        detail = f"With the strategy {strategy} the replicas are not meant to be equal."
+        detail = f"The strategy {strategy} does not keep replicas equal."
         return Verdict(name, kind, NOT_APPLICABLE, detail)
     most = 0
     for repeat in repeats:
@@ -197,16 +197,20 @@ def replicas_equal(repeats: tuple[Repeat, ...], strategy: str) -> Verdict:
 
 
 def precision_effective(repeats: tuple[Repeat, ...], precision: str) -> Verdict:
-    """The outputs deviate from fp32 as much as the requested precision must, and no more than it may."""
+    """Check that the outputs deviate from fp32 as far as the requested precision must, and no further."""
     name, kind, bounds = "precision-effective", INTEGRITY, PRECISIONS[precision]
     records = [(repeat.attempt, record) for repeat in repeats for record in repeat.records]
     for attempt, record in records:
         observed = record.observed.get("precision", precision)
         if observed != precision:
-            detail = f"{precision} was asked for, {observed} ran (attempt {attempt}, rank {record.rank})."
+            detail = f"requested {precision}, used {observed} (attempt {attempt}, rank {record.rank})."
             return Verdict(name, kind, FAIL, detail)
     amplified: Verdict | None = None
-    between = f"{bounds.low:.2g} to {bounds.high:.2g}"
+    limits = (
+        f"limit {bounds.high:.2g}"
+        if not bounds.is_narrow
+        else f"limits {bounds.low:.2g} to {bounds.high:.2g}"
+    )
     for attempt, record in records:
         deviation = record.deviation
         if deviation is not None and not bounds.low <= deviation <= bounds.high:
@@ -214,31 +218,31 @@ def precision_effective(repeats: tuple[Repeat, ...], precision: str) -> Verdict:
             if seen and bounds.high < deviation < math.inf:
                 # An ill-conditioned network (a large last gamma, few values per batch norm) amplifies rounding.
                 detail = (
-                    f"{precision} was seen at work, but the outputs deviate from fp32 by {deviation:.3g}, more than "
-                    f"{between}: this network amplifies rounding (attempt {attempt}, rank {record.rank})."
+                    f"used {precision}; max deviation from fp32: {deviation:.3g} ({limits}): this network amplifies "
+                    f"rounding (attempt {attempt}, rank {record.rank})."
                 )
                 amplified = amplified or Verdict(name, kind, INCONCLUSIVE, detail)
                 continue  # a failure of another rank weighs more
             too_close = deviation < bounds.low
-            why = "it was not in effect" if too_close else "coarser arithmetic ran, or wrong arithmetic"
-            detail = (
-                f"The outputs deviate from fp32 by {deviation:.3g}, with {precision} it must be {between}: "
-                f"{why} (attempt {attempt}, rank {record.rank})."
-            )
+            why = f"{precision} was not in effect" if too_close else "coarser or wrong arithmetic"
+            where = f"(attempt {attempt}, rank {record.rank})"
+            detail = f"max deviation from fp32: {deviation:.3g} ({limits}): {why} {where}."
             return Verdict(name, kind, FAIL, detail)
     if amplified is not None:
         return amplified
     known = [record.deviation for _, record in records if record.deviation is not None]
     if len(known) < len(records) or not known:
-        return Verdict(name, kind, INCONCLUSIVE, "The trainer offers no evidence for the precision that ran.")
-    detail = (
-        f"The outputs deviate from fp32 by {max(known):.3g} at most; with {precision} it must be {between}."
-    )
-    return Verdict(name, kind, PASS, detail)
+        return Verdict(
+            name,
+            kind,
+            INCONCLUSIVE,
+            "The trainer reports no deviation from fp32, so the precision used is not verified.",
+        )
+    return Verdict(name, kind, PASS, f"max deviation from fp32: {max(known):.3g} ({limits}).")
 
 
 def as_requested(repeats: tuple[Repeat, ...], compiler: str, layout: str) -> Verdict:
-    """The compiler that was asked for ran, and the layout where one was, by the trainer's own word (`observed`)."""
+    """Check that the requested compiler, and layout if one was requested, are those that the trainer observed."""
     name, kind = "as-requested", INTEGRITY
     asked = {"compiler": compiler, **({} if layout == "auto" else {"layout": layout})}
     unseen: Verdict | None = None
@@ -247,19 +251,17 @@ def as_requested(repeats: tuple[Repeat, ...], compiler: str, layout: str) -> Ver
         for what, value in asked.items():
             observed = record.observed.get(what)
             if observed is None and value != NONE:
-                detail = f"The {what} {value} was asked for, and the trainer does not say what ran {where}."
+                detail = f"requested {what} {value}; the trainer does not report what it used {where}."
                 unseen = unseen or Verdict(name, kind, INCONCLUSIVE, detail)
             elif observed not in (None, value):
                 detail = (
-                    f"The {what} {value} was asked for, {observed} ran {where}. Ask for what ran, or mend the plugin: "
-                    "it must do what it declares, or refuse it."
+                    f"requested {what} {value}, used {observed} {where}. Request what was used, or fix the plugin: it "
+                    "must do what it declares, or refuse it."
                 )
                 return Verdict(name, kind, FAIL, detail)
     if unseen is not None:
         return unseen
     if compiler == NONE and layout == "auto":
-        return Verdict(
-            name, kind, PASS, "No compiler and no layout was asked for, and no compiler was seen at work."
-        )
+        return Verdict(name, kind, PASS, "No compiler and no layout was requested, and no compiler was used.")
     ran = " and ".join(f"the {what} {value}" for what, value in asked.items())
-    return Verdict(name, kind, PASS, f"What was asked for ran: {ran}.")
+    return Verdict(name, kind, PASS, f"Used as requested: {ran}.")

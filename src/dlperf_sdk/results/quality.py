@@ -1,4 +1,4 @@
-"""How good the number is: the quality verdicts, which are shown."""
+"""Measurement quality: the quality verdicts, which are shown and do not decide the exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether to believe a case: all verdicts on its records."""
+"""All verdicts on the records of a case."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["Expected", "integrity_of", "judge"]
 def judge(
     repeats: tuple[Repeat, ...], expected: Expected, parity: Parity | None = None
 ) -> tuple[Verdict, ...]:
-    """All verdicts on a case with at least one finished repeat, integrity first; pure.
+    """Return all verdicts on a case with at least one finished repeat, integrity first; pure.
 
-    Integrity says whether the number is true (`complete-records`, `finite-loss`, `loss-falls`,
+    Integrity decides whether the number is valid (`complete-records`, `finite-loss`, `loss-falls`,
     `replicas-equal`, `precision-effective`, `as-requested`, and `parity` where there is evidence, from a run of its
-    own), quality how good it is (`steady-state`, `spread`, `stopping-rule`).
+    own), quality how precise it is (`steady-state`, `spread`, `stopping-rule`).
     """
     return (
         *integrity_of(repeats, expected),
@@ -27,7 +27,7 @@ def judge(
 
 
 def integrity_of(repeats: tuple[Repeat, ...], expected: Expected) -> tuple[Verdict, ...]:
-    """The integrity verdicts that the records alone give: all but `parity`; pure."""
+    """Return the integrity verdicts that the records alone give: all but `parity`; pure."""
     return (
         integrity.complete_records(repeats, expected),
         integrity.finite_loss(repeats),
