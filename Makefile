@@ -54,7 +54,8 @@ lint: $(READY)
 core: $(READY)
 	$(PYTEST) --numprocesses $(WORKERS) --dist loadfile -m 'not framework and not frameworks and not browser and not long' \
 	  tests examples
-	set -e; for tests in $(LIGHT); do $(PYTEST) -c $$tests/../pyproject.toml $$tests; done
+	set -e; for tests in $(LIGHT); do \
+	  $(PYTEST) --numprocesses $(WORKERS) --dist loadfile -c $$tests/../pyproject.toml $$tests; done
 
 torch-environment: $(READY)
 	$(BIN)/python scripts/test_frameworks.py --prepare torch
