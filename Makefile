@@ -69,8 +69,8 @@ test-torch: torch-environment
 	  plugins/dlperf-torch/tests/test_conformance.py
 	$(PYTEST) --numprocesses 2 --dist loadgroup -m 'framework and not long' tests
 
-# Campaigns and searches that are killed again and again, over torch as well, and every planted fault that conformance
-# must catch, or parity in torch's trainers.
+# Tests of many seconds: real environments, searches, campaigns that are killed again and again, and every planted fault
+# that conformance must catch, or parity in torch's trainers.
 test-long: torch-environment
 	$(PYTEST) --numprocesses 2 --dist loadgroup -m long tests
 

@@ -365,6 +365,7 @@ def test_what_changed_since_is_said_and_noted(tmp_path, done):
     assert any("dlperf-sdk: 0.0.1 before" in note for note in result.notes)
 
 
+@pytest.mark.long
 def test_what_is_damaged_is_measured_again(tmp_path, done):
     directory = damaged(tmp_path / "it", done)
     fine = [each.case.id for each in done[0].cases.values() if each.status == "ok"]
@@ -401,6 +402,7 @@ def events_of_resuming(directory, **how):
     return heard
 
 
+@pytest.mark.long
 def test_attempts_of_another_spec_are_set_aside_and_measured_again(tmp_path, done):
     """Whoever edits campaign.json gets no mixture of two specs."""
     directory = damaged(tmp_path / "it", done)
@@ -567,6 +569,7 @@ def test_an_agent_tells_its_own_work_from_that_of_others(done):
         assert share == pytest.approx(max(0.0, grown["cpu-busy"] - grown["cpu-own"]) / whole)
 
 
+@pytest.mark.long
 def test_load_on_another_node_and_company_on_a_device_are_noted(tmp_path, monkeypatch):
     """Its agent, and nobody else, can tell: the controller is made to take itself for another machine."""
     real = host_info.describe_host

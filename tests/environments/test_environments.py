@@ -179,6 +179,7 @@ def test_a_managed_environment_is_made_described_and_found_again(wheels: Path, t
     assert environments.prepare("toy", spec("toydep"), "cpu").path != made.path
 
 
+@pytest.mark.long
 def test_a_lock_decides_the_versions(wheels: Path, tmp_path: Path) -> None:
     wheel(wheels, "toydep", "2.4")
     lock = tmp_path / "lock.txt"
@@ -248,6 +249,7 @@ def test_a_progress_callback_that_fails_ends_uv_and_leaves_nothing(wheels: Path)
     assert left() == []
 
 
+@pytest.mark.long
 def test_the_second_of_two_creators_waits_and_reuses(wheels: Path, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     gated(wheels, "toybuild", gate)
@@ -270,6 +272,7 @@ def test_the_second_of_two_creators_waits_and_reuses(wheels: Path, tmp_path: Pat
     assert out_first.splitlines()[-1] == rest.splitlines()[-1]
 
 
+@pytest.mark.long
 def test_ctrl_c_leaves_neither_files_nor_processes(wheels: Path, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     gated(wheels, "toybuild", gate)
@@ -284,6 +287,7 @@ def test_ctrl_c_leaves_neither_files_nor_processes(wheels: Path, tmp_path: Path)
     assert left() == []
 
 
+@pytest.mark.long
 def test_what_a_killed_creator_leaves_is_recognised_and_made_anew(wheels: Path, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     gated(wheels, "toybuild", gate)
@@ -403,6 +407,7 @@ def test_a_cache_that_cannot_be_used_is_said_to_be_so(
 # --- from a lock --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_lock_is_made_again_exactly(wheels: Path) -> None:
     wheel(wheels, "toydep", "2.4")
     first = environments.prepare("toy", spec("toyframe", "toydep==2.1"), "cpu")
@@ -523,6 +528,7 @@ def test_a_build_for_cpus_does_not_satisfy_on_a_gpu() -> None:
 # --- Python 3.7 ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_python_3_7_environment_is_made_probed_and_given(wheels: Path) -> None:
     python = next(Path.home().glob(".pyenv/versions/3.7*/bin/python"), None)
     if python is None:

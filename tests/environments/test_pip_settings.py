@@ -284,6 +284,7 @@ def test_the_newest_of_the_usable_is_taken(tmp_path: Path) -> None:
         interpreters.find("three", environ)
 
 
+@pytest.mark.long
 def test_older_pythons_are_found_where_pyenv_keeps_them() -> None:
     versions = [
         path.name for path in Path.home().glob(".pyenv/versions/3.*") if path.name[2:4].strip(".").isdigit()

@@ -99,6 +99,7 @@ def document(campaign):
 # -- nothing is requested, nothing else runs
 
 
+@pytest.mark.long
 def test_only_the_reports_own_scripts_may_run(document):
     read = Read(document)
     (policy,) = [

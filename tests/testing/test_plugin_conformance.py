@@ -313,6 +313,7 @@ def test_check_of_a_broken_plugin(capsys, tmp_path, monkeypatch):
 # -- dlperf new-plugin
 
 
+@pytest.mark.long
 def test_a_new_plugin_passes_its_own_lint(tmp_path):
     made = skeleton.write("my-framework", tmp_path)
     assert sorted(str(p.relative_to(made.folder)) for p in made.folder.rglob("*") if p.is_file()) == sorted(
@@ -325,6 +326,7 @@ def test_a_new_plugin_passes_its_own_lint(tmp_path):
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_a_new_plugin_fails_only_where_it_has_to_be_filled_in(tmp_path):
     made = skeleton.write("fresh", tmp_path)
     entry = {"dlperf_sdk.frameworks": {"fresh": "dlperf_fresh.framework:Fresh"}}
