@@ -1,7 +1,7 @@
-"""The hooks: what observers (progress displays, trackers, notifiers, extra reports) are told, and when.
+"""The hooks for observers: progress displays, trackers, notifiers, extra reports.
 
-Many may listen, none can drive: every return value is ignored, and an observer that raises is reported once and left
-out from then on. Firing order of one run:
+Observers cannot influence a run: return values are ignored, and an observer that raises is reported once and then left
+out. Firing order of one run:
 
     dlperf_run_started                     planned; in a campaign also when it is begun again
         dlperf_stage                       planning is done; environment, data, parity, bundle
@@ -20,7 +20,7 @@ An implementation names only the arguments that it wants:
         @hookimpl
         def dlperf_result(self, result): ...
 
-It is found through the entry-point group `dlperf_sdk.observers`, or handed to `run(observers=[…])`.
+Register it in the entry-point group `dlperf_sdk.observers`, or pass it to `run(observers=[…])`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ OBSERVERS = "dlperf_sdk.observers"
 
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
-"""Marks a method as the implementation of the hook of its name."""
+"""Decorator of a method that implements the hook of its name."""
 
 
 class Hooks:
@@ -53,37 +53,36 @@ class Hooks:
 
     @hookspec
     def dlperf_run_started(self, run_id: str, plan: Plan, directory: str | None) -> None:
-        """A case has been planned, and is about to be made ready; nothing has been started. Never for a refused one.
+        """A case is planned and about to be prepared; nothing has been started. Never fires for a refused case.
 
-        In a campaign it fires anew whenever a case is begun again: after a failed attempt, and where a campaign is
-        resumed. `directory` is where its results are kept, with `spec.json` and `plan.json` in it by now; None without
-        a store.
+        In a campaign it fires again whenever a case begins again: after a failed attempt, and after a resume.
+        `directory` is the run's directory, which holds `spec.json` and `plan.json` by now; None without a store.
         """
 
     @hookspec
     def dlperf_stage(self, run_id: str, stage: str, detail: str) -> None:
-        """Something beside the repeats is going on: `stage` is environment, data, parity, bundle, launch, queue (what
+        """A stage beside the repeats makes progress: `stage` is environment, data, parity, bundle, launch, queue (what
         a launcher waits for) or note, and trace after the last repeat; batch-size, with the `run_id` of a probe, before
         a run that asks for the largest.
 
-        Fires as often as there is something to say; `detail` is one line for people.
+        Fires once per line of progress; `detail` is that line, for people.
         """
 
     @hookspec
     def dlperf_repeat_started(self, run_id: str, attempt: int) -> None:
-        """The nodes begin a repeat, counted from 1. New processes are about to be started."""
+        """A repeat begins; `attempt` counts from 1. New processes are about to be started."""
 
     @hookspec
     def dlperf_worker_started(self, run_id: str, attempt: int, node: int, name: str, pid: int) -> None:
-        """A worker process has been started. Fires once per process and repeat; `name` is `rank-0`, `service-1`, …"""
+        """A worker process has started. Fires once per process and repeat; `name` is `rank-0`, `service-1`, …"""
 
     @hookspec
     def dlperf_step_progress(
         self, run_id: str, attempt: int, node: int, rank: int, phase: str, step: int
     ) -> None:
-        """The first trainer of a node got on: at most four times a second and node.
+        """The first trainer of a node made progress. Fires at most four times a second and node.
 
-        The `phase` `measure` is the window. Its worker sends nothing while it lasts: the agent looks on from outside.
+        The `phase` `measure` is the window. The worker sends nothing during it: the agent observes it from outside.
         """
 
     @hookspec
@@ -100,27 +99,27 @@ class Hooks:
 
 
 def listeners(observers: Iterable[Any] = ()) -> dict[str, pluggy.PluginManager]:
-    """The given observers and those found by entry point, under their names in messages.
+    """Return the given and the installed observers, under their names in messages.
 
-    Each has a plugin manager of its own: pluggy asks of what it manages together that it can be hashed and compared,
-    and an observer may be any object.
+    Each has a plugin manager of its own: pluggy hashes and compares what one manager holds, and an observer may be any
+    object.
 
     Raises:
         PluginError: an installed observer cannot be imported, or one implements a hook that does not exist.
     """
-    found: dict[str, pluggy.PluginManager] = {}
+    managers: dict[str, pluggy.PluginManager] = {}
     for number, observer in enumerate(observers, 1):
         name = f"{type(observer).__qualname__} (observer {number})"
-        found[name] = _managed(observer, f"The observer {observer!r}")
+        managers[name] = _manager_of(observer, f"The observer {observer!r}")
     for entry in entry_points(group=OBSERVERS):
         name = f"{entry.name} ({entry.value})"
-        if name not in found:  # an editable installation and its wheel may both be found
+        if name not in managers:  # an editable installation and its wheel may both be found
             label = f"The observer {entry.name!r} of {distribution(entry)} ({entry.value})"
-            found[name] = _managed(_loaded(entry, label), label)
-    return found
+            managers[name] = _manager_of(_load_observer(entry, label), label)
+    return managers
 
 
-def _loaded(entry: EntryPoint, label: str) -> Any:
+def _load_observer(entry: EntryPoint, label: str) -> Any:
     try:
         loaded = entry.load()
         return loaded() if isinstance(loaded, type) else loaded
@@ -130,7 +129,7 @@ def _loaded(entry: EntryPoint, label: str) -> Any:
         ) from error
 
 
-def _managed(observer: Any, label: str) -> pluggy.PluginManager:
+def _manager_of(observer: Any, label: str) -> pluggy.PluginManager:
     plugins = pluggy.PluginManager(PROJECT)
     plugins.add_hookspecs(Hooks)
     try:
@@ -151,10 +150,10 @@ _EVENTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 
 
 class Observers:
-    """All observers of one run. One that raises is reported, and left out from then on: it cannot hurt the run."""
+    """All observers of one run. One that raises is reported and then left out: it cannot harm the run."""
 
-    def __init__(self, listening: Mapping[str, pluggy.PluginManager]) -> None:
-        self._listening = dict(listening)
+    def __init__(self, managers: Mapping[str, pluggy.PluginManager]) -> None:
+        self._managers = dict(managers)
 
     @classmethod
     def load(cls, observers: Iterable[Any] = ()) -> Observers:
@@ -169,11 +168,11 @@ class Observers:
 
     def notify(self, hook: str, **arguments: Any) -> None:
         """Call a hook on every observer."""
-        for name, plugins in list(self._listening.items()):
+        for name, manager in list(self._managers.items()):
             try:
-                getattr(plugins.hook, hook)(**arguments)
+                getattr(manager.hook, hook)(**arguments)
             except Exception as error:
-                del self._listening[name]
+                del self._managers[name]
                 warnings.warn(
                     f"The observer {name} failed in {hook} and is left out from now on: "
                     f"{type(error).__name__}: {error}",

@@ -1,4 +1,4 @@
-"""How far each case is: what its directory holds, joined with what the journal tells of its failures."""
+"""The progress of each case: the contents of its directory, joined with the failures in the journal."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ ANY = "failed"
 
 @define
 class CaseProgress:
-    """One case of a campaign, so far."""
+    """The progress of one case of a campaign."""
 
     case: CampaignCase
     status: str | None = None
     """`ok`, or how it failed; None as long as it is not concluded."""
     ok: bool = True
-    """Whether its integrity verdicts let the number stand, where it is concluded."""
+    """False if an integrity verdict failed; meaningful once the case is concluded."""
     last_failure: str = ""
     """The kind of its last failure."""
     message: str = ""
-    """How that was described."""
+    """The message of its last failure."""
     throughputs: dict[int, float] = field(factory=dict)
     """Attempt → throughput in samples/s, of the finished repeats."""
     broken: list[int] = field(factory=list)
@@ -50,12 +50,12 @@ class CaseProgress:
     """Seconds of each finished repeat, start and end included."""
     started_at: str | None = None
     batch_size: int | None = None
-    """What `max` was found to be."""
+    """The batch size that `max` was resolved to."""
     notes: list[str] = field(factory=list)
     retried: bool = False
-    """Whether it was concluded with a failure, and is tried again since somebody wants it so."""
+    """True if it was concluded with a failure and is tried again on request."""
     problems: list[str] = field(factory=list)
-    """What is wrong with what its directory holds."""
+    """Problems with the contents of its directory."""
 
     @property
     def conclusion(self) -> str:
@@ -68,7 +68,7 @@ class CaseProgress:
         return len(self.throughputs)
 
     def apply(self, entry: Mapping[str, Any]) -> None:
-        """One entry of the journal that is about this case."""
+        """Apply one entry of the journal that is about this case."""
         self.notes += entry.get("notes", ())
         match entry["event"]:
             case "case-started":
@@ -115,7 +115,7 @@ class CaseProgress:
 def read_progress(
     cases: Iterable[CampaignCase], entries: Iterable[Mapping[str, Any]]
 ) -> dict[str, CaseProgress]:
-    """What the journal tells of each case; nothing else is read."""
+    """Return the progress of each case by the journal alone."""
     by_id = {each.id: CaseProgress(each) for each in cases}
     for entry in entries:
         progress = by_id.get(entry.get("case", ""))
@@ -125,7 +125,7 @@ def read_progress(
 
 
 def verify_progress(directory: CampaignDirectory) -> dict[str, CaseProgress]:
-    """How far each case is, by what its directory holds; where the journal knows less or more, that is mended in it.
+    """Return the progress of each case by its directory, and correct the journal where it differs.
 
     A result that cannot be read, is another spec's or contradicts its records, is no result: the case goes on from its
     attempts. An attempt that cannot be read, or is not what it was when it had ended, is set aside and taken again.
@@ -152,7 +152,7 @@ def verify_progress(directory: CampaignDirectory) -> dict[str, CaseProgress]:
 
 
 def find_failed(by_id: Mapping[str, CaseProgress], kinds: Iterable[str]) -> list[str]:
-    """The cases that were concluded with a failure of one of these kinds, or with any (`failed`).
+    """List the cases that were concluded with a failure of one of these kinds, or of any (`failed`).
 
     Raises:
         UnknownName: there is no such kind.
@@ -166,7 +166,7 @@ def find_failed(by_id: Mapping[str, CaseProgress], kinds: Iterable[str]) -> list
 
 
 def check_kinds(kinds: Iterable[str]) -> frozenset[str]:
-    """The kinds of failure, each of which there is; `failed` stands for all. Raises UnknownName for another."""
+    """Return the kinds of failure as a set; `failed` stands for all. Raises UnknownName for an unknown one."""
     asked = frozenset(kinds)
     for kind in sorted(asked):
         if kind not in (ANY, *FAILURES):
@@ -175,12 +175,12 @@ def check_kinds(kinds: Iterable[str]) -> frozenset[str]:
 
 
 def _gone(directory: CampaignDirectory, progress: CaseProgress) -> str | None:
-    """Why nothing of what was finished can be gone on with; None where it can."""
-    id, asked = progress.case.id, progress.case.spec
+    """Return why the finished attempts cannot be continued; None if they can."""
+    id, requested = progress.case.id, progress.case.spec
     if not (directory.store.directory / id).is_dir():
         return "its directory is gone; the case is measured again"
     spec = directory.store.recover(id).spec
-    if spec is None or spec == _resolved(asked, spec):
+    if spec is None or spec == _resolved(requested, spec):
         return None
     aside = directory.set_aside(id)
     return (
@@ -188,23 +188,23 @@ def _gone(directory: CampaignDirectory, progress: CaseProgress) -> str | None:
     )
 
 
-def _resolved(asked: RunSpec, like: RunSpec) -> RunSpec:
-    """What was asked, with the batch size that `max` was found to be."""
-    return attrs.evolve(asked, batch_size=like.batch_size) if asked.wants_max_batch else asked
+def _resolved(requested: RunSpec, measured: RunSpec) -> RunSpec:
+    """Return the requested spec with the batch size that `max` was resolved to."""
+    return attrs.evolve(requested, batch_size=measured.batch_size) if requested.wants_max_batch else requested
 
 
 def _attempts(directory: CampaignDirectory, progress: CaseProgress) -> None:
     recovered = directory.store.recover(progress.case.id)
     on_disk = {attempt.attempt: attempt for attempt in recovered.attempts}
-    heard = {*progress.throughputs, *progress.broken}
+    known = {*progress.throughputs, *progress.broken}
     for unreadable in recovered.unreadable:
         # One without its attempt.json had not ended; its number is used again.
         if unreadable.path.name != "spec.json" and (unreadable.path / "attempt.json").exists():
             _lose(directory, progress, int(unreadable.path.name), f"cannot be read: {unreadable.error}")
     for number, attempt in on_disk.items():
-        if number in progress.throughputs and not _as_told(attempt, progress.throughputs[number]):
+        if number in progress.throughputs and not _matches_journal(attempt, progress.throughputs[number]):
             _lose(directory, progress, number, "is not what it was when it had ended.")
-        if number in heard:
+        if number in known:
             continue
         failure = attempt.failure
         entry = directory.journal.append(
@@ -222,15 +222,15 @@ def _attempts(directory: CampaignDirectory, progress: CaseProgress) -> None:
         progress.apply(directory.journal.append("attempt-lost", case=progress.case.id, attempt=number))
 
 
-def _as_told(attempt: Attempt, throughput: float) -> bool:
-    """Whether an attempt still gives the throughput that the journal tells of it."""
+def _matches_journal(attempt: Attempt, throughput: float) -> bool:
+    """Return True if an attempt still gives the throughput that the journal has of it."""
     if attempt.failure is not None or not isinstance(throughput, float):
         return False
     return math.isclose(metrics.throughput(attempt.repeat), throughput, rel_tol=1e-9)
 
 
 def _lose(directory: CampaignDirectory, progress: CaseProgress, number: int, why: str) -> None:
-    """Put an attempt aside that does not count."""
+    """Set an attempt aside that does not count."""
     place = directory.set_aside(progress.case.id, number)
     progress.problems.append(f"Attempt {number} {why} It lies in {place} now, and does not count.")
     progress.apply(directory.journal.append("attempt-lost", case=progress.case.id, attempt=number))
