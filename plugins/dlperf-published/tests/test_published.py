@@ -2,6 +2,9 @@
 
 import json
 import re
+import subprocess
+import sys
+import zipfile
 from fractions import Fraction
 from pathlib import Path
 
@@ -172,3 +175,26 @@ def test_any_other_value_is_valid_or_refused(key, value):
     except (DocumentError, UsageError):
         return
     schema.check("published", {**FIGURE, key: value})
+
+
+def test_the_wheel_has_the_data(tmp_path):
+    project = HERE.parent
+    command = [
+        sys.executable,
+        "-m",
+        "build",
+        "--wheel",
+        "--no-isolation",
+        "--outdir",
+        str(tmp_path),
+        str(project),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    with zipfile.ZipFile(next(tmp_path.glob("dlperf_published-*.whl"))) as wheel:
+        shipped = {
+            name: wheel.read(name) for name in wheel.namelist() if name.startswith("dlperf_published/data/")
+        }
+    data = project / "src" / "dlperf_published" / "data"
+    assert shipped == {f"dlperf_published/data/{path.name}": path.read_bytes() for path in data.iterdir()}
+    assert len(shipped) == 2 * len(NAMES)
