@@ -28,7 +28,7 @@ from paired import Block, Comparison, Spent
 
 from dlperf_sdk import RunSpec, environments
 from dlperf_sdk.interfaces.topology import Job
-from dlperf_sdk.launchers.events import events
+from dlperf_sdk.launchers.events import launch_events
 from dlperf_sdk.planning.bundle import build
 from dlperf_sdk.planning.plan import make_plan
 from dlperf_sdk.registry.plugins import Registry
@@ -97,7 +97,7 @@ def case(ranks: int, launcher: str) -> Block:
         with tempfile.TemporaryDirectory() as folder:
             bundle = build(request, Path(folder) / "case.pyz")
             job = Job("launch", bundle.path, nodes, devices, plan.device, plan.topology_options)
-            for event in events(Registry().topology(launcher), job):
+            for event in launch_events(Registry().topology(launcher), job):
                 if event.get("failure") is not None:
                     raise RuntimeError(event["failure"]["message"])
                 if event["event"] == "attempt-ended":
@@ -177,7 +177,7 @@ def _spent(work: Callable[[], float]) -> Spent:
 
 
 @contextlib.contextmanager
-def placed(launcher: str) -> Iterator[None]:
+def resolve_placement(launcher: str) -> Iterator[None]:
     """For Slurm: the allocation that this runs in, else one on four nodes in namespaces, as the tests make them."""
     if launcher != "slurm" or "SLURM_JOB_ID" in os.environ:
         yield
@@ -219,7 +219,7 @@ def main() -> int:
     launcher, others = chosen.launcher, "srun" if chosen.launcher == "slurm" else "interpreters"
     python = () if chosen.no_torchrun else torch_python()
     comparisons = []
-    with placed(launcher):
+    with resolve_placement(launcher):
         for ranks in chosen.ranks:
             ours = case(ranks, launcher)
             comparisons.append(Comparison(f"{ranks}, {others}", ours, plain(ranks, launcher)))

@@ -12,7 +12,7 @@ from hypothesis import Phase, settings
 
 from dlperf_sdk import RunSpec
 from dlperf_sdk.interfaces.topology import Job
-from dlperf_sdk.launchers.events import events
+from dlperf_sdk.launchers.events import launch_events
 from dlperf_sdk.launchers.local import Local
 from dlperf_sdk.planning.bundle import build
 from dlperf_sdk.planning.plan import make_plan
@@ -60,7 +60,7 @@ def stream(tmp_path):
         request = plan.request("case", (python,), spec.env, {"source": "synthetic"})
         bundle = build(request, tmp_path / "case.pyz")
         job = Job("case", bundle.path, spec.topology.nodes, spec.topology.devices_per_node, plan.device)
-        return list(events(Local(), job))
+        return list(launch_events(Local(), job))
 
     return run
 

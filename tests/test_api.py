@@ -475,7 +475,7 @@ GOOD_END = {"event": "ended", "status": "ok", "failure": None}
         (
             [{"event": "diagnostics", "text": "no such image"}],
             "lost-node",
-            "What was said last: no such image",
+            "Last output: no such image",
         ),
         ([GOOD_END], "invalid-record", "no repeat has come back"),
         ([{"event": "ended"}], "invalid-record", "breaks the protocol"),

@@ -125,8 +125,8 @@ def test_all_that_a_run_starts_is_known_by_its_name(name):
             while not processes_with(run) and time.monotonic() < end:
                 # The kernel sets a new program's words a moment after it has closed its files.
                 time.sleep(0.01)
-            assert orphaned_jobs.processes_of((run,)) == [process.pid]
-            assert orphaned_jobs.processes_of((run[:-1], f"x-{run}")) == []
+            assert orphaned_jobs.find_agents((run,)) == [process.pid]
+            assert orphaned_jobs.find_agents((run[:-1], f"x-{run}")) == []
             with pytest.raises(StoreError, match=f"still running: {process.pid}"):
                 orphaned_jobs.wait_for_processes([run], timeout=0.2)
         finally:
@@ -142,7 +142,7 @@ def test_a_controller_killed_in_its_search_leaves_probes_that_the_next_one_waits
     ids = tuple(each.id for each in kept.cases)
     with subprocess.Popen([sys.executable, "-c", CONTROLLER, str(kept.path)]) as controller:
         end = time.monotonic() + 60
-        while not orphaned_jobs.processes_of(ids):
+        while not orphaned_jobs.find_agents(ids):
             assert time.monotonic() < end and controller.poll() is None
             time.sleep(0.01)
         assert "case-started" not in [entry["event"] for entry in entries_of(kept.path)]
@@ -168,7 +168,7 @@ class Queue(Local):
     name = "queue"
     Options = QueueOptions
 
-    def end_left(self, ids, options):
+    def cancel_orphaned_jobs(self, ids, options):
         self.asked.append((set(ids), options))
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
@@ -184,7 +184,7 @@ def queue(monkeypatch):
         answers, asked = [{}], []
 
     Fresh.plugins = Registry({"topologies": {"queue": Fresh}})
-    monkeypatch.setattr(orphaned_jobs, "_AGAIN", 0.001)
+    monkeypatch.setattr(orphaned_jobs, "_POLL", 0.001)
     monkeypatch.setattr(
         orphaned_jobs, "cancel_orphaned_jobs", partial(orphaned_jobs.cancel_orphaned_jobs, timeout=0.05)
     )
@@ -240,7 +240,7 @@ class Dropped(Queue):
 
     jobs: ClassVar = set()
 
-    def queues(self):
+    def has_queue(self):
         return True
 
     @contextmanager
@@ -249,47 +249,47 @@ class Dropped(Queue):
         yield iter(())
         self.jobs.discard(job.id)
 
-    def end_left(self, ids, options):
+    def cancel_orphaned_jobs(self, ids, options):
         ended = dict.fromkeys(ids & self.jobs, "RUNNING")
         self.jobs.difference_update(ids)
         return ended
 
 
 class Deaf(Dropped):
-    def end_left(self, ids, options):
+    def cancel_orphaned_jobs(self, ids, options):
         return {}
 
 
 class Stuck(Dropped):
-    def end_left(self, ids, options):
+    def cancel_orphaned_jobs(self, ids, options):
         return dict.fromkeys(ids & self.jobs, "RUNNING")
 
 
 class Hasty(Dropped):
     """It ends whatever is there."""
 
-    def end_left(self, ids, options):
-        return super().end_left(set(self.jobs), options)
+    def cancel_orphaned_jobs(self, ids, options):
+        return super().cancel_orphaned_jobs(set(self.jobs), options)
 
 
 @pytest.mark.parametrize(
     ("launcher", "said"),
     [
         (Dropped, None),
-        (Deaf, "was in the queue, and end_left() told of nothing"),
-        (Stuck, "end_left() still tells of"),
-        (Hasty, "which there is not"),
+        (Deaf, "was in the queue, and cancel_orphaned_jobs() returned nothing"),
+        (Stuck, "cancel_orphaned_jobs() still returns"),
+        (Hasty, "which does not exist"),
     ],
 )
 def test_the_suite_for_launchers_catches_a_queue_that_forgets(launcher, said, monkeypatch):
-    monkeypatch.setattr(topology_suite, "_GONE", 0.01)
+    monkeypatch.setattr(topology_suite, "_CANCEL_TIMEOUT", 0.01)
 
     class Suite(topology_suite.TopologyConformance):
         topology, framework, model = "queue", "numpy", "linear"
         registry = Registry({"topologies": {"queue": launcher}})
 
     with nullcontext() if said is None else pytest.raises(AssertionError, match=re.escape(said)):
-        Suite().test_what_is_left_in_its_queue_is_found_by_its_id_and_ended()
+        Suite().test_an_orphaned_job_is_found_by_its_id_and_cancelled()
 
 
 def test_a_campaign_that_begins_has_left_nothing(tmp_path, queue):
@@ -302,7 +302,9 @@ def test_a_campaign_that_begins_has_left_nothing(tmp_path, queue):
 def test_what_does_not_go_is_named_and_nothing_is_measured_beside_it(tmp_path, queue):
     kept = queued(tmp_path / "it", queue.plugins)
     queue.answers = [{"job 7": "RUNNING"}]
-    with pytest.raises(StoreError, match=r"does not go: job 7 \(RUNNING\)\. .* End it by hand, or wait"):
+    with pytest.raises(
+        StoreError, match=r"still there after 0 s: job 7 \(RUNNING\)\. .* Cancel them by hand, or wait"
+    ):
         resume(kept.path, registry=queue.plugins)
     assert len(queue.asked) > 1
     # The next session still falls together with the one that was killed.
@@ -314,7 +316,7 @@ def test_what_does_not_go_is_named_and_nothing_is_measured_beside_it(tmp_path, q
 def test_a_launcher_that_does_not_answer_is_no_empty_queue(tmp_path, queue):
     kept = queued(tmp_path / "it", queue.plugins)
     queue.answers = [Unavailable("Nobody is at home.")]
-    said = r"left something in the queue of queue, which does not answer: Nobody is at home\. Resume when it does"
+    said = r"left jobs in the queue of queue, which does not answer: Nobody is at home\. Two attempts"
     with pytest.raises(StoreError, match=said):
         resume(kept.path, registry=queue.plugins)
     assert [entry["event"] for entry in entries_of(kept.path)] == ["session"]

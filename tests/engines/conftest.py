@@ -15,7 +15,7 @@ from dlperf_sdk import RunSpec
 from dlperf_sdk.environments.container import inside
 from dlperf_sdk.execution.launch import bundle_metadata
 from dlperf_sdk.interfaces.topology import Job
-from dlperf_sdk.launchers.events import events
+from dlperf_sdk.launchers.events import launch_events
 from dlperf_sdk.planning.bundle import build
 from dlperf_sdk.planning.plan import make_plan
 from dlperf_sdk.registry.plugins import Registry
@@ -81,9 +81,9 @@ class Bench:
             topology.devices_per_node,
             "cpu",
             plan.topology_options,
-            inside(spec, "cpu", placing.place_variables),
+            inside(spec, "cpu", placing.placement_variables),
         )
-        return events(placing, job)
+        return launch_events(placing, job)
 
     def _allocate(self, *more):
         """An allocation of all nodes, as a shell under salloc has it; `more` are arguments of salloc."""

@@ -76,7 +76,7 @@ def test_what_a_killed_controller_left_in_the_queue_is_ended_by_the_next(bench, 
         subprocess.run(["scancel", f"--name={bench.id}"], check=True)  # the allocation, if there is one
         said += controller.stderr
     assert controller.returncode == 0, "".join(said)
-    assert f"Ending what an earlier controller left in the queue: Slurm's job {left} ({state}).\n" in said
+    assert f"Ending what an earlier controller left in the queue: Slurm job {left} ({state}).\n" in said
     assert jobs(stamp)[left]["JobState"] == "CANCELLED"
     ended = [
         (entry["case"], entry["attempt"], entry["status"])

@@ -25,9 +25,9 @@ from dlperf_sdk import run
 from dlperf_sdk.api import campaign
 from dlperf_sdk.campaigns.matrix import Matrix
 from dlperf_sdk.errors import Unavailable
-from dlperf_sdk.execution.replay import attach
+from dlperf_sdk.execution.replay import attach, find_job
 from dlperf_sdk.launchers import mpi
-from dlperf_sdk.launchers.slurm import job_facts, stream
+from dlperf_sdk.launchers.slurm import jobs, stream
 from dlperf_sdk.parity import reference
 from dlperf_sdk.worker.agent import rendezvous
 
@@ -67,7 +67,7 @@ def test_a_stranger_who_calls_replays_and_babbles_disturbs_nobody(bench):
         until_measuring(stream)
         secret = zipfile.ZipFile(bench.folder / "case.pyz").read("secret").decode()
         callers = []
-        for port in rendezvous.ports(secret):
+        for port in rendezvous.candidate_ports(secret):
             try:
                 callers.append(socket.create_connection((bench.cluster.nodes[0].address, port), 2))
             except OSError:
@@ -133,8 +133,8 @@ def test_a_job_outlives_its_controller_and_can_be_attached_to(bench):
     job = subprocess.run(
         ["squeue", "-h", "-n", f"dlperf-{run_id}", "-o", "%i"], capture_output=True, text=True, check=True
     ).stdout.strip()
-    assert list(stream.stream(job))  # by somebody who has read all of it, and kept nothing
-    result = attach(job, bench.folder / "found")
+    assert list(stream.follow_job(job))  # by somebody who has read all of it, and kept nothing
+    result = attach(find_job(f"{job}@slurm"), bench.folder / "found")
     assert result.id == run_id
     assert result.failure is None
     assert len(result.repeats) == 2
@@ -142,10 +142,10 @@ def test_a_job_outlives_its_controller_and_can_be_attached_to(bench):
     assert result.verdict("parity").outcome == "pass", result.verdict("parity")
     assert (bench.folder / "found" / run_id / "result.json").exists()
     until = time.monotonic() + 30
-    while job_facts.facts(job)["JobState"] not in job_facts.OVER and time.monotonic() < until:
+    while jobs.query_job(job)["JobState"] not in jobs.FINAL_STATES and time.monotonic() < until:
         time.sleep(0.2)
     with pytest.raises(Unavailable, match=r"is over \(COMPLETED\)"):  # it has not waited for its `linger`
-        attach(job, bench.folder / "again")
+        find_job(f"{job}@slurm")
 
 
 def test_a_submitted_case_is_one_job_with_its_parity_run(bench, monkeypatch):
@@ -349,7 +349,7 @@ def test_an_agents_python_that_is_not_there(bench, launcher):
 
 
 def test_a_partition_that_there_is_not(bench):
-    with pytest.raises(Unavailable, match="sbatch refused: .*invalid partition specified: nowhere"):
+    with pytest.raises(Unavailable, match="sbatch failed: .*invalid partition specified: nowhere"):
         list(bench.events("slurm-job", options={"partition": "nowhere"}))
 
 
@@ -403,12 +403,12 @@ def test_the_mpirun_of_mpich_hands_standard_input_to_one_rank_and_is_refused(ben
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "mpirun").symlink_to(hydra)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    mpi.hydra.cache_clear()
+    mpi.is_hydra.cache_clear()
     try:
         options = bench.cluster.options("mpi")
         result = run("numpy", "linear", topology="2n1d@mpi", options=options, store=tmp_path / "s", **TOY)
     finally:
-        mpi.hydra.cache_clear()
+        mpi.is_hydra.cache_clear()
     assert (result.status, result.failure.node) == ("unavailable", None)
     assert "hydra's (MPICH, Intel MPI)" in result.failure.message
 

@@ -31,16 +31,17 @@ from dlperf_sdk.campaigns.campaign import digest
 from dlperf_sdk.campaigns.planning import stamp
 from dlperf_sdk.cli.app import main
 from dlperf_sdk.errors import SpecError, TimedOut, Unavailable
-from dlperf_sdk.execution.replay import attach
+from dlperf_sdk.execution.replay import attach, find_job
 from dlperf_sdk.interfaces.topology import Job, Topology
-from dlperf_sdk.launchers import delivery, events, mpi, ssh, start_failures
+from dlperf_sdk.launchers import agent_command, events, mpi, ssh, start_failures, stream_events
 from dlperf_sdk.launchers.hosts import HostOptions
 from dlperf_sdk.launchers.local import Local
-from dlperf_sdk.launchers.slurm import job_facts, launcher, stream, submission
+from dlperf_sdk.launchers.slurm import jobs, launcher, stream, submission
+from dlperf_sdk.launchers.slurm.options import SlurmOptions
 from dlperf_sdk.planning.spec_file import load_spec
 from dlperf_sdk.results.store import campaign_of, new_run_id, run_id
 from dlperf_sdk.worker.agent import preflight, rendezvous, scratch
-from dlperf_sdk.worker.agent.placement import expand, placed
+from dlperf_sdk.worker.agent.placement import expand_hosts, resolve_placement
 
 SECRET = "5" * 64
 
@@ -69,12 +70,12 @@ def job(tmp_path):
     ],
 )
 def test_slurms_short_form_of_hosts(short, names):
-    assert expand(short) == names
+    assert expand_hosts(short) == names
 
 
 @given(st.lists(st.from_regex(r"[a-z][a-z0-9.-]{0,8}", fullmatch=True), min_size=1))
 def test_a_plain_list_of_hosts_is_itself(names):
-    assert expand(",".join(names)) == names
+    assert expand_hosts(",".join(names)) == names
 
 
 NUMBERS = st.tuples(st.integers(0, 30), st.integers(0, 4), st.integers(1, 3)).map(
@@ -97,7 +98,7 @@ def test_ranges_stand_for_their_numbers_of_which_the_last_go_fastest(pieces):
             for number in range(int(first), int(last) + 1)
         ]
         names = [name + text + number for name in names for number in inside or [""]]
-    assert expand(short) == names
+    assert expand_hosts(short) == names
 
 
 @pytest.mark.parametrize(
@@ -117,7 +118,7 @@ def test_too_many_hosts_are_refused_before_any_is_named(text):
     tracemalloc.start()
     try:
         with pytest.raises(ValueError, match=r"."):
-            expand(text)
+            expand_hosts(text)
         assert tracemalloc.get_traced_memory()[1] < 2_000_000
     finally:
         tracemalloc.stop()
@@ -126,7 +127,7 @@ def test_too_many_hosts_are_refused_before_any_is_named(text):
 @given(st.text(alphabet="n0123456789[]-,", max_size=12))
 def test_any_text_is_a_list_of_hosts_or_an_error(text):
     try:
-        assert all(name and "[" not in name for name in expand(text)) or "]" in text
+        assert all(name and "[" not in name for name in expand_hosts(text)) or "]" in text
     except ValueError:
         pass
 
@@ -134,33 +135,36 @@ def test_any_text_is_a_list_of_hosts_or_an_error(text):
 @pytest.mark.parametrize("text", ["", "n[1-", "n]1[", "a,,b", "n[1-999999999]", "n[x]", "n[[1]]", "n[]"])
 def test_what_is_no_list_of_hosts(text):
     with pytest.raises(ValueError, match=r"."):
-        expand(text)
+        expand_hosts(text)
 
 
 def test_a_place_comes_from_the_engines_variables():
     variables = {"SLURM_NODEID": "2", "SLURM_STEP_NODELIST": "n[1-4]"}
-    assert placed("$SLURM_NODEID", "$SLURM_STEP_NODELIST", variables) == (2, ["n1", "n2", "n3", "n4"])
-    assert placed("1", "a,b", {}) == (1, ["a", "b"])
+    assert resolve_placement("$SLURM_NODEID", "$SLURM_STEP_NODELIST", variables) == (
+        2,
+        ["n1", "n2", "n3", "n4"],
+    )
+    assert resolve_placement("1", "a,b", {}) == (1, ["a", "b"])
 
 
 @pytest.mark.parametrize(("node", "hosts"), [("$ABSENT", "a"), ("2", "a,b"), ("-1", "a"), ("x", "a")])
 def test_a_place_that_is_none(node, hosts):
     with pytest.raises(ValueError, match=r"."):
-        placed(node, hosts, {})
+        resolve_placement(node, hosts, {})
 
 
 # -- how agents find each other
 
 
 def test_who_holds_the_secret_reckons_the_same_ports():
-    candidates = rendezvous.ports(SECRET)
-    assert candidates == rendezvous.ports(SECRET) != rendezvous.ports("6" * 64)
+    candidates = rendezvous.candidate_ports(SECRET)
+    assert candidates == rendezvous.candidate_ports(SECRET) != rendezvous.candidate_ports("6" * 64)
     assert len(set(candidates)) == rendezvous.CANDIDATES
     assert all(20000 <= port < 32000 for port in candidates)
 
 
 def test_a_port_that_is_taken_is_passed_over():
-    candidates = rendezvous.ports(SECRET)
+    candidates = rendezvous.candidate_ports(SECRET)
     with (
         rendezvous.listen("127.0.0.1", candidates) as first,
         rendezvous.listen("127.0.0.1", candidates) as second,
@@ -171,7 +175,7 @@ def test_a_port_that_is_taken_is_passed_over():
 
 def test_nobody_there_is_said():
     with pytest.raises(OSError, match="no coordinator of this run on 127.0.0.1"):
-        rendezvous.meet("127.0.0.1", rendezvous.ports(SECRET), SECRET, 0.2)
+        rendezvous.connect("127.0.0.1", rendezvous.candidate_ports(SECRET), SECRET, 0.2)
 
 
 # -- what is held against each other before the clock
@@ -257,13 +261,13 @@ def test_a_scratch_directory_is_private_and_held(tmp_path, monkeypatch):
 def agent_of(command):
     """A command from the agent's interpreter on, its program left out."""
     at = command.index("-I")
-    assert command[at + 1 : at + 4] == ("-S", "-c", delivery.bootstrap())
+    assert command[at + 1 : at + 4] == ("-S", "-c", agent_command.bootstrap_program())
     return (*command[at - 1 : at + 2], *command[at + 4 :])
 
 
 def test_the_node_command_holds_the_size_and_no_secret(job):
-    place = delivery.Rendezvous("$SLURM_NODEID", "$SLURM_STEP_NODELIST", "ib0", "40000-40100")
-    command = delivery.node_command(job(None, prefix=("podman", "run", "-i")), "python3", place)
+    place = agent_command.PlacementArguments("$SLURM_NODEID", "$SLURM_STEP_NODELIST", "ib0", "40000-40100")
+    command = agent_command.agent_command(job(None, prefix=("podman", "run", "-i")), "python3", place)
     assert command[:3] == ("podman", "run", "-i")
     assert agent_of(command) == (
         *("python3", "-I", "-S", "12", "agent", "--case", "case", "--node", "$SLURM_NODEID"),
@@ -274,9 +278,7 @@ def test_the_node_command_holds_the_size_and_no_secret(job):
 def test_ssh_gets_words_that_a_shell_takes_apart_as_they_were(job):
     import shlex
 
-    commands = [
-        command for command, _ in ssh._commands(job(HostOptions(hosts="n[1-3]", launcher_flags="-p 22")))
-    ]
+    commands = ssh.Ssh().agent_commands(job(HostOptions(hosts="n[1-3]", launcher_flags="-p 22")))
     assert [command[-2] for command in commands] == ["n1", "n2"]
     assert commands[0][:2] == ("ssh", "-T")
     assert "-p" in commands[0]
@@ -284,7 +286,8 @@ def test_ssh_gets_words_that_a_shell_takes_apart_as_they_were(job):
 
 
 def test_openmpi_hands_its_standard_input_to_all_agents(job):
-    command = mpi.command(job(HostOptions(hosts="n1,n2", interface="ib0", launcher_flags="-x A")))
+    options = HostOptions(hosts="n1,n2", interface="ib0", launcher_flags="-x A")
+    (command,) = mpi.Mpi().agent_commands(job(options))
     assert command[:3] == ("mpirun", "--host", "n1:1,n2:1")
     assert command[command.index("--stdin") :][:6] == ("--stdin", "all", "-np", "2", "-x", "A")
     at = command.index("A") + 1  # behind all of mpirun's: what runs the agent, and says so if it is not there
@@ -296,26 +299,26 @@ def test_an_mpirun_that_cannot_carry_the_bundle_is_refused(tmp_path, monkeypatch
     (tmp_path / "mpirun").write_text("#!/bin/sh\necho HYDRA build details:\n")
     (tmp_path / "mpirun").chmod(0o700)
     monkeypatch.setenv("PATH", str(tmp_path))
-    mpi.hydra.cache_clear()
-    assert "hydra" in mpi.Mpi().refuses(2, 1, "cpu")
+    mpi.is_hydra.cache_clear()
+    assert "hydra" in mpi.Mpi().unavailable_reason(2, 1, "cpu")
     (tmp_path / "mpirun").write_text("#!/bin/sh\necho 'mpirun (Open MPI) 4.1.4'\n")
-    mpi.hydra.cache_clear()
-    assert mpi.Mpi().refuses(2, 1, "cpu") is None
-    mpi.hydra.cache_clear()
+    mpi.is_hydra.cache_clear()
+    assert mpi.Mpi().unavailable_reason(2, 1, "cpu") is None
+    mpi.is_hydra.cache_clear()
 
 
 def test_a_hosts_file(job, tmp_path):
     (tmp_path / "hosts").write_text("# the nodes\nn1 slots=8\n\nn2\n")
     options = HostOptions(hostfile=str(tmp_path / "hosts"))
-    assert options.chosen(2) == ["n1", "n2"]
-    with pytest.raises(Unavailable, match="3 nodes are asked for, and the hosts given are n1, n2"):
-        options.chosen(3)
+    assert options.select_hosts(2) == ["n1", "n2"]
+    with pytest.raises(Unavailable, match="The case needs 3 nodes, and the hosts given are n1, n2"):
+        options.select_hosts(3)
     with pytest.raises(Unavailable, match="cannot be read"):
-        HostOptions(hostfile="/nowhere/hosts").chosen(1)
+        HostOptions(hostfile="/nowhere/hosts").select_hosts(1)
 
 
 def test_the_options_of_a_job_are_sbatchs(job):
-    options = launcher.SlurmOptions(
+    options = SlurmOptions(
         partition="gpu",
         account="a",
         time_limit="30",
@@ -323,7 +326,7 @@ def test_the_options_of_a_job_are_sbatchs(job):
         gres="gpu:8",
         sbatch_flags="--qos high",
     )
-    words = submission.submission(job(options, 4), options)
+    words = submission.sbatch_command(job(options, 4))
     assert words[0] == "sbatch"
     for word in (
         "--partition=gpu",
@@ -337,21 +340,20 @@ def test_the_options_of_a_job_are_sbatchs(job):
         assert word in words
     assert "--nodes=4" in words
     assert not any(
-        "=" in word and word.endswith("=")
-        for word in submission.submission(job(options), launcher.SlurmOptions())
+        "=" in word and word.endswith("=") for word in submission.sbatch_command(job(SlurmOptions()))
     )
 
 
 def test_a_step_places_one_agent_per_node(job):
-    options = launcher.SlurmOptions(srun_flags="--container-image='a b'")
-    words = launcher.step(job(options, 4))
+    options = SlurmOptions(srun_flags="--container-image='a b'")
+    (words,) = launcher.Slurm().agent_commands(job(options, 4))
     assert words[0] == "srun"
     for word in ("--nodes=4", "--ntasks=4", "--ntasks-per-node=1", "--overlap", "--container-image=a b"):
         assert word in words
 
 
 def test_the_batch_script_is_python_and_carries_the_bundle():
-    text = submission.script(("srun", "a 'b'"), 7, b"\0secret")
+    text = submission.batch_script(("srun", "a 'b'"), 7, b"\0secret")
     compile(text, "script", "exec")
     assert base64.b64decode(re.search(r"b64decode\((.*)\)\)", text)[1].strip("'")) == b"\0secret"
     assert '["srun", ' in text.replace("'srun'", '"srun"')
@@ -360,7 +362,7 @@ def test_the_batch_script_is_python_and_carries_the_bundle():
 
 @given(st.lists(st.sampled_from(["BUNDLE", "LINGER", "STEP", "$bundle", "$$", "'", "\n", "é"]) | st.text()))
 def test_the_batch_script_has_the_steps_words_as_they_are(step):
-    tree = ast.parse(submission.script(step, 7, b"bundle"))
+    tree = ast.parse(submission.batch_script(step, 7, b"bundle"))
     (*_, linger, _, words) = next(
         node.elts for node in ast.walk(tree) if isinstance(node, ast.List) and len(node.elts) == 8
     )
@@ -369,18 +371,18 @@ def test_the_batch_script_has_the_steps_words_as_they_are(step):
 
 def test_whom_to_log_in_as_is_for_ssh_alone(job):
     """The agents know each other by their hosts' names."""
-    command, _ = ssh._commands(job(HostOptions(hosts="me@n1,me@n2")))[1]
+    command = ssh.Ssh().agent_commands(job(HostOptions(hosts="me@n1,me@n2")))[1]
     assert command[-2] == "me@n2"
     assert "--hosts n1,n2 " in command[-1]
 
 
 def test_a_machine_that_is_named_twice_is_not_two_nodes(job):
     with pytest.raises(Unavailable, match="host n1 is named twice"):
-        ssh._commands(job(HostOptions(hosts="n1,n2,n1"), 3))
-    assert len(ssh._commands(job(HostOptions(hosts="n1,n2,n1"), 2))) == 2
+        ssh.Ssh().agent_commands(job(HostOptions(hosts="n1,n2,n1"), 3))
+    assert len(ssh.Ssh().agent_commands(job(HostOptions(hosts="n1,n2,n1"), 2))) == 2
 
 
-@pytest.mark.parametrize("options", [HostOptions, launcher.SlurmOptions])
+@pytest.mark.parametrize("options", [HostOptions, SlurmOptions])
 def test_what_is_no_range_of_ports_is_no_option(options):
     with pytest.raises(ValueError, match="no range of ports"):
         options(ports="80")
@@ -390,7 +392,7 @@ def test_what_is_no_range_of_ports_is_no_option(options):
 @pytest.mark.parametrize("host", ["-oProxyCommand=x", "a b", "a;b", "$(x)"])
 def test_what_is_no_host_is_never_handed_to_ssh(job, host):
     with pytest.raises(Unavailable, match="no name or address of a host"):
-        ssh._commands(job(HostOptions(hosts=f"n1,{host}")))
+        ssh.Ssh().agent_commands(job(HostOptions(hosts=f"n1,{host}")))
 
 
 @pytest.mark.parametrize("name", ["launcher_flags", "srun_flags", "sbatch_flags", "agent_python", "hostfile"])
@@ -416,7 +418,7 @@ def test_a_spec_file_names_no_program_through_a_launchers_options(name, tmp_path
     ],
 )
 def test_what_slurm_did_is_told_apart(state, said, kind):
-    told = job_facts.why(state, said)
+    told = jobs.explain_end(state, said)
     assert (told and told[0]) == kind
 
 
@@ -456,7 +458,7 @@ def test_the_script_of_a_plan_is_the_script_that_sbatch_gets(fake, tmp_path, mon
         bundle = re.search(r"b64decode\('([^']+)'\)", text)[1]
         unknown = {
             repr(bundle): "…",
-            repr(delivery.bootstrap()): "'BOOTSTRAP'",
+            repr(agent_command.bootstrap_program()): "'BOOTSTRAP'",
             repr(str(len(base64.b64decode(bundle)))): "'BYTES'",
             result.id: "<run>",
         }
@@ -494,26 +496,26 @@ def test_inside_an_allocation_a_plan_has_a_step_and_no_script(fake, monkeypatch,
 
 def test_slurms_controller_may_be_restarted_while_a_job_waits(fake, monkeypatch):
     """It answers, does not, and answers again that the job has been cancelled."""
-    monkeypatch.setattr(stream, "_LOOK", 0.0)
+    monkeypatch.setattr(stream, "_POLL", 0.0)
     fake(
         "scontrol",
         f"case $(wc -l < {fake.called}) in 1) echo JobId=7 JobState=PENDING Reason=Priority;; "
         "[23]) echo down >&2; exit 1;; *) echo JobId=7 JobState=CANCELLED;; esac",
     )
-    *waiting, last = stream.stream("7")
+    *waiting, last = stream.follow_job("7")
     said = [json.loads(line) for line in waiting]
-    assert said == [{"event": "waiting", "text": "Slurm's job 7 waits: Priority"}] * 3
+    assert said == [{"event": "waiting", "text": "Slurm job 7 is waiting: Priority"}] * 3
     assert json.loads(last)["status"] == "interrupted"
 
 
 def test_slurms_controller_is_asked_once_more_where_it_was_busy(fake, monkeypatch):
-    monkeypatch.setattr(job_facts, "_PAUSE", 0.0)
+    monkeypatch.setattr(jobs, "_RETRY", 0.0)
     fake(
         "scontrol",
         f"case $(wc -l < {fake.called}) in 1) echo Socket timed out on send/recv operation >&2; exit 1;; "
         "*) echo JobId=7 JobState=RUNNING;; esac",
     )
-    assert job_facts.facts("7")["JobState"] == "RUNNING"
+    assert jobs.query_job("7")["JobState"] == "RUNNING"
 
 
 ENDED = {"event": "ended", "failure": {"message": "…"}}
@@ -525,13 +527,13 @@ ENDED = {"event": "ended", "failure": {"message": "…"}}
 )
 def test_what_slurm_is_ending_has_not_crashed(fake, monkeypatch, status, state, kind):
     """Slurm ends workers and agents, and says why only behind that; meanwhile there are signs of life."""
-    monkeypatch.setattr(stream, "_LOOK", 0.0)
+    monkeypatch.setattr(stream, "_POLL", 0.0)
     fake(
         "scontrol",
         f"case $(wc -l < {fake.called}) in [12]) echo JobState=COMPLETING;; *) echo JobState={state};; esac",
     )
     line = json.dumps({**ENDED, "status": status}).encode()
-    *before, last = launcher._with_reason(iter([line]), {"SLURM_JOB_ID": "7"})
+    *before, last = launcher.explain_allocation_end(iter([line]), "7")
     assert [json.loads(each)["event"] for each in before] == ["heartbeat"] * 2
     assert json.loads(last)["status"] == (kind or status)
 
@@ -539,7 +541,7 @@ def test_what_slurm_is_ending_has_not_crashed(fake, monkeypatch, status, state, 
 def test_other_failures_are_passed_on_at_once(fake):
     fake("scontrol", "exit 1")
     line = json.dumps({**ENDED, "status": "out-of-memory"}).encode()
-    assert next(launcher._with_reason(iter([line]), {"SLURM_JOB_ID": "7"})) == line
+    assert next(launcher.explain_allocation_end(iter([line]), "7")) == line
     assert not fake.called.exists()
 
 
@@ -550,9 +552,9 @@ def test_an_interruption_while_a_job_is_being_submitted_cancels_it(fake, job, mo
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(submission, "answer", interrupted)
-    options = launcher.SlurmOptions()
-    with pytest.raises(KeyboardInterrupt), submission.submitted(job(options), ("srun",), options):
+    monkeypatch.setattr(submission, "run_slurm", interrupted)
+    options = SlurmOptions()
+    with pytest.raises(KeyboardInterrupt), submission.submit(job(options), ("srun",)):
         pass
     assert fake.called.read_text().endswith("scancel --me --name=dlperf-case\n")
 
@@ -563,7 +565,7 @@ def test_what_is_on_its_way_to_slurm_is_cancelled_when_it_has_arrived(fake, job,
     slowly = f"until test -e {pressed}; do sleep 0.05; done; sleep 0.5"
     fake("sbatch", f"{slowly}; echo arrived >> {fake.called}; echo 7")
     fake("scancel", "")
-    options = launcher.SlurmOptions()
+    options = SlurmOptions()
 
     def press():
         while not fake.called.exists():
@@ -573,7 +575,7 @@ def test_what_is_on_its_way_to_slurm_is_cancelled_when_it_has_arrived(fake, job,
 
     pressing = threading.Thread(target=press)
     pressing.start()
-    with pytest.raises(KeyboardInterrupt), submission.submitted(job(options), ("srun",), options):
+    with pytest.raises(KeyboardInterrupt), submission.submit(job(options), ("srun",)):
         pass
     pressing.join()
     submitted, arrived, cancelled = fake.called.read_text().splitlines()
@@ -600,11 +602,11 @@ QUEUE = """\
 def test_of_what_is_left_in_slurms_queue_our_own_is_ended_and_nothing_else(fake):
     fake("squeue", f"cat << 'EOF'\n{QUEUE}EOF")
     fake("scancel", "")
-    left = launcher.Slurm().end_left({"case", "largest-case", "parity-case"}, launcher.SlurmOptions())
+    left = launcher.Slurm().cancel_orphaned_jobs({"case", "largest-case", "parity-case"}, SlurmOptions())
     assert left == {
-        "Slurm's job 7": "RUNNING",
-        "Slurm's job 8": "COMPLETING",
-        "Slurm's job 9": "PENDING",
+        "Slurm job 7": "RUNNING",
+        "Slurm job 8": "COMPLETING",
+        "Slurm job 9": "PENDING",
     }
     asked, *cancelled = [line.rpartition("/")[2] for line in fake.called.read_text().splitlines()]
     assert asked.startswith("squeue --me --all --states=all ")
@@ -618,7 +620,7 @@ def test_of_what_is_left_in_slurms_queue_our_own_is_ended_and_nothing_else(fake)
 def test_a_users_own_defaults_for_squeue_hide_no_job(fake, monkeypatch):
     monkeypatch.setenv("SQUEUE_PARTITION", "gpu")
     fake("squeue", 'test -n "$SQUEUE_PARTITION" || echo 7 COMPLETING dlperf-case')
-    assert submission.end_left({"case"}) == {"Slurm's job 7": "COMPLETING"}
+    assert submission.cancel_orphaned_jobs({"case"}) == {"Slurm job 7": "COMPLETING"}
 
 
 def test_a_submission_under_way_counts_as_left(fake):
@@ -629,44 +631,44 @@ def test_a_submission_under_way_counts_as_left(fake):
     with subprocess.Popen(words, stdout=subprocess.PIPE) as sbatch:
         try:
             assert sbatch.stdout.readline() == b"there\n"
-            assert submission.end_left({"case"}) == {
+            assert submission.cancel_orphaned_jobs({"case"}) == {
                 f"the sbatch with the process {sbatch.pid}": "submitting"
             }
-            assert submission.end_left({"cas", "case2"}) == {}
+            assert submission.cancel_orphaned_jobs({"cas", "case2"}) == {}
         finally:
             sbatch.kill()
-    assert submission.end_left({"case"}) == {}
+    assert submission.cancel_orphaned_jobs({"case"}) == {}
 
 
 def test_where_slurm_does_not_answer_nobody_knows_what_is_left(fake):
     fake("squeue", "echo slurm_load_jobs error: Unable to contact slurm controller >&2; exit 1")
-    with pytest.raises(Unavailable, match="squeue refused: .*Unable to contact"):
-        submission.end_left({"case"})
+    with pytest.raises(Unavailable, match="squeue failed: .*Unable to contact"):
+        submission.cancel_orphaned_jobs({"case"})
 
 
 def test_without_slurm_nothing_of_it_is_left(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert submission.end_left({"case"}) == {}
+    assert submission.cancel_orphaned_jobs({"case"}) == {}
 
 
 def test_only_our_own_jobs_are_attached_to(fake, tmp_path):
     fake("scontrol", "echo JobId=7 JobName=train JobState=RUNNING")
-    with pytest.raises(Unavailable, match="job 7 is none that dlperf has submitted"):
-        attach("7", tmp_path / "store")
+    with pytest.raises(Unavailable, match="dlperf did not submit Slurm job 7"):
+        attach(find_job("7@slurm"), tmp_path / "store")
     assert not (tmp_path / "store").exists()
 
 
 def test_what_slurm_says_of_a_job_that_waits_is_shown_until_it_runs(fake, tmp_path, monkeypatch, capsys):
     """As a run shows it that has submitted one."""
-    monkeypatch.setattr(stream, "_LOOK", 0.0)
+    monkeypatch.setattr(stream, "_POLL", 0.0)
     fake(
         "scontrol",
         f"case $(wc -l < {fake.called}) in [123]) echo JobId=7 JobName=dlperf-x JobState=PENDING Reason=Resources;; "
         "*) echo JobId=7 JobName=dlperf-x JobState=CANCELLED;; esac",
     )
-    assert main(["attach", "7", "--output", str(tmp_path / "store")]) == 2
+    assert main(["attach", "7@slurm", "--output", str(tmp_path / "store")]) == 2
     said = capsys.readouterr().err.splitlines()
-    assert said[0] == "queue: Slurm's job 7 waits: Resources"
+    assert said[0] == "queue: Slurm job 7 is waiting: Resources"
     assert said[1].startswith("Error: The run was over before it said anything: The job was cancelled"), said
     assert len(said) == 2
 
@@ -676,9 +678,9 @@ def test_a_campaigns_job_is_not_attached_to(fake, tmp_path, capsys, word):
     spec = RunSpec(framework="numpy", model="linear", topology="2n1d@slurm")
     name = f"{word}{run_id(spec, '20260102T030405Z-0b61e2', digest(spec))}"
     fake("scontrol", f"echo JobId=7 JobName=dlperf-{name} JobState=RUNNING")
-    assert main(["attach", "7", "--output", str(tmp_path / "store")]) == 2
+    assert main(["attach", "7@slurm", "--output", str(tmp_path / "store")]) == 2
     said = capsys.readouterr().err
-    assert "job 7 is one attempt of a campaign's case" in said
+    assert "Slurm job 7 is one attempt of a campaign's case" in said
     assert "`dlperf campaign resume DIR`" in said
     assert "dlperf-campaigns/20260102T030405Z-0b61e2-NAME" in said
     assert len(said.splitlines()) == 1
@@ -700,7 +702,7 @@ def test_the_names_of_campaigns_runs_are_told_from_others(framework):
         ("hosts=n1,-x", "'-x' is no name or address of a host."),
         ("hosts=n1,n[2-", "The hosts cannot be read: 'n1,n[2-' is no list of hosts."),
         ("hosts=n1,n1", "The host n1 is named twice"),
-        ("hosts=n1", "2 nodes are asked for, and the hosts given are n1."),
+        ("hosts=n1", "The case needs 2 nodes, and the hosts given are n1."),
         (
             "hostfile=/nowhere/hosts",
             "The hosts file /nowhere/hosts cannot be read: No such file or directory.",
@@ -737,15 +739,13 @@ def test_flags_that_cannot_be_split_into_words_are_refused(tmp_path, capsys, lau
     words = ["numpy", "linear", "--topology", f"2n1d@{launcher}", "--set", f'{flags}=-o "x']
     assert main(["run", *words, "--output", str(tmp_path / "store")]) == 2
     said = capsys.readouterr().err
-    assert (
-        f"{flags} is '-o \"x', which a shell would not read to its end either (No closing quotation)" in said
-    )
+    assert f"{flags} is '-o \"x', which a shell cannot split into words (No closing quotation)" in said
     assert len(said.splitlines()) == 1
     assert not (tmp_path / "store").exists()
 
 
 def test_flags_that_are_no_text_are_refused():
-    with pytest.raises(TypeError, match="launcher_flags is None, and no text"):
+    with pytest.raises(TypeError, match="launcher_flags is None, not a text"):
         HostOptions(launcher_flags=None)
 
 
@@ -755,19 +755,19 @@ def test_slurm_without_a_cluster_says_where_to_go(fake):
     with pytest.raises(
         Unavailable, match=rf"{words}\. Slurm's commands are .* login nodes, .* SLURM_CONF, .*"
     ):
-        job_facts.facts("7")
+        jobs.query_job("7")
 
 
 def test_what_is_no_jobs_number_is_never_handed_on():
     with pytest.raises(Unavailable, match="no number of a Slurm job"):
-        job_facts.facts("7; rm -rf /")
+        jobs.query_job("7; rm -rf /")
 
 
 def test_a_node_needs_nothing_but_a_python():
     """What agents, batch jobs and bundles import holds no NumPy: a node's own Python has none."""
     code = (
         "import sys; sys.modules['numpy'] = None\nfrom dlperf_sdk.worker import main\n"
-        "from dlperf_sdk.worker.agent import batch, joining, standalone"
+        "from dlperf_sdk.worker.agent import batch_job, joining, standalone"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -777,7 +777,7 @@ def test_a_node_needs_nothing_but_a_python():
 
 
 def bootstrapped(bundle, size, tmp_path, *words):
-    command = [sys.executable, "-I", "-S", "-c", delivery.bootstrap(), str(size), *words]
+    command = [sys.executable, "-I", "-S", "-c", agent_command.bootstrap_program(), str(size), *words]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     return subprocess.run(
         command, input=bundle, capture_output=True, check=False, env=environment, timeout=60
@@ -836,7 +836,7 @@ def test_what_a_launcher_waits_for_is_told_once(job):
         return json.dumps({"event": "waiting", "text": text}).encode()
 
     launcher = Silent(*map(waiting, ("job 7 waits", "job 7 waits: Priority", "job 7 waits: Priority")))
-    *told, last = events.events(launcher, job(None))
+    *told, last = events.launch_events(launcher, job(None))
     assert [event["text"] for event in told] == ["job 7 waits", "job 7 waits: Priority"]
     assert last["event"] == "ended"
 
@@ -844,14 +844,14 @@ def test_what_a_launcher_waits_for_is_told_once(job):
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        ((delivery.ended("x", "y")[:9],), "The agent of node 0 was not started."),
+        ((stream_events.ended_event("x", "y")[:9],), "The agent of node 0 was not started."),
         ((b'{"event": "diagnostics", "text": "no host"}',), "was not started. "),
-        ((b'{"event": "diagnostics", "text": "no host"}',), "What was said last: no host"),
-        ((b'{"event": "heartbeat"}',), "The agent of node 0 went away in the middle of the run."),
+        ((b'{"event": "diagnostics", "text": "no host"}',), "Last output: no host"),
+        ((b'{"event": "heartbeat"}',), "The agent of node 0 ended in the middle of the run."),
     ],
 )
 def test_an_agent_that_was_never_heard_was_not_started(job, lines, said):
-    (last,) = events.events(Silent(*lines), job(None))
+    (last,) = events.launch_events(Silent(*lines), job(None))
     assert (last["status"], last["failure"]["node"]) == ("lost-node", 0)
     assert said in last["failure"]["message"]
 
@@ -890,7 +890,7 @@ Executable: {PYTHON}
     ],
 )
 def test_whether_the_agents_python_is_what_is_missing(said, why):
-    assert start_failures.missing(PYTHON, said) == why
+    assert start_failures.find_program_failure(PYTHON, said) == why
 
 
 @pytest.mark.parametrize(
@@ -906,7 +906,7 @@ def test_whether_the_agents_python_is_what_is_missing(said, why):
     ],
 )
 def test_which_host_was_not_reached(said, node):
-    assert start_failures.unreached(["n1", "me@n10"], said) == node
+    assert start_failures.find_unreached_host(["n1", "me@n10"], said) == node
 
 
 def diagnosed(text):
@@ -914,23 +914,31 @@ def diagnosed(text):
 
 
 def test_where_nobody_says_which_host_it_is_all_are_named():
-    *_, last = start_failures.explained(iter([diagnosed("ORTE failed.")]), "python3", ["n1", "n2"])
+    *_, last = start_failures.explain_start_failure(
+        iter([diagnosed("ORTE failed.")]), "python3", ["n1", "n2"]
+    )
     failure = json.loads(last)["failure"]
     assert (failure["kind"], failure["node"]) == ("lost-node", None)
     assert "on any of the hosts n1, n2: " in failure["message"]
-    assert failure["message"].endswith("What was said last: ORTE failed.")
+    assert failure["message"].endswith("Last output: ORTE failed.")
 
 
 def test_what_agents_say_is_handed_on_as_it_is():
     """Whoever has been heard was started."""
-    lines = [b'{"event": "heartbeat"}', diagnosed("ssh: n1: no"), delivery.ended("crashed", "it did", 1)]
-    assert list(start_failures.explained(iter(lines[:2]), "python3", ["n1", "n2"])) == lines[:2]
-    assert list(start_failures.explained(iter(lines), "python3", ["n1", "n2"])) == lines
+    lines = [
+        b'{"event": "heartbeat"}',
+        diagnosed("ssh: n1: no"),
+        stream_events.ended_event("crashed", "it did", 1),
+    ]
+    assert list(start_failures.explain_start_failure(iter(lines[:2]), "python3", ["n1", "n2"])) == lines[:2]
+    assert list(start_failures.explain_start_failure(iter(lines), "python3", ["n1", "n2"])) == lines
 
 
 def test_a_second_node_without_the_agents_python_is_named():
-    lost = delivery.ended("lost-node", f"The command of node 1 ended. sh: 1: {PYTHON}: not found", 1)
-    (last,) = start_failures.explained(iter([lost]), PYTHON)
+    lost = stream_events.ended_event(
+        "lost-node", f"The command of node 1 ended. sh: 1: {PYTHON}: not found", 1
+    )
+    (last,) = start_failures.explain_start_failure(iter([lost]), PYTHON)
     failure = json.loads(last)["failure"]
     assert (failure["kind"], failure["node"]) == ("unavailable", 1)
     assert failure["message"].startswith(
@@ -944,9 +952,9 @@ def test_a_time_limit_that_passes_in_a_queue_is_told_as_such(job):
     class Queued(Local):
         @contextmanager
         def launch(self, job):
-            yield iter([stream._waiting("7", "PartitionNodeLimit"), *itertools.repeat(b"", 10**6)])
+            yield iter([stream.waiting_event("7", "PartitionNodeLimit"), *itertools.repeat(b"", 10**6)])
 
     with pytest.raises(
-        TimedOut, match="before it was given a place: Slurm's job 7 waits: PartitionNodeLimit"
+        TimedOut, match="before the job was started: Slurm job 7 is waiting: PartitionNodeLimit"
     ):
-        list(events.events(Queued(), job(None), time.monotonic() + 0.2))
+        list(events.launch_events(Queued(), job(None), time.monotonic() + 0.2))

@@ -142,7 +142,7 @@ class Queueing(Local):
 
     launches: ClassVar[list[Any]] = []
 
-    def queues(self) -> bool:
+    def has_queue(self) -> bool:
         return True
 
     def launch(self, job: Any) -> Any:

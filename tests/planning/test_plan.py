@@ -70,7 +70,7 @@ def test_too_many_gpus_are_unavailable(monkeypatch):
 
 @pytest.mark.parametrize("topology", ["999999n999999d", "1n999999d", "999999n1d"])
 def test_a_slip_of_the_pen_does_not_start_a_million_workers(topology):
-    with pytest.raises(Unavailable, match="per core at most"):
+    with pytest.raises(Unavailable, match="workers per core"):
         plan(topology=topology)
 
 
@@ -191,7 +191,7 @@ def test_tf32_is_a_mode_of_one_kind_of_device(monkeypatch):
         Unsupported, match="tf32 exists on cuda only, and the device is cpu; choose .*amp-bf16, fp32"
     ):
         plan("mine", registry=registry, precision="tf32", device="cpu")
-    monkeypatch.setattr(Local, "refuses", lambda *_: None)
+    monkeypatch.setattr(Local, "unavailable_reason", lambda *_: None)
     assert plan("mine", registry=registry, precision="tf32", device="cuda").spec.precision == "tf32"
 
 
@@ -346,7 +346,7 @@ def test_a_model_that_raises_is_a_plugin_that_does_not_work(method):
         plan(model="mine", registry=Registry({"models": models}))
 
 
-@pytest.mark.parametrize("method", ["mistake", "refuses"])
+@pytest.mark.parametrize("method", ["validate_options", "unavailable_reason"])
 def test_a_launcher_that_raises_is_a_plugin_that_does_not_work(method):
     launchers = {"mine": type("Mine", (Local,), {"name": "mine", method: broken})}
     with pytest.raises(PluginError, match="mine's plugin .* cannot place 1n1d@mine: KeyError"):

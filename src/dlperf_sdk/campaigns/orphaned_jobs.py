@@ -1,7 +1,6 @@
-"""What an earlier controller of a campaign left running.
+"""Agents and jobs that an earlier controller of a campaign left running.
 
-Its agents end by themselves, and are waited for. What it had submitted to a queue does not: the launcher is asked to
-cancel it.
+Agents end by themselves, and are waited for. Jobs in a queue do not: their launcher cancels them.
 """
 
 from __future__ import annotations
@@ -18,106 +17,107 @@ from dlperf_sdk.interfaces.topology import Topology
 from dlperf_sdk.registry.options import options_of
 from dlperf_sdk.registry.plugins import Registry
 
-PATIENCE = 30.0
-"""Seconds that agents are given to notice that their controller has gone; they need about three."""
-QUEUE_PATIENCE = 120.0
-"""Seconds for a launcher to answer, and to end the jobs: a scheduler kills what does not listen after half a minute or
-so, and clears up behind it."""
-_AGAIN = 1.0
-"""Seconds between two times that it is asked."""
-WORDS = ("parity-", "largest-")
-"""What the names of the processes begin with that a run has beside its attempts."""
+AGENT_TIMEOUT = 30.0
+"""Seconds for agents to notice that their controller has gone; they need about three."""
+QUEUE_TIMEOUT = 120.0
+"""Seconds for a launcher to answer, and to end the jobs: a scheduler kills a job that does not listen after half a
+minute or so, and then cleans up."""
+_POLL = 1.0
+"""Seconds between two questions to a launcher."""
+PREFIXES = ("", "parity-", "largest-")
+"""What may stand before a case's id in the id of a job: nothing for its attempts, and a word for its other runs."""
 
 
 def cancel_orphaned_jobs(
     pending: Iterable[CampaignCase],
     registry: Registry,
-    tell: Callable[[list[str]], None],
-    timeout: float = QUEUE_PATIENCE,
+    on_cancel: Callable[[list[str]], None],
+    timeout: float = QUEUE_TIMEOUT,
 ) -> None:
-    """Have the launchers end what they still hold of these cases, and return when that has gone.
+    """Have the launchers cancel the jobs of these cases that are in their queues, and return when they are gone.
 
-    `tell` is given what is being ended, as soon as it is known, each once.
+    Args:
+        pending: the cases that are not concluded.
+        registry: the plugins.
+        on_cancel: called with the jobs that are being cancelled, with each job once.
+        timeout: seconds in which they have to be gone.
 
     Raises:
-        StoreError: something is still there after that time, or a launcher does not answer.
-        UnknownName, PluginError, SpecError: a launcher, or an option of it, is no longer what it was.
+        StoreError: a job is still there after that time, or a launcher does not answer.
+        UnknownName, PluginError, SpecError: a launcher or one of its options has changed since.
     """
-    end, named = time.monotonic() + timeout, set[str]()
-    for launcher, options, ids in _launchers(pending, registry):
-        while left := _left(launcher, options, ids, end):
-            new = [f"{name} ({state})" for name, state in left.items() if name not in named]
+    deadline, reported = time.monotonic() + timeout, set[str]()
+    for launcher, options, ids in _group_by_launcher(pending, registry):
+        while jobs := _cancel_jobs(launcher, options, ids, deadline):
+            new = [f"{label} ({state})" for label, state in jobs.items() if label not in reported]
             if new:
-                named.update(left)
-                tell(new)
-            if time.monotonic() > end:
-                said = ", ".join(f"{name} ({state})" for name, state in left.items())
+                reported.update(jobs)
+                on_cancel(new)
+            if time.monotonic() > deadline:
+                listed = ", ".join(f"{label} ({state})" for label, state in jobs.items())
                 raise StoreError(
-                    "What an earlier controller of this campaign left in the queue was cancelled, and does not go: "
-                    f"{said}. Two attempts must not run beside each other. End it by hand, or wait until it has gone, "
-                    "which on a node that does not answer takes until the node is given up; then resume."
+                    "The jobs that an earlier controller of this campaign left in the queue were cancelled, and are "
+                    f"still there after {timeout:.0f} s: {listed}. Two attempts must not run beside each other. Cancel "
+                    "them by hand, or wait until the scheduler gives up a node that does not answer; then resume."
                 )
-            time.sleep(_AGAIN)
+            time.sleep(_POLL)
 
 
-def _launchers(pending: Iterable[CampaignCase], registry: Registry) -> list[tuple[Topology, Any, set[str]]]:
-    """Each launcher with each of its options that occur, and the ids of all jobs that the cases may have had there."""
+def _group_by_launcher(pending: Iterable[CampaignCase], registry: Registry) -> list[tuple[Topology, Any, set[str]]]:
+    """Return each launcher with each of its options that occur, and the ids of all jobs that its cases may have."""
     launchers: dict[str, Topology] = {}
-    found: dict[tuple[str, str], tuple[Topology, Any, set[str]]] = {}
-    for each in pending:
-        name = each.spec.topology.launcher
+    groups: dict[tuple[str, str], tuple[Topology, Any, set[str]]] = {}
+    for case in pending:
+        name = case.spec.topology.launcher
         if name not in launchers:
             launchers[name] = registry.topology(name)
-        options = options_of(launchers[name], each.spec)
-        _, _, ids = found.setdefault((name, repr(options)), (launchers[name], options, set()))
-        ids.update(f"{word}{each.id}" for word in ("", *WORDS))
-    return list(found.values())
+        options = options_of(launchers[name], case.spec)
+        _, _, ids = groups.setdefault((name, repr(options)), (launchers[name], options, set()))
+        ids.update(f"{prefix}{case.id}" for prefix in PREFIXES)
+    return list(groups.values())
 
 
-def _left(launcher: Topology, options: Any, ids: set[str], end: float) -> dict[str, str]:
-    """What is still there, by its launcher, which is asked until it answers, or until `end` on the monotonic clock."""
+def _cancel_jobs(launcher: Topology, options: Any, ids: set[str], deadline: float) -> dict[str, str]:
+    """Return the jobs that are still there; ask until the launcher answers, or until the deadline."""
     while True:
         try:
-            return dict(launcher.end_left(ids, options))
+            return dict(launcher.cancel_orphaned_jobs(ids, options))
         except Unavailable as error:
-            if time.monotonic() > end:
+            if time.monotonic() > deadline:
                 raise StoreError(
-                    f"An earlier controller of this campaign may have left something in the queue of {launcher.name}, "
-                    f"which does not answer: {error} Resume when it does; two attempts must not run beside each other."
+                    f"An earlier controller of this campaign may have left jobs in the queue of {launcher.name}, which "
+                    f"does not answer: {error} Two attempts must not run beside each other. Resume when the queue "
+                    "answers."
                 ) from error
-        time.sleep(_AGAIN)
+        time.sleep(_POLL)
 
 
-def wait_for_processes(ids: Iterable[str], timeout: float = PATIENCE) -> bool:
-    """Return when no process on this machine carries the name of one of these runs; whether there was one.
+def wait_for_processes(ids: Iterable[str], timeout: float = AGENT_TIMEOUT) -> bool:
+    """Return when no process on this machine belongs to one of these runs; True if there was one.
 
     Two attempts of one campaign must not run beside each other: both would be wrong.
 
     Raises:
         StoreError: some are still there after that time.
     """
-    names, end, waited = tuple(ids), time.monotonic() + timeout, False
+    names, deadline, waited = tuple(ids), time.monotonic() + timeout, False
     while True:
-        alive = processes_of(names)
-        if not alive:
+        pids = find_agents(names)
+        if not pids:
             return waited
-        if time.monotonic() > end:
-            said = ", ".join(map(str, alive[:8]))
+        if time.monotonic() > deadline:
             raise StoreError(
-                f"Processes of an earlier controller of this campaign, or of a copy of it, are still running: {said}. "
-                "Wait for them, or end them; then resume."
+                "Processes of an earlier controller of this campaign, or of a copy of it, are still running: "
+                f"{', '.join(map(str, pids[:8]))}. Wait for them, or end them; then resume."
             )
         waited = True
         time.sleep(0.1)
 
 
-def processes_of(names: tuple[str, ...]) -> list[int]:
-    """The pids of living processes that are agents of one of these runs, by the names in their commands.
-
-    What a run does beside its attempts (its parity, its probes for the largest batch) has a word before its name.
-    """
-    marks = {f"{word}{name}{suffix}" for name in names for word in ("", *WORDS) for suffix in ("", ".pyz")}
-    found = []
+def find_agents(ids: tuple[str, ...]) -> list[int]:
+    """Return the pids of living agents of these runs, by the ids in their commands."""
+    marks = {f"{prefix}{id}{suffix}" for id in ids for prefix in PREFIXES for suffix in ("", ".pyz")}
+    pids = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal() or int(entry.name) == os.getpid():
             continue
@@ -127,5 +127,5 @@ def processes_of(names: tuple[str, ...]) -> list[int]:
         except (OSError, IndexError):
             continue
         if state != "Z" and any(word.rpartition("/")[2] in marks for word in words):
-            found.append(int(entry.name))
-    return found
+            pids.append(int(entry.name))
+    return pids

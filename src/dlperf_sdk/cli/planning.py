@@ -186,7 +186,7 @@ def outline(plan: Plan) -> Outline:
         devices_per_node=spec.topology.devices_per_node,
         device=plan.device,
         options=plan.topology_options,
-        prefix=inside(spec, plan.device, launcher.place_variables),
+        prefix=inside(spec, plan.device, launcher.placement_variables),
     )
     return Outline(
         plan=plan,

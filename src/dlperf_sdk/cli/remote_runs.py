@@ -1,4 +1,4 @@
-"""`bundle`, `ingest` and `attach`: runs whose controller is somewhere else, or was lost."""
+"""`bundle`, `ingest` and `attach`: runs whose controller is on another machine, or was lost."""
 
 from __future__ import annotations
 
@@ -75,17 +75,21 @@ def _lines(source: Path) -> Iterator[bytes]:
 @command
 def attach(
     job: Annotated[
-        str, Parameter(help="The number of a Slurm job that `dlperf run … --topology …@slurm` submitted.")
+        str, Parameter(help="JOB@LAUNCHER, as 4213@slurm: a job that a `dlperf run` has submitted.")
     ],
     /,
     *,
     shown: Shown = SHOWN_AS_USUAL,
     common: Common = AS_USUAL,
 ) -> int:
-    """Pick up a running job whose controller was lost. Leaving off with Ctrl-C does the job no harm."""
+    """Follow a submitted job whose controller was lost. Ctrl-C detaches; the job keeps running."""
     from dlperf_sdk.execution import replay
 
-    code = carried_out(lambda store, observers: replay.attach(job, store, observers), shown, common)
+    attached = replay.find_job(job)
+    code = carried_out(lambda store, observers: replay.attach(attached, store, observers), shown, common)
     if code == INTERRUPTED:
-        say(f"Slurm's job {job} goes on: `dlperf attach {job}` follows it again, `scancel {job}` ends it.")
+        say(
+            f"{attached.label} keeps running: `dlperf attach {job}` follows it again, `{attached.cancel_command}` "
+            "cancels it."
+        )
     return code

@@ -36,7 +36,7 @@ class _Given:
     """Variables with their values on the node; who runs the container sets them."""
 
 
-def inside(spec: RunSpec, device: str, place_variables: Sequence[str] = ()) -> tuple[str, ...]:
+def inside(spec: RunSpec, device: str, placement_variables: Sequence[str] = ()) -> tuple[str, ...]:
     """What runs a command in the spec's container, with these variables in it; nothing where it names none; pure.
 
     The container shares the node's network, host name and shared memory, so that nothing is measured through a bridge;
@@ -48,7 +48,7 @@ def inside(spec: RunSpec, device: str, place_variables: Sequence[str] = ()) -> t
     listed = (each.partition(":") for each in _listed(spec.container_mounts))
     mounts = tuple((source, target or source) for source, _, target in listed)
     devices = tuple(_listed(spec.container_devices))
-    return _RUNNERS[runner](image, _Given(mounts, devices, device == "cuda", tuple(place_variables)))
+    return _RUNNERS[runner](image, _Given(mounts, devices, device == "cuda", tuple(placement_variables)))
 
 
 def _listed(text: str | None) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from dlperf_sdk.environments.container import inside
 from dlperf_sdk.interfaces.topology import Job
-from dlperf_sdk.launchers.events import events
+from dlperf_sdk.launchers.events import launch_events
 from dlperf_sdk.parity.evidence import ParityRun
 from dlperf_sdk.planning import bundle
 from dlperf_sdk.planning.plan import Plan
@@ -63,12 +63,12 @@ def launch(
             devices_per_node=topology.devices_per_node,
             device=plan.device,
             options=plan.topology_options,
-            prefix=inside(plan.spec, plan.device, launcher.place_variables),
-            patience=plan.deadlines["start"],
+            prefix=inside(plan.spec, plan.device, launcher.placement_variables),
+            start_timeout=plan.deadlines["start"],
         )
         agents = "1 agent" if topology.nodes == 1 else f"{topology.nodes} agents"
         report("launch", f"{agents}, placed by {topology.launcher}")
-        with closing(events(launcher, job, deadline)) as stream:
+        with closing(launch_events(launcher, job, deadline)) as stream:
             for event in stream:
                 if event["event"] == "waiting":
                     report("queue", str(event["text"]))

@@ -89,7 +89,7 @@ def check_parity(
             partial(report, "parity"),
             reference_case=reference_case,
         )
-        if isinstance(run, Parity) or registry.topology(plan.spec.topology.launcher).queues():
+        if isinstance(run, Parity) or registry.topology(plan.spec.topology.launcher).has_queue():
             return run
         return follow_parity_run(run, launch(run.plan, run.request._replace(id=f"parity-{run_id}"), registry))
 

@@ -14,13 +14,13 @@ import attrs
 
 from dlperf_sdk import data
 from dlperf_sdk.environments.prepared import CONTAINER, GIVEN, PreparedEnvironment
-from dlperf_sdk.errors import DocumentError, LostNode, SpecError, Unavailable, UsageError
+from dlperf_sdk.errors import DocumentError, LostNode, SpecError, UsageError
 from dlperf_sdk.execution.case import Case
 from dlperf_sdk.execution.launch import bundle_metadata
 from dlperf_sdk.folders import CAMPAIGNS
 from dlperf_sdk.hookspecs import Observers
-from dlperf_sdk.launchers.events import event_on
-from dlperf_sdk.launchers.slurm import job_facts, stream
+from dlperf_sdk.interfaces.topology import AttachedJob
+from dlperf_sdk.launchers.stream_events import parse_event
 from dlperf_sdk.parity.evidence import ParityRun, plan_parity_run, unknown_parity
 from dlperf_sdk.planning import bundle
 from dlperf_sdk.planning.plan import Plan, make_plan
@@ -58,7 +58,7 @@ def _replayed(
     waiting: Callable[[str], None] = lambda text: None,
 ) -> Result:
     """As `replay`; what the run waits for is told to `waiting`, each thing once."""
-    events = (event for event in map(event_on, lines) if event is not None)
+    events = (event for event in map(parse_event, lines) if event is not None)
     first = next(_started(events, waiting), None)
     if first is None or first["event"] == "ended":
         failed = None if first is None else first.get("failure")
@@ -174,42 +174,52 @@ def pack(spec: RunSpec, path: Path, registry: Registry | None = None) -> bundle.
     return bundle.build(request, path, planned.packages, bundle_metadata(planned, known), first)
 
 
-def attach(
-    job: str, store: ResultStore | str | Path, observers: Iterable[Any] = (), registry: Registry | None = None
-) -> Result:
-    """The result of a Slurm job that `run` submitted and then lost, followed from its beginning to its end.
-
-    The job holds what it has told until the result is in the store: who leaves off before can attach again. What it
-    waits for before it runs is a stage `queue` to the observers.
+def find_job(text: str, registry: Registry | None = None) -> AttachedJob:
+    """Return the job `JOB@LAUNCHER` that `run` submitted to a launcher's queue and then lost.
 
     Raises:
-        Unavailable: there is no such job, it is not ours, it is over, or Slurm does not answer here.
-        UsageError: it is one attempt of a campaign's case, and no result of its own.
-        DocumentError, PluginError: as `replay` does.
+        Unavailable: there is no such job, dlperf did not submit it, it is over, or the queue does not answer.
+        UsageError: the text names no job and launcher, or the job is one attempt of a campaign's case.
+        UnknownName, PluginError: the launcher is not installed, or does not work.
     """
-    about = job_facts.facts(job)
-    name, state = about.get("JobName", ""), about.get("JobState", "")
-    if not name.startswith(job_facts.OURS):
-        raise Unavailable(f"Slurm's job {job} is none that dlperf has submitted; `squeue` shows their names.")
-    run_id = name.removeprefix(job_facts.OURS)
-    stamp = campaign_of(run_id)
+    identifier, _, name = text.rpartition("@")
+    if not identifier or not name:
+        raise UsageError(
+            f"Expected a job and its launcher, JOB@LAUNCHER, got {text[:100]!r}; for example 4213@slurm."
+        )
+    plugins = registry or Registry()
+    launcher = plugins.topology(name)
+    with plugins.wrap_plugin_errors("topologies", name, f"attach to {identifier}"):
+        job = launcher.attach(identifier)
+    stamp = campaign_of(job.id)
     if stamp is not None:
         raise UsageError(
-            f"Slurm's job {job} is one attempt of a campaign's case, and a result of it alone would lack the others. "
-            "Go on with the campaign: `dlperf campaign resume DIR` ends the job and takes the attempt anew. DIR is the "
-            f"campaign's directory, {CAMPAIGNS}/{stamp}-NAME unless it was given another with --output."
+            f"{job.label} is one attempt of a campaign's case, and a result of it alone would lack the other attempts. "
+            "Resume the campaign: `dlperf campaign resume DIR` cancels the job and repeats the attempt. DIR is the "
+            f"campaign's directory, {CAMPAIGNS}/{stamp}-NAME unless --output gave another."
         )
-    if state in job_facts.OVER:
-        raise Unavailable(
-            f"Slurm's job {job} is over ({state}), and what it had told has gone with it. If the command that "
-            "submitted it, or another `attach`, saw its end, the result is in that command's store: "
-            "`dlperf report STORE`."
-        )
-    heard = Observers.load(observers)
+    return job
 
-    def waits(text: str) -> None:
-        heard.notify("dlperf_stage", run_id=run_id, stage="queue", detail=text)
 
-    result = _replayed(stream.stream(job), store, heard, registry or Registry(), waits)
-    stream.fetched(job)
+def attach(
+    job: AttachedJob,
+    store: ResultStore | str | Path,
+    observers: Iterable[Any] = (),
+    registry: Registry | None = None,
+) -> Result:
+    """Return the result of a job that another controller submitted, followed from its beginning to its end.
+
+    The job keeps its stream until the result is in the store: a reader that stops early can attach again. The stage
+    `queue` tells the observers what the job waits for before it starts.
+
+    Raises:
+        DocumentError, UsageError, PluginError: as `replay` does.
+    """
+    listeners = Observers.load(observers)
+
+    def report_waiting(text: str) -> None:
+        listeners.notify("dlperf_stage", run_id=job.id, stage="queue", detail=text)
+
+    result = _replayed(job.stream, store, listeners, registry or Registry(), report_waiting)
+    job.acknowledge()
     return result

@@ -1,94 +1,128 @@
-"""A topology: the launcher that starts one agent per node, and brings back agent 0's stream."""
+"""A launcher: it starts one agent per node and returns agent 0's event stream."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar
 
 from attrs import field, frozen
 
+from dlperf_sdk.errors import Unavailable
 from dlperf_sdk.interfaces.framework import NoOptions
 
 
 @frozen
 class Job:
-    """What a launcher is handed."""
+    """A case to launch."""
 
     id: str
     bundle: Path
-    """The archive that every node needs, and the only thing: no file system is shared."""
+    """The archive that every node needs, and all that it needs: no file system is shared."""
     nodes: int
     devices_per_node: int
     device: str
     options: Any = field(factory=NoOptions)
-    """An instance of the topology's `Options`."""
+    """An instance of the launcher's `Options`."""
     prefix: tuple[str, ...] = ()
-    """What runs the agent on each node, in front of its command: a container runner; nothing for the node itself."""
-    patience: float = 300.0
-    """Seconds from the start of the agents to agent 0's first word."""
+    """The command in front of each agent's: a container runner, or nothing for the node itself."""
+    start_timeout: float = 300.0
+    """Seconds from the start of the agents to agent 0's first event."""
+
+
+@frozen
+class AttachedJob:
+    """A job in a launcher's queue that an earlier controller submitted."""
+
+    id: str
+    """The `Job.id` that it was submitted with."""
+    label: str
+    """What users call it: `Slurm job 4213`."""
+    cancel_command: str
+    """The command with which users cancel it."""
+    stream: Iterator[bytes]
+    """Agent 0's stream from its beginning, as `Topology.launch` gives it; to stop reading does not harm the job."""
+    acknowledge: Callable[[], None]
+    """Tell the job that its stream is stored, so that it need not be kept for another controller."""
 
 
 class Topology(ABC):
-    """A launcher that places agents on nodes. Registered in the group `dlperf_sdk.topologies`."""
+    """A launcher. Registered in the group `dlperf_sdk.topologies`."""
 
     name: ClassVar[str]
-    """The name used for selection, behind the '@' of `2n8d@name`; the entry point carries the same."""
+    """The name behind the '@' of `2n8d@name`; the entry point carries the same."""
     Options: ClassVar[type[Any]] = NoOptions
     """An attrs class: the launcher's own options, set with `--set NAME=VALUE`.
 
-    The metadata of an option that names a program or its flags has `"executes": True`, that of one that names a file
-    has `"reads": True`. Spec files and campaign files may not set these.
+    The metadata of each option hold its `help`, that of one that names a program or its flags `"executes": True`, and
+    that of one that names a file `"reads": True`. Spec files and campaign files may not set these.
     """
-    place_variables: ClassVar[tuple[str, ...]] = ()
-    """The variables in which the launcher tells each agent its place: a container gets them from its node."""
+    placement_variables: ClassVar[tuple[str, ...]] = ()
+    """The variables in which the launcher tells each agent its placement; a container takes them from its node."""
 
-    def refuses(self, nodes: int, devices_per_node: int, device: str) -> str | None:
-        """Why the launcher cannot place so many nodes and devices, in a sentence; None if it can, or may."""
+    def unavailable_reason(self, nodes: int, devices_per_node: int, device: str) -> str | None:
+        """Return a sentence that says why the launcher cannot place so many nodes and devices from here, or None."""
         return None
 
-    def mistake(self, nodes: int, options: Any) -> str | None:
-        """What is wrong with the launcher's options for so many nodes, in a sentence: a mistake in what was asked.
-
-        `options` is an instance of `Options`. None if nothing is, or nobody can know yet.
-        """
-        return None
-
-    def queues(self) -> bool:
-        """Whether each launch is a job that may have to wait: then what belongs together is launched together."""
-        return False
-
-    def end_left(self, ids: Set[str], options: Any) -> Mapping[str, str]:
-        """Ask for the end of what earlier controllers left in this launcher's queue, and say what of it is still there.
-
-        What a killed controller had submitted waits or runs on, and its number may never have been written down: it is
-        found by its `Job.id`, which is one of `ids`, and it is the user's own. `options` is an instance of `Options`.
-        The answer is what people call each such job, in the same words every time → the state that it is in; a
-        submission that is still under way counts. This is asked again and again until the answer is empty: then
-        nothing is left, and nothing can appear. A launcher without a queue has nothing to do here.
+    def validate_options(self, nodes: int, options: Any) -> None:
+        """Check an instance of `Options` for so many nodes, as far as that is possible before the launch.
 
         Raises:
-            Unavailable: the launcher does not answer now; it is asked again for a while.
+            SpecError: an option has a wrong value.
+        """
+        return
+
+    def has_queue(self) -> bool:
+        """Return True if each launch submits a job that may wait for its turn; the parity run then shares the job."""
+        return False
+
+    def attach(self, job: str) -> AttachedJob:
+        """Return the job that an earlier controller submitted under this identifier of the queue.
+
+        Raises:
+            Unavailable: there is no such job, dlperf did not submit it, it is over, or the queue does not answer.
+        """
+        raise Unavailable(
+            f"The launcher {self.name} has no queue: its agents end with their controller, and nothing of {job!r} is "
+            "left to attach to. Run the case again."
+        )
+
+    def cancel_orphaned_jobs(self, ids: Set[str], options: Any) -> Mapping[str, str]:
+        """Cancel the jobs that earlier controllers left in the queue, and return those that are still there.
+
+        A controller that was killed may not have stored its job's number, so jobs are found by their `Job.id`, among
+        the user's own. The method is called repeatedly until it returns nothing: then none is left, and none can
+        appear. A launcher without a queue has nothing to cancel.
+
+        Args:
+            ids: the values of `Job.id` to look for.
+            options: an instance of `Options`.
+
+        Returns:
+            Each job's label, the same in every call, and its state. A submission that is under way counts as a job.
+
+        Raises:
+            Unavailable: the queue does not answer; the caller tries again for a while.
         """
         return {}
 
     @abstractmethod
     def commands(self, job: Job) -> tuple[tuple[str, ...], ...]:
-        """The commands that `launch` will run, for people to read; pure."""
+        """Return the commands that `launch` runs, to be shown to users; pure."""
 
     def script(self, job: Job) -> str | None:
-        """What those commands are fed in place of the bundle, for people to read: a batch script; pure."""
+        """Return the batch script that those commands read in place of the bundle, to be shown to users; pure."""
         return None
 
     @abstractmethod
     def launch(self, job: Job) -> AbstractContextManager[Iterator[bytes]]:
-        """Start the agents; the value is agent 0's stream, line by line, and leaving the context ends them all.
+        """Start the agents; the context's value is agent 0's stream, line by line, and leaving it ends all agents.
 
-        A node that could not even become an agent says so in a line of its own, an event `ended`; lines that are no
-        events do no harm. The iterator ends when agent 0 does. Leaving the context returns only when every agent
-        that can be reached has gone; one that cannot ends itself.
+        A node that could not start its agent writes an event `ended` of its own; lines that are no events are
+        ignored. The iterator ends when agent 0 does. Leaving the context returns when every agent that can be reached
+        has ended; the others end themselves.
 
         Raises:
             Unavailable: the launcher cannot place the job.

@@ -1,4 +1,4 @@
-"""From a launcher's stream of bytes to events that can be trusted to end."""
+"""Events of a launched job, from a launcher's lines: they always end with an event `ended`."""
 
 from __future__ import annotations
 
@@ -12,80 +12,89 @@ from typing import Any
 
 from dlperf_sdk.errors import TimedOut
 from dlperf_sdk.interfaces.topology import Job, Topology
-from dlperf_sdk.launchers import delivery
-
-UNSTARTED = ("waiting", "case")
-"""Events from before the agents are there: a launcher that waits for its turn, and what a batch job says of itself."""
+from dlperf_sdk.launchers.start_failures import BEFORE_AGENTS
+from dlperf_sdk.launchers.stream_events import SILENCE_TIMEOUT, ended_event, lost_node_event, parse_event
 
 
-def events(topology: Topology, job: Job, until: float | None = None) -> Generator[dict[str, Any], None, None]:
+def launch_events(
+    launcher: Topology, job: Job, deadline: float | None = None
+) -> Generator[dict[str, Any], None, None]:
     """Launch a job and yield agent 0's events up to `ended`; closing the iterator ends all agents.
 
-    Before them come events `waiting`, whose `text` says what a launcher waits for, once for each thing that it says.
-    `until` is a time on the monotonic clock after which it is ended, however far it is. Where the stream ends, or
-    falls silent, before agent 0 has said `ended`, that event is made here: node 0 is lost.
+    Before them come events `waiting`, whose `text` says what the launcher waits for, without repetitions. If the
+    stream ends or falls silent before agent 0 has written `ended`, that event is made here: node 0 is lost.
+
+    Args:
+        launcher: the launcher.
+        job: the job.
+        deadline: a time on the monotonic clock at which the job is ended.
 
     Raises:
-        TimedOut: that time has come.
+        TimedOut: the deadline has passed.
         Unavailable: the launcher cannot place the job.
     """
-    with topology.launch(job) as stream:
+    with launcher.launch(job) as stream:
         lines: queue.Queue[bytes | None] = queue.Queue()
         threading.Thread(target=_read, args=(stream, lines), daemon=True).start()
-        said, waits, patience, host, started = "", None, job.patience, None, False
+        output, waits_for, timeout, host, is_started = "", None, job.start_timeout, None, False
         while True:
-            left = math.inf if until is None else until - time.monotonic()
-            heard = True
+            remaining = math.inf if deadline is None else deadline - time.monotonic()
+            is_silent = False
             try:
-                line = lines.get(timeout=max(0.0, min(patience, left)))
+                line = lines.get(timeout=max(0.0, min(timeout, remaining)))
             except queue.Empty:
-                heard = False
-            if until is not None and time.monotonic() >= until:
+                is_silent = True
+            if deadline is not None and time.monotonic() >= deadline:
                 raise TimedOut(
                     "The case's time limit has passed, and its workers were ended."
-                    if waits is None
-                    else f"The case's time limit has passed before it was given a place: {waits}."
+                    if waits_for is None
+                    else f"The case's time limit has passed before the job was started: {waits_for}."
                 )
-            if not heard:
-                yield _lost(host, f"has not been heard for {patience:.0f} s")
+            if is_silent:
+                yield _lost(host, f"has sent nothing for {timeout:.0f} s")
                 return
             if line is None:
-                yield _lost(host, "went away in the middle of the run", said) if started else _unstarted(said)
+                yield (
+                    _lost(host, "ended in the middle of the run", output)
+                    if is_started
+                    else _unstarted(output)
+                )
                 return
-            event = event_on(line)
+            event = parse_event(line)
             if event is None:
                 continue
             kind = event["event"]
-            if kind not in UNSTARTED:
-                patience, started = delivery.SILENCE, started or kind != "diagnostics"
+            if kind not in ("waiting", "case"):
+                timeout = SILENCE_TIMEOUT
+            is_started = is_started or kind not in BEFORE_AGENTS
             if kind == "diagnostics":
-                said = str(event.get("text"))
-            if kind in ("heartbeat", "diagnostics") or (kind == "waiting" and event.get("text") == waits):
+                output = str(event.get("text"))
+            if kind in ("heartbeat", "diagnostics") or (kind == "waiting" and event.get("text") == waits_for):
                 continue
-            waits = event.get("text") if kind == "waiting" else None
+            waits_for = event.get("text") if kind == "waiting" else None
             if kind == "agents-ready":
-                host = _host(event)
+                host = _first_host(event)
             yield event
             if kind == "ended":
                 return
 
 
-def _lost(host: str | None, how: str, said: str = "") -> dict[str, Any]:
-    event: dict[str, Any] = json.loads(delivery.lost(host, how, said))
+def _lost(host: str | None, reason: str, output: str = "") -> dict[str, Any]:
+    event: dict[str, Any] = json.loads(lost_node_event(host, reason, output))
     return event
 
 
-def _unstarted(said: str) -> dict[str, Any]:
+def _unstarted(output: str) -> dict[str, Any]:
     message = (
         "The agent of node 0 was not started. Check the hosts, and the Python that runs the agents there "
-        f"(--set agent_python=).{f' What was said last: {said}' if said else ''}"
+        f"(--set agent_python=).{f' Last output: {output}' if output else ''}"
     )
-    event: dict[str, Any] = json.loads(delivery.ended("lost-node", message, 0))
+    event: dict[str, Any] = json.loads(ended_event("lost-node", message, 0))
     return event
 
 
-def _host(event: Mapping[str, Any]) -> str | None:
-    """What node 0 calls itself. What is not as it should be is for the collector to say."""
+def _first_host(event: Mapping[str, Any]) -> str | None:
+    """Return the host name of node 0; the recorder reports a malformed event."""
     try:
         return str(event["nodes"][0]["host"])
     except (KeyError, TypeError, IndexError):
@@ -97,15 +106,6 @@ def _read(stream: Iterator[bytes], lines: queue.Queue[bytes | None]) -> None:
         for line in stream:
             lines.put(line)
     except (OSError, ValueError):
-        pass  # closed under our hands: the context was left
+        pass  # the context was left, and the stream closed
     finally:
         lines.put(None)
-
-
-def event_on(line: bytes) -> dict[str, Any] | None:
-    """The event on a line; None for what a launcher's own tools may have printed."""
-    try:
-        event = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None

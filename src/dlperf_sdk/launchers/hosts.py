@@ -1,47 +1,29 @@
-"""The hosts of the launchers that are told them: a list, or a file with one per line."""
+"""Launchers that are given their hosts: a list, or a file with one per line."""
 
 from __future__ import annotations
 
 import re
-import shlex
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import attrs
 from attrs import frozen
 
-from dlperf_sdk.errors import Unavailable
-from dlperf_sdk.launchers.delivery import Rendezvous
-from dlperf_sdk.worker.agent.placement import expand
-from dlperf_sdk.worker.network import port_range
+from dlperf_sdk.errors import SpecError, Unavailable
+from dlperf_sdk.interfaces.topology import Job
+from dlperf_sdk.launchers.agent_command import PlacementArguments
+from dlperf_sdk.launchers.command_launcher import CommandLauncher
+from dlperf_sdk.launchers.options import AgentOptions, flags
+from dlperf_sdk.launchers.start_failures import explain_start_failure
+from dlperf_sdk.worker.agent.placement import expand_hosts
 
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,252}")
-"""What begins with a hyphen would be an option of ssh, and may name a program."""
-INTERFACE = "Network interface of the workers, instead of the one between the hosts."
-PORTS = "FIRST-LAST: the only ports that agents listen on and hand to workers; any free ones otherwise."
-
-
-def checked_ports(_: Any, attribute: Any, value: str) -> None:
-    """What attrs holds the option `ports` to. Raises ValueError."""
-    port_range(value)
-
-
-def checked_flags(_: Any, attribute: Any, value: str) -> None:
-    """What attrs holds an option to that is more arguments for a program. Raises ValueError or TypeError."""
-    if not isinstance(value, str):  # of None, shlex would read standard input
-        raise TypeError(f"{attribute.name} is {value!r}, and no text; leave it out where there is none")
-    try:
-        shlex.split(value)
-    except ValueError as error:
-        raise ValueError(
-            f"{attribute.name} is {value[:100]!r}, which a shell would not read to its end either ({error}); close "
-            "each quotation that is opened, or write \\ before the mark"
-        ) from error
+"""A host that begins with a hyphen would be an option of ssh, and may name a program."""
 
 
 @frozen
-class HostOptions:
-    """Options of a launcher that is told its hosts."""
+class HostOptions(AgentOptions):
+    """Options of a launcher that is given its hosts."""
 
     hosts: str = attrs.field(
         default="", metadata={"help": "The nodes, in order: a list with commas; n[1-4] for n1 to n4."}
@@ -53,61 +35,43 @@ class HostOptions:
             "reads": True,
         },
     )
-    interface: str = attrs.field(default="", metadata={"help": INTERFACE})
-    ports: str = attrs.field(default="", validator=checked_ports, metadata={"help": PORTS})
-    agent_python: str = attrs.field(
-        default="python3",
-        metadata={"help": "Python 3.7 or later that runs the agent on every node.", "executes": True},
-    )
-    launcher_flags: str = attrs.field(
-        default="",
-        validator=checked_flags,
-        metadata={"help": "More arguments for ssh or mpirun.", "executes": True},
-    )
+    launcher_flags: str = flags("More arguments for ssh or mpirun.")
 
-    def place(self, node: str, hosts: list[str]) -> Rendezvous:
-        """What the agent of a node is told: the others' hosts are names here, not whom to log in as."""
+    def placement(self, node: str, hosts: list[str]) -> PlacementArguments:
+        """Return an agent's arguments; to each other, hosts are names without the user to log in as."""
         names = ",".join(host.rpartition("@")[2] for host in hosts)
-        return Rendezvous(node, names, self.interface, self.ports)
+        return PlacementArguments(node, names, self.interface, self.ports)
 
-    def mistake(self, nodes: int) -> str | None:
-        """What is wrong with the hosts for so many nodes, in a sentence; None if nothing is."""
-        try:
-            self.chosen(nodes)
-        except Unavailable as error:
-            return str(error)
-        return None
-
-    def chosen(self, nodes: int) -> list[str]:
-        """The first so many hosts.
+    def select_hosts(self, nodes: int) -> list[str]:
+        """Return the first so many hosts.
 
         Raises:
-            Unavailable: there are not so many, one is no host or there twice, or the file cannot be read.
+            Unavailable: there are fewer, one is invalid or named twice, or the file cannot be read.
         """
         listed = []
-        for where, name in self._listed():
+        for position, name in self._listed():
             if not _HOST.fullmatch(name):
-                raise Unavailable(f"{where}{name[:100]!r} is no name or address of a host.")
+                raise Unavailable(f"{position}{name[:100]!r} is no name or address of a host.")
             listed.append(name)
         if len(listed) < nodes:
             raise Unavailable(
-                f"{nodes} nodes are asked for, and the hosts given are {', '.join(listed) or 'none'}. Name them with "
+                f"The case needs {nodes} nodes, and the hosts given are {', '.join(listed) or 'none'}. Name them with "
                 "--set hosts=n1,n2 or --set hostfile=FILE."
             )
-        taken = listed[:nodes]
-        twice = next((name for name in taken if taken.count(name) > 1), None)
-        if twice is not None:
+        selected = listed[:nodes]
+        duplicate = next((name for name in selected if selected.count(name) > 1), None)
+        if duplicate is not None:
             raise Unavailable(
-                f"The host {twice} is named twice, and a node is a machine of its own. Name each once; several nodes "
-                "on this one machine are what the launcher 'local' is for."
+                f"The host {duplicate} is named twice, and each node is a machine of its own. Name each host once; "
+                "for several nodes on this one machine use the launcher 'local'."
             )
-        return taken
+        return selected
 
     def _listed(self) -> list[tuple[str, str]]:
-        """Each name behind `FILE:LINE: `, as far as it comes from a file. Raises Unavailable."""
+        """Return each host after its position `FILE:LINE: `, which is empty for one from the list."""
         try:
             if self.hosts:
-                return [("", name) for name in expand(self.hosts)]
+                return [("", name) for name in expand_hosts(self.hosts)]
             if not self.hostfile:
                 return []
             lines = Path(self.hostfile).expanduser().read_text(encoding="utf-8").splitlines()
@@ -115,10 +79,27 @@ class HostOptions:
             raise Unavailable(f"The hosts file {self.hostfile} cannot be read: {error.strerror}.") from error
         except UnicodeDecodeError as error:
             raise Unavailable(f"The hosts file {self.hostfile} is no text: {error}.") from error
-        except (ValueError, RuntimeError) as error:  # no list; or a home that nobody has
+        except (ValueError, RuntimeError) as error:  # no list; or the home of an unknown user
             raise Unavailable(f"The hosts cannot be read: {error}.") from error
         return [
             (f"{self.hostfile}:{number}: ", line.split()[0])
             for number, line in enumerate(lines, 1)
             if line.strip() and not line.lstrip().startswith("#")
         ]
+
+
+class HostLauncher(CommandLauncher):
+    """A launcher that starts its agents on the hosts of its options."""
+
+    Options = HostOptions
+
+    def validate_options(self, nodes: int, options: HostOptions) -> None:
+        """Check that the hosts are enough, and valid names."""
+        try:
+            options.select_hosts(nodes)
+        except Unavailable as error:
+            raise SpecError(str(error)) from error
+
+    def explain_failures(self, job: Job, lines: Iterator[bytes]) -> Iterator[bytes]:
+        """Name the Python that could not be started."""
+        return explain_start_failure(lines, job.options.agent_python)

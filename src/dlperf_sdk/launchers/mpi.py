@@ -1,7 +1,7 @@
 """`mpirun`: one process per node, which becomes the agent. MPI itself is not used; only its launcher is.
 
 Its standard input carries the bundle to all ranks, which OpenMPI does. Hydra (MPICH) hands it to the first rank only,
-and its proxy ends a process that is slower to read than a pipe is long (4.0.2: "process reading stdin too slowly").
+and its proxy ends a process that reads more slowly than the pipe fills (4.0.2: "process reading stdin too slowly").
 """
 
 from __future__ import annotations
@@ -10,63 +10,65 @@ import re
 import shlex
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 
-from dlperf_sdk.interfaces.topology import Job, Topology
-from dlperf_sdk.launchers import delivery, start_failures
-from dlperf_sdk.launchers.hosts import HostOptions
+from dlperf_sdk.interfaces.topology import Job
+from dlperf_sdk.launchers.agent_command import agent_command
+from dlperf_sdk.launchers.hosts import HostLauncher, HostOptions
+from dlperf_sdk.launchers.start_failures import explain_start_failure
 
 _RANK = "OMPI_COMM_WORLD_RANK"
-_SAYING = ("sh", "-c", 'exec "$@"', "sh")
-"""What says that a program is not there: an mpirun that lets the others go on ends without a word, or not at all."""
+_EXEC = ("sh", "-c", 'exec "$@"', "sh")
+"""A shell that reports a missing program: an mpirun that tolerates failed ranks ends silently, or not at all."""
 
 
-class Mpi(Topology):
+class Mpi(HostLauncher):
     """`2n8d@mpi`: OpenMPI's mpirun."""
 
     name = "mpi"
-    Options = HostOptions
-    place_variables = (_RANK,)
+    placement_variables = (_RANK,)
 
-    def refuses(self, nodes: int, devices_per_node: int, device: str) -> str | None:
-        """Whether there is an mpirun here at all, and one that can carry the bundle."""
+    def unavailable_reason(self, nodes: int, devices_per_node: int, device: str) -> str | None:
+        """Look for an mpirun that can carry the bundle."""
         if not shutil.which("mpirun"):
             return "There is no mpirun here. Load or install OpenMPI, or choose another launcher."
-        if hydra():
+        if is_hydra():
             return (
                 "The mpirun here is hydra's (MPICH, Intel MPI), which cannot carry the bundle to the nodes on its "
                 "standard input. Load OpenMPI, or choose another launcher: @ssh reaches the same hosts."
             )
         return None
 
-    def mistake(self, nodes: int, options: HostOptions) -> str | None:
-        """Whether there are hosts enough, by their names."""
-        return options.mistake(nodes)
+    def agent_commands(self, job: Job) -> list[tuple[str, ...]]:
+        """Return the one command.
 
-    def commands(self, job: Job) -> tuple[tuple[str, ...], ...]:
-        return (delivery.shown(command(job)),)
-
-    @contextmanager
-    def launch(self, job: Job) -> Iterator[Iterator[bytes]]:
+        Its standard input goes to every rank: the bundle, and then the signs of life. Ranks are not bound to a core,
+        which the workers would inherit. The coordinator decides what a lost agent means, so mpirun tolerates it.
+        """
         options: HostOptions = job.options
-        hosts = options.chosen(job.nodes)
-        with (
-            tempfile.TemporaryFile() as diagnostics,
-            delivery.running([command(job)], job.bundle, diagnostics) as agents,
-        ):
-            yield start_failures.explained(
-                delivery.lines_of(agents, diagnostics), options.agent_python, hosts
-            )
+        hosts = options.select_hosts(job.nodes)
+        agent = agent_command(job, options.agent_python, options.placement(f"${_RANK}", hosts))
+        command = (
+            *("mpirun", "--host", ",".join(f"{host}:1" for host in hosts)),
+            *("--map-by", "ppr:1:node", "--bind-to", "none"),
+            *("--mca", "orte_enable_recovery", "1", "--mca", "orte_abort_on_non_zero_status", "0"),
+            *("--stdin", "all", "-np", str(job.nodes), *shlex.split(options.launcher_flags)),
+            *(*_EXEC, *agent),
+        )
+        return [command]
+
+    def explain_failures(self, job: Job, lines: Iterator[bytes]) -> Iterator[bytes]:
+        """Name the Python or the host; mpirun starts all agents or none."""
+        options: HostOptions = job.options
+        return explain_start_failure(lines, options.agent_python, options.select_hosts(job.nodes))
 
 
 @cache
-def hydra() -> bool:
-    """Whether the mpirun here is hydra's."""
+def is_hydra() -> bool:
+    """Return True if the mpirun here is hydra's."""
     try:
-        told = subprocess.run(
+        version = subprocess.run(
             [shutil.which("mpirun") or "mpirun", "--version"],
             capture_output=True,
             text=True,
@@ -75,21 +77,4 @@ def hydra() -> bool:
         ).stdout
     except (OSError, subprocess.SubprocessError):
         return False
-    return bool(re.search("hydra|intel", told, re.IGNORECASE))
-
-
-def command(job: Job) -> tuple[str, ...]:
-    """The one command; pure.
-
-    Standard input goes to every rank: it carries the bundle, and then the signs of life. Ranks are not bound to a
-    core, which the workers would inherit.
-    """
-    options: HostOptions = job.options
-    hosts = options.chosen(job.nodes)
-    place = options.place(f"${_RANK}", hosts)
-    where = ("--host", ",".join(f"{host}:1" for host in hosts), "--map-by", "ppr:1:node", "--bind-to", "none")
-    # What a lost agent means is for the coordinator to say, so mpirun lets the others go on.
-    lenient = ("--mca", "orte_enable_recovery", "1", "--mca", "orte_abort_on_non_zero_status", "0")
-    more = shlex.split(options.launcher_flags)
-    agent = delivery.node_command(job, options.agent_python, place)
-    return ("mpirun", *where, *lenient, "--stdin", "all", "-np", str(job.nodes), *more, *_SAYING, *agent)
+    return bool(re.search("hydra|intel", version, re.IGNORECASE))

@@ -1,4 +1,4 @@
-"""Why agents were not started, out of the words of shells, ssh, mpirun and srun: what is missing, and where."""
+"""Reasons why agents did not start, in the output of shells, container runners, ssh and launchers."""
 
 from __future__ import annotations
 
@@ -6,40 +6,44 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 
-from dlperf_sdk.launchers import delivery
+from dlperf_sdk.launchers.stream_events import ended_event, is_lost_node, parse_event
 
 _REASON = (
     r"(no such file or directory|(?:command )?not found|permission denied|exec format error|is a directory"
     r"|not a directory|cannot execute[^\n]*)"
 )
-_BEFORE_AGENTS = (b'"event": "case"', b'"event": "waiting"', b'"event": "diagnostics"')
-"""What is in the lines of a stream that no agent has written."""
+BEFORE_AGENTS = ("case", "waiting", "diagnostics")
+"""Events that no agent writes: a batch job's first one, those of a queue, and the end of standard error."""
 
 
-def explained(lines: Iterator[bytes], python: str, hosts: Sequence[str] = ()) -> Iterator[bytes]:
-    """The lines of a stream; where it ends for want of an agent, and somebody has said why, its last line tells that.
+def explain_start_failure(lines: Iterator[bytes], python: str, hosts: Sequence[str] = ()) -> Iterator[bytes]:
+    """Yield the lines of a stream; if no agent has written any, add a last event that names what is missing.
 
-    `python` is what should have run the agents; `hosts` are the nodes of a launcher that starts all agents or none.
+    Args:
+        lines: agent 0's stream.
+        python: the interpreter of the agents.
+        hosts: the nodes of a launcher that starts all agents or none.
     """
-    said, heard = "", False
+    output, is_started = "", False
     for line in lines:
-        if delivery.is_lost(line):
+        if is_lost_node(line):
             failure = json.loads(line)["failure"]
-            yield _without_python(python, failure["message"], failure["node"]) or line
+            yield _python_failure(python, failure["message"], failure["node"]) or line
             return
-        if b'"event": "diagnostics"' in line:
-            said = json.loads(line)["text"]
-        heard = heard or (b'"event"' in line and not any(mark in line for mark in _BEFORE_AGENTS))
+        event = None if is_started else parse_event(line)
+        if event is not None:
+            is_started = event["event"] not in BEFORE_AGENTS
+            output = str(event.get("text")) if event["event"] == "diagnostics" else output
         yield line
-    if not heard:
-        found = _without_python(python, said, None) or _without_host(hosts, said)
-        if found is not None:
-            yield found
+    if not is_started:
+        last = _python_failure(python, output, None) or _host_failure(hosts, output)
+        if last is not None:
+            yield last
 
 
-def _without_python(python: str, said: str, node: int | None) -> bytes | None:
-    """The stream's last event, where the words tell of an interpreter that cannot be run."""
-    reason = missing(python, said)
+def _python_failure(python: str, output: str, node: int | None) -> bytes | None:
+    """Return the stream's last event, if the output shows an interpreter that cannot be run."""
+    reason = find_program_failure(python, output)
     if reason is None:
         return None
     where = "the nodes, or on some of them" if node is None else f"node {node}"
@@ -47,49 +51,49 @@ def _without_python(python: str, said: str, node: int | None) -> bytes | None:
         f"{python}, which runs the agents, cannot be started on {where}: {reason}. Name a Python 3.7 or later that is "
         "on every node: --set agent_python=PATH."
     )
-    return delivery.ended("unavailable", message, node)
+    return ended_event("unavailable", message, node)
 
 
-def missing(program: str, said: str) -> str | None:
-    """Why a program could not be run, as a shell, a container's runner, srun or mpirun says it; None if they do not."""
+def find_program_failure(program: str, output: str) -> str | None:
+    """Return why a program could not be run, as the output of a shell or a launcher says it, or None."""
     name = rf"(?<![\w./-])['\"`‘]?{re.escape(program)}['\"`’]?(?![\w./-])"
     for pattern in (
         rf"{name}: {_REASON}",
         rf"{_REASON}: {name}",
         rf"executable file {name} {_REASON}",
     ):
-        found = re.search(pattern, said, re.IGNORECASE)
-        if found:
-            return found[1].strip()
+        match = re.search(pattern, output, re.IGNORECASE)
+        if match:
+            return match[1].strip()
     # mpirun's form: a line of its own, below a paragraph that names no program.
-    return "mpirun finds no such program" if re.search(rf"(?m)^Executable: +{name}\s*$", said) else None
+    return "mpirun finds no such program" if re.search(rf"(?m)^Executable: +{name}\s*$", output) else None
 
 
-def _without_host(hosts: Sequence[str], said: str) -> bytes | None:
-    """The stream's last event, where one of several hosts was not reached."""
+def _host_failure(hosts: Sequence[str], output: str) -> bytes | None:
+    """Return the stream's last event, if one of several hosts was not reached."""
     if len(hosts) < 2:
         return None
-    node = unreached(hosts, said)
-    told = f" What was said last: {said}" if said else ""
+    node = find_unreached_host(hosts, output)
+    tail = f" Last output: {output}" if output else ""
     if node is None:
         message = (
             f"No agent was started on any of the hosts {', '.join(hosts)}: all of them are started, or none. Check "
-            f"that each can be reached from here, and its name.{told}"
+            f"that each can be reached from here, and its name.{tail}"
         )
     else:
         message = (
             f"The agent of node {node} ({hosts[node]}) was not started, and so no other was. Check the host: its name, "
-            f"and that it can be reached from here.{told}"
+            f"and that it can be reached from here.{tail}"
         )
-    return delivery.ended("lost-node", message, node)
+    return ended_event("lost-node", message, node)
 
 
-def unreached(hosts: Sequence[str], said: str) -> int | None:
-    """The first of the hosts that a remote shell complains of by its name; None if it names none.
+def find_unreached_host(hosts: Sequence[str], output: str) -> int | None:
+    """Return the first host that a remote shell names in an error, or None.
 
-    OpenMPI's own `target node:` is another's: the one that it could no longer tell of the failure.
+    OpenMPI's `target node:` is another host: the one that could not be told of the failure.
     """
-    for line in said.splitlines():
+    for line in output.splitlines():
         if re.search(r"ssh: |permission denied|host key", line, re.IGNORECASE):
             for node, host in enumerate(hosts):
                 if re.search(rf"(?<![\w.-]){re.escape(host.rpartition('@')[2])}(?![\w.-]*\w)", line):

@@ -169,10 +169,8 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
         check_combination(spec, device, framework, framework_options)
         environment = framework.environment(device, spec.strategy, spec.model)
     with registry.wrap_plugin_errors("topologies", topology.name, f"place {spec.topology}"):
-        mistake = topology.mistake(spec.topology.nodes, topology_options)
-        reason = topology.refuses(spec.topology.nodes, spec.topology.devices_per_node, device)
-    if mistake:
-        raise SpecError(mistake)
+        topology.validate_options(spec.topology.nodes, topology_options)
+        reason = topology.unavailable_reason(spec.topology.nodes, spec.topology.devices_per_node, device)
     if reason:
         raise Unavailable(reason)
     samplers = {sampler for measurer in registry.measurers() for sampler in measurer.samplers}

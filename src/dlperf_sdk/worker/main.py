@@ -113,7 +113,7 @@ def main(arguments: List[str]) -> int:
 
         return standalone.main(chosen.output, chosen.python)
     if chosen.command == "batch":
-        from dlperf_sdk.worker.agent import batch as batch_module
+        from dlperf_sdk.worker.agent import batch_job
 
-        return batch_module.main(chosen.folder, chosen.linger, chosen.step)
+        return batch_job.main(chosen.folder, chosen.linger, chosen.step)
     return _work(chosen.directory)

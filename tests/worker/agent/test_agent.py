@@ -239,7 +239,7 @@ def _controller(tmp_path, fault):
             from dlperf_sdk import RunSpec
             from dlperf_sdk.planning.bundle import build
             from dlperf_sdk.interfaces.topology import Job
-            from dlperf_sdk.launchers.events import events
+            from dlperf_sdk.launchers.events import launch_events
             from dlperf_sdk.planning.plan import make_plan
             from dlperf_sdk.registry.plugins import Registry
             from dlperf_sdk.launchers.local import Local
@@ -250,7 +250,7 @@ def _controller(tmp_path, fault):
             plan = make_plan(spec, Registry())
             request = plan.request("case", (sys.executable,), {{}}, {{"source": "synthetic"}})
             bundle = build(request, Path("{tmp_path}/case.pyz"))
-            for event in events(Local(), Job("{tmp_path.name}", bundle.path, 2, 1, "cpu")):
+            for event in launch_events(Local(), Job("{tmp_path.name}", bundle.path, 2, 1, "cpu")):
                 print(event["event"], event.get("phase"), flush=True)
             """
         )

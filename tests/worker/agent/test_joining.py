@@ -62,7 +62,7 @@ def last_event(process):
             0,
             "no way from here to 'no-such-host.invalid'",
         ),
-        (("--node", "$NODE", "--hosts", "a,b"), None, "this is node 7, and the hosts are only a,b"),
+        (("--node", "$NODE", "--hosts", "a,b"), None, "node 7 is not among the 2 hosts a,b"),
         (("--node", "$ABSENT", "--hosts", "a,b"), None, "has not set the variable ABSENT"),
         (("--node", "1", "--hosts", "a,b", "--ports", "9-1"), 1, "'9-1' is no range of ports"),
     ],
@@ -78,9 +78,9 @@ def test_who_cannot_join_says_why_as_an_event(agent, tmp_path, words, node, why)
 
 def test_a_name_that_nobody_knows_is_not_waited_for(monkeypatch):
     """Not for as long as a coordinator, which may start late."""
-    monkeypatch.setattr(rendezvous, "_NAMED", 0.0)
-    with pytest.raises(OSError, match=r"host name 'no-such-host.invalid' is not known there"):
-        rendezvous.meet("no-such-host.invalid", [20000], SECRET, 600)
+    monkeypatch.setattr(rendezvous, "_RESOLVE_TIMEOUT", 0.0)
+    with pytest.raises(OSError, match=r"host name 'no-such-host.invalid' is unknown on this node"):
+        rendezvous.connect("no-such-host.invalid", [20000], SECRET, 600)
 
 
 def test_an_agent_without_its_controller_does_not_wait_for_the_coordinator(agent, tmp_path):
@@ -111,10 +111,10 @@ def test_what_is_no_range_of_ports(text):
 
 def test_only_ports_of_the_range_are_taken():
     among = network.port_range("42000-42015")
-    candidates = rendezvous.ports(SECRET, among)
+    candidates = rendezvous.candidate_ports(SECRET, among)
     assert set(candidates) <= set(among)
     assert len(candidates) == rendezvous.CANDIDATES
-    assert sorted(rendezvous.ports(SECRET, range(42000, 42003))) == [42000, 42001, 42002]
+    assert sorted(rendezvous.candidate_ports(SECRET, range(42000, 42003))) == [42000, 42001, 42002]
     door = preflight.Doorbell("127.0.0.1", among)
     free = [int(port) for port in network.free_ports("127.0.0.1", 3, among)]
     door.close()

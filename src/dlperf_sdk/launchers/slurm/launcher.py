@@ -9,146 +9,129 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
+from functools import partial
 
-import attrs
-from attrs import frozen
-
-from dlperf_sdk.interfaces.topology import Job, Topology
-from dlperf_sdk.launchers import delivery, start_failures
-from dlperf_sdk.launchers.hosts import INTERFACE, PORTS, checked_flags, checked_ports
+from dlperf_sdk.errors import Unavailable
+from dlperf_sdk.interfaces.topology import AttachedJob, Job
+from dlperf_sdk.launchers.agent_command import PlacementArguments, abbreviate, agent_command
+from dlperf_sdk.launchers.command_launcher import CommandLauncher
+from dlperf_sdk.launchers.processes import run_commands
 from dlperf_sdk.launchers.slurm import stream, submission
-from dlperf_sdk.launchers.slurm.job_facts import why
+from dlperf_sdk.launchers.slurm.jobs import FINAL_STATES, NAME_PREFIX, explain_end, job_label, query_job
+from dlperf_sdk.launchers.slurm.options import SlurmOptions
+from dlperf_sdk.launchers.start_failures import explain_start_failure
+from dlperf_sdk.launchers.stream_events import ended_event, is_abrupt_end
 
 _WAIT = 30
 """Seconds after the end of one agent in which srun lets the others end."""
 _NODE, _NODES = "SLURM_NODEID", "SLURM_STEP_NODELIST"
 
 
-@frozen
-class SlurmOptions:
-    """Options of the Slurm launcher."""
-
-    partition: str = attrs.field(default="", metadata={"help": "Partition of a job that is submitted."})
-    account: str = attrs.field(default="", metadata={"help": "Account that it is charged to."})
-    time_limit: str = attrs.field(
-        default="", metadata={"help": "Its time limit, as Slurm writes it: 30 or 1:00:00."}
-    )
-    constraint: str = attrs.field(default="", metadata={"help": "Features that its nodes must have."})
-    gres: str = attrs.field(default="", metadata={"help": "Generic resources per node: gpu:8."})
-    exclusive: bool = attrs.field(default=True, metadata={"help": "Share its nodes with no other job."})
-    linger: int = attrs.field(
-        default=600,
-        metadata={"help": "Seconds that a job waits at its end for somebody to fetch its results."},
-    )
-    interface: str = attrs.field(default="", metadata={"help": INTERFACE})
-    ports: str = attrs.field(default="", validator=checked_ports, metadata={"help": PORTS})
-    agent_python: str = attrs.field(
-        default="python3",
-        metadata={"help": "Python 3.7 or later that runs the agent on every node.", "executes": True},
-    )
-    sbatch_flags: str = attrs.field(
-        default="",
-        validator=checked_flags,
-        metadata={"help": "More arguments for sbatch.", "executes": True},
-    )
-    srun_flags: str = attrs.field(
-        default="",
-        validator=checked_flags,
-        metadata={
-            "help": "More arguments for srun, as for pyxis: --container-image=….",
-            "executes": True,
-        },
-    )
-
-
-class Slurm(Topology):
+class Slurm(CommandLauncher):
     """`4n8d@slurm`: inside an allocation (SLURM_JOB_ID is set) a step of it, elsewhere a job of its own."""
 
     name = "slurm"
     Options = SlurmOptions
-    place_variables = (_NODE, _NODES)
+    placement_variables = (_NODE, _NODES)
 
-    def refuses(self, nodes: int, devices_per_node: int, device: str) -> str | None:
-        """Whether Slurm's commands are here, and whether the allocation that this runs in has nodes enough."""
+    def unavailable_reason(self, nodes: int, devices_per_node: int, device: str) -> str | None:
+        """Look for Slurm's commands, and count the nodes of the allocation that this runs in."""
         if not shutil.which("srun"):
             return (
                 "There is no srun here. Run on a machine that submits to Slurm, or choose another launcher."
             )
-        there = os.environ.get("SLURM_JOB_NUM_NODES", "") if "SLURM_JOB_ID" in os.environ else ""
-        if there.isdigit() and int(there) < nodes:
-            return f"The case needs {nodes} nodes, and this allocation has {there}."
+        allocated = "" if self.has_queue() else os.environ.get("SLURM_JOB_NUM_NODES", "")
+        if allocated.isdigit() and int(allocated) < nodes:
+            return f"The case needs {nodes} nodes, and this allocation has {allocated}."
         return None
 
-    def queues(self) -> bool:
-        """Unless there is an allocation."""
+    def has_queue(self) -> bool:
+        """Return True outside of an allocation."""
         return "SLURM_JOB_ID" not in os.environ
 
-    def end_left(self, ids: Set[str], options: SlurmOptions) -> Mapping[str, str]:
-        """By the names of the jobs: whoever had submitted one may not have lived to learn its number."""
-        return submission.end_left(ids)
+    def attach(self, job: str) -> AttachedJob:
+        """Follow a job by its number."""
+        facts = query_job(job)
+        name, state = facts.get("JobName", ""), facts.get("JobState", "")
+        if not name.startswith(NAME_PREFIX):
+            raise Unavailable(
+                f"dlperf did not submit {job_label(job)}; `squeue` shows the names of the jobs."
+            )
+        if state in FINAL_STATES:
+            raise Unavailable(
+                f"{job_label(job)} is over ({state}), and its stream is gone. If the command that submitted it, or "
+                "another `attach`, saw its end, the result is in that command's store: `dlperf report STORE`."
+            )
+        return AttachedJob(
+            id=name.removeprefix(NAME_PREFIX),
+            label=job_label(job),
+            cancel_command=f"scancel {job}",
+            stream=stream.follow_job(job),
+            acknowledge=partial(stream.acknowledge, job),
+        )
+
+    def cancel_orphaned_jobs(self, ids: Set[str], options: SlurmOptions) -> Mapping[str, str]:
+        """Cancel by the names of the jobs."""
+        return submission.cancel_orphaned_jobs(ids)
+
+    def agent_commands(self, job: Job) -> list[tuple[str, ...]]:
+        """Return the one srun that starts all agents.
+
+        The coordinator decides what a lost node or agent means, so Slurm lets the others go on for a while.
+        """
+        options: SlurmOptions = job.options
+        placement = PlacementArguments(f"${_NODE}", f"${_NODES}", options.interface, options.ports)
+        step = (
+            *("srun", f"--nodes={job.nodes}", f"--ntasks={job.nodes}", "--ntasks-per-node=1", "--overlap"),
+            *("--cpu-bind=none", "--mpi=none", "--input=all", "--export=ALL"),
+            *("--kill-on-bad-exit=0", "--no-kill", f"--wait={_WAIT}"),
+            f"--job-name={NAME_PREFIX}{job.id}",
+            *shlex.split(options.srun_flags),
+            *agent_command(job, options.agent_python, placement),
+        )
+        return [step]
 
     def commands(self, job: Job) -> tuple[tuple[str, ...], ...]:
-        if "SLURM_JOB_ID" in os.environ:
-            return (delivery.shown(step(job)),)
-        return (submission.submission(job, job.options),)
+        """Return the srun, or the sbatch that submits a script with it."""
+        return (submission.sbatch_command(job),) if self.has_queue() else super().commands(job)
 
     def script(self, job: Job) -> str | None:
-        """The batch script of a job that is submitted; of the bundle that is in it, there is an ellipsis."""
-        if not self.queues():
+        """Return the batch script of a job that is submitted, with an ellipsis for the bundle in it."""
+        if not self.has_queue():
             return None
-        options: SlurmOptions = job.options
-        return submission.script(delivery.shown(step(job)), options.linger, b"")
+        (step,) = self.agent_commands(job)
+        return submission.batch_script(abbreviate(step), job.options.linger, b"")
 
     @contextmanager
     def launch(self, job: Job) -> Iterator[Iterator[bytes]]:
-        options: SlurmOptions = job.options
-        if "SLURM_JOB_ID" not in os.environ:
-            with submission.submitted(job, step(job), options) as stream:
-                yield start_failures.explained(stream, options.agent_python)
+        """Run the step, or submit the job and follow it."""
+        (step,) = self.agent_commands(job)
+        python = job.options.agent_python
+        if self.has_queue():
+            with submission.submit(job, step) as lines:
+                yield explain_start_failure(lines, python)
             return
-        with (
-            tempfile.TemporaryFile() as diagnostics,
-            delivery.running([step(job)], job.bundle, diagnostics) as agents,
-        ):
-            lines = _with_reason(delivery.lines_of(agents, diagnostics), os.environ)
-            yield start_failures.explained(lines, options.agent_python)
+        with run_commands([step], job.bundle) as lines:
+            yield explain_start_failure(explain_allocation_end(lines, os.environ["SLURM_JOB_ID"]), python)
 
 
-def step(job: Job) -> tuple[str, ...]:
-    """The one srun that starts all agents; pure.
+def explain_allocation_end(lines: Iterator[bytes], number: str) -> Iterator[bytes]:
+    """Yield the lines of a step; if they ended because Slurm ended the allocation, the last event says so.
 
-    What a lost node or agent means is for the coordinator to say, so Slurm lets the others go on for a while.
-    """
-    options: SlurmOptions = job.options
-    place = delivery.Rendezvous(f"${_NODE}", f"${_NODES}", options.interface, options.ports)
-    return (
-        *("srun", f"--nodes={job.nodes}", f"--ntasks={job.nodes}", "--ntasks-per-node=1", "--overlap"),
-        *("--cpu-bind=none", "--mpi=none", "--input=all", "--export=ALL"),
-        *("--kill-on-bad-exit=0", "--no-kill", f"--wait={_WAIT}"),
-        f"--job-name=dlperf-{job.id}",
-        *shlex.split(options.srun_flags),
-        *delivery.node_command(job, options.agent_python, place),
-    )
-
-
-def _with_reason(lines: Iterator[bytes], variables: Mapping[str, str]) -> Iterator[bytes]:
-    """The lines, and at their end what Slurm did to the allocation, if that is why they ended.
-
-    It ends the agents one after another, and their workers too, so the coordinator may still have the time to miss a
-    node, or to hear of a worker's death.
+    Slurm ends the agents and their workers one after another, so the coordinator may still have the time to report a
+    lost node or a dead worker.
     """
     last = b""
     for line in lines:
         last = line or last
-        if delivery.has_died(line):
-            state = yield from stream.settled(variables["SLURM_JOB_ID"])
-            if (done := why(state, "")) is not None:
-                yield delivery.ended(*done)
+        if is_abrupt_end(line):
+            state = yield from stream.await_final_state(number)
+            if (end := explain_end(state, "")) is not None:
+                yield ended_event(*end)
                 return
         yield line
-    state = yield from stream.settled(variables["SLURM_JOB_ID"])
-    if (done := why(state, last.decode(errors="replace"))) is not None:
-        yield delivery.ended(*done)
+    state = yield from stream.await_final_state(number)
+    if (end := explain_end(state, last.decode(errors="replace"))) is not None:
+        yield ended_event(*end)

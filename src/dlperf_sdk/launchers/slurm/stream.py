@@ -1,4 +1,4 @@
-"""Agent 0's stream of a job, fetched from the node of its batch script: by who submitted it, or who attaches to it."""
+"""Agent 0's stream of a job, read from the node of its batch script: by the controller, or by one that attaches."""
 
 from __future__ import annotations
 
@@ -16,128 +16,144 @@ from typing import IO
 
 import dlperf_sdk
 from dlperf_sdk.errors import Unavailable
-from dlperf_sdk.launchers import delivery
-from dlperf_sdk.launchers.slurm.job_facts import OVER, TAKEN_DOWN, facts, facts_or, why
+from dlperf_sdk.launchers.processes import STOP_TIMEOUT
+from dlperf_sdk.launchers.slurm.jobs import (
+    COMPLETING,
+    FINAL_STATES,
+    explain_end,
+    job_label,
+    query_job,
+    query_job_or,
+)
+from dlperf_sdk.launchers.stream_events import (
+    HEARTBEAT,
+    SILENCE_TIMEOUT,
+    ended_event,
+    is_abrupt_end,
+    lost_node_event,
+)
+from dlperf_sdk.worker.agent.diagnostics import read_tail
 
-_LOOK = 1.0
-_START = 300.0
-"""Seconds from the job's start to the first word of its agents, as the deadline 'start' has it."""
-_TAKEN_DOWN = 45.0
-"""Seconds that Slurm may take to end a job: its KillWait, which is 30 unless the administrator has it otherwise, and
-what it does behind that."""
+_POLL = 1.0
+_START_TIMEOUT = 300.0
+"""Seconds from the job's start to the first event of its agents, as the deadline 'start' has it."""
+_END_TIMEOUT = 45.0
+"""Seconds that Slurm may take to end a job: its KillWait, 30 by default, and the cleanup after it."""
 _SETTLE = 5.0
-"""Seconds in which, after the agents have ended without a word, Slurm may say what it did to them."""
-_ACKNOWLEDGE = 60.0
-_OF_THE_CASE = b'"event": "case"'
+"""Seconds after a stream that ended early in which Slurm may report what it did to the job."""
+_ACKNOWLEDGE_TIMEOUT = 60.0
+_CASE = b'"event": "case"'
 """What is in the line that a batch job writes before it starts its agents."""
 
 
-def stream(number: str) -> Iterator[bytes]:
-    """The stream of a job from its beginning, whoever submitted it; leaving off does it no harm.
+def follow_job(number: str) -> Iterator[bytes]:
+    """Yield the stream of a job from its beginning, whoever submitted it; to stop reading does not harm the job.
 
-    Once agents have been heard it falls silent for `delivery.SILENCE` seconds at most: then its node is lost.
+    Once agents have started it is silent for `SILENCE_TIMEOUT` seconds at most: then its node is lost.
 
     Raises:
         Unavailable: there is no such job, or Slurm does not answer.
     """
-    about = facts(number)
-    while about.get("JobState") in ("PENDING", "CONFIGURING"):
-        yield _waiting(number, about.get("Reason", "None"))
-        time.sleep(_LOOK)
-        about = facts_or(about, number)
-    offset, said, last = 0, "", {"event": ""}
-    heard, patience = time.monotonic(), _START
+    facts = query_job(number)
+    while facts.get("JobState") in ("PENDING", "CONFIGURING"):
+        yield waiting_event(number, facts.get("Reason", "None"))
+        time.sleep(_POLL)
+        facts = query_job_or(facts, number)
+    offset, output, last = 0, "", {"event": ""}
+    last_read, timeout = time.monotonic(), _START_TIMEOUT
     while True:
-        if about.get("JobState") not in OVER:
-            with _follower(number, about["BatchHost"], offset) as (process, diagnostics):
+        if facts.get("JobState") not in FINAL_STATES:
+            with _start_follower(number, facts["BatchHost"], offset) as (process, diagnostics):
                 assert process.stdout is not None
-                for line in _lines(process.stdout, patience):
-                    if delivery.has_died(line) and (done := why((yield from settled(number)), "")):
-                        yield delivery.ended(*done)
+                for line in _read_lines(process.stdout, timeout):
+                    if is_abrupt_end(line) and (
+                        end := explain_end((yield from await_final_state(number)), "")
+                    ):
+                        yield ended_event(*end)
                         return
-                    offset, heard = offset + len(line), time.monotonic()
-                    patience = _patience(line, patience)
-                    last = _told_by(line) or last
+                    offset, last_read = offset + len(line), time.monotonic()
+                    timeout = _silence_timeout(line, timeout)
+                    last = _final_event(line) or last
                     yield line
-                said = last.get("text") or delivery.said_in(diagnostics)
+                output = last.get("text") or read_tail(diagnostics)
                 if last["event"] == "ended":
                     return
-        about = facts_or(about, number)
-        if about.get("JobState") == TAKEN_DOWN:
-            about = {**about, "JobState": (yield from settled(number))}
-        if about.get("JobState") in OVER or (last["event"] == "diagnostics" and why("", said)):
-            told = why(about["JobState"], said) or (
-                "lost-node",
-                f"The job ended as {about['JobState']}. {said}",
+        facts = query_job_or(facts, number)
+        if facts.get("JobState") == COMPLETING:
+            facts = {**facts, "JobState": (yield from await_final_state(number))}
+        is_stream_over = last["event"] == "diagnostics"
+        if facts.get("JobState") in FINAL_STATES or (is_stream_over and explain_end("", output)):
+            state = facts["JobState"]
+            yield ended_event(
+                *explain_end(state, output) or ("lost-node", f"The job ended as {state}. {output}")
             )
-            yield delivery.ended(*told)
             return
-        if last["event"] == "diagnostics" and time.monotonic() > heard + _SETTLE:
-            yield delivery.lost(about.get("BatchHost"), "went away in the middle of the run", said)
+        if is_stream_over and time.monotonic() > last_read + _SETTLE:
+            yield lost_node_event(facts.get("BatchHost"), "ended in the middle of the run", output)
             return
-        if time.monotonic() > heard + patience:
-            yield delivery.lost(about.get("BatchHost"), f"has not been heard for {patience:.0f} s", said)
+        if time.monotonic() > last_read + timeout:
+            yield lost_node_event(facts.get("BatchHost"), f"has sent nothing for {timeout:.0f} s", output)
             return
-        time.sleep(_LOOK)
+        time.sleep(_POLL)
 
 
-def settled(number: str) -> Generator[bytes, None, str]:
-    """A job's state, as `RUNNING` or `TIMEOUT`; empty where nobody can tell.
+def await_final_state(number: str) -> Generator[bytes, None, str]:
+    """Return a job's state, as `RUNNING` or `TIMEOUT`, or an empty text if Slurm does not answer.
 
-    Where it is being taken down just now: what it was taken down for, once Slurm says it, and signs of life meanwhile.
+    While Slurm is ending the job, its cause is not known yet: wait for it, and yield heartbeats meanwhile.
     """
-    deadline = time.monotonic() + _TAKEN_DOWN
+    deadline = time.monotonic() + _END_TIMEOUT
     while True:
-        state = facts_or({}, number).get("JobState", "")
-        if state not in (TAKEN_DOWN, "") or time.monotonic() > deadline:
+        state = query_job_or({}, number).get("JobState", "")
+        if state not in (COMPLETING, "") or time.monotonic() > deadline:
             return state
-        yield delivery.HEARTBEAT
-        time.sleep(_LOOK)
+        yield HEARTBEAT
+        time.sleep(_POLL)
 
 
-def _waiting(number: str, reason: str) -> bytes:
-    """An event for people: what Slurm says that a job waits for, Resources or PartitionNodeLimit, if it says it."""
-    said = f"Slurm's job {number} waits" + ("" if reason == "None" else f": {reason}")
-    return json.dumps({"event": "waiting", "text": said}).encode()
+def waiting_event(number: str, reason: str) -> bytes:
+    """Return an event that shows Slurm's reason why a job waits, as Resources or PartitionNodeLimit."""
+    text = f"{job_label(number)} is waiting" + ("" if reason == "None" else f": {reason}")
+    return json.dumps({"event": "waiting", "text": text}).encode()
 
 
-def _lines(pipe: IO[bytes], patience: float) -> Iterator[bytes]:
-    """Whole lines, up to the pipe's end, or to where it is silent for too long.
+def _read_lines(pipe: IO[bytes], timeout: float) -> Iterator[bytes]:
+    """Yield whole lines, up to the pipe's end, or until it is silent for too long.
 
-    One that is cut off in the middle is left out: it is fetched again from its beginning.
+    A line that is cut off is left out: it is read again from its beginning.
     """
     rest = b""
-    while select.select([pipe], [], [], patience)[0]:
+    while select.select([pipe], [], [], timeout)[0]:
         data = os.read(pipe.fileno(), 1 << 16)
         if not data:
             return
         *lines, rest = (rest + data).split(b"\n") if b"\n" in data else [rest + data]
         for line in lines:
-            patience = _patience(line, patience)
+            timeout = _silence_timeout(line, timeout)
             yield line + b"\n"
 
 
-def _patience(line: bytes, before: float) -> float:
-    """Seconds that may be silent after a line: fewer, once agents have spoken."""
-    return before if _OF_THE_CASE in line else delivery.SILENCE
+def _silence_timeout(line: bytes, previous: float) -> float:
+    """Return the seconds that may be silent after a line: fewer, once agents have started."""
+    return previous if _CASE in line else SILENCE_TIMEOUT
 
 
 @contextmanager
-def _follower(
+def _start_follower(
     number: str, host: str, offset: int
 ) -> Iterator[tuple[subprocess.Popen[bytes], tempfile._TemporaryFileWrapper[bytes]]]:
-    """A step of the job, on the node of its batch script, that prints the stream."""
-    command, outside = _beside(number, host, "follow.py", str(offset))
+    """Start a step of the job, on the node of its batch script, that prints the stream."""
+    command, variables = _kept_stream_step(number, host, str(offset))
     with tempfile.NamedTemporaryFile() as diagnostics:
         process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=diagnostics, env=outside, start_new_session=True
+            command, stdout=subprocess.PIPE, stderr=diagnostics, env=variables, start_new_session=True
         )
         try:
             yield process, diagnostics
         finally:
             process.terminate()
             try:
-                process.wait(delivery.PATIENCE)
+                process.wait(STOP_TIMEOUT)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -145,47 +161,43 @@ def _follower(
             process.stdout.close()
 
 
-def fetched(number: str) -> None:
-    """Tell a job that its stream has been kept, so that it need not wait any longer.
+def acknowledge(number: str) -> None:
+    """Tell a job that its stream is stored, so that it need not wait any longer.
 
-    One that is not over, or does not answer, is left as it is: it ends by itself after its `linger`.
+    A job that is not over, or cannot be reached, stays as it is: it ends by itself after its `linger`.
     """
     with contextlib.suppress(Unavailable, OSError, subprocess.SubprocessError):
-        about = facts(number)
-        if about.get("JobState") not in OVER and "BatchHost" in about:
-            command, outside = _beside(number, about["BatchHost"], "fetched.py")
+        facts = query_job(number)
+        if facts.get("JobState") not in FINAL_STATES and "BatchHost" in facts:
+            command, variables = _kept_stream_step(number, facts["BatchHost"], "acknowledge")
             nothing = subprocess.DEVNULL
             subprocess.run(
                 command,
                 stdin=nothing,
                 stdout=nothing,
                 stderr=nothing,
-                env=outside,
-                timeout=_ACKNOWLEDGE,
+                env=variables,
+                timeout=_ACKNOWLEDGE_TIMEOUT,
                 check=False,
             )
 
 
-def _beside(number: str, host: str, program: str, *words: str) -> tuple[list[str], dict[str, str]]:
-    """A step of the job on the node of its batch script, that runs a program of the worker's; and its variables."""
-    source = (Path(dlperf_sdk.__file__).parent / "worker" / "agent" / program).read_text(encoding="utf-8")
-    where = (
-        f"--jobid={number}",
-        "--overlap",
-        "--nodes=1",
-        "--ntasks=1",
-        f"--nodelist={host}",
-        "--input=none",
-    )
-    command = ["srun", *where, "--mpi=none", "--quiet", "python3", "-I", "-S", "-c", source, number, *words]
-    outside = {
+def _kept_stream_step(number: str, host: str, argument: str) -> tuple[list[str], dict[str, str]]:
+    """Return the command of a step that runs `kept_stream.py` on the node of the batch script, and its variables."""
+    program = Path(dlperf_sdk.__file__).parent / "worker" / "agent" / "kept_stream.py"
+    command = [
+        *("srun", f"--jobid={number}", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={host}"),
+        *("--input=none", "--mpi=none", "--quiet"),
+        *("python3", "-I", "-S", "-c", program.read_text(encoding="utf-8"), number, argument),
+    ]
+    variables = {
         key: value for key, value in os.environ.items() if not key.startswith("SLURM_") or key == "SLURM_CONF"
     }
-    return command, outside
+    return command, variables
 
 
-def _told_by(line: bytes) -> dict[str, str] | None:
-    """The event of a line, if it is one of those that a stream ends with."""
+def _final_event(line: bytes) -> dict[str, str] | None:
+    """Return the event of a line, if it is one of those that a stream ends with."""
     if b'"ended"' not in line and b'"diagnostics"' not in line:
         return None
     event: dict[str, str] = json.loads(line)

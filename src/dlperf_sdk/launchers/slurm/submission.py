@@ -1,7 +1,7 @@
 """A job of our own under Slurm: submitted, followed without a shared file system, cancelled.
 
 The batch script holds the bundle (Slurm keeps it where only the user and Slurm read it). It starts the agents with one
-srun, and keeps their stream in a private directory on its node, from where a step of the same job fetches it.
+srun, and keeps their stream in a private directory on its node, from where a step of the same job reads it.
 """
 
 from __future__ import annotations
@@ -16,21 +16,25 @@ from collections.abc import Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from string import Template
-from typing import TYPE_CHECKING
 
 import psutil
 
 from dlperf_sdk.errors import Unavailable
 from dlperf_sdk.interfaces.topology import Job
-from dlperf_sdk.launchers import delivery
+from dlperf_sdk.launchers.processes import STOP_TIMEOUT
 from dlperf_sdk.launchers.slurm import stream
-from dlperf_sdk.launchers.slurm.job_facts import OURS, OVER, TAKEN_DOWN, answer, facts_or
+from dlperf_sdk.launchers.slurm.jobs import (
+    COMPLETING,
+    FINAL_STATES,
+    NAME_PREFIX,
+    job_label,
+    query_job_or,
+    run_slurm,
+)
+from dlperf_sdk.launchers.slurm.options import SlurmOptions
 
-if TYPE_CHECKING:
-    from dlperf_sdk.launchers.slurm.launcher import SlurmOptions
-
-LARGEST = 4_000_000
-"""Bytes: Slurm's own limit of a script is 4 MiB (`max_script_size`)."""
+MAX_SCRIPT_SIZE = 4_000_000
+"""Bytes; Slurm's own limit is 4 MiB (`max_script_size`)."""
 _SCRIPT = Template("""\
 #!/usr/bin/env python3
 import base64, os, runpy, shutil, sys
@@ -48,9 +52,10 @@ finally:
 """)
 
 
-def submission(job: Job, options: SlurmOptions) -> tuple[str, ...]:
-    """The sbatch that submits the script, which it reads from its standard input; pure."""
-    given = {
+def sbatch_command(job: Job) -> tuple[str, ...]:
+    """Return the sbatch that reads the script from its standard input; pure."""
+    options: SlurmOptions = job.options
+    flags = {
         "partition": options.partition,
         "account": options.account,
         "time": options.time_limit,
@@ -59,44 +64,46 @@ def submission(job: Job, options: SlurmOptions) -> tuple[str, ...]:
     }
     return (
         *("sbatch", "--parsable", "--no-requeue", "--no-kill", "--output=/dev/null", "--error=/dev/null"),
-        *(f"--job-name={_name(job)}", f"--nodes={job.nodes}", "--ntasks-per-node=1"),
+        *(f"--job-name={_job_name(job)}", f"--nodes={job.nodes}", "--ntasks-per-node=1"),
         *(("--exclusive",) if options.exclusive else ()),
-        *(f"--{name}={value}" for name, value in given.items() if value),
+        *(f"--{name}={value}" for name, value in flags.items() if value),
         *shlex.split(options.sbatch_flags),
     )
 
 
-def script(step: Sequence[str], linger: int, bundle: bytes) -> str:
-    """The batch script, in Python: nothing in it is read by a shell; pure."""
+def batch_script(step: Sequence[str], linger: int, bundle: bytes) -> str:
+    """Return the batch script, in Python: nothing in it is read by a shell; pure."""
     text = base64.b64encode(bundle).decode()
     return _SCRIPT.substitute(bundle=repr(text) if text else "…", linger=linger, step=list(step))
 
 
 @contextmanager
-def submitted(job: Job, step: Sequence[str], options: SlurmOptions) -> Iterator[Iterator[bytes]]:
-    """Submit, wait until it runs, follow. Leaving the context cancels the job, however far it is.
+def submit(job: Job, step: Sequence[str]) -> Iterator[Iterator[bytes]]:
+    """Submit a job that runs `step`; the value is its stream, and leaving the context cancels the job.
 
     Raises:
-        Unavailable: Slurm refuses it, or it ended before it ran.
+        Unavailable: Slurm rejects it.
     """
-    text = script(step, options.linger, job.bundle.read_bytes())
-    if len(text) > LARGEST:
+    script = batch_script(step, job.options.linger, job.bundle.read_bytes())
+    if len(script) > MAX_SCRIPT_SIZE:
         raise Unavailable(
-            f"The batch script has {len(text):,} bytes, and Slurm takes {LARGEST:,}; run in an allocation."
+            f"The batch script has {len(script):,} bytes, and Slurm takes {MAX_SCRIPT_SIZE:,}; run in an allocation."
         )
-    number = _number(job, [*submission(job, options)], text)
+    number = _submit_script(job, script)
     try:
-        yield stream.stream(number)
+        yield stream.follow_job(number)
     finally:
         _cancel(number)
         _await_end(number)
 
 
-def _number(job: Job, command: Sequence[str], text: str) -> str:
-    """Submit, and the job's number. Whoever is interrupted meanwhile waits for it: a job that is still on its way to
-    Slurm cannot be cancelled."""
+def _submit_script(job: Job, script: str) -> str:
+    """Submit and return the job's number.
+
+    An interruption waits for the answer: a job that is still on its way to Slurm cannot be cancelled.
+    """
     with ThreadPoolExecutor(1) as pool:
-        submitting = pool.submit(answer, command, text)
+        submitting = pool.submit(run_slurm, sbatch_command(job), script)
         try:
             return submitting.result().partition(";")[0].strip()
         except KeyboardInterrupt:
@@ -104,35 +111,37 @@ def _number(job: Job, command: Sequence[str], text: str) -> str:
                 with contextlib.suppress(Unavailable):
                     submitting.result()
             finally:
-                _cancel("--me", f"--name={_name(job)}")
+                _cancel("--me", f"--name={_job_name(job)}")
             raise
 
 
-def end_left(ids: Set[str]) -> dict[str, str]:
-    """Cancel this user's jobs of these ids, and say what of them is still there: `Slurm's job 7` → its state.
+def cancel_orphaned_jobs(ids: Set[str]) -> dict[str, str]:
+    """Cancel this user's jobs of these ids, and return the states of those that are still there.
 
-    A number may be another's job by now; the name and the user are not. Where there is no squeue there is no sbatch
-    either, and what runs elsewhere has no company.
+    A number may be another job's by now; the name and the user are not. Where there is no squeue there is no sbatch
+    either, and jobs that were submitted elsewhere share no machine with what runs here.
 
     Raises:
         Unavailable: Slurm does not answer.
     """
     if not shutil.which("squeue"):
         return {}
-    names = {f"{OURS}{id}" for id in ids}
-    found = _submissions(names)  # before squeue: a submission that is over by now is in the queue
-    told = answer(["squeue", "--me", "--all", "--states=all", "--array", "--noheader", "--format=%i %T %j"])
-    for line in told.splitlines():
+    names = {f"{NAME_PREFIX}{id}" for id in ids}
+    orphaned = _running_submissions(names)  # before squeue: a submission that is over by now is in the queue
+    listed = run_slurm(
+        ["squeue", "--me", "--all", "--states=all", "--array", "--noheader", "--format=%i %T %j"]
+    )
+    for line in listed.splitlines():
         number, state, name = (*line.split(" ", 2), "", "")[:3]
-        if name in names and state not in OVER:
-            found[f"Slurm's job {number}"] = state
-            if state != "COMPLETING":
+        if name in names and state not in FINAL_STATES:
+            orphaned[job_label(number)] = state
+            if state != COMPLETING:
                 _cancel("--me", f"--name={name}", number)
-    return found
+    return orphaned
 
 
-def _submissions(names: Set[str]) -> dict[str, str]:
-    """The sbatch that a killed controller left in the middle of its work, on this machine."""
+def _running_submissions(names: Set[str]) -> dict[str, str]:
+    """Return the sbatch processes on this machine that a killed controller has left at work."""
     flags = {f"--job-name={name}" for name in names}
     return {
         f"the sbatch with the process {process.pid}": "submitting"
@@ -141,27 +150,29 @@ def _submissions(names: Set[str]) -> dict[str, str]:
     }
 
 
-def _cancel(*which: str) -> None:
-    """Have a job cancelled, also if somebody presses Ctrl-C a second time."""
-    command, nothing = ("scancel", *which), subprocess.DEVNULL
+def _cancel(*selection: str) -> None:
+    """Cancel jobs, even if Ctrl-C is pressed a second time."""
+    command, nothing = ("scancel", *selection), subprocess.DEVNULL
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True).wait(
-            delivery.PATIENCE
+            STOP_TIMEOUT
         )
 
 
-def _name(job: Job) -> str:
-    return f"{OURS}{job.id}"
+def _job_name(job: Job) -> str:
+    return f"{NAME_PREFIX}{job.id}"
 
 
 def _await_end(number: str) -> None:
-    """Until Slurm has ended a cancelled job on the nodes that it reaches, or for a while. It is told again, if it was
-    too busy to hear of it."""
-    deadline = time.monotonic() + delivery.PATIENCE
+    """Wait until Slurm has ended a cancelled job on the nodes that it reaches, or for a while.
+
+    The job is cancelled again if Slurm was too busy the first time.
+    """
+    deadline = time.monotonic() + STOP_TIMEOUT
     while time.monotonic() < deadline:
-        state = facts_or({}, number).get("JobState", "")
-        if state in OVER:
+        state = query_job_or({}, number).get("JobState", "")
+        if state in FINAL_STATES:
             return
-        if state != TAKEN_DOWN:
+        if state != COMPLETING:
             _cancel(number)
         time.sleep(0.2)

@@ -1,4 +1,4 @@
-"""What a launcher runs on a node: `python3 -I -S -c SOURCE BYTES agent …`, with the bundle's bytes on standard input.
+"""The program that a launcher runs on a node: `python3 -I -S -c SOURCE BYTES agent …`, the bundle on standard input.
 
 The secret is never on a command line, and no file system is shared. What follows the bundle on standard input is the
 agent's tether. A node that cannot even take the bundle says so in the form of the stream's last event.
@@ -20,25 +20,25 @@ if TYPE_CHECKING:  # this source travels on a command line, and typing costs mil
     from collections.abc import Iterator
 
 
-def _take(left: int) -> "Iterator[bytes]":
-    while left:
-        part = os.read(0, min(left, 1 << 20))
+def _read_bundle(missing: int) -> "Iterator[bytes]":
+    while missing:
+        part = os.read(0, min(missing, 1 << 20))
         if not part:
-            raise OSError("standard input ended %d bytes before the bundle did" % left)
-        left -= len(part)
+            raise OSError("standard input ended %d bytes before the bundle did" % missing)
+        missing -= len(part)
         yield part
 
 
 def _node(words: "list[str]") -> "int | None":
-    told = words[words.index("--node") + 1] if "--node" in words else ""
-    told = os.environ.get(told[1:], "") if told.startswith("$") else told
-    return int(told) if told.isdigit() else None
+    node = words[words.index("--node") + 1] if "--node" in words else ""
+    node = os.environ.get(node[1:], "") if node.startswith("$") else node
+    return int(node) if node.isdigit() else None
 
 
-def _fail(words: "list[str]", error: Exception) -> int:
+def _report_failure(words: "list[str]", error: Exception) -> int:
     node = _node(words)
-    said = "Node %s (%s) cannot take the bundle: %s" % (node, socket.gethostname(), error)
-    failure = {"kind": "unavailable", "message": said, "phase": "start", "node": node, "rank": None}
+    message = "Node %s (%s) cannot take the bundle: %s" % (node, socket.gethostname(), error)
+    failure = {"kind": "unavailable", "message": message, "phase": "start", "node": node, "rank": None}
     print(json.dumps({"event": "ended", "status": "unavailable", "failure": failure}))
     return 1
 
@@ -53,10 +53,10 @@ def main(words: "list[str]") -> int:
             folder = tempfile.mkdtemp(prefix="dlperf-", dir=os.environ.get("TMPDIR") or "/tmp")  # noqa: S108
             path = os.path.join(folder, "bundle")
             # Unpacked, for the agent as for its workers: from an archive everything would be compiled anew.
-            with zipfile.ZipFile(io.BytesIO(b"".join(_take(int(words[0]))))) as archive:
+            with zipfile.ZipFile(io.BytesIO(b"".join(_read_bundle(int(words[0]))))) as archive:
                 archive.extractall(path)
         except (OSError, zipfile.BadZipFile) as error:
-            return _fail(words, error)
+            return _report_failure(words, error)
         sys.argv = [path] + words[1:] + ["--scratch", folder]
         runpy.run_path(path, run_name="__main__")
         return 0

@@ -1,11 +1,10 @@
-"""How an agent comes to its run: what it is told of its place, how it meets the coordinator, and what ends it.
+"""An agent's start: find its placement, connect to the coordinator, hold the tether.
 
-On node 0 the coordinator runs beside the agent, and is spoken to over loopback like from anywhere else.
+On node 0 the coordinator runs beside the agent, which connects to it like every other agent.
 """
 
 import json
 import os
-import select
 import signal
 import sys
 import threading
@@ -13,17 +12,14 @@ from socket import gethostname
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 from dlperf_sdk.worker import lifetime, network
-from dlperf_sdk.worker.agent import rendezvous
+from dlperf_sdk.worker.agent import rendezvous, tether
 from dlperf_sdk.worker.agent.agent import Agent
 from dlperf_sdk.worker.agent.coordinator import Coordinator
-from dlperf_sdk.worker.agent.placement import Placement, placed
+from dlperf_sdk.worker.agent.placement import Placement, resolve_placement
 from dlperf_sdk.worker.agent.scratch import scratch as scratch_directory
 from dlperf_sdk.worker.bundled import has, member
 from dlperf_sdk.worker.failures import failure
 from dlperf_sdk.worker.request import Request
-
-TETHER = 25.0
-"""Seconds without anything on the tether after which the controller counts as lost; it writes every few seconds."""
 
 
 def main(
@@ -33,73 +29,69 @@ def main(
     ports: str,
     python: Optional[str],
     scratch: Optional[str],
-    tether: bool,
+    tethered: bool,
 ) -> int:
-    """Be the agent of a node; see the bundle's `agent --help`. Returns the exit code."""
+    """Run the agent of a node, as the bundle's `agent --help` describes, and return its exit code."""
     os.umask(0o077)
     lifetime.adopt_orphans()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # until it serves: leave no directory behind
-    if tether:
-        threading.Thread(target=_hold_tether, daemon=True).start()
+    if tethered:
+        threading.Thread(target=tether.watch, daemon=True).start()
     with scratch_directory(scratch) as directory:
-        emit = _stream()
+        emit = _open_stream()
         bundle = os.path.abspath(sys.argv[0])
-        request = _asked(bundle, "request.json", python)
-        parity = _asked(bundle, "parity.json", python) if has(bundle, "parity.json") else None
+        request = _read_request(bundle, "request.json", python)
+        parity = _read_request(bundle, "parity.json", python) if has(bundle, "parity.json") else None
         secret = member(bundle, "secret")
-        place, leader = None, None
+        placement, coordinator = None, None
         try:
-            place = placed(node, hosts, os.environ)
-            among = network.port_range(ports)
-            here, candidates = place.hosts[0], rendezvous.ports(secret, among)
-            if place.node == 0:
-                here, leader = _leading(place, request, secret, candidates, emit, parity)
-                candidates = [leader.port]
-            connection = rendezvous.meet(here, candidates, secret, request.deadlines["start"])
+            placement = resolve_placement(node, hosts, os.environ)
+            allowed_ports = network.port_range(ports)
+            host, candidates = placement.hosts[0], rendezvous.candidate_ports(secret, allowed_ports)
+            if placement.node == 0:
+                host, coordinator = _start_coordinator(placement, request, secret, candidates, emit, parity)
+                candidates = [coordinator.port]
+            connection = rendezvous.connect(host, candidates, secret, request.deadlines["start"])
         except (OSError, ValueError) as error:
-            emit(_unable(place, error))
+            emit(_join_failure(placement, error))
             return 1
-        code = Agent(request, place.node, connection, bundle, directory, interface, parity, among).serve()
-        if leader is not None and code == 0:
-            leader.join()  # it has said quit, and has only its last words to write
+        agent = Agent(
+            request, placement.node, connection, bundle, directory, interface, parity, allowed_ports
+        )
+        code = agent.serve()
+        if coordinator is not None and code == 0:
+            coordinator.join()  # it has sent quit, and only its last event is left to write
         connection.close()
         return code
 
 
-def _leading(
-    place: Placement,
+def _start_coordinator(
+    placement: Placement,
     request: Request,
     secret: str,
     candidates: Sequence[int],
     emit: Callable[[Dict[str, Any]], None],
     parity: Optional[Request],
 ) -> Tuple[str, Coordinator]:
-    """Node 0: the address that the others reach, and the coordinator, which listens there."""
-    here = network.address_towards(place.hosts[1] if len(place.hosts) > 1 else "127.0.0.1")
-    leader = Coordinator(request, rendezvous.listen(here, candidates), secret, emit, parity)
-    leader.start()
+    """Start the coordinator on node 0; return the address that it listens on, where the other nodes reach it, too."""
+    host = network.address_towards(placement.hosts[1] if len(placement.hosts) > 1 else "127.0.0.1")
+    coordinator = Coordinator(request, rendezvous.listen(host, candidates), secret, emit, parity)
+    coordinator.start()
     emit({"event": "heartbeat"})
-    return here, leader
+    return host, coordinator
 
 
-def _unable(place: Optional[Placement], error: Exception) -> Dict[str, Any]:
-    """The stream's last event, from an agent that has not met its coordinator."""
-    node = None if place is None else place.node
-    called = "The agent" if node is None else "Node %d" % node
-    said = "%s (%s) cannot join its run: %s." % (called, gethostname(), error)
-    failed = failure("unavailable", said, "start", node)
-    return {"event": "ended", "status": "unavailable", "failure": failed}
+def _join_failure(placement: Optional[Placement], error: Exception) -> Dict[str, Any]:
+    """Return the stream's last event, of an agent that has not reached its coordinator."""
+    node = None if placement is None else placement.node
+    label = "The agent" if node is None else "Node %d" % node
+    message = "%s (%s) cannot join its run: %s." % (label, gethostname(), error)
+    join_failure = failure("unavailable", message, "start", node)
+    return {"event": "ended", "status": "unavailable", "failure": join_failure}
 
 
-def _hold_tether() -> None:
-    """Until standard input ends or falls silent; then this process is asked to end, however far it is."""
-    while select.select([0], [], [], TETHER)[0] and os.read(0, 4096):
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _stream() -> Callable[[Dict[str, Any]], None]:
-    """Agent 0's stream on standard output, which from here on is ours alone: what others print goes to the log."""
+def _open_stream() -> Callable[[Dict[str, Any]], None]:
+    """Reserve standard output for agent 0's stream; everything else that is printed goes to standard error."""
     stream = os.dup(1)
     os.dup2(2, 1)
 
@@ -109,12 +101,12 @@ def _stream() -> Callable[[Dict[str, Any]], None]:
             while data:
                 data = data[os.write(stream, data) :]
         except OSError:
-            pass  # nobody listens any more; the tether tells
+            pass  # the controller has gone; the tether ends this process
 
     return emit
 
 
-def _asked(bundle: str, file: str, python: Optional[str]) -> Request:
-    """A request of the bundle, for this interpreter if one is named."""
+def _read_request(bundle: str, file: str, python: Optional[str]) -> Request:
+    """Read a request of the bundle, for the interpreter `python` if one is named."""
     request = Request.from_dict(json.loads(member(bundle, file)))
     return request if python is None else request._replace(command=[python])

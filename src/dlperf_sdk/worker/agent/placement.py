@@ -1,4 +1,4 @@
-"""Which node this is, and who the others are: from the variables that the launcher sets, or from the command line."""
+"""A node's placement among the nodes: from the variables that the launcher sets, or from the command line."""
 
 import itertools
 import re
@@ -12,15 +12,15 @@ _LONGEST = 253
 
 
 class _Numbers(NamedTuple):
-    """What `07-09` stands for."""
+    """The numbers that `07-09` stands for."""
 
     numbers: range
     digits: int
-    """With zeros in front, at least so many."""
+    """The least number of digits, zeros in front included."""
 
 
 _Piece = Union[str, List[_Numbers]]
-"""Of a host's name: text, or the numbers in brackets, one of which stands there."""
+"""A part of a host's name: text, or the numbers in brackets."""
 
 
 class Placement(NamedTuple):
@@ -31,22 +31,27 @@ class Placement(NamedTuple):
     """A name or address of each node, in their order."""
 
 
-def placed(node: str, hosts: str, variables: Mapping[str, str]) -> Placement:
-    """`node` is a number, or `$NAME` of the launcher's variable that holds it; `hosts` a list, or `$NAME` likewise.
+def resolve_placement(node: str, hosts: str, variables: Mapping[str, str]) -> Placement:
+    """Return the placement that an agent's arguments describe.
+
+    Args:
+        node: the node's number, or `$NAME` of the launcher's variable that holds it.
+        hosts: a list of hosts, or `$NAME` of the variable that holds it.
+        variables: the environment of the agent.
 
     Raises:
-        ValueError: the variable is not there, or holds something else.
+        ValueError: a variable is not set, or a value is no number or no list of hosts.
     """
-    number, listed = _told(node, variables), _told(hosts, variables)
+    number, host_list = _resolve_variable(node, variables), _resolve_variable(hosts, variables)
     if not re.fullmatch("[0-9]{1,6}", number):
-        raise ValueError("%s is %r, and no node's number" % (node, number))
-    found = expand(listed)
-    if int(number) >= len(found):
-        raise ValueError("this is node %s, and the hosts are only %s" % (number, listed))
-    return Placement(int(number), found)
+        raise ValueError("expected the number of a node in %s, got %r" % (node, number))
+    names = expand_hosts(host_list)
+    if int(number) >= len(names):
+        raise ValueError("node %s is not among the %d hosts %s" % (number, len(names), host_list))
+    return Placement(int(number), names)
 
 
-def _told(text: str, variables: Mapping[str, str]) -> str:
+def _resolve_variable(text: str, variables: Mapping[str, str]) -> str:
     if not text.startswith("$"):
         return text
     value: Optional[str] = variables.get(text[1:])
@@ -55,21 +60,20 @@ def _told(text: str, variables: Mapping[str, str]) -> str:
     return value
 
 
-def expand(hosts: str) -> List[str]:
-    """The names in Slurm's short form: `n[1-3,07-09],login` or a plain list with commas.
+def expand_hosts(hosts: str) -> List[str]:
+    """Return the names of a host list, bracketed as in `n[1-3,07-09],login` or plain with commas.
 
     Raises:
-        ValueError: it is not of this form, or would be too many names or too long ones, which is found out before any
-            is made.
+        ValueError: it is not of this form, or stands for too many names or too long ones; none is made in that case.
     """
-    parts = [_taken_apart(part) for part in _split(hosts)]
+    parts = [_parse_name(part) for part in _split(hosts)]
     if sum(_count(pieces) for pieces in parts) > _MOST:
         raise ValueError("%r names more than %d hosts" % (hosts[:100], _MOST))
     return ["".join(name) for pieces in parts for name in itertools.product(*map(_choices, pieces))]
 
 
 def _split(hosts: str) -> List[str]:
-    """At the commas outside of brackets."""
+    """Split a host list at the commas outside of brackets."""
     parts, depth, start = [], 0, 0
     for at, letter in enumerate(hosts + ","):
         depth += {"[": 1, "]": -1}.get(letter, 0)
@@ -83,17 +87,17 @@ def _split(hosts: str) -> List[str]:
     return parts
 
 
-def _taken_apart(part: str) -> List[_Piece]:
-    """Text and brackets in turn, in their order."""
+def _parse_name(part: str) -> List[_Piece]:
+    """Split a name into text and brackets, in their order."""
     pieces: List[_Piece] = []
     for text, inside in _PIECE.findall(part):
-        pieces.append([_numbers(item) for item in inside[1:-1].split(",")] if inside else text)
+        pieces.append([_parse_range(item) for item in inside[1:-1].split(",")] if inside else text)
     if sum(len(piece) if isinstance(piece, str) else _DIGITS for piece in pieces) > _LONGEST:
         raise ValueError("%r names hosts by more than %d letters" % (part[:100], _LONGEST))
     return pieces
 
 
-def _numbers(item: str) -> _Numbers:
+def _parse_range(item: str) -> _Numbers:
     match = _RANGE.fullmatch(item)
     if not match:
         raise ValueError("%r is no range of numbers" % item[:100])
@@ -104,14 +108,14 @@ def _numbers(item: str) -> _Numbers:
 
 
 def _count(pieces: List[_Piece]) -> int:
-    found = 1
+    count = 1
     for piece in pieces:
         if not isinstance(piece, str):
-            found *= sum(len(each.numbers) for each in piece)
-    return found
+            count *= sum(len(part.numbers) for part in piece)
+    return count
 
 
 def _choices(piece: _Piece) -> List[str]:
     if isinstance(piece, str):
         return [piece]
-    return [str(number).zfill(each.digits) for each in piece for number in each.numbers]
+    return [str(number).zfill(part.digits) for part in piece for number in part.numbers]

@@ -1,7 +1,7 @@
 """How the agents of a run find each other: no port is typed, and no file is shared.
 
-Everybody who holds the bundle's secret reckons the same few ports from it. Agent 0 listens on the first that is free
-there; the others try them in turn until somebody proves to be this run's coordinator.
+Every agent derives the same few ports from the bundle's secret. Agent 0 listens on the first that is free on its node;
+the others try them in turn until a listener proves to be this run's coordinator.
 """
 
 import hashlib
@@ -14,30 +14,30 @@ from dlperf_sdk.worker.agent import link
 from dlperf_sdk.worker.network import USUAL
 
 CANDIDATES = 8
-_CALL = 5.0
-"""Seconds that one call may take, proof included."""
-_AGAIN = 0.1
-"""Seconds before the ports are tried anew; it doubles up to a second."""
-_NAMED = 10.0
-"""Seconds in which a host's name must be found: who serves names may be as new as the node."""
+_CONNECT_TIMEOUT = 5.0
+"""Seconds that one connection may take, proof included."""
+_RETRY = 0.1
+"""Seconds before the ports are tried again; it doubles up to a second."""
+_RESOLVE_TIMEOUT = 10.0
+"""Seconds in which a host's name must be resolved: the name service may be as new as the node."""
 
 
-def ports(secret: str, among: Sequence[int] = ()) -> List[int]:
-    """The candidates, in the order in which they are tried; `among` is where they may be, if that was said."""
-    place = among or USUAL
-    found: List[int] = []
+def candidate_ports(secret: str, allowed: Sequence[int] = ()) -> List[int]:
+    """Return the ports to try, in order; `allowed` limits them, where it is not empty."""
+    allowed = allowed or USUAL
+    candidates: List[int] = []
     number = 0
-    while len(found) < min(CANDIDATES, len(place)):
-        told = hmac.new(secret.encode(), b"port %d" % number, hashlib.sha256).digest()
-        port = place[int.from_bytes(told[:4], "big") % len(place)]
-        if port not in found:
-            found.append(port)
+    while len(candidates) < min(CANDIDATES, len(allowed)):
+        digest = hmac.new(secret.encode(), b"port %d" % number, hashlib.sha256).digest()
+        port = allowed[int.from_bytes(digest[:4], "big") % len(allowed)]
+        if port not in candidates:
+            candidates.append(port)
         number += 1
-    return found
+    return candidates
 
 
 def listen(host: str, candidates: Sequence[int]) -> socket.socket:
-    """A listener on the first candidate that is free on this address, and on no other address.
+    """Listen on the first candidate that is free on this address, and on no other address.
 
     Raises:
         OSError: none of them is.
@@ -55,26 +55,31 @@ def listen(host: str, candidates: Sequence[int]) -> socket.socket:
     raise OSError("none of the ports %s is free on %s" % (", ".join(map(str, candidates)), host))
 
 
-def meet(host: str, candidates: Sequence[int], secret: str, patience: float) -> link.Link:
-    """The others: the link to this run's coordinator on `host`, which may not listen yet.
+def connect(host: str, candidates: Sequence[int], secret: str, timeout: float) -> link.Link:
+    """Connect to this run's coordinator on `host`, which may not listen yet.
 
     Raises:
-        OSError: it was not found within `patience` seconds, or its name is not known; says what happened last.
+        OSError: the coordinator was not found within `timeout` seconds, or the host's name is unknown.
     """
-    began = time.monotonic()
-    end, named, pause, last = began + patience, began + _NAMED, _AGAIN, None
+    started = time.monotonic()
+    deadline, resolve_deadline = started + timeout, started + _RESOLVE_TIMEOUT
+    pause, last_error = _RETRY, None
     while True:
         for port in candidates:
             try:
-                return link.connect((host, port), secret, _CALL)
+                return link.connect((host, port), secret, _CONNECT_TIMEOUT)
             except socket.gaierror as error:
-                if time.monotonic() > min(named, end):
-                    said = "the host name %r is not known there (%s); name the hosts by what the nodes know them by"
-                    raise OSError(said % (host, error.strerror)) from error
+                if time.monotonic() > min(resolve_deadline, deadline):
+                    message = (
+                        "the host name %r is unknown on this node (%s); use names that the nodes can resolve"
+                    )
+                    raise OSError(message % (host, error.strerror)) from error
                 break
             except OSError as error:
-                last = error
-        if time.monotonic() + pause > end:
-            raise OSError("no coordinator of this run on %s, ports %s: %s" % (host, list(candidates), last))
+                last_error = error
+        if time.monotonic() + pause > deadline:
+            raise OSError(
+                "no coordinator of this run on %s, ports %s: %s" % (host, list(candidates), last_error)
+            )
         time.sleep(pause)
         pause = min(1.0, 2 * pause)

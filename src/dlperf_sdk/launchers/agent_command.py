@@ -1,0 +1,64 @@
+"""The command that becomes an agent on a node; every launcher runs the same."""
+
+from __future__ import annotations
+
+import ast
+import shlex
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+from attrs import frozen
+
+import dlperf_sdk
+from dlperf_sdk.interfaces.topology import Job
+
+
+@cache
+def bootstrap_program() -> str:
+    """Return the source of the program that reads the bundle from standard input, without its docstring."""
+    path = Path(dlperf_sdk.__file__).parent / "worker" / "agent" / "bootstrap.py"
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return ast.unparse(ast.Module(tree.body[1:], []))
+
+
+@frozen
+class PlacementArguments:
+    """An agent's arguments about its placement: values, or `$NAME` of a variable that the launcher sets."""
+
+    node: str
+    hosts: str
+    interface: str = ""
+    """The workers' network interface, instead of the one that the agents connect over."""
+    ports: str = ""
+    """FIRST-LAST: the only ports that the agent listens on and hands to workers."""
+
+
+def agent_command(job: Job, python: str, placement: PlacementArguments) -> tuple[str, ...]:
+    """Return the command to run on a node with the bundle on its standard input; pure.
+
+    The agent needs the standard library only, so `-S` skips the site packages of its Python.
+    """
+    optional = {"--interface": placement.interface, "--ports": placement.ports}
+    return (
+        *job.prefix,
+        *(python, "-I", "-S", "-c", bootstrap_program(), _size(job.bundle)),
+        *("agent", "--case", job.id, "--node", placement.node, "--hosts", placement.hosts),
+        *(word for flag, value in optional.items() if value for word in (flag, value)),
+        "--tether",
+    )
+
+
+def abbreviate(command: Iterable[str]) -> tuple[str, ...]:
+    """Return a command for users to read, with `BOOTSTRAP` in place of the program's source."""
+    program = bootstrap_program()
+    return tuple(
+        word.replace(shlex.quote(program), "BOOTSTRAP").replace(program, "BOOTSTRAP") for word in command
+    )
+
+
+def _size(bundle: Path) -> str:
+    try:
+        return str(bundle.stat().st_size)
+    except OSError:
+        return "BYTES"  # a plan, which has no bundle yet

@@ -1,0 +1,36 @@
+"""The base of launchers that start their agents with commands: one for all nodes, or one per node."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from dlperf_sdk.interfaces.topology import Job, Topology
+from dlperf_sdk.launchers.agent_command import abbreviate
+from dlperf_sdk.launchers.processes import run_commands
+
+
+class CommandLauncher(Topology):
+    """A launcher that subclasses complete with the commands to run."""
+
+    @abstractmethod
+    def agent_commands(self, job: Job) -> Sequence[Sequence[str]]:
+        """Return the commands that start the agents, each with the bundle on its standard input; pure.
+
+        The first one's standard output carries agent 0's stream.
+        """
+
+    def explain_failures(self, job: Job, lines: Iterator[bytes]) -> Iterator[bytes]:
+        """Yield the lines of a stream; where it ends early, its last line may say why the agents did not start."""
+        return lines
+
+    def commands(self, job: Job) -> tuple[tuple[str, ...], ...]:
+        """Return the commands with the program's source left out."""
+        return tuple(abbreviate(command) for command in self.agent_commands(job))
+
+    @contextmanager
+    def launch(self, job: Job) -> Iterator[Iterator[bytes]]:
+        """Run the commands here; their standard input is the agents' tether."""
+        with run_commands(self.agent_commands(job), job.bundle) as lines:
+            yield self.explain_failures(job, lines)

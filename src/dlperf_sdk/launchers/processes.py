@@ -1,0 +1,103 @@
+"""Processes of a launcher: they carry the bundle to the nodes and agent 0's stream back."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from dlperf_sdk.launchers.stream_events import ended_event
+from dlperf_sdk.worker.agent import tether
+from dlperf_sdk.worker.agent.diagnostics import diagnostics_event, read_tail
+
+STOP_TIMEOUT = 10.0
+"""Seconds for the agents to end their workers; those get three of them."""
+_SETTLE = 5.0
+"""Seconds after the failure of a node's command in which agent 0 may report the cause."""
+
+
+@contextmanager
+def run_commands(commands: Sequence[Sequence[str]], bundle: Path) -> Iterator[Iterator[bytes]]:
+    """Run commands that start agents; the value is the lines that they print, and leaving the context ends them.
+
+    Each command reads the bundle and then signs of life on its standard input. The first one's output is agent 0's
+    stream. They end when their standard input does; one that does not end in time is killed, and what it has started
+    elsewhere ends itself for want of a sign of life.
+    """
+    processes: list[subprocess.Popen[bytes]] = []
+    stopped = threading.Event()
+    with tempfile.TemporaryFile() as diagnostics:
+        try:
+            for command in commands:
+                process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=diagnostics,
+                    start_new_session=True,  # the controller handles Ctrl-C
+                )
+                processes.append(process)
+                feeding = (process.stdin, str(bundle), stopped)
+                threading.Thread(target=tether.feed, args=feeding, daemon=True).start()
+            yield _read_lines(processes, diagnostics)
+        finally:
+            stopped.set()
+            _stop(processes)
+
+
+def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    deadline = time.monotonic() + STOP_TIMEOUT
+    for process in processes:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(max(0.0, deadline - time.monotonic()))
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def _read_lines(processes: Sequence[subprocess.Popen[bytes]], diagnostics: IO[bytes]) -> Iterator[bytes]:
+    """Yield all lines that the processes print, until the first process, which carries agent 0's stream, ends.
+
+    If another process fails and agent 0 does not report it, the last line does.
+    """
+    rests: dict[int, bytes] = dict.fromkeys(range(len(processes)), b"")
+    failed: tuple[float, int] | None = None
+    with selectors.DefaultSelector() as selector:
+        for index, process in enumerate(processes):
+            assert process.stdout is not None
+            selector.register(process.stdout, selectors.EVENT_READ, index)
+        while True:
+            timeout = None if failed is None else max(0.0, failed[0] - time.monotonic())
+            for key, _ in selector.select(timeout):
+                index, data = key.data, os.read(key.fd, 1 << 16)
+                # A part without a line's end is kept as it is: most are, of a long line.
+                *lines, rests[index] = (
+                    (rests[index] + data).split(b"\n") if b"\n" in data else [rests[index] + data]
+                )
+                yield from lines
+                if not data:
+                    selector.unregister(key.fileobj)
+                    if index == 0:
+                        yield diagnostics_event(diagnostics)
+                        return
+                    if processes[index].wait() and failed is None:
+                        failed = time.monotonic() + _SETTLE, index
+            if failed is not None and time.monotonic() >= failed[0]:
+                node = failed[1]
+                message = (
+                    f"The command of node {node} ended with exit code {processes[node].returncode} before its agent "
+                    f"did. {read_tail(diagnostics)}"
+                )
+                yield ended_event("lost-node", message.strip(), node)
+                return

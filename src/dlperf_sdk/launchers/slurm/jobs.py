@@ -1,0 +1,117 @@
+"""Slurm's answers about jobs, from its own commands and without accounting: a job's state, and why it ended."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Sequence
+
+from dlperf_sdk.errors import Unavailable
+
+FINAL_STATES = {
+    *("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE"),
+    *("PREEMPTED", "REVOKED"),
+}
+"""The states of a job that is over."""
+COMPLETING = "COMPLETING"
+"""The state of a job that Slurm is ending."""
+NAME_PREFIX = "dlperf-"
+"""The beginning of the names of our jobs; the rest is `Job.id`."""
+_NOT_CONFIGURED = (
+    ". Slurm's commands are installed here, but no cluster is configured: run this on one of its login nodes, or name "
+    "its slurm.conf in the variable SLURM_CONF, or put it at /etc/slurm/slurm.conf."
+)
+"""The next step where `Could not establish a configuration source` is all that Slurm says."""
+_BUSY = "Unable to contact slurm controller|[Tt]imed out"
+"""What scontrol says while Slurm's controller is busy or restarting."""
+_RETRY = 2.0
+"""Seconds before it is asked again."""
+_TIMEOUT = 60.0
+"""Seconds for a command to answer."""
+
+
+def job_label(number: str) -> str:
+    """Return what users call a job."""
+    return f"Slurm job {number}"
+
+
+def run_slurm(command: Sequence[str], text: str = "") -> str:
+    """Run one of Slurm's commands and return its output.
+
+    Raises:
+        Unavailable: it failed; the message holds its error.
+    """
+    # A user's own defaults for squeue, as SQUEUE_PARTITION is one, would hide jobs from us.
+    variables = {key: value for key, value in os.environ.items() if not key.startswith("SQUEUE_")}
+    try:
+        done = subprocess.run(
+            command,
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT,
+            check=False,
+            env=variables,
+            start_new_session=True,  # the caller handles Ctrl-C
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Unavailable(f"{command[0]} does not work here: {error}.") from error
+    if done.returncode:
+        output = done.stderr.strip() or done.stdout.strip()
+        hint = _NOT_CONFIGURED if "configuration source" in output else ""
+        raise Unavailable(f"{command[0]} failed: {output}{hint}")
+    return done.stdout
+
+
+def query_job(number: str) -> dict[str, str]:
+    """Return what `scontrol` knows of a job: `JobState`, `JobName`, `BatchHost`, …
+
+    Raises:
+        Unavailable: there is no such job, or it ended too long ago, or Slurm does not answer.
+    """
+    if not re.fullmatch("[0-9]+(_[0-9]+)?", number):
+        raise Unavailable(f"{number[:50]!r} is no number of a Slurm job.")
+    command = ["scontrol", "--oneliner", "show", "job", number]
+    try:
+        output = run_slurm(command)
+    except Unavailable as error:
+        if not re.search(_BUSY, str(error)):
+            raise
+        time.sleep(_RETRY)
+        output = run_slurm(command)
+    return dict(re.findall(r"(\S+?)=(\S*)", output))
+
+
+def query_job_or(previous: dict[str, str], number: str) -> dict[str, str]:
+    """Return what `query_job` does, or the previous answer if Slurm's controller is busy or restarting."""
+    try:
+        return query_job(number)
+    except Unavailable:
+        return previous
+
+
+def explain_end(state: str, output: str) -> tuple[str, str] | None:
+    """Return the kind of failure that a job's state or srun's output shows, and a sentence; None if they show none."""
+    if state == "TIMEOUT" or "DUE TO TIME LIMIT" in output:
+        return (
+            "timeout",
+            "Slurm ended the job at its time limit. Ask for more with --set time_limit=…, or measure less.",
+        )
+    if state == "CANCELLED" or re.search("CANCELLED AT", output):
+        return "interrupted", "The job was cancelled from outside; the repeats that had finished are kept."
+    if state == "NODE_FAIL" or "NODE FAILURE" in output:
+        node = re.search(r"ON (\S+) CANCELLED|[Nn]ode failure on (\S+)", output)
+        return (
+            "lost-node",
+            f"Slurm lost a node of the job{f', {node[1] or node[2]}' if node else ''}. {output[-500:]}".strip(),
+        )
+    if state == "PREEMPTED":
+        return (
+            "interrupted",
+            "Slurm preempted the job for one of higher priority; the repeats that had finished are kept.",
+        )
+    if state == "OUT_OF_MEMORY":
+        return "out-of-memory", "Slurm ended the job because it used more memory than it had asked for."
+    return None

@@ -1,0 +1,60 @@
+"""Lines of agent 0's stream: events that launchers write themselves, and the test for those that agents wrote."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+SILENCE_TIMEOUT = 15.0
+"""Seconds without an event after which agent 0 counts as lost; it sends a heartbeat every two."""
+HEARTBEAT = b'{"event": "heartbeat"}'
+"""A sign of life in a stream, from a launcher that waits for something."""
+
+
+def parse_event(line: bytes) -> dict[str, Any] | None:
+    """Return the event on a line, or None for what a launcher's own tools may have printed."""
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None
+
+
+def ended_event(kind: str, message: str, node: int | None = None) -> bytes:
+    """Return the stream's last event, of a run whose failure the launcher has found."""
+    failure = {"kind": kind, "message": message, "phase": None, "node": node, "rank": None}
+    return json.dumps({"event": "ended", "status": kind, "failure": failure}).encode()
+
+
+def lost_node_event(host: str | None, reason: str, output: str = "") -> bytes:
+    """Return the stream's last event, of a run whose agent 0 cannot write it.
+
+    Args:
+        host: the name of agent 0's node, if it is known.
+        reason: the predicate of a sentence about the agent.
+        output: the end of what was written to standard error.
+    """
+    name = f"node 0 ({host})" if host else "node 0"
+    tail = f" Last output: {output}" if output else ""
+    message = (
+        f"The agent of {name} {reason}. Every node's workers end themselves; finished repeats are kept.{tail}"
+    )
+    return ended_event("lost-node", message, 0)
+
+
+def is_lost_node(line: bytes) -> bool:
+    """Return True for the last event of a stream that ended with a lost node."""
+    return _final_status(line) == "lost-node"
+
+
+def is_abrupt_end(line: bytes) -> bool:
+    """Return True for the last event of a stream that ended with a lost node or a worker's death.
+
+    An agent sees the same where a scheduler ends the nodes and workers of a job one after another.
+    """
+    return _final_status(line) in ("lost-node", "crashed")
+
+
+def _final_status(line: bytes) -> str | None:
+    event = parse_event(line) if b'"ended"' in line else None
+    return event.get("status") if event is not None and event["event"] == "ended" else None

@@ -1,0 +1,58 @@
+"""Print or acknowledge the stream that a batch job keeps on this node: `JOB OFFSET`, or `JOB acknowledge`.
+
+Runs as a step of the job, from source alone. The stream is printed from an offset on, until it is over. Printing is no
+proof that it arrived: the reader acknowledges it, and then the job waits no longer.
+"""
+
+import os
+import stat
+import sys
+import time
+
+START_TIMEOUT = 30.0
+"""Seconds in which a job that has begun makes its stream."""
+END_TIMEOUT = 15.0
+"""Seconds in which a job whose last event has been read is over."""
+
+
+def main(job: str, command: str) -> int:
+    folder = "/tmp/dlperf-job-%d-%s" % (os.getuid(), job)  # noqa: S108 - made by the job itself, and checked below
+    return acknowledge(folder) if command == "acknowledge" else follow(folder, int(command))
+
+
+def follow(folder: str, offset: int) -> int:
+    deadline = time.monotonic() + START_TIMEOUT
+    while not os.path.exists(os.path.join(folder, "stream")):
+        if time.monotonic() > deadline:
+            sys.exit("%s does not exist on this node" % folder)
+        time.sleep(0.1)
+    about = os.lstat(folder)
+    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():
+        sys.exit("%s belongs to another user" % folder)
+    with open(os.path.join(folder, "stream"), "rb") as file:
+        file.seek(offset)
+        while True:
+            over = os.path.exists(os.path.join(folder, "over"))  # before the read: nothing comes after it
+            data = file.read(1 << 16)
+            while data:
+                data = data[os.write(1, data) :]
+                if not data:
+                    data = file.read(1 << 16)
+            if over:
+                return 0
+            time.sleep(0.1)
+
+
+def acknowledge(folder: str) -> int:
+    """End the wait of a job that is over; one that is not goes on as it was."""
+    deadline = time.monotonic() + END_TIMEOUT
+    while not os.path.exists(os.path.join(folder, "over")):
+        if time.monotonic() > deadline or not os.path.exists(folder):
+            return 1
+        time.sleep(0.1)
+    open(os.path.join(folder, "acknowledged"), "w").close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
