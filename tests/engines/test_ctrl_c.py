@@ -83,7 +83,7 @@ def test_ctrl_c_while_a_job_waits(bench):
     bench.leave()
     others = jobs()
     with begun(bench, *LONG) as process:
-        until(process, " waits: ")
+        until(process, " is waiting: ")
         assert sorted(jobs().values()) == ["PENDING", "RUNNING"]
         code, last, _ = interrupted(process)
     assert (code, last.startswith("Interrupted. No repeat had finished")) == (130, True), last

@@ -15,6 +15,7 @@ from dlperf_sdk.cli.listing import group_named
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show
 from dlperf_sdk.errors import PluginError, SpecError, UnknownName, UsageError
 from dlperf_sdk.registry.plugins import GROUPS, Registry
+from dlperf_sdk.spec.fields import EFFECTS
 from dlperf_sdk.spec.strategy import STRATEGIES
 
 
@@ -195,6 +196,7 @@ def _options(declared: type[Any], chosen: Any = None) -> list[dict[str, Any]]:
                 "value": None if chosen is None else getattr(chosen, field.name),
                 "role": field.metadata.get("role"),
                 "help": field.metadata.get("help", ""),
+                **{effect: bool(field.metadata.get(effect)) for effect in EFFECTS},
             }
         )
     return described

@@ -8,6 +8,7 @@ from typing import Any
 from dlperf_sdk.cli import model_page
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Labels, Paragraph, Table
 from dlperf_sdk.reports.numbers import counted, quantity
+from dlperf_sdk.spec.fields import EFFECTS
 
 _LISTS = (("models", "Models"), ("frameworks", "Frameworks"), ("data", "Data"), ("samplers", "Samplers"))
 
@@ -22,7 +23,7 @@ def blocks(about: Mapping[str, Any]) -> list[Block]:
         found.append(Labels(tuple(pairs)))
     if about.get("options"):
         rows = [
-            (option["name"], option["type"], _shown(option["default"]), option["help"])
+            (option["name"], option["type"], _shown(option["default"]), _meaning(option))
             for option in about["options"]
         ]
         columns = (Column("option"), Column("type"), Column("default", right=True), Column("meaning"))
@@ -44,6 +45,16 @@ def blocks(about: Mapping[str, Any]) -> list[Block]:
     if "manifest" in about:
         found += model_page.blocks(about["page"], about["manifest"])
     return found
+
+
+def _meaning(option: Mapping[str, Any]) -> str:
+    """Return an option's help text, and a mark if its value executes a program or reads a file."""
+    effects = [effect for effect in EFFECTS if option[effect]]
+    return (
+        f"{option['help']} ({', '.join(effects)}: no spec file may set it)"
+        if effects
+        else str(option["help"])
+    )
 
 
 def _facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
