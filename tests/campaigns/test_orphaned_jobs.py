@@ -178,17 +178,21 @@ class Queue(Local):
 
 @pytest.fixture
 def queue(monkeypatch):
-    """The launcher: its `answers`, what it was `asked`, the `plugins` that it is one of. Nobody is patient with it."""
+    """The launcher: its `answers`, what it was `asked`, the `plugins` that it is one of."""
 
     class Fresh(Queue):
         answers, asked = [{}], []
 
     Fresh.plugins = Registry({"topologies": {"queue": Fresh}})
     monkeypatch.setattr(orphaned_jobs, "_POLL", 0.001)
-    monkeypatch.setattr(
-        orphaned_jobs, "cancel_orphaned_jobs", partial(orphaned_jobs.cancel_orphaned_jobs, timeout=0.05)
-    )
     return Fresh
+
+
+@pytest.fixture
+def _short_timeout(monkeypatch):
+    """In which nothing that is left goes."""
+    cancel = partial(orphaned_jobs.cancel_orphaned_jobs, timeout=0.05)
+    monkeypatch.setattr(orphaned_jobs, "cancel_orphaned_jobs", cancel)
 
 
 def queued(directory, registry, **axes):
@@ -299,6 +303,7 @@ def test_a_campaign_that_begins_has_left_nothing(tmp_path, queue):
     assert queue.asked == []
 
 
+@pytest.mark.usefixtures("_short_timeout")
 def test_what_does_not_go_is_named_and_nothing_is_measured_beside_it(tmp_path, queue):
     kept = queued(tmp_path / "it", queue.plugins)
     queue.answers = [{"job 7": "RUNNING"}]
@@ -313,6 +318,7 @@ def test_what_does_not_go_is_named_and_nothing_is_measured_beside_it(tmp_path, q
     assert resume(kept.path, registry=queue.plugins).exit_code == 0
 
 
+@pytest.mark.usefixtures("_short_timeout")
 def test_a_launcher_that_does_not_answer_is_no_empty_queue(tmp_path, queue):
     kept = queued(tmp_path / "it", queue.plugins)
     queue.answers = [Unavailable("Nobody is at home.")]

@@ -63,7 +63,9 @@ def cancel_orphaned_jobs(
             time.sleep(_POLL)
 
 
-def _group_by_launcher(pending: Iterable[CampaignCase], registry: Registry) -> list[tuple[Topology, Any, set[str]]]:
+def _group_by_launcher(
+    pending: Iterable[CampaignCase], registry: Registry
+) -> list[tuple[Topology, Any, set[str]]]:
     """Return each launcher with each of its options that occur, and the ids of all jobs that its cases may have."""
     launchers: dict[str, Topology] = {}
     groups: dict[tuple[str, str], tuple[Topology, Any, set[str]]] = {}
