@@ -40,10 +40,7 @@ from attrs import frozen
 from dlperf_sdk.errors import SpecError
 from dlperf_sdk.interfaces.model import Input, Model, Optimizer, Parameter, Term
 from dlperf_sdk.spec.fields import number, optional, whole, workload
-
-POSITIONS = 512
-"""Rows of the position embeddings: the longest sequence."""
-SEGMENTS = 2
+from dlperf_sdk.worker.architectures import POSITIONS, SEGMENTS
 
 _RANDOM = {"kind": "truncated-normal", "std": 0.02, "bound": 2.0}
 _ZEROS = {"kind": "constant", "value": 0.0}

@@ -43,11 +43,8 @@ from attrs import frozen
 
 from dlperf_sdk.interfaces.model import Input, Model, Optimizer, Parameter, Term
 from dlperf_sdk.spec.fields import number, optional, whole, workload
+from dlperf_sdk.worker.architectures import EXPANSION, STAGES
 
-STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
-"""Width and number of bottlenecks of each stage."""
-EXPANSION = 4
-"""A bottleneck's output has this many times its width in channels."""
 IMAGENET_IMAGES = 1_281_167
 """Training images of ILSVRC 2012."""
 WARMUP_EPOCHS = 8

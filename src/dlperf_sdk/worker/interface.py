@@ -93,7 +93,8 @@ class Runtime:
 class Trainer:
     """One model in one framework: the replicas that this process owns.
 
-    The constructor builds the model from the canonical weights, and its optimizer. It downloads nothing.
+    The constructor builds the model from the canonical weights, and its optimizer. It downloads nothing. What does not
+    depend on the framework is in `base_trainer.BaseTrainer`, which plugins derive from.
     """
 
     def __init__(self, runtime: Runtime, request: Request, process: Process) -> None:

@@ -1,6 +1,6 @@
-"""The learning rate at each step, in one place for all frameworks."""
+"""The learning rate at each step and the weight decay of each parameter, in one place for all frameworks."""
 
-from typing import Any, Mapping
+from typing import Any, Iterable, List, Mapping, Tuple
 
 
 def learning_rate(optimizer: Mapping[str, Any], policy: str, step: int) -> float:
@@ -17,3 +17,17 @@ def learning_rate(optimizer: Mapping[str, Any], policy: str, step: int) -> float
     if policy == "warmup":
         return float(optimizer["warmup_learning_rate"] * min(1.0, (step + 1) / optimizer["warmup_steps"]))
     raise ValueError("the learning rate policy is %r; it must be constant or warmup" % (policy,))
+
+
+def decay_groups(
+    manifest: Iterable[Mapping[str, Any]], parameters: Mapping[str, Any], weight_decay: float
+) -> List[Tuple[List[Any], float]]:
+    """Return the parameters that decay and those that do not, in the manifest's order, each with its weight decay."""
+    entries = list(manifest)
+    return [
+        (
+            [parameters[entry["name"]] for entry in entries if entry["decay"] is decays],
+            weight_decay if decays else 0.0,
+        )
+        for decays in (True, False)
+    ]

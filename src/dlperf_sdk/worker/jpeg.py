@@ -1,0 +1,99 @@
+"""`images`: JPEGs, decoded and augmented for ResNet's training recipe.
+
+Per image: decode at full size (JPEG's scaled decoding would be cheaper, and would give other pixels), convert to RGB
+(grayscale and CMYK as well), crop at random (`dlperf_sdk.worker.crop`), resize bilinearly with antialiasing, mirror
+half of the time, normalize. EXIF orientation is ignored, as is usual for ImageNet. Pillow decodes, as in torchvision
+and in Paddle's and OneFlow's own recipes; a framework with a decoder of its own overrides `read`.
+"""
+
+import os
+import random
+from typing import Any, Dict
+
+import numpy
+
+from dlperf_sdk.worker.crop import MEAN, STD, crop_box
+from dlperf_sdk.worker.data import DataError, read_images
+from dlperf_sdk.worker.loading import Dataset, Keys, lay_out
+from dlperf_sdk.worker.request import Request
+
+
+class JpegImages(Dataset):
+    """The images of a request's index: `image` (B, 3, H, W), or (B, H, W, 3) in the layout nhwc, and `label` (B,).
+
+    Raises:
+        DataError: the index is not the one that was prepared.
+    """
+
+    def __init__(self, request: Request, replica: int, layout: str) -> None:
+        super().__init__(request, replica, layout)
+        shapes = {entry["name"]: entry["shape"] for entry in request.inputs}
+        _, self.height, self.width = shapes["image"]
+        self.images = read_images(request.data)
+        self.facts["decoder"] = self.name_decoder()
+
+    def batch(self, keys: Keys) -> Dict[str, numpy.ndarray]:
+        """Return the images of these samples, each visit with a crop of its own, and their labels.
+
+        Raises:
+            DataError: an image does not decode.
+        """
+        pixels = numpy.empty((len(keys), self.height, self.width, 3), numpy.uint8)
+        for place, (draw, sample) in zip(pixels, keys):
+            path = os.path.join(self.images.root, self.images.paths[sample])
+            chance = random.Random(  # noqa: S311 (no secret)
+                "augment/%d/%d/%d" % (self.request.seed, self.replica, draw)
+            )
+            try:
+                place[...] = self.read(path, chance)
+            except Exception as error:  # Pillow raises a dozen types for a broken file
+                reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
+                raise DataError(
+                    "The image %s cannot be decoded: %s. Replace or remove it." % (path, reason)
+                ) from None
+        labels = [self.images.labels[sample] for _, sample in keys]
+        batch = {"image": normalize(pixels), "label": numpy.array(labels, numpy.int64)}
+        return lay_out(batch, self.layout)
+
+    def read(self, path: str, chance: random.Random) -> Any:
+        """Return one image's pixels, (H, W, 3) bytes: decoded, cropped and perhaps mirrored."""
+        return augment(decode(path), self.width, self.height, chance)
+
+    def name_decoder(self) -> str:
+        """Return the decoder and its version."""
+        from PIL import __version__, features
+
+        turbo = features.check("libjpeg_turbo") and features.version("libjpeg_turbo")
+        library = "libjpeg-turbo %s" % turbo if turbo else "libjpeg %s" % features.version("jpg")
+        return "Pillow %s, %s" % (__version__, library)
+
+
+def decode(path: str) -> Any:
+    """Return a JPEG as Pillow's RGB image of its full size."""
+    from PIL import Image
+
+    with Image.open(path, formats=("JPEG",)) as image:
+        return image.convert("RGB")
+
+
+def augment(image: Any, width: int, height: int, chance: random.Random) -> Any:
+    """Return a random crop of Pillow's image, width × height, perhaps mirrored."""
+    from PIL import Image
+
+    cropped = image.crop(crop_box(image.width, image.height, chance))
+    resized = cropped.resize((width, height), Image.Resampling.BILINEAR)
+    return resized.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if chance.random() < 0.5 else resized
+
+
+def normalize(pixels: numpy.ndarray) -> numpy.ndarray:
+    """Subtract ImageNet's mean and divide by its deviation: (B, H, W, 3) bytes → (B, 3, H, W) float32.
+
+    The memory keeps the order of the bytes.
+    """
+    samples, height, width, channels = pixels.shape
+    # Whole rows at a time: NumPy would go through three channels at a time.
+    mean, std = (numpy.tile(255 * numpy.array(values, numpy.float32), width) for values in (MEAN, STD))
+    rows = pixels.reshape(samples, height, width * channels).astype(numpy.float32)
+    rows -= mean
+    rows /= std
+    return rows.reshape(pixels.shape).transpose(0, 3, 1, 2)

@@ -1,0 +1,121 @@
+"""Prepared data as batches: what a replica reads, in which order, and the interface of a framework's loaders."""
+
+from typing import Any, Dict, Iterable, Iterator, List, Sequence, Tuple
+
+import numpy
+
+from dlperf_sdk.worker import data
+from dlperf_sdk.worker.request import Request
+
+PREFETCH = 2
+"""Batches that each loader may hold ready: the default of torch, Paddle, gluon and OneFlow."""
+
+Keys = Sequence[Tuple[int, int]]
+"""The samples of one batch, each as (draw, sample): see `data.draws`."""
+
+
+class Dataset:
+    """One data source's samples, as one replica reads them; `dataset[keys]` is a batch.
+
+    A subclass implements `batch`, which runs in the loaders' processes or threads.
+    """
+
+    def __init__(self, request: Request, replica: int, layout: str) -> None:
+        self.request, self.replica, self.layout = request, replica, layout
+        self.facts: Dict[str, Any] = {}
+        """Facts about the input for the record, as JSON values."""
+
+    def batch(self, keys: Keys) -> Dict[str, numpy.ndarray]:
+        """Return the batch of these samples, with the model's inputs by name.
+
+        Raises:
+            DataError: a sample cannot be read.
+        """
+        raise NotImplementedError("a dataset implements batch()")
+
+    def __getitem__(self, keys: Keys) -> Any:
+        """Return the batch, or the DataError in its place: loaders' processes lose the types of exceptions."""
+        try:
+            return self.batch(keys)
+        except data.DataError as error:
+            return error
+
+
+class TokenArrays(Dataset):
+    """The arrays of `text`: sequences that were tokenized and masked when the data was prepared.
+
+    Raises:
+        DataError: the index or an array is not the one that was prepared.
+    """
+
+    def __init__(self, request: Request, replica: int, layout: str) -> None:
+        super().__init__(request, replica, layout)
+        self.dtypes = {entry["name"]: entry["dtype"] for entry in request.inputs}
+        self.arrays = {
+            name: numpy.memmap(entry.path, entry.dtype, "r", shape=entry.shape)
+            for name, entry in data.read_arrays(request.data).items()
+        }
+
+    def batch(self, keys: Keys) -> Dict[str, numpy.ndarray]:
+        """Return the rows of these samples."""
+        samples = [sample for _, sample in keys]
+        return {name: self.arrays[name][samples].astype(dtype) for name, dtype in self.dtypes.items()}
+
+
+class Draws:
+    """The keys of a replica's batches, without end, as an object that frameworks take for a sampler."""
+
+    def __init__(self, request: Request, replica: int) -> None:
+        self._request, self._replica = request, replica
+
+    def __iter__(self) -> Iterator[List[Tuple[int, int]]]:
+        return data.draws(self._request, self._replica)
+
+
+class Loader:
+    """An endless iterator over one replica's batches, which parallel loaders make ahead.
+
+    A framework's loader implements `open`. Each batch is a whole optimization step's, and `data.draws` defines its
+    samples and their order, whatever the number of loaders.
+    """
+
+    def __init__(self, dataset: Dataset, request: Request, replica: int) -> None:
+        self.workers = int(request.framework_options["loader_workers"])
+        self.prefetched = self.count_prefetched()
+        """Batches that can be ready ahead of the one that is being trained on."""
+        self.facts: Dict[str, Any] = dict(
+            data.facts(request, replica),
+            loader_workers=self.workers,
+            prefetched_batches=self.prefetched,
+            **dataset.facts,
+        )
+        """Facts about the input for the record, as JSON values."""
+        self._batches = iter(self.open(dataset, Draws(request, replica), request))
+
+    def count_prefetched(self) -> int:
+        """Return how many batches the loaders hold ready."""
+        return self.workers * PREFETCH
+
+    def open(self, dataset: Dataset, draws: Draws, request: Request) -> Iterable[Any]:
+        """Start the framework's loaders; return what yields `dataset[keys]` for the keys of each draw, in order."""
+        raise NotImplementedError("a loader implements open()")
+
+    def __iter__(self) -> "Loader":
+        return self
+
+    def __next__(self) -> Any:
+        batch = next(self._batches)
+        if isinstance(batch, data.DataError):
+            # A new one: an exception that its own traceback holds would keep the loaders until a collection.
+            raise data.DataError(str(batch))
+        return batch
+
+
+def lay_out(arrays: Dict[str, numpy.ndarray], layout: str) -> Dict[str, numpy.ndarray]:
+    """Return host arrays with images, (B, C, H, W), in the layout `nchw` or `nhwc`, each in C order."""
+    return {
+        name: numpy.ascontiguousarray(values.transpose(0, 2, 3, 1) if layout == "nhwc" else values)
+        if values.ndim == 4
+        else values
+        for name, values in arrays.items()
+    }

@@ -1,0 +1,53 @@
+"""What a precision means in one framework: the table that its trainers train by, and report by."""
+
+from typing import Any, Iterable, Mapping, NamedTuple
+
+from dlperf_sdk.worker.interface import Unsupported
+
+
+class Precision(NamedTuple):
+    """The arithmetic behind a precision's name, in a framework's own data types."""
+
+    weights: Any
+    """Data type of the weights of convolutions and linear layers."""
+    products: Any
+    """Data type in which convolutions and matrix products are computed."""
+    tf32: bool = False
+    """True where float32 products may be rounded to TF32."""
+
+    @property
+    def casts(self) -> bool:
+        """True where weights are cast for each product."""
+        return bool(self.weights != self.products)
+
+
+def precision_named(name: str, precisions: Mapping[str, Precision]) -> Precision:
+    """Return the entry of this name.
+
+    Raises:
+        Unsupported: the framework's table has no such precision.
+    """
+    if name not in precisions:
+        raise Unsupported(
+            "the plugin has no precision %r; choose one of %s" % (name, ", ".join(sorted(precisions)))
+        )
+    return precisions[name]
+
+
+def name_precision(
+    precisions: Mapping[str, Precision], weights: Any, products: Iterable[Any], tf32: bool
+) -> str:
+    """Return the name of the precision that computes in these data types: the inverse of `precision_named`.
+
+    Several types are joined with "+": then no precision was in effect. A type that belongs to no precision is given
+    as it is.
+    """
+    names = {(known.weights, known.products, known.tf32): name for name, known in precisions.items()}
+    return "+".join(
+        sorted(names.get((weights, product, tf32), _type_name(product)) for product in set(products))
+    )
+
+
+def _type_name(dtype: Any) -> str:
+    """Return `float16` of `torch.float16`, `paddle.float16` or `dtype('float16')`."""
+    return str(getattr(dtype, "name", dtype)).rpartition(".")[2]
