@@ -102,10 +102,10 @@ class DecaysEverywhere(resnet50.ResNet50Trainer):
 
 
 class EverySecondBackward(resnet50.ResNet50Trainer):
-    def _update(self):
+    def update(self):
         self.turn = not getattr(self, "turn", False)
         if self.turn:
-            super()._update()
+            super().update()
 
 
 class SynchronisedBatchNorm(resnet50.ResNet50Trainer):
@@ -204,8 +204,8 @@ class NoClipping(bert_base.BertBaseTrainer):
 
 
 class FirstMicroBatch(bert_base.BertBaseTrainer):
-    def _micro_batches(self, batch):
-        return super()._micro_batches(batch)[:1]
+    def micro_batches(self, batch):
+        return super().micro_batches(batch)[:1]
 
 
 class DropoutOn(bert_base.BertBaseTrainer):
@@ -222,7 +222,7 @@ class NoNextSentence(bert_base.BertBaseTrainer):
 class SilentlyFp32(bert_base.BertBaseTrainer):
     """For the precision amp-bf16."""
 
-    def _autocast(self):
+    def autocast(self):
         return torch.autocast("cpu", enabled=False)
 
 

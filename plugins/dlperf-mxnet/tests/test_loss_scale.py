@@ -21,14 +21,12 @@ def scaled(make_trainer, monkeypatch):
 
     def make(model, **changes):
         trainer = make_trainer(model, **changes)
-        trainer.request = trainer.request._replace(precision="amp-fp16", scales_loss=True)
+        trainer.scales_loss = True
         # What amp.init_trainer does; it insists on the casts.
         trainer.updates._amp_loss_scaler = LossScaler()
         trainer.updates._amp_original_scale = trainer.updates._scale
         factors, loss = iter(FACTORS), trainer.loss
-        monkeypatch.setattr(
-            trainer, "loss", lambda criterion, outputs, batch: loss(criterion, outputs, batch) * next(factors)
-        )
+        monkeypatch.setattr(trainer, "loss", lambda outputs, batch: loss(outputs, batch) * next(factors))
         return trainer
 
     return make

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 mx = pytest.importorskip("mxnet", reason="the worker half needs MXNet, which is not in this environment")
+from dlperf_mxnet.worker.arithmetic import negative_log_likelihood  # noqa: E402
 from dlperf_mxnet.worker.optimizers import optimizer, sum_of_squares  # noqa: E402
-from dlperf_mxnet.worker.training import surprise  # noqa: E402
 
 SGD = {"kind": "sgd", "learning_rate": 0.1, "momentum": 0.875, "weight_decay": 0.01}
 ADAMW = {
@@ -75,11 +75,13 @@ def test_the_norm_of_many_gradients_is_exact():
     assert found == pytest.approx(exact, rel=2e-6)
 
 
-def test_surprise_is_exact():
+def test_the_log_likelihood_is_exact():
     logits = np.random.RandomState(0).standard_normal((64, 10)).astype(np.float32) * 5
     wide = logits.astype(np.float64)
     exact = np.log(np.exp(wide).sum(axis=1, keepdims=True)) - wide
-    assert surprise(mx.nd, mx.nd.array(logits)).asnumpy() == pytest.approx(exact, rel=5e-7, abs=1e-6)
+    assert negative_log_likelihood(mx.nd, mx.nd.array(logits)).asnumpy() == pytest.approx(
+        exact, rel=5e-7, abs=1e-6
+    )
 
 
 def losses(trainer, steps):
@@ -165,3 +167,10 @@ def test_a_loss_is_a_number_that_json_knows(make_trainer):
     trainer = make_trainer("bert-base")
     loss = trainer.step(trainer.canonical_batch()).loss
     assert [type(value) for value in trainer.read_loss(loss)] == [float]
+
+
+def test_the_table_of_precisions_is_what_the_plugin_offers():
+    from dlperf_mxnet.framework import MXNet
+    from dlperf_mxnet.worker.precisions import PRECISIONS
+
+    assert set(PRECISIONS) == MXNet.capabilities.precisions

@@ -27,10 +27,10 @@ def train(name, ports, rank):
 def uneven(trainer, rank):
     """The canonical batch, with fewer predictions in use on the second replica: a mean over all of them is no longer
     the replicas' mean."""
-    batch = trainer._canonical_host_batch()
+    (batch,) = trainer.host_batches()
     if "masked_weights" in batch and rank == 1:
         batch["masked_weights"][0, 1:] = 0.0
-    return trainer._place(batch)
+    return trainer.place([batch])
 
 
 @functools.cache

@@ -37,9 +37,8 @@ def gradients():
 def trained(numbers):
     """A parameter of 40 after five steps at these rates, from OneFlow."""
     weight = flow.nn.Parameter(flow.from_numpy(np.linspace(-1, 1, 40).astype(np.float32)))
-    network = SimpleNamespace(named_parameters=lambda: [("w", weight)])
     request = SimpleNamespace(optimizer=numbers, parameters=[{"name": "w", "decay": True}])
-    made = optimizer(network, request)
+    made = optimizer({"w": weight}, request)
     for rate, g in zip(RATES, gradients(), strict=True):
         for group in made.param_groups:
             group["lr"] = rate
@@ -196,3 +195,10 @@ def test_synthetic_batches_are_the_canonical_one(make_trainer, source):
     for batch in itertools.islice(trainer.batches(), 3):
         assert batch.keys() == expected.keys()
         assert all((batch[name].numpy() == value.numpy()).all() for name, value in expected.items())
+
+
+def test_the_table_of_precisions_is_what_the_plugin_offers():
+    from dlperf_oneflow.framework import OneFlow
+    from dlperf_oneflow.worker.precisions import PRECISIONS
+
+    assert set(PRECISIONS) == OneFlow.capabilities.precisions

@@ -18,7 +18,7 @@ def losses(trainer, steps):
 def moved(trainer, names, scale, rates):
     """Steps with made-up gradients: the parameters before, the gradients of each step, the parameters after."""
     chance = np.random.RandomState(1)
-    parameters = trainer._parameters
+    parameters = trainer.named
     before = {name: parameters[name].numpy().astype(np.float64) for name in names}
     taken = []
     for rate in rates:
@@ -78,7 +78,7 @@ def test_momentum_is_the_formula_under_a_changing_rate(make_trainer):
 
 def test_the_clip_is_by_the_common_norm(make_trainer):
     trainer = make_trainer("bert-base", options={"clip_norm": 0.5})
-    parameters = list(trainer._parameters.values())
+    parameters = list(trainer.named.values())
     gradients = [paddle.full(parameter.shape, 0.01) for parameter in parameters]
     norm = 0.01 * sum(int(np.prod(parameter.shape)) for parameter in parameters) ** 0.5
     clipped = trainer.optimizer._grad_clip(list(zip(parameters, gradients, strict=True)))
@@ -140,3 +140,10 @@ def test_out_of_memory_is_known(make_trainer):
     assert runtime.is_out_of_memory(MemoryError())
     assert runtime.is_out_of_memory(RuntimeError("ResourceExhaustedError: Fail to alloc memory"))
     assert not runtime.is_out_of_memory(ValueError("ResourceExhaustedError"))
+
+
+def test_the_table_of_precisions_is_what_the_plugin_offers():
+    from dlperf_paddle.framework import Paddle
+    from dlperf_paddle.worker.precisions import PRECISIONS
+
+    assert set(PRECISIONS) == Paddle.capabilities.precisions

@@ -114,7 +114,7 @@ def test_micro_batches_that_xla_compiles_compute_the_same(make_trainer):
 
 def test_linear_layers_are_one_product_of_all_rows(make_trainer):
     trainer = make_trainer("bert-base")
-    operations = [each.type for each in trainer._replicas.graph().get_operations()]
+    operations = [each.type for each in trainer._replicas.graph(trainer.canonical_batch()).get_operations()]
     # Only attention has products of one matrix per head: two, and for each its two gradients.
     assert sum(name.startswith("BatchMatMul") for name in operations) == 6 * len(trainer.network.encoder)
 
@@ -138,3 +138,10 @@ def test_out_of_memory_is_known(make_trainer):
     assert runtime.is_out_of_memory(tf.errors.ResourceExhaustedError(None, None, "OOM when allocating"))
     assert runtime.is_out_of_memory(MemoryError())
     assert not runtime.is_out_of_memory(ValueError("OOM"))
+
+
+def test_the_table_of_precisions_is_what_the_plugin_offers():
+    from dlperf_tensorflow.framework import TensorFlow
+    from dlperf_tensorflow.worker.precisions import PRECISIONS
+
+    assert set(PRECISIONS) == TensorFlow.capabilities.precisions

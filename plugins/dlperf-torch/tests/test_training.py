@@ -98,7 +98,7 @@ def test_deviation_tells_the_precision(make_trainer, model):
 @pytest.mark.parametrize("precision", ["amp-fp16", "amp-bf16"])
 def test_a_precision_without_effect_is_seen(make_trainer, monkeypatch, precision):
     trainer = make_trainer("bert-base", precision=precision)
-    monkeypatch.setattr(trainer, "_autocast", lambda: torch.autocast("cpu", enabled=False))
+    monkeypatch.setattr(trainer, "autocast", lambda: torch.autocast("cpu", enabled=False))
     assert trainer.deviation() < 1e-5
     assert trainer.observed()["precision"] == "fp32"
 
@@ -266,3 +266,10 @@ def test_inductor_is_in_effect(make_trainer):
     assert compiled.observed()["compiler"] == "inductor"
     assert compiled.observed()["precision"] == "fp32"
     assert losses(compiled, 3) == pytest.approx(losses(eager, 3), rel=1e-5)
+
+
+def test_the_table_of_precisions_is_what_the_plugin_offers():
+    from dlperf_torch.framework import Torch
+    from dlperf_torch.worker.precisions import PRECISIONS
+
+    assert set(PRECISIONS) == Torch.capabilities.precisions

@@ -6,13 +6,10 @@ shapes: B sequences, S tokens, P predictions, H the hidden size, D the size of a
 
 from mxnet.gluon import HybridBlock, nn
 
-from dlperf_mxnet.worker.training import MXNetTrainer, surprise
+from dlperf_mxnet.worker.arithmetic import negative_log_likelihood
+from dlperf_mxnet.worker.training import MXNetTrainer
+from dlperf_sdk.worker.architectures import LAYER_NORM_EPSILON, POSITIONS, SEGMENTS
 
-POSITIONS = 512
-"""Rows of the position embeddings."""
-SEGMENTS = 2
-EPSILON = 1e-12
-"""Of layer norm."""
 NO_ATTENTION = -1e30
 """Added to a score whose key gets no attention: its exponential is zero."""
 
@@ -24,7 +21,7 @@ def linear(inputs, outputs):
 
 def norm(hidden):
     """Layer norm over the last axis."""
-    return nn.LayerNorm(epsilon=EPSILON, in_channels=hidden)
+    return nn.LayerNorm(epsilon=LAYER_NORM_EPSILON, in_channels=hidden)
 
 
 class Embeddings(HybridBlock):
@@ -145,17 +142,17 @@ class Loss(HybridBlock):
     def hybrid_forward(self, F, words, follows, masked_ids, masked_weights, next_sentence_label):
         """(B · P, V), (B, 2), (B, P) twice, (B,) → (1,)."""
         weights = masked_weights.reshape((-1,))
-        each = F.pick(surprise(F, words), masked_ids.reshape((-1,)))
+        each = F.pick(negative_log_likelihood(F, words), masked_ids.reshape((-1,)))
         masked = (weights * each).sum() / weights.sum()
-        return masked + F.pick(surprise(F, follows), next_sentence_label).mean()
+        return masked + F.pick(negative_log_likelihood(F, follows), next_sentence_label).mean()
 
 
 class BertBaseTrainer(MXNetTrainer):
     """Sequences to the words that were masked, and whether their second part follows the first."""
 
     def build(self, options):
-        """BERT with the request's sizes, and its loss."""
-        network = Bert(
+        """BERT with the request's sizes."""
+        return Bert(
             words=options["vocabulary_size"],
             hidden=options["hidden_size"],
             heads=options["heads"],
@@ -164,7 +161,10 @@ class BertBaseTrainer(MXNetTrainer):
             dropout=options["dropout"],
             tokens=options["sequence_length"],
         )
-        return network, Loss()
+
+    def build_criterion(self, options):
+        """The sum of both heads' losses."""
+        return Loss()
 
     def outputs(self, network, batch):
         """The logits (B · P, V) and (B, 2)."""
@@ -172,6 +172,8 @@ class BertBaseTrainer(MXNetTrainer):
             batch["input_ids"], batch["segment_ids"], batch["attention_mask"], batch["masked_positions"]
         )
 
-    def loss(self, criterion, outputs, batch):
+    def loss(self, outputs, batch):
         """The sum of both means."""
-        return criterion(*outputs, batch["masked_ids"], batch["masked_weights"], batch["next_sentence_label"])
+        return self.criterion(
+            *outputs, batch["masked_ids"], batch["masked_weights"], batch["next_sentence_label"]
+        )

@@ -1,4 +1,4 @@
-"""What was in effect: the types that were seen at work, and how far their values are from plain fp32's."""
+"""Evidence for what was in effect: outputs' types and values, and a network left without a trace."""
 
 import contextlib
 
@@ -7,20 +7,9 @@ import numpy as np
 from mxnet.contrib.amp.amp import bfloat16 as BFLOAT16
 
 
-class Seen:
-    """The types of the values that were noted."""
-
-    def __init__(self):
-        self.dtypes = set()
-
-    def note(self, value):
-        """An output of the network."""
-        self.dtypes.add("bfloat16" if np.dtype(value.dtype) == BFLOAT16 else str(np.dtype(value.dtype)))
-
-    def precision(self):
-        """The types under the names of precisions; several are joined, and then none of them was in effect."""
-        names = {"float16": "amp-fp16", "bfloat16": "amp-bf16", "float32": "fp32"}
-        return "+".join(sorted(names.get(dtype, dtype) for dtype in self.dtypes))
+def type_of(output):
+    """Return the name of an output's data type."""
+    return "bfloat16" if np.dtype(output.dtype) == BFLOAT16 else str(np.dtype(output.dtype))
 
 
 @contextlib.contextmanager
@@ -38,8 +27,8 @@ def undisturbed(network):
             copy.copyto(values)
 
 
-def wide(values):
-    """Outputs as float64 NumPy arrays."""
+def widened(values):
+    """Return outputs as float64 NumPy arrays."""
     return [_numbers(value.asnumpy()).astype(np.float64) for value in values]
 
 
@@ -48,9 +37,3 @@ def _numbers(array):
     if array.dtype != BFLOAT16:
         return array
     return (array["bfloat16"].astype(np.uint32) << 16).view(np.float32)
-
-
-def apart(values, references):
-    """‖y - y32‖ / ‖y32‖ over all outputs, float64."""
-    difference = sum(np.square(y - y32).sum() for y, y32 in zip(values, references))
-    return float((difference / sum(np.square(y32).sum() for y32 in references)) ** 0.5)

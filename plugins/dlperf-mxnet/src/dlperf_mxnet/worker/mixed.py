@@ -6,25 +6,22 @@ from mxnet.contrib.amp.amp import bfloat16 as BFLOAT16
 
 from dlperf_sdk.worker.interface import Unsupported
 
-TYPES = {"amp-fp16": "float16", "amp-bf16": "bfloat16"}
-"""Precision → the type that convolutions and matrix products are computed in; the others do not cast."""
-
 
 def switch_on(precision):
-    """From here on MXNet's operators cast as its lists for this precision say.
+    """Make MXNet's operators cast as its lists for this precision say, from here on.
 
     Raises:
         Unsupported: bfloat16 on a processor that oneDNN has none for.
     """
-    if precision not in TYPES:
+    if not precision.casts:
         return
-    if precision == "amp-bf16":
+    if precision.products == "bfloat16":
         _try_bfloat16()
-    amp.init(target_dtype=TYPES[precision])
+    amp.init(target_dtype=precision.products)
 
 
 def _try_bfloat16():
-    """A product in bfloat16: oneDNN in MXNet's wheel has it for AVX-512 and what came after."""
+    """Try a product in bfloat16: oneDNN in MXNet's wheel has it for AVX-512 and what came after."""
     ones = mx.nd.ones((16, 16))
     try:
         narrow = mx.nd.amp_cast(ones, dtype=BFLOAT16)

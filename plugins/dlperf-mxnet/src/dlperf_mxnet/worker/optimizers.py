@@ -2,13 +2,33 @@
 
 import mxnet as mx
 import numpy as np
+from mxnet import gluon
+from mxnet.contrib import amp
 
 PIECE = 1 << 18
 """Elements whose squares are summed in one go."""
 
 
+def updates_of(parameters, numbers, scales_loss):
+    """Return gluon's Trainer of these parameters, which updates each replica's weights, perhaps with a loss scaler."""
+    # SGD updates four parameters in one loop over the largest one's elements: its threads share the work evenly where
+    # the four are of a size.
+    by_size = sorted(parameters, key=lambda parameter: np.prod(parameter.shape))
+    updates = gluon.Trainer(by_size, optimizer(numbers), kvstore=None)
+    if scales_loss:
+        amp.init_trainer(updates)
+    return updates
+
+
+def clip(updates, parameters, parts):
+    """Clip each replica's gradients, which are sums over `parts`, by their common norm."""
+    updates.optimizer.rescale_grad = updates._scale / parts
+    for gradients in zip(*(parameter.list_grad() for parameter in parameters)):
+        updates.optimizer.clip(gradients)
+
+
 def optimizer(numbers):
-    """The optimizer of a request (`Request.optimizer`)."""
+    """Return the optimizer of a request (`Request.optimizer`)."""
     rate, decay = numbers["learning_rate"], numbers["weight_decay"]
     if numbers["kind"] == "sgd":
         return SGD(learning_rate=rate, momentum=numbers["momentum"], wd=decay)

@@ -5,12 +5,9 @@ What is computed is laid down in `dlperf_sdk.models.resnet50`; the names are the
 
 from mxnet.gluon import HybridBlock, nn
 
-from dlperf_mxnet.worker.training import MXNetTrainer, surprise
-
-STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
-"""Width and number of bottlenecks of each stage."""
-EXPANSION = 4
-"""A bottleneck's output has this many times its width in channels."""
+from dlperf_mxnet.worker.arithmetic import negative_log_likelihood
+from dlperf_mxnet.worker.training import MXNetTrainer
+from dlperf_sdk.worker.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMENTUM, EXPANSION, STAGES
 
 
 def convolution(inputs, outputs, kernel, stride, layout):
@@ -20,7 +17,12 @@ def convolution(inputs, outputs, kernel, stride, layout):
 
 def batch_norm(channels, layout):
     """Batch norm over this replica's micro-batch."""
-    return nn.BatchNorm(axis=layout.index("C"), epsilon=1e-5, momentum=0.9, in_channels=channels)
+    return nn.BatchNorm(
+        axis=layout.index("C"),
+        epsilon=BATCH_NORM_EPSILON,
+        momentum=1 - BATCH_NORM_MOMENTUM,
+        in_channels=channels,
+    )
 
 
 def relu(F, x):
@@ -85,7 +87,7 @@ class Loss(HybridBlock):
 
     def hybrid_forward(self, F, logits, label):
         """(B, classes), (B,) → (1,)."""
-        every = surprise(F, logits)
+        every = negative_log_likelihood(F, logits)
         each = (1 - self.smoothing) * F.pick(every, label) + self.smoothing * every.mean(axis=1)
         return each.mean()
 
@@ -94,13 +96,17 @@ class ResNet50Trainer(MXNetTrainer):
     """Images to classes, cross entropy with label smoothing."""
 
     def build(self, options):
-        """ResNet-50 with `num_classes`, and its loss."""
-        return ResNet50(options["num_classes"], self.layout), Loss(options["label_smoothing"])
+        """ResNet-50 with `num_classes`."""
+        return ResNet50(options["num_classes"], self.layout.upper())
+
+    def build_criterion(self, options):
+        """Cross entropy with the request's smoothing."""
+        return Loss(options["label_smoothing"])
 
     def outputs(self, network, batch):
         """The logits (B, classes)."""
         return (network(batch["image"]),)
 
-    def loss(self, criterion, outputs, batch):
+    def loss(self, outputs, batch):
         """The mean over the batch."""
-        return criterion(*outputs, batch["label"])
+        return self.criterion(*outputs, batch["label"])

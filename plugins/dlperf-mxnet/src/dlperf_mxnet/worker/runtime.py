@@ -64,10 +64,11 @@ class MXNetRuntime(Runtime):
     def meet(self, parameters):
         """Sum the gradients of these parameters over all replicas in the kvstore, the last layers' first.
 
+        Return the number of replicas in the sum: 1 where they do not meet.
         Each is pushed and pulled by itself. The servers only sum: the optimizer's arithmetic is the model's.
         """
         if self.kvstore is None:
-            return
+            return 1
         for parameter in parameters:
             if parameter not in self._keys:
                 self._keys[parameter] = len(self._keys)
@@ -76,6 +77,13 @@ class MXNetRuntime(Runtime):
             key, gradients = self._keys[parameter], parameter.list_grad()
             self.kvstore.push(key, gradients, priority=-key)
             self.kvstore.pull(key, gradients, priority=-key)
+        return self.cluster.world_size
+
+    def strategy_in_effect(self):
+        """Return the name of what the kvstore does; None where replicas do not meet."""
+        if self.kvstore is None:
+            return None
+        return "parameter_server" if self.kvstore.type.startswith("dist") else "all_reduce"
 
     def synchronize(self):
         """Wait for everything that was handed to MXNet's engine; also raises what failed there."""

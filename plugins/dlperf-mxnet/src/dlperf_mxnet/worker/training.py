@@ -1,289 +1,179 @@
-"""What every MXNet trainer shares: parameters, input, the step, what was in effect.
+"""The base of MXNet's trainers: parameters, the step, evidence for the precision.
 
-A model's own file has its network, its loss, and nothing else. A process may own several replicas: a batch is
-a list with a dict of arrays for each, and so are losses.
+A model's own file has its network, its loss, and nothing else. A batch is a list with a dict for each replica.
 """
 
-import itertools
+from types import MappingProxyType
 
 import mxnet as mx
 import numpy as np
-from mxnet import autograd, gluon
+from mxnet import autograd
 from mxnet.contrib import amp
 
 from dlperf_mxnet.worker import evidence, mixed
-from dlperf_mxnet.worker.optimizers import optimizer
-from dlperf_sdk.worker import canonical
-from dlperf_sdk.worker.interface import Step, Trainer
-from dlperf_sdk.worker.schedule import learning_rate
+from dlperf_mxnet.worker.images import load_images
+from dlperf_mxnet.worker.loading import Loader
+from dlperf_mxnet.worker.optimizers import clip, updates_of
+from dlperf_mxnet.worker.parameters import configure, named_parameters, to_manifest, to_network
+from dlperf_mxnet.worker.precisions import PRECISIONS
+from dlperf_sdk.worker.base_trainer import BaseTrainer
+from dlperf_sdk.worker.sources import SOURCES
 
 
-class MXNetTrainer(Trainer):
-    """The replicas of a network that one process owns. A model implements `build`, `outputs` and `loss`."""
+class MXNetTrainer(BaseTrainer):
+    """The replicas of a network that one process owns.
+
+    A model implements `build`, which gives a hybrid block, `build_criterion`, `outputs` and `loss`.
+    """
+
+    precisions, loader = PRECISIONS, Loader
+    sources = MappingProxyType({**SOURCES, "images": load_images})
 
     def __init__(self, runtime, request, process):
         super().__init__(runtime, request, process)
         self.contexts = runtime.contexts
-        self.layout = "NHWC" if request.layout == "nhwc" else "NCHW"
         # Mixed precision replaces MXNet's operators for good, so what it is compared with comes first.
-        self._references = self._plain_outputs()
-        mixed.switch_on(request.precision)
-        self.network, self.criterion = self._placed(self.contexts)
-        self.named = _named(self.network)
-        for entry in request.parameters:
-            self.named[entry["name"]].wd_mult = 1.0 if entry["decay"] else 0.0
-        if request.accumulation > 1:
-            for parameter in self.named.values():
-                parameter.grad_req = "add"
-        self.optimizer = optimizer(request.optimizer)
-        # Gradients meet in the runtime's kvstore, before this; the Trainer updates each replica's weights.
-        trained = [self.named[entry["name"]] for entry in request.parameters]
-        self.trained = trained
-        # SGD updates four parameters in one loop over the largest one's elements: its threads share the work
-        # evenly where the four are of a size.
-        by_size = sorted(trained, key=lambda parameter: np.prod(parameter.shape))
-        self.updates = gluon.Trainer(by_size, self.optimizer, kvstore=None)
-        if request.precision == "amp-fp16":
-            amp.init_trainer(self.updates)
-        self.compiled = request.compiler == "graph"
-        if self.compiled:
+        plain, batch = self._place_network(self.contexts[:1]), self.place(self.host_batches()[:1])
+        self._references = evidence.widened(self._first_outputs(plain, batch))
+        mixed.switch_on(self.precision)
+        self.network = self._place_network(self.contexts)
+        self.criterion = self.build_criterion(request.model_options)
+        self.named = named_parameters(self.network)
+        configure(self.named, request)
+        self.trained = [self.named[entry["name"]] for entry in request.parameters]
+        # Gradients meet in the runtime's kvstore, before this, which updates each replica's weights.
+        self.updates = updates_of(self.trained, request.optimizer, self.scales_loss)
+        if request.compiler == "graph":
             self.network.hybridize(static_alloc=True, static_shape=True)
             self.criterion.hybridize(static_alloc=True, static_shape=True)
-        self._steps = 0
-        self._skipped = 0
-        self._loaders = None
-        self._seen = evidence.Seen()
 
-    # What a model implements. The bodies here are no gaps: a model that lacks one is told which.
+    def build_criterion(self, options):
+        """Return the loss as a hybrid block, which `loss` calls."""
+        raise NotImplementedError("a model's trainer implements build_criterion()")
 
-    def build(self, options):
-        """The network and its loss, hybrid blocks. Parameters have the manifest's names, but for gluon's
-        `gamma` and `beta`, and its shapes."""
-        raise NotImplementedError("an MXNet model implements build()")
-
-    def outputs(self, network, batch):
-        """The outputs of the network for one replica's batch: a tuple of arrays, logits."""
-        raise NotImplementedError("an MXNet model implements outputs()")
-
-    def loss(self, criterion, outputs, batch):
-        """The loss of those outputs, (1,): the mean over the batch."""
-        raise NotImplementedError("an MXNet model implements loss()")
-
-    # The network and where it is.
-
-    def _placed(self, contexts):
-        """Network and loss on these devices, with the canonical weights."""
-        request = self.request
-        network, criterion = self.build(request.model_options)
+    def _place_network(self, contexts):
+        """Return a network on these devices, with the canonical weights."""
+        network = self.build(self.request.model_options)
         network.initialize(ctx=contexts)
-        parameters = _named(network)
-        for name, values in canonical.weights(request.parameters, request.seed):
-            parameters.pop(name).set_data(mx.nd.array(self._laid_out(values)))
-        if parameters:
-            raise ValueError("the manifest of %s lacks %s" % (request.model, ", ".join(sorted(parameters))))
-        return network, criterion
+        self.load_canonical_weights(named_parameters(network))
+        return network
 
-    def _laid_out(self, values):
-        """Images and the weights of convolutions in the network's layout."""
-        if self.layout == "NHWC" and values.ndim == 4:
-            return np.ascontiguousarray(values.transpose(0, 2, 3, 1))
-        return values
+    # Parameters: the weights of convolutions are in the network's layout.
 
-    # Input.
+    def assign(self, name, parameter, values):
+        """Set a parameter on all its devices."""
+        parameter.set_data(mx.nd.array(to_network(values, self.layout)))
 
-    def _canonical_host_batch(self):
-        return [
-            self.host_arrays(canonical.batch_of(self.request, replica)) for replica in self.process.replicas
-        ]
-
-    def host_arrays(self, arrays):
-        """NumPy arrays as MXNet takes them: in its layout, and float32, indices as well (exact to 2²⁴)."""
-        return {name: self._laid_out(values).astype(np.float32) for name, values in arrays.items()}
-
-    def _place(self, batch):
-        """A host batch on the replicas' devices."""
-        return [
-            {name: mx.nd.array(values, ctx=context) for name, values in arrays.items()}
-            for context, arrays in zip(self.contexts, batch)
-        ]
-
-    def canonical_batch(self):
-        """The canonical shards of this process's replicas, on their devices."""
-        return self._place(self._canonical_host_batch())
-
-    def batches(self):
-        """The data source's batches, on the devices, without end."""
-        source = self.request.data["source"]
-        if source == "synthetic":
-            return itertools.repeat(self.canonical_batch())
-        if source == "synthetic-host":
-            return map(self._place, itertools.repeat(self._canonical_host_batch()))
-        if source == "images":
-            from dlperf_mxnet.worker import images as loaders
-        else:
-            from dlperf_mxnet.worker import text as loaders
-        self._loaders = [loaders.batches(self.request, replica) for replica in self.process.replicas]
-        return map(self._moved, zip(*self._loaders))
-
-    def _moved(self, batch):
-        """Loaded arrays on the replicas' devices; on a CPU they are there."""
-        return [
-            {name: values.as_in_context(context) for name, values in arrays.items()}
-            for context, arrays in zip(self.contexts, batch)
-        ]
-
-    def prefetched_batches(self):
-        """What the loaders hold ready; synthetic data needs none."""
-        return 0 if self._loaders is None else self._loaders[0].prefetched
-
-    # The step.
-
-    def step(self, batch):
-        """One optimisation step over all micro-batches; the engine works on while it returns.
-
-        With `amp-fp16` MXNet itself waits in each step, to see whether the gradients are finite.
-        """
-        self._set_learning_rate()
-        pieces = [self._micro_batches(arrays) for arrays in batch]
-        totals = [None] * len(batch)
-        for micro in zip(*pieces):
-            with autograd.record():
-                losses = [
-                    self.loss(self.criterion, self.outputs(self.network, piece), piece) for piece in micro
-                ]
-                self._backward(losses)
-            # Sums have memory of their own, which no later step of a static graph writes to.
-            totals = [
-                loss.detach() / len(pieces[0]) + (0.0 if total is None else total)
-                for loss, total in zip(losses, totals)
-            ]
-        self.runtime.meet(self.trained)
-        self._update(self.runtime.cluster.world_size if self.runtime.kvstore is not None else 1)
-        # The first parameter's update is the last that the engine does: its gradient comes last.
-        traces = [weight.reshape((-1,))[:1] * 1.0 for weight in self.trained[0].list_data()]
-        return Step((totals, traces), self.request.batch_size * len(batch))
-
-    def _set_learning_rate(self):
-        numbers = self.request.optimizer
-        self.updates.set_learning_rate(learning_rate(numbers, numbers["policy"], self._steps))
-        self._steps += 1
-
-    def _micro_batches(self, arrays):
-        count = self.request.accumulation
-        if count == 1:
-            return [arrays]
-        size = self.request.batch_size // count
-        return [
-            {name: values[i * size : (i + 1) * size] for name, values in arrays.items()} for i in range(count)
-        ]
-
-    def _backward(self, losses):
-        if self.request.precision == "amp-fp16":
-            with amp.scale_loss(losses, self.updates) as scaled:
-                autograd.backward(scaled)
-        else:
-            autograd.backward(losses)
-
-    def _update(self, replicas):
-        """Update all weights with the mean over replicas and micro-batches."""
-        parts = replicas * self.request.accumulation
-        if self.request.optimizer.get("clip_norm") is not None:
-            self.optimizer.rescale_grad = self.updates._scale / parts
-            for i in range(len(self.contexts)):
-                self.optimizer.clip([parameter.list_grad()[i] for parameter in self.trained])
-        before = self.optimizer.num_update
-        self.updates.update(parts)
-        # The loss scale is no witness: what is not finite halves the one after the next.
-        if self.optimizer.num_update == before:
-            self._skipped += 1
-        if self.request.accumulation > 1:
-            for parameter in self.trained:
-                parameter.zero_grad()
-
-    def skipped_steps(self):
-        """Steps whose scaled gradients were not finite."""
-        return self._skipped
-
-    # What is read when the clock has stopped.
-
-    def read_loss(self, loss):
-        """The loss of each replica."""
-        return [float(total.asscalar()) for total in loss[0]]
-
-    def parameters(self, replica):
-        """One replica's parameters under the manifest's names and in its layout."""
-        for entry in self.request.parameters:
-            values = self.named[entry["name"]].list_data()[replica].asnumpy()
-            if self.layout == "NHWC" and values.ndim == 4:
-                values = np.ascontiguousarray(values.transpose(0, 3, 1, 2))
-            yield entry["name"], values
+    def read_parameter(self, name, replica):
+        """Return one replica's values of a parameter."""
+        return to_manifest(self.named[name].list_data()[replica].asnumpy(), self.layout)
 
     def running_means(self, replica):
-        """Of every batch norm."""
+        """Yield the running mean of every batch norm."""
         for name, parameter in self.network._collect_params_with_prefix().items():
             if name.endswith("running_mean"):
                 yield name, parameter.list_data()[replica].asnumpy()
 
+    # Batches.
+
+    def stage(self, batches):
+        """Return the batches in float32: MXNet's operators take nothing else, for indices neither (exact to 2²⁴)."""
+        return [{name: values.astype(np.float32) for name, values in batch.items()} for batch in batches]
+
+    def place(self, batches):
+        """Return each replica's batch on its device."""
+        return [
+            {name: mx.nd.array(values, ctx=context, dtype="float32") for name, values in batch.items()}
+            for context, batch in zip(self.contexts, batches)
+        ]
+
+    def receive(self, batches):
+        """Return each replica's batch on its device; on a CPU it is there."""
+        return [
+            {name: values.as_in_context(context) for name, values in batch.items()}
+            for context, batch in zip(self.contexts, batches)
+        ]
+
+    def slice_batch(self, batch, start, stop):
+        """Return a part of each replica's samples."""
+        return [{name: values[start:stop] for name, values in own.items()} for own in batch]
+
+    # The step.
+
+    def train(self, batch, rate):
+        """Train; the engine works on while this returns, except where a loss scaler looks at the gradients."""
+        losses = super().train(batch, rate)
+        # The first parameter's update is the last that the engine does: its gradient comes last.
+        return losses, [weight.reshape((-1,))[:1] * 1.0 for weight in self.trained[0].list_data()]
+
+    def set_learning_rate(self, rate):
+        """Set it in gluon's Trainer."""
+        self.updates.set_learning_rate(rate)
+
+    def clear_gradients(self):
+        """Set to zero what micro-batches add to; otherwise the backward pass overwrites."""
+        if self.request.accumulation > 1:
+            for parameter in self.trained:
+                parameter.zero_grad()
+
+    def backward(self, piece, parts, is_last):
+        """Add the gradients of one micro-batch of every replica; return their shares of the losses."""
+        with autograd.record():
+            losses = [self.loss(self.outputs(self.network, own), own) for own in piece]
+            if self.scales_loss:
+                with amp.scale_loss(losses, self.updates) as scaled:
+                    autograd.backward(scaled)
+            else:
+                autograd.backward(losses)
+        # Sums have memory of their own, which no later step of a static graph writes to.
+        return [loss.detach() / parts + 0.0 for loss in losses]
+
+    def add_losses(self, loss, other):
+        """Return each replica's sum."""
+        return [own + more for own, more in zip(loss, other)]
+
+    def update(self):
+        """Update all weights with the mean over replicas and micro-batches."""
+        parts = self.runtime.meet(self.trained) * self.request.accumulation
+        if self.request.optimizer.get("clip_norm") is not None:
+            clip(self.updates, self.trained, parts)
+        # The loss scale does not tell of a skipped step: what is not finite halves the one after the next.
+        before = self.updates.optimizer.num_update
+        self.updates.update(parts)
+        self.skipped += self.updates.optimizer.num_update == before
+
+    def read_loss(self, loss):
+        """Return the loss of each replica."""
+        return [float(total.asscalar()) for total in loss[0]]
+
     # Evidence for what was in effect.
 
-    def deviation(self):
-        """‖y - y32‖ / ‖y32‖ over the logits of the canonical batch's first micro-batch.
+    def outputs_and_references(self):
+        """Return y of the network that `step` calls, hybridized as it is, and y32 of a second one of the same weights.
 
-        y comes from the very network that `step` calls, hybridized as it is; y32 from a second one of the
-        same weights, imperative, in fp32, before mixed precision was switched on. Where the model has
-        dropout, both are in inference mode, which differs by nothing else there.
+        y32 is from before mixed precision was switched on.
         """
         with evidence.undisturbed(self.network):
-            values = self._evidence(self.network, self.canonical_batch()[0])
-        for value in values:
-            self._seen.note(value)
-        return evidence.apart(evidence.wide(values), self._references)
+            outputs = self._first_outputs(self.network, self.canonical_batch())
+        self.product_types += map(evidence.type_of, outputs)
+        return evidence.widened(outputs), self._references
 
-    def _evidence(self, network, arrays):
-        """The logits of the first micro-batch, with gradients recorded, as in a step."""
+    def _first_outputs(self, network, batch):
+        """Return the logits of the first replica's first micro-batch, with gradients recorded, as in a step."""
+        # Without dropout, in inference mode, nothing else differs in a model that has it.
         training = not self.request.model_options.get("dropout")
         with autograd.record(train_mode=training):
-            return self.outputs(network, self._micro_batches(arrays)[0])
+            return self.outputs(network, self.micro_batches(batch)[0][0])
 
-    def _plain_outputs(self):
-        """y32, as float64 NumPy arrays."""
-        network, _ = self._placed(self.contexts[:1])
-        (arrays,) = self._place(self._canonical_host_batch()[:1])
-        return evidence.wide(self._evidence(network, arrays))
+    def widen(self, value):
+        """Return it: it is a float64 array on the host."""
+        return value
 
-    def observed(self):
-        """What was in effect: from the types seen in `deviation`, and from the state of MXNet's objects."""
-        found = {
+    def in_effect(self):
+        """Return what the types seen in `deviation` and MXNet's objects say."""
+        return {
+            "precision": self.name_precision("float32", tf32=False),
             "compiler": "graph" if self.network._active else "none",
-            "accumulation": self.request.accumulation,
+            "layout": self.layout if any(len(p.shape) == 4 for p in self.trained) else None,
+            "strategy": self.runtime.strategy_in_effect(),
         }
-        if self._seen.dtypes:
-            found["precision"] = self._seen.precision()
-        if any(parameter.shape and len(parameter.shape) == 4 for parameter in self.trained):
-            found["layout"] = self.layout.lower()
-        if self.runtime.kvstore is not None:
-            distributed = self.runtime.kvstore.type.startswith("dist")
-            found["strategy"] = "parameter_server" if distributed else "all_reduce"
-        if self._loaders is not None:
-            found["data"] = self._loaders[0].facts
-        return found
-
-
-def surprise(F, logits):
-    """-log p over the last axis.
-
-    With a temperature, be it 1, MXNet takes its own operator instead of oneDNN's, whose fp32 is off by 2e-6.
-    """
-    return -F.log_softmax(logits, temperature=1.0)
-
-
-def _named(network):
-    """The network's trainable parameters under the manifest's names; one that is shared, once."""
-    renamed = {"gamma": "weight", "beta": "bias"}
-    found, seen = {}, set()
-    for path, parameter in network._collect_params_with_prefix().items():
-        stem, _, last = path.rpartition(".")
-        if parameter.grad_req != "null" and id(parameter) not in seen:
-            found[(stem + "." if stem else "") + renamed.get(last, last)] = parameter
-            seen.add(id(parameter))
-    return found

@@ -10,12 +10,8 @@ from oneflow import nn
 
 from dlperf_oneflow.worker.arithmetic import surprise_at
 from dlperf_oneflow.worker.training import OneFlowTrainer
+from dlperf_sdk.worker.architectures import LAYER_NORM_EPSILON, POSITIONS, SEGMENTS
 
-POSITIONS = 512
-"""Rows of the position embeddings."""
-SEGMENTS = 2
-EPSILON = 1e-12
-"""Of layer norm."""
 NO_ATTENTION = -1e30
 """Added to a score whose key gets no attention: its exponential is zero."""
 
@@ -28,7 +24,7 @@ class Embeddings(nn.Module):
         self.word = nn.Embedding(words, hidden)
         self.position = nn.Embedding(POSITIONS, hidden)
         self.segment = nn.Embedding(SEGMENTS, hidden)
-        self.norm = nn.LayerNorm(hidden, eps=EPSILON)
+        self.norm = nn.LayerNorm(hidden, eps=LAYER_NORM_EPSILON)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, input_ids, segment_ids):
@@ -47,7 +43,7 @@ class Attention(nn.Module):
         self.key = nn.Linear(hidden, hidden)
         self.value = nn.Linear(hidden, hidden)
         self.output = nn.Linear(hidden, hidden)
-        self.norm = nn.LayerNorm(hidden, eps=EPSILON)
+        self.norm = nn.LayerNorm(hidden, eps=LAYER_NORM_EPSILON)
         self.attention_dropout = nn.Dropout(dropout)
         self.dropout = nn.Dropout(dropout)
 
@@ -71,7 +67,7 @@ class Layer(nn.Module):
         self.attention = Attention(hidden, heads, dropout)
         self.intermediate = nn.Linear(hidden, intermediate)
         self.output = nn.Linear(intermediate, hidden)
-        self.norm = nn.LayerNorm(hidden, eps=EPSILON)
+        self.norm = nn.LayerNorm(hidden, eps=LAYER_NORM_EPSILON)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x, mask):
@@ -86,7 +82,7 @@ class MaskedLM(nn.Module):
     def __init__(self, words, hidden):
         super().__init__()
         self.transform = nn.Linear(hidden, hidden)
-        self.norm = nn.LayerNorm(hidden, eps=EPSILON)
+        self.norm = nn.LayerNorm(hidden, eps=LAYER_NORM_EPSILON)
         self.bias = nn.Parameter(flow.zeros(words))
 
     def forward(self, x, word_embeddings):

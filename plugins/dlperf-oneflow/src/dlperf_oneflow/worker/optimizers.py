@@ -3,17 +3,15 @@
 import numpy as np
 import oneflow as flow
 
+from dlperf_sdk.worker.schedule import decay_groups
 
-def optimizer(network, request):
-    """The optimizer with the request's numbers, and weight decay where the manifest says so."""
+
+def optimizer(parameters, request):
+    """Return the optimizer with the request's numbers, and weight decay where the manifest says so."""
     numbers = request.optimizer
-    parameters = dict(network.named_parameters())
     groups = [
-        {
-            "params": [parameters[entry["name"]] for entry in request.parameters if entry["decay"] is decays],
-            "weight_decay": numbers["weight_decay"] if decays else 0.0,
-        }
-        for decays in (True, False)
+        {"params": group, "weight_decay": decay}
+        for group, decay in decay_groups(request.parameters, parameters, numbers["weight_decay"])
     ]
     rate = numbers["learning_rate" if numbers["policy"] == "constant" else "warmup_learning_rate"]
     if numbers["kind"] == "sgd":

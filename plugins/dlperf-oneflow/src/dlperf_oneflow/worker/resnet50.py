@@ -9,11 +9,7 @@ from oneflow import nn
 
 from dlperf_oneflow.worker.arithmetic import surprise
 from dlperf_oneflow.worker.training import OneFlowTrainer
-
-STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
-"""Width and number of bottlenecks of each stage."""
-EXPANSION = 4
-"""A bottleneck's output has this many times its width in channels."""
+from dlperf_sdk.worker.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMENTUM, EXPANSION, STAGES
 
 
 def convolution(inputs, outputs, kernel, stride=1):
@@ -23,7 +19,7 @@ def convolution(inputs, outputs, kernel, stride=1):
 
 def batch_norm(channels):
     """Batch norm over this replica's micro-batch."""
-    norm = nn.BatchNorm2d(channels, eps=1e-5, momentum=0.1)
+    norm = nn.BatchNorm2d(channels, eps=BATCH_NORM_EPSILON, momentum=BATCH_NORM_MOMENTUM)
     # Batches are counted for a cumulative average, which a fixed momentum does not use: one kernel less.
     norm.num_batches_tracked = None
     return norm

@@ -4,7 +4,9 @@ import os
 
 import oneflow as flow
 
+from dlperf_oneflow.worker.precisions import PRECISIONS
 from dlperf_sdk.worker.interface import Runtime, Unsupported
+from dlperf_sdk.worker.precision import precision_named
 
 _OUT_OF_MEMORY = ("out of memory", "OutOfMemory", "std::bad_alloc", "Cannot allocate memory")
 """What OneFlow and the libraries below it say when memory runs out."""
@@ -30,6 +32,7 @@ class OneFlowRuntime(Runtime):
             Unsupported: the device is not there, or the others are not.
         """
         request = self.request
+        precision = precision_named(request.precision, PRECISIONS)
         if request.device == "cuda" and not flow.cuda.is_available():
             raise Unsupported(
                 "OneFlow %s finds no usable GPU (CUDA_VISIBLE_DEVICES is %r); check the driver with nvidia-smi, or "
@@ -41,7 +44,7 @@ class OneFlowRuntime(Runtime):
                 % (flow.env.get_world_size(), self.cluster.world_size)
             )
         # TF32 is decided where cuBLAS and cuDNN are first used.
-        os.environ["NVIDIA_TF32_OVERRIDE"] = "1" if request.precision == "tf32" else "0"
+        os.environ["NVIDIA_TF32_OVERRIDE"] = "1" if precision.tf32 else "0"
         flow.manual_seed(request.seed + self.replica)
 
     def synchronize(self):

@@ -9,12 +9,7 @@ import paddle.nn.functional as F
 from paddle import nn
 
 from dlperf_paddle.worker.training import PaddleTrainer
-
-POSITIONS = 512
-"""Rows of the position embeddings."""
-SEGMENTS = 2
-EPSILON = 1e-12
-"""Of layer norm."""
+from dlperf_sdk.worker.architectures import LAYER_NORM_EPSILON, POSITIONS, SEGMENTS
 
 
 class Embeddings(nn.Layer):
@@ -25,7 +20,7 @@ class Embeddings(nn.Layer):
         self.word = nn.Embedding(words, hidden)
         self.position = nn.Embedding(POSITIONS, hidden)
         self.segment = nn.Embedding(SEGMENTS, hidden)
-        self.norm = nn.LayerNorm(hidden, epsilon=EPSILON)
+        self.norm = nn.LayerNorm(hidden, epsilon=LAYER_NORM_EPSILON)
 
     def forward(self, input_ids, segment_ids, dropout):
         """(B, S), (B, S) → (B, S, H)."""
@@ -44,7 +39,7 @@ class Attention(nn.Layer):
         self.key = nn.Linear(hidden, hidden)
         self.value = nn.Linear(hidden, hidden)
         self.output = nn.Linear(hidden, hidden)
-        self.norm = nn.LayerNorm(hidden, epsilon=EPSILON)
+        self.norm = nn.LayerNorm(hidden, epsilon=LAYER_NORM_EPSILON)
 
     def forward(self, x, mask, dropout):
         """(B, S, H), and what is added to the scores, (B, 1, 1, S) → (B, S, H)."""
@@ -66,7 +61,7 @@ class Layer(nn.Layer):
         self.attention = Attention(hidden, heads)
         self.intermediate = nn.Linear(hidden, intermediate)
         self.output = nn.Linear(intermediate, hidden)
-        self.norm = nn.LayerNorm(hidden, epsilon=EPSILON)
+        self.norm = nn.LayerNorm(hidden, epsilon=LAYER_NORM_EPSILON)
 
     def forward(self, x, mask, dropout):
         """(B, S, H) → (B, S, H)."""
@@ -80,7 +75,7 @@ class MaskedLM(nn.Layer):
     def __init__(self, words, hidden):
         super().__init__()
         self.transform = nn.Linear(hidden, hidden)
-        self.norm = nn.LayerNorm(hidden, epsilon=EPSILON)
+        self.norm = nn.LayerNorm(hidden, epsilon=LAYER_NORM_EPSILON)
         self.bias = self.create_parameter([words], is_bias=True)
 
     def forward(self, x, word_embeddings):
@@ -130,14 +125,14 @@ class BertBaseTrainer(PaddleTrainer):
             layers=options["layers"],
         )
 
-    def outputs(self, network, batch, dropout):
+    def outputs(self, network, batch):
         """The logits (B · P, V) and (B, 2)."""
         return network(
             batch["input_ids"],
             batch["segment_ids"],
             batch["attention_mask"],
             batch["masked_positions"],
-            self.request.model_options["dropout"] if dropout else 0.0,
+            self.dropout,
         )
 
     def loss(self, outputs, batch):

@@ -1,4 +1,4 @@
-"""What was in effect: types as they were seen at work, and how far they are from plain fp32."""
+"""Evidence for what was in effect: layers watched at work, and plain fp32 to compare with."""
 
 import contextlib
 
@@ -9,25 +9,9 @@ from paddle.jit.dy2static.program_translator import StaticFunction
 from dlperf_paddle.worker.runtime import set_tf32, tf32_is_on
 
 
-class Seen:
-    """The types of the values that were noted."""
-
-    def __init__(self):
-        self.dtypes = set()
-
-    def note(self, value):
-        """A layer's output, or the network's: `float32` of `paddle.float32`."""
-        self.dtypes.add(str(value.dtype).rpartition(".")[2])
-
-    def precision(self, device):
-        """The types under the names of precisions; several are joined, and then none of them was in effect."""
-        names = {"float16": "amp-fp16", "bfloat16": "amp-bf16", "float32": fp32_mode(device)}
-        return "+".join(sorted(names.get(dtype, dtype) for dtype in self.dtypes))
-
-
-def fp32_mode(device):
-    """What float32 arithmetic is on this kind of device now."""
-    return "tf32" if device == "cuda" and tf32_is_on() else "fp32"
+def allows_tf32(device):
+    """Return True if float32 products may be rounded to TF32 on this kind of device now."""
+    return device == "cuda" and tf32_is_on()
 
 
 def compiler(network):
@@ -44,12 +28,10 @@ def layouts(network):
 
 
 @contextlib.contextmanager
-def watched(network, seen):
-    """Note what the network's convolutions and linear layers give out."""
+def watched(network, note):
+    """Call `note` with what the network's convolutions and linear layers give out."""
     layers = [layer for layer in network.sublayers() if isinstance(layer, (nn.Conv2D, nn.Linear))]
-    hooks = [
-        layer.register_forward_post_hook(lambda layer, inputs, output: seen.note(output)) for layer in layers
-    ]
+    hooks = [layer.register_forward_post_hook(lambda layer, inputs, output: note(output)) for layer in layers]
     try:
         yield
     finally:
@@ -94,10 +76,3 @@ def plain_fp32(device):
         yield
     finally:
         set_tf32(before)
-
-
-def apart(values, references):
-    """‖y - y32‖ / ‖y32‖ over all outputs."""
-    wide = [(y.astype("float64"), y32.astype("float64")) for y, y32 in zip(values, references)]
-    difference = sum(float(((y - y32) ** 2).sum()) for y, y32 in wide)
-    return (difference / sum(float((y32**2).sum()) for _, y32 in wide)) ** 0.5

@@ -1,4 +1,4 @@
-"""Parallel loading through paddle.io, the same for images and text: who loads what, and in which order."""
+"""Paddle's own DataLoader: loaders are processes, and it puts batches on the device."""
 
 import functools
 import os
@@ -6,70 +6,63 @@ import os
 import numpy as np
 import paddle
 
-from dlperf_sdk.worker import data, lifetime
+from dlperf_sdk.worker import lifetime, loading
+from dlperf_sdk.worker.data import DataError
 
-PREFETCH = 2
-"""Batches that each loader may hold ready; Paddle's own default."""
-_FAULT = "fault"
+_ERROR = "error"
 
 
-class Batches:
-    """An endless iterator over the batches of one replica: dicts of tensors on its device.
+class Loader(loading.Loader):
+    """An endless iterator over the batches of one replica: dicts of tensors on its device."""
 
-    Each batch is a whole optimisation step's. Which samples, and in which order, is laid down in
-    `dlperf_sdk.worker.data.draws`, whatever the number of loaders. `dataset[draw, sample]` must give the arrays
-    of one sample, and `collate` makes a batch, name → array, of a list of those. A sample that cannot be loaded
-    is a `dlperf_sdk.worker.data.DataError` in its place: what a loader raises would be lost in a thread of
-    Paddle's.
-    """
-
-    def __init__(self, dataset, collate, request, process):
-        (replica,) = process.replicas
-        loaders = request.framework_options["loader_workers"]
-        self.prefetched = loaders * PREFETCH
-        """How many batches can be ready ahead of the one that is being trained on."""
-        self.facts = dict(
-            data.facts(request, replica), loader_workers=loaders, prefetched_batches=self.prefetched
-        )
-        """What a result should say about the input, as JSON values."""
-        self._loader = paddle.io.DataLoader(
-            dataset,
-            batch_sampler=_Draws(request, replica),
-            collate_fn=functools.partial(_collated, collate),
-            num_workers=loaders,
-            prefetch_factor=PREFETCH,
+    def open(self, dataset, draws, request):
+        """Return a DataLoader, whose processes end with this one."""
+        return paddle.io.DataLoader(
+            _Batches(dataset),
+            batch_sampler=_Single(draws),
+            collate_fn=_collate,
+            num_workers=self.workers,
+            prefetch_factor=loading.PREFETCH,
             worker_init_fn=functools.partial(_begin, os.getpid()),
         )
-        self._iterator = iter(self._loader)
-
-    def __iter__(self):
-        return self
 
     def __next__(self):
-        batch = next(self._iterator)
-        if _FAULT in batch:
-            raise data.DataError(batch[_FAULT].numpy().tobytes().decode())
+        batch = super().__next__()
+        if _ERROR in batch:
+            raise DataError(batch[_ERROR].numpy().tobytes().decode())
         return batch
 
 
-class _Draws:
-    """What Paddle takes for a sampler: something that can be iterated again."""
+class _Batches(paddle.io.Dataset):
+    """A dataset whose items are whole batches, of a type that Paddle knows."""
 
-    def __init__(self, request, replica):
-        self._request, self._replica = request, replica
+    def __init__(self, dataset):
+        super().__init__()
+        self._dataset = dataset
+
+    def __getitem__(self, keys):
+        return self._dataset[keys]
+
+    def __len__(self):
+        return self._dataset.request.data["samples"]
+
+
+class _Single:
+    """A sampler of lists with one item, a whole batch."""
+
+    def __init__(self, draws):
+        self._draws = draws
 
     def __iter__(self):
-        return data.draws(self._request, self._replica)
+        return ([keys] for keys in self._draws)
 
 
-def _collated(collate, samples):
-    """A batch, or what is wrong with one of its samples: only arrays come from a loader."""
-    for sample in samples:
-        if isinstance(sample, data.DataError):
-            return {_FAULT: np.frombuffer(str(sample).encode(), np.uint8)}
-    return collate(samples)
+def _collate(items):
+    """Return the one batch, or the text of its error: only arrays come from a loader."""
+    (batch,) = items
+    return {_ERROR: np.frombuffer(str(batch).encode(), np.uint8)} if isinstance(batch, DataError) else batch
 
 
 def _begin(parent, loader):
-    """In a new loader process."""
+    """Begin a loader process."""
     lifetime.die_with(parent)

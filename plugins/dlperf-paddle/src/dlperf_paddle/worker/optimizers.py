@@ -4,6 +4,8 @@ import numpy as np
 import paddle
 from paddle import nn
 
+from dlperf_sdk.worker.schedule import decay_groups
+
 
 def optimizer(parameters, request):
     """Paddle's optimizer with the request's numbers, and weight decay where the manifest says so."""
@@ -16,12 +18,9 @@ def optimizer(parameters, request):
     }
     if numbers["kind"] == "sgd":
         groups = [
-            {
-                "params": [parameters[e["name"]] for e in request.parameters if e["decay"] is wanted],
-                # None, not zero: a decay of zero is computed as any other.
-                "weight_decay": (numbers["weight_decay"] or None) if wanted else None,
-            }
-            for wanted in (True, False)
+            # None, not zero: a decay of zero is computed as any other.
+            {"params": group, "weight_decay": decay or None}
+            for group, decay in decay_groups(request.parameters, parameters, numbers["weight_decay"])
         ]
         return paddle.optimizer.Momentum(momentum=numbers["momentum"], parameters=groups, **common)
     if numbers["kind"] == "adamw":

@@ -7,11 +7,7 @@ import paddle.nn.functional as F
 from paddle import nn
 
 from dlperf_paddle.worker.training import PaddleTrainer
-
-STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
-"""Width and number of bottlenecks of each stage."""
-EXPANSION = 4
-"""A bottleneck's output has this many times its width in channels."""
+from dlperf_sdk.worker.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMENTUM, EXPANSION, STAGES
 
 
 def convolution(inputs, outputs, kernel, stride, layout):
@@ -23,7 +19,9 @@ def convolution(inputs, outputs, kernel, stride, layout):
 
 def batch_norm(channels, layout):
     """Batch norm over this replica's micro-batch; Paddle's momentum is the share of the old statistics."""
-    return nn.BatchNorm2D(channels, momentum=0.9, epsilon=1e-5, data_format=layout)
+    return nn.BatchNorm2D(
+        channels, momentum=1 - BATCH_NORM_MOMENTUM, epsilon=BATCH_NORM_EPSILON, data_format=layout
+    )
 
 
 class Bottleneck(nn.Layer):
@@ -81,10 +79,10 @@ class ResNet50Trainer(PaddleTrainer):
 
     def build(self, options):
         """ResNet-50 with `num_classes`."""
-        return ResNet50(options["num_classes"], self.layout)
+        return ResNet50(options["num_classes"], self.layout.upper())
 
-    def outputs(self, network, batch, dropout):
-        """The logits (B, classes); there is no dropout in this network."""
+    def outputs(self, network, batch):
+        """The logits (B, classes)."""
         return (network(batch["image"]),)
 
     def loss(self, outputs, batch):

@@ -6,7 +6,9 @@ from itertools import pairwise
 import paddle
 import paddle.distributed as dist
 
+from dlperf_paddle.worker.precisions import PRECISIONS
 from dlperf_sdk.worker.interface import Runtime, Unsupported
+from dlperf_sdk.worker.precision import precision_named
 
 
 class PaddleRuntime(Runtime):
@@ -16,6 +18,7 @@ class PaddleRuntime(Runtime):
         super().__init__(request, cluster, process)
         self.clock = "event" if request.device == "cuda" else "blocking"
         self.replica = process.replicas[0]
+        self.precision = precision_named(request.precision, PRECISIONS)
         self.meets = request.strategy == "all_reduce" and cluster.world_size > 1
         """Whether gradients are averaged with other processes'."""
 
@@ -51,12 +54,12 @@ class PaddleRuntime(Runtime):
             )
         paddle.device.set_device("gpu:0")
         capability = paddle.device.cuda.get_device_capability()
-        if capability < (8, 0) and self.request.precision in ("tf32", "amp-bf16"):
+        if capability < (8, 0) and (self.precision.tf32 or self.precision.products == "bfloat16"):
             raise Unsupported(
                 "%s has compute capability %d.%d; %s needs 8.0 (Ampere) or later"
                 % (paddle.device.cuda.get_device_name(), *capability, self.request.precision)
             )
-        set_tf32(self.request.precision == "tf32")
+        set_tf32(self.precision.tf32)
 
     def synchronize(self):
         """On a CPU every call has finished when it returns, the collectives in `step` included."""

@@ -1,4 +1,4 @@
-"""What every Paddle trainer shares: wrapping, the step, input, parameters, evidence for the precision.
+"""The base of Paddle's trainers: wrapping, the step, parameters, evidence for the precision.
 
 A model's own file has its network, its loss, and nothing else.
 """
@@ -11,27 +11,30 @@ import paddle
 from paddle import nn
 
 from dlperf_paddle.worker import evidence
+from dlperf_paddle.worker.loading import Loader
 from dlperf_paddle.worker.optimizers import optimizer, rounding_of_adamw
-from dlperf_sdk.worker import canonical
-from dlperf_sdk.worker.interface import Step, Trainer
-from dlperf_sdk.worker.schedule import learning_rate
+from dlperf_paddle.worker.precisions import PRECISIONS
+from dlperf_sdk.worker.base_trainer import BaseTrainer
 
-AUTOCAST = {"amp-fp16": "float16", "amp-bf16": "bfloat16"}
-"""Precision → the type that auto_cast computes convolutions and matrix products in; the others do not cast."""
 COMPILED = {"graph": None, "cinn": "CINN"}
 """Compiler → the backend of `to_static`."""
 
 
-class PaddleTrainer(Trainer):
-    """One replica of a network, and how to train it. A model implements `build`, `outputs` and `loss`."""
+class PaddleTrainer(BaseTrainer):
+    """One replica of a network, and how to train it. A model implements `build`, `outputs` and `loss`.
+
+    Dropout must reach the network as an argument (`self.dropout`): what `to_static` has compiled it reuses for equal
+    arguments, whatever has changed inside the layers.
+    """
+
+    precisions, loader = PRECISIONS, Loader
 
     def __init__(self, runtime, request, process):
         super().__init__(runtime, request, process)
-        self.layout = "NHWC" if request.layout == "nhwc" else "NCHW"
         self.network = self.build(request.model_options)
         self.network.train()
         # Paddle lists batch norm's statistics among the parameters; they have no gradient.
-        self._parameters = {
+        self.named = {
             name: value for name, value in self.network.named_parameters() if not value.stop_gradient
         }
         self._transposed = {
@@ -39,9 +42,10 @@ class PaddleTrainer(Trainer):
             for name, layer in self.network.named_sublayers()
             if isinstance(layer, nn.Linear)  # (in, out) in Paddle, (out, in) in the manifest
         }
-        self.trained = self._trained()
-        self._load_canonical_weights()
-        self.optimizer = optimizer(self._parameters, request)
+        self.trained = self._wrap_network()
+        # Behind DataParallel, which gives all replicas rank 0's values when it is made.
+        self.load_canonical_weights(self.named)
+        self.optimizer = optimizer(self.named, request)
         numbers = request.optimizer
         self._rate_factors = (
             rounding_of_adamw(numbers["beta1"], numbers["beta2"])
@@ -49,35 +53,10 @@ class PaddleTrainer(Trainer):
             else itertools.repeat(1.0)
         )
         self._rate_factor = next(self._rate_factors)
-        # Only fp16's narrow exponent needs a loss scale; without it the scaler hands everything through.
-        self.scaler = paddle.amp.GradScaler(enable=request.precision == "amp-fp16")
-        self._skipped = 0
-        self._steps = 0
-        self._loader = None
-        self._seen = evidence.Seen()
+        self.scaler = paddle.amp.GradScaler(enable=self.scales_loss)
 
-    # What a model implements. The bodies here are no gaps: a model that lacks one is told which.
-
-    def build(self, options):
-        """The network. Its trainable `named_parameters()` have the manifest's names."""
-        raise NotImplementedError("a paddle model implements build()")
-
-    def outputs(self, network, batch, dropout):
-        """The outputs of `network` (this model's, or it wrapped) for a batch: a tuple of tensors, logits.
-
-        `dropout` says whether there is any. It must reach the network as an argument: what `to_static` has
-        compiled it reuses for equal arguments, whatever has changed inside the layers.
-        """
-        raise NotImplementedError("a paddle model implements outputs()")
-
-    def loss(self, outputs, batch):
-        """The loss of those outputs, a scalar in float32: the mean over the batch."""
-        raise NotImplementedError("a paddle model implements loss()")
-
-    # The network.
-
-    def _trained(self):
-        """The network as `step` calls it: compiled, and with gradients averaged over the replicas."""
+    def _wrap_network(self):
+        """Return the network as `step` calls it: compiled, and with gradients averaged over the replicas."""
         trained = self.network
         if self.request.compiler in COMPILED:
             trained = paddle.jit.to_static(trained, backend=COMPILED[self.request.compiler], full_graph=True)
@@ -86,153 +65,114 @@ class PaddleTrainer(Trainer):
             trained = paddle.DataParallel(trained, comm_buffer_size=megabytes)
         return trained
 
-    def _load_canonical_weights(self):
-        """Behind DataParallel, which gives all replicas rank 0's values when it is made: each sets its own."""
-        missing = set(self._parameters)
-        for name, values in canonical.weights(self.request.parameters, self.request.seed):
-            missing.remove(name)
-            self._parameters[name].set_value(values.T if name in self._transposed else values)
-        if missing:
-            raise ValueError("the manifest of %s lacks %s" % (self.request.model, ", ".join(sorted(missing))))
+    # Parameters: linear layers are turned.
 
-    # Input.
+    def assign(self, name, parameter, values):
+        """Set a parameter, where it is."""
+        parameter.set_value(values.T if name in self._transposed else values)
 
-    def _canonical_host_batch(self):
-        arrays = canonical.batch_of(self.request, self.runtime.replica)
-        if self.layout == "NHWC" and "image" in arrays:
-            arrays["image"] = np.ascontiguousarray(arrays["image"].transpose(0, 2, 3, 1))
-        return arrays
+    def read_parameter(self, name, replica):
+        """Return a parameter's values."""
+        values = self.named[name].numpy()
+        return np.ascontiguousarray(values.T if name in self._transposed else values)
 
-    def canonical_batch(self):
-        """The canonical shard of this replica, on its device."""
-        return _placed(self._canonical_host_batch())
+    def running_means(self, replica):
+        """Yield the running mean of every batch norm."""
+        for name, values in self.network.named_parameters():
+            if name.endswith("._mean"):
+                yield name[: -len("_mean")] + "running_mean", values.numpy()
 
-    def batches(self):
-        """The data source's batches, on the device, without end."""
-        source = self.request.data["source"]
-        if source == "synthetic":
-            return itertools.repeat(self.canonical_batch())
-        if source == "synthetic-host":
-            return map(_placed, itertools.repeat(self._canonical_host_batch()))
-        if source == "images":
-            from dlperf_paddle.worker import images as loaders
-        else:
-            from dlperf_paddle.worker import text as loaders
-        self._loader = loaders.batches(self.request, self.process)
-        return self._loader
+    # Batches.
 
-    def prefetched_batches(self):
-        """What the loaders hold ready; synthetic data needs none."""
-        return 0 if self._loader is None else self._loader.prefetched
+    def place(self, batches):
+        """Return this replica's batch on its device."""
+        (batch,) = batches
+        return {name: paddle.to_tensor(values) for name, values in batch.items()}
+
+    def receive(self, batches):
+        """Return the loader's batch, which is on the device."""
+        return batches[0]
 
     # The step.
 
-    def step(self, batch):
-        """One optimisation step over all micro-batches.
-
-        Nothing in it waits for the device, but with `amp-fp16` Paddle's optimizer itself, to see whether the
-        gradients are finite.
-        """
-        numbers = self.request.optimizer
-        rate = learning_rate(numbers, numbers["policy"], self._steps)
+    def set_learning_rate(self, rate):
+        """Set it with what corrects AdamW's rounding."""
         self.optimizer.set_lr(rate * self._rate_factor)
-        self._steps += 1
-        pieces = self._micro_batches(batch)
-        total = None
-        for i, piece in enumerate(pieces):
-            with self._gradients_meet(i == len(pieces) - 1):
-                with self._autocast():
-                    outputs = self.outputs(self.trained, piece, dropout=True)
-                loss = self.loss(outputs, piece)
-                if len(pieces) > 1:
-                    loss = loss / len(pieces)
-                self.scaler.scale(loss).backward()
-            total = loss.detach() if total is None else total + loss.detach()
+
+    def clear_gradients(self):
+        """Give their memory back."""
+        self.optimizer.clear_grad()
+
+    def forward(self, piece):
+        """Return the loss of a micro-batch."""
+        with self.autocast():
+            outputs = self.outputs(self.trained, piece)
+        return self.loss(outputs, piece)
+
+    def autocast(self):
+        """Return the context in which convolutions and matrix products are computed in the precision's type."""
+        casts = self.precision.casts
+        return paddle.amp.auto_cast(
+            enable=casts, dtype=self.precision.products if casts else "float16", level="O1"
+        )
+
+    def scale_loss(self, loss):
+        """Scale it, where gradients may underflow."""
+        return self.scaler.scale(loss)
+
+    def defer_synchronization(self):
+        """Return DataParallel's context."""
+        return self.trained.no_sync() if self.runtime.meets else contextlib.nullcontext()
+
+    def update(self):
+        """Update all weights.
+
+        A loss scaler skips that where a gradient is not finite: Paddle's optimizer itself waits for the device to see.
+        """
         self.scaler.step(self.optimizer)
         # The optimizer has waited for this, and leaves it on the host; `state_dict`, the public way to see the
         # scale fall, would wait for the updates as well.
         skipped = self.scaler.is_enable() and bool(self.scaler._cache_found_inf)
         self.scaler.update()
         if skipped:
-            self._skipped += 1
+            self.skipped += 1
         else:
             self._rate_factor = next(self._rate_factors)  # AdamW's powers of beta have moved on
-        self.optimizer.clear_grad()
-        return Step(total, self.request.batch_size)
-
-    def _micro_batches(self, batch):
-        count = self.request.accumulation
-        if count == 1:
-            return [batch]
-        pieces = {name: value.chunk(count) for name, value in batch.items()}
-        return [{name: pieces[name][i] for name in batch} for i in range(count)]
-
-    def _autocast(self):
-        dtype = AUTOCAST.get(self.request.precision)
-        return paddle.amp.auto_cast(enable=dtype is not None, dtype=dtype or "float16", level="O1")
-
-    def _gradients_meet(self, last):
-        """Replicas exchange gradients in the last micro-batch's backward pass only."""
-        return contextlib.nullcontext() if last or not self.runtime.meets else self.trained.no_sync()
-
-    def skipped_steps(self):
-        """Steps whose scaled gradients were not finite."""
-        return self._skipped
-
-    # What is read when the clock has stopped.
 
     def read_loss(self, loss):
-        """The loss of this process's one replica."""
+        """Return the loss of this process's one replica."""
         return [float(loss)]
-
-    def parameters(self, replica):
-        """In the manifest's order; linear layers are turned back."""
-        for entry in self.request.parameters:
-            name = entry["name"]
-            values = self._parameters[name].numpy()
-            yield name, np.ascontiguousarray(values.T if name in self._transposed else values)
-
-    def running_means(self, replica):
-        """Of every batch norm."""
-        for name, values in self.network.named_parameters():
-            if name.endswith("._mean"):
-                yield name[: -len("_mean")] + "running_mean", values.numpy()
 
     # Evidence for what was in effect.
 
-    def deviation(self):
-        """‖y - y32‖ / ‖y32‖ over the logits of the canonical batch's first micro-batch.
+    def outputs_and_references(self):
+        """Return y of the network that `step` calls, and y32 of the plain network, eager, in fp32 without TF32.
 
-        y comes from the very network that `step` calls, wrapped and compiled as it is; y32 from the plain
-        network, eager, in fp32 without TF32. In both dropout is off, batch norm uses the batch's statistics,
-        and no trace stays.
+        In both batch norm uses the batch's statistics, and no trace stays.
         """
-        batch = self._micro_batches(self.canonical_batch())[0]
-        visible = self.request.compiler == "none"  # compiled, the layers' own outputs are hidden
+        batch = self.micro_batches(self.canonical_batch())[0]
+        eager = self.request.compiler == "none"  # compiled, the layers' own outputs are hidden
         with evidence.undisturbed(self.network):
-            with evidence.watched(self.network if visible else nn.Layer(), self._seen), self._autocast():
-                values = self.outputs(self.trained, batch, dropout=False)
-            for value in values:
-                self._seen.note(value)
+            with evidence.watched(self.network if eager else nn.Layer(), self.note_output), self.autocast():
+                outputs = self.outputs(self.trained, batch)
+            for value in outputs:
+                self.note_output(value)
             with paddle.no_grad(), evidence.plain_fp32(self.request.device), evidence.eager(self.network):
-                references = self.outputs(self.network, batch, dropout=False)
-        return evidence.apart(values, references)
+                return outputs, self.outputs(self.network, batch)
 
-    def observed(self):
-        """What was in effect, from the types seen in `deviation` and from the state of Paddle."""
-        found = {"compiler": evidence.compiler(self.network), "accumulation": self.request.accumulation}
-        if self._seen.dtypes:
-            found["precision"] = self._seen.precision(self.request.device)
-        layouts = evidence.layouts(self.network)
-        if layouts:
-            found["layout"] = "+".join(sorted(layouts))
-        if isinstance(self.trained, paddle.DataParallel):
-            found["strategy"] = "all_reduce"
-        if self._loader is not None:
-            found["data"] = self._loader.facts
-        return found
+    def note_output(self, output):
+        """Note its type as the table of precisions has it: `float32` of `paddle.float32`."""
+        self.product_types.append(str(output.dtype).rpartition(".")[2])
 
+    def widen(self, value):
+        """Return it in float64, where it is."""
+        return value.astype("float64")
 
-def _placed(arrays):
-    """Host arrays on this replica's device."""
-    return {name: paddle.to_tensor(values) for name, values in arrays.items()}
+    def in_effect(self):
+        """Return what the types seen in `deviation` and Paddle's objects say."""
+        return {
+            "precision": self.name_precision("float32", evidence.allows_tf32(self.request.device)),
+            "compiler": evidence.compiler(self.network),
+            "layout": "+".join(sorted(evidence.layouts(self.network))) or None,
+            "strategy": "all_reduce" if isinstance(self.trained, paddle.DataParallel) else None,
+        }

@@ -65,8 +65,8 @@ class Scheduled:
         self._rate = None, None
         self._graph = None
 
-    def canonical_batch(self):
-        """None: the workers hold the canonical shards."""
+    def placed(self, batches):
+        """Return None: the workers hold the canonical shards."""
 
     def step(self, batch, rate):
         """One function for each replica; the handle is a list of TensorFlow's RemoteValues, the losses.
@@ -86,22 +86,19 @@ class Scheduled:
         self._graph = tf.compat.v1.get_default_graph()
         return self._replica_step(_of_shard(iterator, shard), rate)
 
-    def graph(self):
-        """The graph that the workers run; None before the first step."""
+    def graph(self, batch):
+        """Return the graph that the workers run; None before the first step."""
         return self._graph
 
-    def outputs(self, in_effect, plain):
-        """What two functions of a batch, which give tuples of tensors, are for the replicas' shards: two lists.
-
-        The workers run no eager code, and compute a graph of either.
-        """
-        return self._of_all_replicas(in_effect), self._of_all_replicas(plain)
-
-    def _of_all_replicas(self, forward):
-        traced = tf.function(lambda iterator, shard: forward(_of_shard(iterator, shard)), autograph=False)
+    def traced_outputs(self, function, batch):
+        """Return the tensors that a function of a batch gives for the replicas' shards."""
+        traced = tf.function(lambda iterator, shard: function(_of_shard(iterator, shard)), autograph=False)
         scheduled = [self._coordinator.schedule(traced, (self._iterator, shard)) for shard in self._shards]
         self._coordinator.join()
         return [output for remote in scheduled for output in remote.get()]
+
+    plain_outputs = traced_outputs
+    """The workers run no eager code, and compute a graph."""
 
 
 def _of_shard(iterator, shard):

@@ -7,10 +7,8 @@ S tokens, P predictions, H the hidden size, V word pieces.
 
 import tensorflow as tf
 
+from dlperf_sdk.worker.architectures import LAYER_NORM_EPSILON
 from dlperf_tensorflow.worker.training import TensorFlowTrainer
-
-EPSILON = 1e-12
-"""Of layer norm."""
 
 
 class Linear(tf.Module):
@@ -36,7 +34,8 @@ class LayerNorm(tf.Module):
         wide = tf.cast(x, tf.float32)
         mean, variance = tf.nn.moments(wide, -1, keepdims=True)
         return tf.cast(
-            tf.nn.batch_normalization(wide, mean, variance, self.beta, self.gamma, EPSILON), x.dtype
+            tf.nn.batch_normalization(wide, mean, variance, self.beta, self.gamma, LAYER_NORM_EPSILON),
+            x.dtype,
         )
 
 
@@ -149,19 +148,19 @@ def dropped(x, rate):
 class BertBaseTrainer(TensorFlowTrainer):
     """Sequences to the words that were masked, and whether their second part follows the first."""
 
-    def build(self, weights, options):
+    def build(self, options):
         """BERT; its sizes are the weights', but for the number of heads and layers."""
-        return Bert(weights, options["heads"], options["layers"])
+        return Bert(self.weights, options["heads"], options["layers"])
 
-    def outputs(self, network, batch, dtype, dropout):
+    def outputs(self, network, batch):
         """The logits (B · P, V) and (B, 2)."""
         return network(
             batch["input_ids"],
             batch["segment_ids"],
             batch["attention_mask"],
             batch["masked_positions"],
-            dtype,
-            self.request.model_options["dropout"] if dropout else 0.0,
+            self.dtype,
+            self.dropout,
         )
 
     def loss(self, outputs, batch):

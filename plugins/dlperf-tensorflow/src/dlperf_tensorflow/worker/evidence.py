@@ -1,8 +1,7 @@
-"""What was in effect: read from the graph that was run, and how far its outputs are from plain fp32's."""
+"""Evidence for what was in effect: the graph that was run, and plain fp32 to compare with."""
 
 import contextlib
 
-import numpy as np
 import tensorflow as tf
 
 _PRODUCTS = frozenset({"Conv2D", "MatMul", "BatchMatMulV2", "BatchMatMulV3"})
@@ -19,11 +18,9 @@ class Seen:
         ]
         self._products = [node for node in self._nodes if node.op in _PRODUCTS]
 
-    def precision(self, device):
-        """The types of products under the names of precisions; several are joined, and then none was in effect."""
-        names = {"float16": "amp-fp16", "bfloat16": "amp-bf16", "float32": fp32_mode(device)}
-        types = {tf.as_dtype(_type_of(node)).name for node in self._products}
-        return "+".join(sorted(names.get(name, name) for name in types))
+    def product_types(self):
+        """Return the types of products."""
+        return [tf.as_dtype(_type_of(node)) for node in self._products]
 
     def compiler(self):
         """`xla` if XLA must compile any of it."""
@@ -42,10 +39,9 @@ def _type_of(product):
     return product.attr["Ta" if product.op == "BatchMatMulV3" else "T"].type
 
 
-def fp32_mode(device):
-    """What float32 arithmetic is on this kind of device now."""
-    allowed = tf.config.experimental.tensor_float_32_execution_enabled()
-    return "tf32" if device == "cuda" and allowed else "fp32"
+def allows_tf32(device):
+    """Return True if float32 products may be rounded to TF32 on this kind of device now."""
+    return device == "cuda" and tf.config.experimental.tensor_float_32_execution_enabled()
 
 
 @contextlib.contextmanager
@@ -69,12 +65,3 @@ def plain_fp32():
         yield
     finally:
         tf.config.experimental.enable_tensor_float_32_execution(before)
-
-
-def apart(values, references):
-    """‖y - y32‖ / ‖y32‖ over all outputs of all replicas of this process."""
-    difference = whole = 0.0
-    for y, y32 in zip(values, references):
-        wide, wide32 = y.numpy().astype(np.float64), y32.numpy().astype(np.float64)
-        difference, whole = difference + np.square(wide - wide32).sum(), whole + np.square(wide32).sum()
-    return float((difference / whole) ** 0.5)

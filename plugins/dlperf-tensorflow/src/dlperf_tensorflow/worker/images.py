@@ -13,53 +13,61 @@ import tensorflow as tf
 
 from dlperf_sdk.worker.crop import AREA, MEAN, RATIO, STD
 from dlperf_sdk.worker.data import read_images
-from dlperf_tensorflow.worker.loading import Batches
 
 ATTEMPTS = 10
 """At a crop that fits."""
 
 
-def batches(request, replica):
-    """An endless iterator over a replica's batches: `image` (B, H, W, 3), or (B, 3, H, W) in the layout
-    nchw, float32; `label` (B,) int64.
+def load_images(trainer):
+    """Load JPEGs, which TensorFlow decodes."""
+    return trainer.load(JpegPipeline)
+
+
+class JpegPipeline:
+    """`image` (B, H, W, 3), or (B, 3, H, W) in the layout nchw, float32; `label` (B,) int64. See `loading.Loader`.
 
     Raises:
-        DataError: the index is not the one that was prepared; later, an image does not decode.
+        DataError: the index is not the one that was prepared.
     """
-    shapes = {entry["name"]: entry["shape"] for entry in request.inputs}
-    _, height, width = shapes["image"]
-    images = read_images(request.data)
 
-    def keys_of(draws):
+    def __init__(self, request, replica, layout):
+        self.request, self.replica, self.layout = request, replica, layout
+        self.facts = {}
+        shapes = {entry["name"]: entry["shape"] for entry in request.inputs}
+        _, self.height, self.width = shapes["image"]
+        self.images = read_images(request.data)
+        self.signature = {
+            "path": tf.TensorSpec((request.batch_size,), tf.string),
+            "label": tf.TensorSpec((request.batch_size,), tf.int64),
+            "seed": tf.TensorSpec((request.batch_size, 2), tf.int64),
+        }
+
+    def keys_of(self, draws):
+        """Return paths, labels and seeds."""
+        images = self.images
         return {
             "path": [os.path.join(images.root, images.paths[sample]) for _, sample in draws],
             "label": [images.labels[sample] for _, sample in draws],
-            "seed": [(request.seed + (replica << 32), draw) for draw, _ in draws],
+            "seed": [(self.request.seed + (self.replica << 32), draw) for draw, _ in draws],
         }
 
-    signature = {
-        "path": tf.TensorSpec((request.batch_size,), tf.string),
-        "label": tf.TensorSpec((request.batch_size,), tf.int64),
-        "seed": tf.TensorSpec((request.batch_size, 2), tf.int64),
-    }
+    def pipeline(self, keys, workers):
+        """Return the dataset of batches."""
+        return keys.unbatch().map(self._load, workers).batch(self.request.batch_size, drop_remainder=True)
 
-    def load(key):
-        image = normalise(augment(tf.io.read_file(key["path"]), height, width, key["seed"]))
-        if request.layout == "nchw":
+    def _load(self, key):
+        image = normalize(augment(tf.io.read_file(key["path"]), self.height, self.width, key["seed"]))
+        if self.layout == "nchw":
             image = tf.transpose(image, (2, 0, 1))
         return {"image": image, "label": key["label"]}
 
-    def pipeline(keys, loaders):
-        return keys.unbatch().map(load, loaders).batch(request.batch_size, drop_remainder=True)
-
-    def why(draws, error):
-        for path in keys_of(draws)["path"]:
+    def explain(self, draws, error):
+        """Return what was wrong with a batch: the first image that does not decode."""
+        for path in self.keys_of(draws)["path"]:
             fault = _fault(path)
             if fault is not None:
                 return "The image %s cannot be decoded: %s. Replace or remove it." % (path, fault)
         return "A batch of images cannot be made: %s." % error.message
-
-    return Batches(request, replica, keys_of, signature, pipeline, why)
 
 
 def augment(encoded, height, width, seed):
@@ -86,7 +94,7 @@ def decode(encoded):
     return tf.io.decode_jpeg(encoded, channels=3, dct_method="INTEGER_ACCURATE")
 
 
-def normalise(pixels):
+def normalize(pixels):
     """With ImageNet's mean and deviation taken out; white is 255."""
     return (pixels - [255 * value for value in MEAN]) / [255 * value for value in STD]
 

@@ -6,12 +6,8 @@ computes in the type of what it is given.
 
 import tensorflow as tf
 
+from dlperf_sdk.worker.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMENTUM, STAGES
 from dlperf_tensorflow.worker.training import TensorFlowTrainer
-
-STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
-"""Width and number of bottlenecks of each stage."""
-EXPANSION = 4
-"""A bottleneck's output has this many times its width in channels."""
 
 
 class Convolution(tf.Module):
@@ -53,8 +49,8 @@ class BatchNorm(tf.Module):
             offset=self.beta,
             mean=self.running_mean,
             variance=self.running_variance,
-            epsilon=1e-5,
-            exponential_avg_factor=0.1,
+            epsilon=BATCH_NORM_EPSILON,
+            exponential_avg_factor=BATCH_NORM_MOMENTUM,
             is_training=True,
             data_format=self.layout,
         )
@@ -132,13 +128,13 @@ def spatial(layout, both, others):
 class ResNet50Trainer(TensorFlowTrainer):
     """Images to classes, cross entropy with label smoothing."""
 
-    def build(self, weights, options):
+    def build(self, options):
         """ResNet-50; the number of classes is the weights'."""
-        return ResNet50(weights)
+        return ResNet50(self.weights)
 
-    def outputs(self, network, batch, dtype, dropout):
+    def outputs(self, network, batch):
         """The logits (B, classes)."""
-        return (network(tf.cast(batch["image"], dtype)),)
+        return (network(tf.cast(batch["image"], self.dtype)),)
 
     def loss(self, outputs, batch):
         """(1 - ε) · (-log p[label]) + ε · mean over the classes of -log p, mean over the batch."""

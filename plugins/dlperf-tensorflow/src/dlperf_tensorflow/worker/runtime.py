@@ -5,7 +5,9 @@ import os
 import tensorflow as tf
 
 from dlperf_sdk.worker.interface import Runtime, Unsupported
+from dlperf_sdk.worker.precision import precision_named
 from dlperf_tensorflow.worker import asynchronous
+from dlperf_tensorflow.worker.precisions import PRECISIONS
 
 
 class TensorFlowRuntime(Runtime):
@@ -20,6 +22,7 @@ class TensorFlowRuntime(Runtime):
         """Whether servers compute what this process schedules."""
         self.clock = "lagged" if request.device == "cuda" or self.served else "blocking"
         self.replica = process.replicas[0]
+        self.precision = precision_named(request.precision, PRECISIONS)
         self.meets = request.strategy == "all_reduce" and cluster.world_size > 1
         """Whether gradients are averaged with other replicas'."""
         self.strategy = None
@@ -39,7 +42,7 @@ class TensorFlowRuntime(Runtime):
         # At least two: replicas of one process run side by side, and one that waits must not stop the other.
         tf.config.threading.set_inter_op_parallelism_threads(max(2, count))
         devices = self._take_gpus(count) if request.device == "cuda" else _take_cpus(count)
-        tf.config.experimental.enable_tensor_float_32_execution(request.precision == "tf32")
+        tf.config.experimental.enable_tensor_float_32_execution(self.precision.tf32)
         if request.layout != "auto":
             # Left alone, the graph optimizer chooses a layout of its own for GPUs.
             tf.config.optimizer.set_experimental_options({"layout_optimizer": False})
@@ -48,7 +51,7 @@ class TensorFlowRuntime(Runtime):
             self.strategy, self.coordinator = asynchronous.join()
         else:
             self.strategy = self._strategy(devices)
-        if request.device == "cpu" and request.precision == "amp-bf16" and request.compiler != "xla":
+        if request.device == "cpu" and self.precision.products == tf.bfloat16 and request.compiler != "xla":
             _must_round()
         tf.random.set_seed(request.seed + self.replica)
 
@@ -91,7 +94,7 @@ class TensorFlowRuntime(Runtime):
         for device in found[:count]:
             details = tf.config.experimental.get_device_details(device)
             capability = details.get("compute_capability", (0, 0))
-            if capability < (8, 0) and self.request.precision in ("tf32", "amp-bf16"):
+            if capability < (8, 0) and (self.precision.tf32 or self.precision.products == tf.bfloat16):
                 raise Unsupported(
                     "%s has compute capability %d.%d; %s needs 8.0 (Ampere) or later"
                     % (details.get("device_name"), *capability, self.request.precision)

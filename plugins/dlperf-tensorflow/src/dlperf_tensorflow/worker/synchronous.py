@@ -12,13 +12,12 @@ from dlperf_tensorflow.worker import evidence
 class Together:
     """A trainer's step, over the replicas of this process.
 
-    `replica_step(batch, rate)` is what one replica does in a step; it gives the loss. `shards()` makes the canonical
-    shards, a dict of arrays for each replica. `kind` is their devices' (`cpu`, `cuda`), `replicas` their global
-    indices.
+    `replica_step(batch, rate)` is what one replica does in a step; it gives the loss. `kind` is their devices' (`cpu`,
+    `cuda`), `replicas` their global indices.
     """
 
-    def __init__(self, strategy, replica_step, shards, kind, replicas):
-        self._strategy, self._replica_step, self._shards = strategy, replica_step, shards
+    def __init__(self, strategy, replica_step, kind, replicas):
+        self._strategy, self._replica_step = strategy, replica_step
         self._device = "GPU" if kind == "cuda" else "CPU"
         self._first = replicas[0]
         self._train = tf.function(self._one_step, autograph=False)
@@ -37,10 +36,6 @@ class Together:
             lambda context: placed[context.replica_id_in_sync_group - self._first]
         )
 
-    def canonical_batch(self):
-        """The canonical shards, on their replicas' devices."""
-        return self.placed(self._shards())
-
     def step(self, batch, rate):
         """One step of all replicas; the handle has a loss per replica."""
         return self._train(batch, tf.constant(rate, tf.float32))
@@ -48,20 +43,19 @@ class Together:
     def _one_step(self, batch, rate):
         return self._strategy.run(self._replica_step, (batch, rate))
 
-    def graph(self):
-        """The graph that `step` runs."""
-        return self._train.get_concrete_function(self.canonical_batch(), tf.constant(0.0)).graph
+    def graph(self, batch):
+        """Return the graph that `step` runs for such a batch."""
+        return self._train.get_concrete_function(batch, tf.constant(0.0)).graph
 
-    def outputs(self, in_effect, plain):
-        """What two functions of a batch, which give tuples of tensors, are for the canonical shards: two lists.
+    def traced_outputs(self, function, batch):
+        """Return the tensors that a function of a batch gives for all replicas, traced as `step` is."""
+        traced = tf.function(lambda own: self._strategy.run(function, (own,)), autograph=False)
+        return self._of_all_replicas(traced(batch))
 
-        `in_effect` is traced as `step` is; `plain` is run eagerly, in float32 without TF32.
-        """
-        traced = tf.function(lambda batch: self._strategy.run(in_effect, (batch,)), autograph=False)
-        batch = self.canonical_batch()
-        values = self._of_all_replicas(traced(batch))
+    def plain_outputs(self, function, batch):
+        """Return them with the function run eagerly, in float32 without TF32."""
         with evidence.plain_fp32():
-            return values, self._of_all_replicas(self._strategy.run(plain, (batch,)))
+            return self._of_all_replicas(self._strategy.run(function, (batch,)))
 
     def _of_all_replicas(self, outputs):
         return [value for output in outputs for value in self._strategy.experimental_local_results(output)]

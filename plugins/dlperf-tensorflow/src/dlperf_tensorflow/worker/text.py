@@ -1,38 +1,42 @@
-"""`text`: sequences that were tokenised and masked when the data was prepared, read from disk in parallel."""
+"""`text` through tf.data: the prepared arrays, read by its threads."""
 
-import numpy as np
 import tensorflow as tf
 
-from dlperf_sdk.worker.data import read_arrays
-from dlperf_tensorflow.worker.loading import Batches
+from dlperf_sdk.worker.loading import TokenArrays
 
 
-def batches(request, replica):
-    """An endless iterator over a replica's batches: the model's inputs by name, (B, …) int64 or float32.
+def load_text(trainer):
+    """Load the arrays that were prepared of text."""
+    return trainer.load(TokenPipeline)
 
-    Raises:
-        DataError: the index or an array is not the one that was prepared.
-    """
-    arrays = {
-        name: np.memmap(entry.path, entry.dtype, "r", shape=entry.shape)
-        for name, entry in read_arrays(request.data).items()
-    }
-    names = [entry["name"] for entry in request.inputs]
-    types = [entry["dtype"] for entry in request.inputs]
 
-    def rows(samples):
-        return [arrays[name][samples].astype(dtype) for name, dtype in zip(names, types)]
+class TokenPipeline(TokenArrays):
+    """The model's inputs by name, (B, …) int64 or float32. See `loading.Loader`."""
 
-    def load(samples):
-        values = tf.numpy_function(rows, [samples], types, stateful=False)
-        shapes = [(request.batch_size, *entry["shape"]) for entry in request.inputs]
-        return {name: tf.ensure_shape(value, shape) for name, value, shape in zip(names, values, shapes)}
+    def __init__(self, request, replica, layout):
+        super().__init__(request, replica, layout)
+        self.signature = tf.TensorSpec((request.batch_size,), tf.int64)
 
-    return Batches(
-        request,
-        replica,
-        keys_of=lambda draws: [sample for _, sample in draws],
-        signature=tf.TensorSpec((request.batch_size,), tf.int64),
-        pipeline=lambda keys, loaders: keys.map(load, loaders),
-        why=lambda draws, error: "The prepared text cannot be read: %s." % error.message,
-    )
+    def keys_of(self, draws):
+        """Return the samples."""
+        return [sample for _, sample in draws]
+
+    def pipeline(self, keys, workers):
+        """Return the dataset of batches."""
+        return keys.map(self._load, workers)
+
+    def _load(self, samples):
+        inputs = self.request.inputs
+        types = [entry["dtype"] for entry in inputs]
+        values = tf.numpy_function(self._rows, [samples], types, stateful=False)
+        return {
+            entry["name"]: tf.ensure_shape(value, (self.request.batch_size, *entry["shape"]))
+            for entry, value in zip(inputs, values)
+        }
+
+    def _rows(self, samples):
+        return list(self.batch([(0, sample) for sample in samples]).values())
+
+    def explain(self, draws, error):
+        """Return what was wrong with a batch."""
+        return "The prepared text cannot be read: %s." % error.message

@@ -8,14 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from dlperf_sdk.worker.architectures import LAYER_NORM_EPSILON, POSITIONS, SEGMENTS
 from dlperf_torch.worker import levers
-from dlperf_torch.worker.training import AUTOCAST, TorchTrainer
-
-POSITIONS = 512
-"""Rows of the position embeddings."""
-SEGMENTS = 2
-EPSILON = 1e-12
-"""Of layer norm."""
+from dlperf_torch.worker.training import TorchTrainer
 
 
 class Embeddings(nn.Module):
@@ -26,7 +21,7 @@ class Embeddings(nn.Module):
         self.word = nn.Embedding(words, hidden)
         self.position = nn.Embedding(POSITIONS, hidden)
         self.segment = nn.Embedding(SEGMENTS, hidden)
-        self.norm = nn.LayerNorm(hidden, eps=EPSILON)
+        self.norm = nn.LayerNorm(hidden, eps=LAYER_NORM_EPSILON)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, input_ids, segment_ids):
@@ -45,7 +40,7 @@ class Attention(nn.Module):
         self.key = nn.Linear(hidden, hidden)
         self.value = nn.Linear(hidden, hidden)
         self.output = nn.Linear(hidden, hidden)
-        self.norm = nn.LayerNorm(hidden, eps=EPSILON)
+        self.norm = nn.LayerNorm(hidden, eps=LAYER_NORM_EPSILON)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x, mask):
@@ -67,7 +62,7 @@ class Layer(nn.Module):
         self.attention = Attention(hidden, heads, dropout, packed)
         self.intermediate = nn.Linear(hidden, intermediate)
         self.output = nn.Linear(intermediate, hidden)
-        self.norm = nn.LayerNorm(hidden, eps=EPSILON)
+        self.norm = nn.LayerNorm(hidden, eps=LAYER_NORM_EPSILON)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x, mask):
@@ -83,7 +78,7 @@ class MaskedLM(nn.Module):
         super().__init__()
         self.multiple = multiple
         self.transform = nn.Linear(hidden, hidden)
-        self.norm = nn.LayerNorm(hidden, eps=EPSILON)
+        self.norm = nn.LayerNorm(hidden, eps=LAYER_NORM_EPSILON)
         self.bias = nn.Parameter(torch.zeros(words))
 
     def forward(self, x, word_embeddings):
@@ -142,7 +137,7 @@ class BertBaseTrainer(TorchTrainer):
         levers.probe_attention(
             chosen["attention"],
             self.device,
-            AUTOCAST.get(self.request.precision, torch.float32),
+            self.precision.products,
             options["heads"],
             options["sequence_length"],
             options["hidden_size"] // options["heads"],

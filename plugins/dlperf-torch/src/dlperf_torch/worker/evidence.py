@@ -1,4 +1,4 @@
-"""What was in effect: types and layouts as they were seen at work, and how far they are from plain fp32."""
+"""Evidence for what was in effect: layers watched at work, and plain fp32 to compare with."""
 
 import contextlib
 
@@ -14,40 +14,26 @@ ANY_ATTENTION = [
 ]
 
 
-class Seen:
-    """The types and layouts of the values that were noted."""
-
-    def __init__(self):
-        self.dtypes, self.layouts = set(), set()
-
-    def note(self, value):
-        """A layer's output, or the network's."""
-        self.dtypes.add(str(value.dtype).replace("torch.", ""))
-        if value.dim() == 4 and value.shape[2:].numel() > 1:  # a single pixel lies the same in both
-            self.layouts.add(layout_of(value))
-
-    def precision(self, device):
-        """The types under the names of precisions; several are joined, and then none of them was in effect."""
-        names = {"float16": "amp-fp16", "bfloat16": "amp-bf16", "float32": fp32_mode(device)}
-        return "+".join(sorted(names.get(dtype, dtype) for dtype in self.dtypes))
-
-
 def layout_of(value):
     """How images lie in memory."""
     return "nhwc" if value.is_contiguous(memory_format=torch.channels_last) else "nchw"
 
 
-def fp32_mode(device):
-    """What float32 arithmetic is on this device now."""
-    allowed = torch.backends.cuda.matmul.allow_tf32 and torch.backends.cudnn.allow_tf32
-    return "tf32" if device.type == "cuda" and allowed else "fp32"
+def layouts_of_weights(network):
+    """Return the layouts of the convolutions' weights; a kernel of one pixel lies the same in both."""
+    return {layout_of(w) for w in network.parameters() if w.dim() == 4 and w.shape[2] > 1}
+
+
+def allows_tf32(device):
+    """Return True if float32 products may be rounded to TF32 on this device now."""
+    return device.type == "cuda" and torch.backends.cuda.matmul.allow_tf32 and torch.backends.cudnn.allow_tf32
 
 
 @contextlib.contextmanager
-def watched(network, seen):
-    """Note what the network's convolutions and linear layers give out."""
+def watched(network, note):
+    """Call `note` with what the network's convolutions and linear layers give out."""
     layers = [module for module in network.modules() if isinstance(module, (nn.Conv2d, nn.Linear))]
-    hooks = [layer.register_forward_hook(lambda module, args, output: seen.note(output)) for layer in layers]
+    hooks = [layer.register_forward_hook(lambda module, args, output: note(output)) for layer in layers]
     try:
         yield
     finally:
@@ -82,13 +68,3 @@ def plain_fp32():
             yield
     finally:
         matmul.allow_tf32, cudnn.allow_tf32 = before
-
-
-def apart(values, references):
-    """‖y - y32‖ / ‖y32‖ over all outputs."""
-    difference = sum(_squares(y.double() - y32.double()) for y, y32 in zip(values, references))
-    return (difference / sum(_squares(y32.double()) for y32 in references)) ** 0.5
-
-
-def _squares(values):
-    return values.square().sum().item()

@@ -33,6 +33,15 @@ def check(request):
         )
 
 
+def compiled(function, request):
+    """Return a network or a function as the request's compiler makes it."""
+    if request.compiler != "inductor":
+        return function
+    # The mode that also captures graphs would give out losses that the next step overwrites.
+    mode = "max-autotune-no-cudagraphs" if request.framework_options["max_autotune"] else None
+    return torch.compile(function, dynamic=False, mode=mode)
+
+
 class BatchNorm(nn.BatchNorm2d):
     """Batch norm and what follows it in a network, in torch's own kernels."""
 

@@ -8,13 +8,9 @@ from functools import partial
 import torch.nn.functional as F
 from torch import nn
 
+from dlperf_sdk.worker.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMENTUM, EXPANSION, STAGES
 from dlperf_torch.worker.levers import BatchNorm, BatchNormFp32
 from dlperf_torch.worker.training import TorchTrainer
-
-STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
-"""Width and number of bottlenecks of each stage."""
-EXPANSION = 4
-"""A bottleneck's output has this many times its width in channels."""
 
 
 def convolution(inputs, outputs, kernel, stride=1):
@@ -24,7 +20,7 @@ def convolution(inputs, outputs, kernel, stride=1):
 
 def batch_norm(channels, kind=BatchNorm):
     """Batch norm over this replica's micro-batch."""
-    norm = kind(channels, eps=1e-5, momentum=0.1)
+    norm = kind(channels, eps=BATCH_NORM_EPSILON, momentum=BATCH_NORM_MOMENTUM)
     # torch counts batches for a cumulative average, which a fixed momentum does not use: one kernel less.
     norm.num_batches_tracked = None
     return norm

@@ -10,6 +10,8 @@ import torch.distributed as dist
 
 from dlperf_sdk.worker import lifetime
 from dlperf_sdk.worker.interface import Runtime, Unsupported
+from dlperf_sdk.worker.precision import precision_named
+from dlperf_torch.worker.precisions import PRECISIONS
 
 # What torch and the libraries below it say when memory runs out and they have no exception of its own for it.
 _OUT_OF_MEMORY = (
@@ -42,6 +44,7 @@ class TorchRuntime(Runtime):
         self.clock = "event" if request.device == "cuda" else "blocking"
         self.device = torch.device(request.device, 0) if request.device == "cuda" else torch.device("cpu")
         self.replica = process.replicas[0]
+        self.precision = precision_named(request.precision, PRECISIONS)
         self.meets = request.strategy == "all_reduce" and cluster.world_size > 1
         """Whether gradients are averaged with other processes'."""
 
@@ -57,9 +60,8 @@ class TorchRuntime(Runtime):
             torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
         if request.device == "cuda":
             self._take_gpu()
-        tf32 = request.precision == "tf32"
-        torch.backends.cuda.matmul.allow_tf32 = tf32
-        torch.backends.cudnn.allow_tf32 = tf32
+        torch.backends.cuda.matmul.allow_tf32 = self.precision.tf32
+        torch.backends.cudnn.allow_tf32 = self.precision.tf32
         if self.meets:
             # Workers may compile for different lengths of time, so no collective ends before the longest
             # phase may; the agents hold the tighter deadlines.
@@ -78,7 +80,7 @@ class TorchRuntime(Runtime):
             )
         torch.cuda.set_device(self.device)
         capability = torch.cuda.get_device_capability(self.device)
-        if capability < (8, 0) and self.request.precision in ("tf32", "amp-bf16"):
+        if capability < (8, 0) and (self.precision.tf32 or self.precision.products == torch.bfloat16):
             raise Unsupported(
                 "%s has compute capability %d.%d; %s needs 8.0 (Ampere) or later"
                 % (torch.cuda.get_device_name(self.device), *capability, self.request.precision)

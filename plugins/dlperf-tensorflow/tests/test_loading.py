@@ -18,6 +18,7 @@ tf = pytest.importorskip(
 )
 images = pytest.importorskip("dlperf_tensorflow.worker.images")
 text = pytest.importorskip("dlperf_tensorflow.worker.text")
+loading = pytest.importorskip("dlperf_tensorflow.worker.loading")
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests"))
 data_samples = pytest.importorskip("data_samples", reason="sample images need Pillow, sample text tokenizers")
 
@@ -44,8 +45,13 @@ def image_request(folder, loaders=1, num_classes=10, **changes):
     return make_request("resnet50", options, {"loader_workers": loaders}, data=data, **changes)
 
 
+def open_loader(request, replica=0, dataset=images.JpegPipeline):
+    layout = "nchw" if request.layout == "nchw" else "nhwc"
+    return loading.Loader(dataset(request, replica, layout), request, replica)
+
+
 def take(count, request, replica=0):
-    batches = images.batches(request, replica)
+    batches = open_loader(request, replica)
     return [next(batches) for _ in range(count)]
 
 
@@ -59,7 +65,7 @@ def numbered_folder(folder, count):
 
 def test_a_batch_is_what_the_model_reads(tmp_path):
     count = data_samples.image_folder(tmp_path / "data")
-    batches = images.batches(image_request(tmp_path / "data", loaders=2), 0)
+    batches = open_loader(image_request(tmp_path / "data", loaders=2))
     batch = next(batches)
     assert batch["image"].shape == (4, 32, 32, 3) and batch["image"].dtype == tf.float32
     assert batch["label"].shape == (4,) and batch["label"].dtype == tf.int64
@@ -91,15 +97,6 @@ def test_the_order_is_the_seeds_and_replicas_share_nothing(tmp_path):
         assert labels == [listed.labels[next(order)] for _ in labels]
         seen += labels
     assert sorted(seen) == list(range(12))
-
-
-def test_the_facts_are_those_of_the_replica_with_the_fewest_samples(tmp_path, make_trainer):
-    numbered_folder(tmp_path / "data", 3)
-    request = image_request(tmp_path / "data", devices_per_node=2)
-    trainer = make_trainer("bert-base")  # whatever it trains: the sooner traced, the better
-    trainer._loaders = [images.batches(request, replica) for replica in (0, 1)]
-    assert [loader.facts["samples_per_replica"] for loader in trainer._loaders] == [2, 1]
-    assert trainer.observed()["data"] == trainer._loaders[1].facts
 
 
 @pytest.mark.parametrize("mode", ["L", "CMYK", "RGB"])
@@ -152,7 +149,7 @@ def test_text_batches_are_the_prepared_sequences_in_the_order_of_the_seed(tmp_pa
         name: np.fromfile(entry.path, entry.dtype).reshape(entry.shape)
         for name, entry in worker.read_arrays(data).items()
     }
-    batches = text.batches(request, 0)
+    batches = open_loader(request, dataset=text.TokenPipeline)
     order = worker.endless(range(data["samples"]), 2, 0)
     for _ in range(5):
         batch = next(batches)

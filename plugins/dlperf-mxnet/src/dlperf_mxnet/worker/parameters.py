@@ -1,0 +1,35 @@
+"""gluon's parameters under the manifest's names, and the axes of convolutions' weights."""
+
+import numpy as np
+
+
+def to_network(values, layout):
+    """Return values of the manifest with the axes that a network of this layout has: a convolution's OIHW or OHWI."""
+    return values.transpose(0, 2, 3, 1) if layout == "nhwc" and values.ndim == 4 else values
+
+
+def to_manifest(values, layout):
+    """Return a network's values as the manifest has them, in C order."""
+    return np.ascontiguousarray(
+        values.transpose(0, 3, 1, 2) if layout == "nhwc" and values.ndim == 4 else values
+    )
+
+
+def configure(parameters, request):
+    """Set which parameters decay, and whether micro-batches add to their gradients."""
+    for entry in request.parameters:
+        parameters[entry["name"]].wd_mult = 1.0 if entry["decay"] else 0.0
+    for parameter in parameters.values():
+        parameter.grad_req = "add" if request.accumulation > 1 else "write"
+
+
+def named_parameters(network):
+    """Return the network's trainable parameters under the manifest's names; one that is shared, once."""
+    renamed = {"gamma": "weight", "beta": "bias"}
+    parameters, seen = {}, set()
+    for path, parameter in network._collect_params_with_prefix().items():
+        stem, _, last = path.rpartition(".")
+        if parameter.grad_req != "null" and id(parameter) not in seen:
+            parameters[(stem + "." if stem else "") + renamed.get(last, last)] = parameter
+            seen.add(id(parameter))
+    return parameters

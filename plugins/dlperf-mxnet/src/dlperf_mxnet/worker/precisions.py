@@ -1,0 +1,9 @@
+"""What each precision means in MXNet."""
+
+from dlperf_sdk.worker.precision import Precision
+
+PRECISIONS = {
+    "fp32": Precision("float32", "float32"),
+    "amp-fp16": Precision("float32", "float16"),
+    "amp-bf16": Precision("float32", "bfloat16"),
+}

@@ -1,0 +1,32 @@
+"""Micro-batches inside a graph, one after another: XLA and servers take a whole step as one function."""
+
+import tensorflow as tf
+
+
+def split(batch, count):
+    """Return every input with a new first axis, of micro-batches."""
+    return {
+        name: tf.reshape(value, (count, value.shape[0] // count, *value.shape[1:]))
+        for name, value in batch.items()
+    }
+
+
+def accumulate(gradients_of, batch, count, variables):
+    """Return the mean of the micro-batches' losses and gradients; `gradients_of` gives those of one."""
+    if count == 1:
+        return gradients_of(batch)
+    pieces = split(batch, count)
+
+    def add(i, loss, gradients):
+        more, others = gradients_of({name: value[i] for name, value in pieces.items()})
+        return i + 1, loss + more, [a + b for a, b in zip(gradients, others)]
+
+    zeros = [tf.zeros(variable.shape) for variable in variables]
+    _, loss, gradients = tf.while_loop(
+        lambda i, *_: i < count,
+        add,
+        (tf.constant(0), tf.constant(0.0), zeros),
+        parallel_iterations=1,
+        maximum_iterations=count,
+    )
+    return loss / count, [gradient / count for gradient in gradients]

@@ -1,0 +1,26 @@
+"""The models' optimizers in torch."""
+
+import torch
+
+from dlperf_sdk.worker.schedule import decay_groups
+
+
+def optimizer(parameters, request):
+    """Return torch's optimizer with the request's numbers, and weight decay where the manifest says so."""
+    numbers, fused = request.optimizer, request.framework_options["fused_optimizer"]
+    groups = [
+        {"params": group, "weight_decay": decay}
+        for group, decay in decay_groups(request.parameters, parameters, numbers["weight_decay"])
+    ]
+    rate = numbers["learning_rate"]
+    if numbers["kind"] == "sgd":
+        optimizer = torch.optim.SGD(groups, lr=rate, momentum=numbers["momentum"], fused=fused)
+        # Left to torch it is made at the first step, of memory that the fused kernel never writes to if the loss
+        # scaler skips that step.
+        for parameter in parameters.values():
+            optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+        return optimizer
+    if numbers["kind"] == "adamw":
+        betas = (numbers["beta1"], numbers["beta2"])
+        return torch.optim.AdamW(groups, lr=rate, betas=betas, eps=numbers["epsilon"], fused=fused)
+    raise ValueError("the torch plugin has no optimizer %r" % numbers["kind"])
