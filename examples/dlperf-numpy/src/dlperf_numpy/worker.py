@@ -1,12 +1,13 @@
 """Worker half: runs in the framework's environment. Standard library, NumPy and dlperf_sdk.worker; Python 3.7."""
 
 import contextlib
-import itertools
 from multiprocessing.connection import Client, Listener, wait
 
 import numpy as np
 
 from dlperf_sdk.worker import canonical, interface
+from dlperf_sdk.worker.base_trainer import BaseTrainer
+from dlperf_sdk.worker.precision import Precision
 
 
 class Runtime(interface.Runtime):
@@ -44,43 +45,42 @@ class Runtime(interface.Runtime):
         return {"framework_version": np.__version__}
 
 
-class Trainer(interface.Trainer):
+class Trainer(BaseTrainer):
     """What both models share. `loss` is theirs: of the outputs (B, outputs) and targets, with its slope."""
+
+    # The data types behind each precision's name; training and evidence read them here.
+    precisions = {"fp32": Precision("float32", "float32")}
 
     # Every framework starts from the same numbers: a function of the seed and the parameter's name.
     def __init__(self, runtime, request, process):
         super().__init__(runtime, request, process)
         self.weights = dict(canonical.weights(request.parameters, request.seed))
 
-    # And trains on the same samples: each replica has its shard of them.
-    def canonical_batch(self):
-        return canonical.batch_of(self.request, self.process.replicas[0])
+    # In the manifest's layout: the core compares replicas, and frameworks, by these.
+    def read_parameter(self, name, replica):
+        return self.weights[name]
 
-    # `synthetic` is the only data source that the plugin offers.
-    def batches(self):
-        return itertools.repeat(self.canonical_batch())
+    # One batch per replica of this process, which has one; NumPy's device is the host.
+    def place(self, batches):
+        return batches[0]
 
-    # One optimisation step. It returns the loss handle (here simply the number), and how many samples it took.
-    def step(self, batch):
+    # One optimization step. It returns the loss handle (here simply the number).
+    def train(self, batch, rate):
         loss, slope = self.loss(batch["x"] @ self.weights["weight"].T, batch["y"])
-        rate, gradient = self.request.optimizer["learning_rate"], slope.T @ batch["x"] / len(slope)
-        self.weights["weight"] = self.weights["weight"] - np.float32(rate) * self.runtime.mean(gradient)
-        return interface.Step(loss, len(slope))
+        gradient = self.runtime.mean(slope.T @ batch["x"] / len(slope))
+        self.weights["weight"] = self.weights["weight"] - np.float32(rate) * gradient
+        return loss
 
     # Called when the clock has stopped: one loss per replica of this process.
     def read_loss(self, loss):
         return [float(loss)]
-
-    # In the manifest's order, names and shapes: the core compares replicas, and frameworks, by these.
-    def parameters(self, replica):
-        return self.weights.items()
 
     # The evidence for the precision: this is plain fp32, and differs from plain fp32 by nothing.
     def deviation(self):
         return 0.0
 
     # What was really in effect, under the names of the request.
-    def observed(self):
+    def in_effect(self):
         return {"precision": str(self.weights["weight"].dtype).replace("float", "fp")}
 
 
