@@ -15,7 +15,7 @@ PYTEST := $(BIN)/pytest
 # The core's tests wait now and then for deadlines and for other processes: one worker more than processors.
 WORKERS := $(shell processors=$$(getconf _NPROCESSORS_ONLN); echo $$((processors < 8 ? processors + 1 : 8)))
 
-.PHONY: docs demo test test-all parts setup lint core torch torch-environment bench clean test-frameworks $(PARTS)
+.PHONY: docs demo test test-all parts setup lint schemas core torch torch-environment bench clean test-frameworks $(PARTS)
 
 demo: $(READY)
 	$(BIN)/dlperf run torch resnet50 --protocol quick --batch-size 8
@@ -50,6 +50,12 @@ lint: $(READY)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(MAKE) schemas
+	git diff --exit-code schemas
+
+# The schemas of documents, from the classes that they are made of.
+schemas: $(READY)
+	$(BIN)/python scripts/schemas.py
 
 core: $(READY)
 	$(PYTEST) --numprocesses $(WORKERS) --dist loadfile -m 'not framework and not frameworks and not browser and not long' \

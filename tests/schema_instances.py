@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dlperf_sdk.documents import schema
 
-ANNOTATIONS = {"$schema", "$id", "title", "description", "default", "$defs"}
+ANNOTATIONS = {"$schema", "$id", "title", "description", "default", "expected", "$defs"}
 FREE = st.recursive(
     st.none()
     | st.booleans()

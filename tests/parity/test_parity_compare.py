@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from parity_samples import case, fingerprint, record, tolerance, trajectory
 
+from dlperf_sdk.documents.structuring import structure
 from dlperf_sdk.errors import DocumentError
 from dlperf_sdk.parity.compare import compare
 from dlperf_sdk.parity.distance import distance
@@ -21,7 +22,9 @@ from dlperf_sdk.worker import canonical
 
 def compared(documents: list[dict[str, Any]], strategy: str = "all_reduce", **changes: Any) -> Any:
     tolerated = Tolerance(**tolerance(**changes))
-    return compare(records_from(documents), ReferenceCase(**case()), tolerated, strategy, len(documents))
+    return compare(
+        records_from(documents), structure(case(), ReferenceCase), tolerated, strategy, len(documents)
+    )
 
 
 def test_the_right_trajectory_passes() -> None:
@@ -59,7 +62,7 @@ def test_what_has_no_trajectory_says_so(replicas: int, strategy: str, outcome: s
 
 
 def test_a_case_without_a_pair_judges_no_pair() -> None:
-    only = ReferenceCase(**case(pair=[]))
+    only = structure(case(pair=[]), ReferenceCase)
     found = compare(records_from([record(0), record(1)]), only, Tolerance(**tolerance()), "all_reduce", 2)
     assert found.outcome == "inconclusive"
 
@@ -169,7 +172,7 @@ def test_what_is_rounding_alone_is_told_in_terms_of_rounding() -> None:
     noise = {"b": 5e8}
     nothing = fingerprint(0.0, 2e-10)
     alone = [{**trajectory(), "updates": {"w": fingerprint(0.3, 0.1), "b": nothing}}]
-    of_case = ReferenceCase(**case(noise=noise, alone=alone, pair=[], mistakes=[]))
+    of_case = structure(case(noise=noise, alone=alone, pair=[], mistakes=[]), ReferenceCase)
     document = record()
     document["replicas"][0]["updates"]["b"] = fingerprint(0.0, 0.8)
     found = compare(records_from([document]), of_case, Tolerance(**tolerance()), "all_reduce", 1)
@@ -188,7 +191,7 @@ def test_a_mistake_that_leaves_an_update_out_is_recognised_through_the_rounding(
     mistake = {"name": "no b", "topology": "alone", "replicas": [left_out]}
     document = record(**left_out)
     document["replicas"][0]["updates"]["b"] = fingerprint(2e-5, 1.2e-4)
-    of_case = ReferenceCase(**case(mistakes=[mistake]))
+    of_case = structure(case(mistakes=[mistake]), ReferenceCase)
     found = compare(records_from([document]), of_case, Tolerance(**tolerance()), "all_reduce", 1)
     assert found.follows == ("no b",)
 

@@ -384,6 +384,7 @@ def test_what_the_nodes_are_told_is_the_whole_case():
     assert (request.nodes, request.devices_per_node, request.batch_size) == (2, 1, 8)
     assert request.variables == {"A": "1", "B": None}
     assert request.protocol == {
+        "name": "dlperf-v1",
         "warmup": 20,
         "steps": 100,
         "repeats": 7,

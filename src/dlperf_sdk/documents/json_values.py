@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import reprlib
+import sys
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Any
@@ -12,8 +13,8 @@ from dlperf_sdk.errors import DocumentError
 
 DEEPEST = 64
 """Objects and arrays inside each other. No document of ours comes near."""
-_LONGEST = 1024
-"""Bits of a whole number: as large as the largest float."""
+LARGEST_FLOAT = sys.float_info.max
+"""Bound of the numbers in a document, whole ones too."""
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -74,7 +75,7 @@ def plain(value: Any, source: str) -> Any:
                 if not math.isfinite(item):
                     raise DocumentError(f"{source} holds {item}, which is no number of JSON.")
             elif isinstance(item, int):
-                if item.bit_length() > _LONGEST:
+                if not -LARGEST_FLOAT <= item <= LARGEST_FLOAT:
                     raise DocumentError(f"{source} holds a whole number of {item.bit_length()} bits.")
             elif not isinstance(item, str):
                 raise DocumentError(

@@ -48,7 +48,7 @@ def check(name: str, document: Any, part: str = "") -> None:
     """Check a document against the schema `name`, or against its `$defs/part`.
 
     Raises:
-        DocumentError: it breaks the schema, or is of a newer major version; the message names the place as a
+        DocumentError: It breaks the schema, or is of a newer major version; the message names the place as a
             JSON path.
     """
     title = _title(name, part)
@@ -72,10 +72,10 @@ def is_valid(name: str, document: Any, part: str = "") -> bool:
 
 
 def faults(name: str, document: Any) -> list[DocumentError]:
-    """Everything that is wrong with a document by the schema `name`: what `check` raises is one of them.
+    """List everything that is wrong with a document by the schema `name`: what `check` raises is one of them.
 
     Raises:
-        DocumentError: it is of another version, or no plain data.
+        DocumentError: It is of another version, or no plain data.
     """
     title = _title(name, "")
     plain(document, f"The {title}")
@@ -84,14 +84,14 @@ def faults(name: str, document: Any) -> list[DocumentError]:
         return []
     from jsonschema.exceptions import best_match
 
-    found: dict[str, DocumentError] = {}
+    errors: dict[str, DocumentError] = {}
     for error in explaining(name, "").iter_errors(document):
         inner = best_match([error]) or error
-        keys: list[str | None] = [*schema_messages.unknown(inner)]
+        keys: list[str | None] = [*schema_messages.unknown_keys(inner)]
         for key in keys or [None]:
-            said = _refusal(name, title, document, inner, key)
-            found[str(said)] = said
-    return list(found.values())
+            refusal = _refusal(name, title, document, inner, key)
+            errors[str(refusal)] = refusal
+    return list(errors.values())
 
 
 def _title(name: str, part: str) -> str:
@@ -101,27 +101,27 @@ def _title(name: str, part: str) -> str:
 def _refusal(
     name: str, title: str, document: Any, error: ValidationError, key: str | None = None
 ) -> DocumentError:
-    """One error in words; of several unknown keys it is about `key`, or the first."""
-    strange = schema_messages.unknown(error)[:1] if key is None else [key]
+    """Return the exception for one error; of several unknown keys it is about `key`, or the first."""
+    unknown = schema_messages.unknown_keys(error)[:1] if key is None else [key]
     hint = _newer_minor(name, document) if error.validator in ("additionalProperties", "enum") else ""
-    where, why = schema_messages.where(error), schema_messages.explained(error, strange)
-    place = (*error.absolute_path, *(strange or schema_messages.wrongly_named(error)))
+    where, why = schema_messages.json_path(error), schema_messages.explain(error, unknown)
+    place = (*error.absolute_path, *(unknown or schema_messages.misnamed_keys(error)))
     return DocumentError(f"The {title} is not valid at {where}: {why}.{hint}", place)
 
 
 def load(name: str) -> dict[str, Any]:
-    """The schema `name` itself."""
+    """Return the schema `name`."""
     document: dict[str, Any] = json.loads((_directory() / f"{name}.schema.json").read_text(encoding="utf-8"))
     return document
 
 
 def self_contained(name: str) -> dict[str, Any]:
-    """The schema `name` with what it refers to in others under its own `$defs`: for editors, which know one file."""
+    """Return the schema `name` with those that it refers to under its own `$defs`: editors read one file."""
     ids = {schema["$id"]: other for other, schema in _schemas().items()}
     taken: set[str] = set()
 
     def moved(part: Any, within: str) -> Any:
-        """The same, with its references leading to where things stand now; `within` is the other schema it is from."""
+        """Return a part of the schema `within` with its references changed to the new places."""
         if isinstance(part, list):
             return [moved(each, within) for each in part]
         if not isinstance(part, dict):
@@ -147,14 +147,14 @@ def self_contained(name: str) -> dict[str, Any]:
 
 
 def version(name: str) -> str:
-    """The version of the schema `name` that this dlperf-sdk writes."""
+    """Return the version of the schema `name` that this dlperf-sdk writes."""
     schema = _schemas()[name]
     properties = schema.get("properties") or schema["$defs"]["record"]["properties"]
     return str(properties["schema_version"]["default"])
 
 
 def _directory() -> Path:
-    """Beside this file in a wheel; in a checkout, at its top."""
+    """Return the folder of the schemas: in a wheel in this package, in a checkout at its top."""
     here = Path(dlperf_sdk.__file__).resolve().parent
     packaged = here / "schemas"
     return packaged if packaged.is_dir() else here.parents[1] / "schemas"
@@ -197,7 +197,7 @@ def _check_version(name: str, title: str, document: Any) -> None:
 
 
 def _newer_minor(name: str, document: Any) -> str:
-    """Why a document of a newer minor version may hold what this one does not know."""
+    """Explain why a document of a newer minor version may have unknown keys."""
     found = document.get("schema_version") if isinstance(document, Mapping) else None
     ours = version(name)
     if isinstance(found, str) and re.fullmatch(r"1\.[0-9]{1,9}", found) and int(found[2:]) > int(ours[2:]):

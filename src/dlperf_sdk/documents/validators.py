@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from dlperf_sdk.documents.json_values import shown
+from dlperf_sdk.documents.json_values import LARGEST_FLOAT, shown
 
 if TYPE_CHECKING:
     import jsonschema_rs
@@ -20,11 +20,24 @@ Schema = dict[str, Any]
 
 
 def deciding_validator(root: Schema, schemas: Iterable[Schema]) -> jsonschema_rs.Draft202012Validator:
-    """Return a validator that only decides; `schemas` are the documents that `root` may refer to."""
+    """Return a validator that only decides, about plain data; `schemas` are the documents that `root` may refer to."""
     import jsonschema_rs
 
-    registry = jsonschema_rs.Registry([(schema["$id"], schema) for schema in schemas])
-    return jsonschema_rs.Draft202012Validator(root, registry=registry)
+    registry = jsonschema_rs.Registry([(schema["$id"], _without_float_range(schema)) for schema in schemas])
+    return jsonschema_rs.Draft202012Validator(_without_float_range(root), registry=registry)
+
+
+def _without_float_range(schema: Any) -> Any:
+    """Return a schema without the range of floats, which no plain data leaves: 30 times faster for lists of floats."""
+    if isinstance(schema, list):
+        return [_without_float_range(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: _without_float_range(part)
+        for key, part in schema.items()
+        if not (key in ("minimum", "maximum") and isinstance(part, float) and abs(part) == LARGEST_FLOAT)
+    }
 
 
 def explaining_validator(root: Schema, schemas: Iterable[Schema]) -> Draft202012Validator:

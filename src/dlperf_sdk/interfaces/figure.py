@@ -5,38 +5,61 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import attrs
 from attrs import frozen
 
+from dlperf_sdk.documents.field_types import SampleCount, Schema, WrittenAs, text
 from dlperf_sdk.errors import UnknownName
 from dlperf_sdk.spec.fields import Role, context, factor, workload
 from dlperf_sdk.spec.values import Scalar, TopologySpec
 
 FIGURE_VERSION = "1.0"
 
-OPTION_ROLES: dict[str, Role] = {
-    "clip_norm": "workload",
-    "input_pipeline": "context",
-    "loader_workers": "context",
-    "loss_scale": "factor",
-    "nccl": "factor",
-    "parameter_device": "factor",
-}
-"""What a source may state besides the fields of a figure. `clip_norm` 0 means that nothing is clipped; an option that
-is absent is one that the source does not state."""
+ShortName = Annotated[
+    str,
+    text(
+        "^[a-z0-9][a-z0-9._-]{0,127}$",
+        "a name (lower-case letters and digits, and '.', '_' and '-' behind the first) of at most 128 characters",
+    ),
+]
+Line = Annotated[str, text("^.{1,128}$", "a line of 1 to 128 characters")]
+OptionalLine = Annotated[str, text("^.{0,128}$", "a line of at most 128 characters")]
+Throughput = Annotated[float, Schema(exclusiveMinimum=0, maximum=1e15)]
+StepCount = Annotated[int, Schema(minimum=1, maximum=100_000)]
+
+
+@frozen(kw_only=True)
+class FigureOptions:
+    """Properties of a case that a run spec has no field for; absent if the source does not state them."""
+
+    clip_norm: Annotated[float, Schema(minimum=0, maximum=1e9)] | None = workload(
+        "Common norm that gradients are clipped to; 0: they are not clipped.", None
+    )
+    input_pipeline: OptionalLine | None = context("Program that reads and prepares the samples.", None)
+    loader_workers: Annotated[int, Schema(minimum=0, maximum=1_000_000)] | None = context(
+        "Processes that load samples, per node.", None
+    )
+    loss_scale: OptionalLine | None = factor("Loss scaling.", None)
+    nccl: bool | None = factor("Whether NCCL was used.", None)
+    parameter_device: OptionalLine | None = factor("Device that holds the parameters.", None)
+
+
+OPTION_ROLES: dict[str, Role] = {field.name: field.metadata["role"] for field in attrs.fields(FigureOptions)}
+"""Option of a published figure → its role in comparisons."""
 
 
 @frozen
 class Source:
-    """The place of a figure: a document and a line."""
+    """Document that printed a figure."""
 
-    document: str
+    document: Annotated[str, text("^.{1,512}$", "a line of 1 to 512 characters")]
     """Its path in the repository, or its title."""
-    line: int
-    commit: str | None = None
-    """Of the repository, where the document is in one."""
+    line: Annotated[int, Schema(minimum=1, maximum=1_000_000_000)]
+    """Line of the figure, counted from 1."""
+    commit: Annotated[str, text("^[0-9a-f]{40}$", "40 hexadecimal digits")] | None = None
+    """Commit of the repository, if the document is in one."""
 
     def __str__(self) -> str:
         return f"{self.document}:{self.line}"
@@ -56,46 +79,70 @@ class PublishedFigure:
         UnknownName: an option is none of `OPTION_ROLES`.
     """
 
-    collection: str
-    framework: str = factor("Framework, by the name of its plugin.")
-    framework_version: str = context("As the source gives it.", "")
-    implementation: str = context("Whose code was run.")
-    model: str = workload("Model; `resnet50` is v1.5, other variants are `resnet50-v1` and `resnet50-v1b`.")
-    printed_model: str
-    """The source's name of the model."""
-    topology: TopologySpec = factor("Nodes × devices per node.", converter=TopologySpec.parse)
-    batch_size: int = workload("Samples per device.")
-    precision: str = factor("fp32, amp-fp16, or fp16 where it was run without mixed precision.")
-    compiler: str = factor("none or xla.")
-    strategy: str = factor("Gradient synchronization.")
-    layout: str | None = factor("Memory layout of images, where the source gives it.", None)
-    device: str = factor("Kind of device.")
-    hardware: str = factor("Model of the devices.")
-    machine: str = context("Kind of machine, where the source gives it.", "")
-    data: str = context("synthetic, synthetic-host, images or text.")
-    options: Mapping[str, Scalar] = attrs.field(factory=dict, validator=_options)
-    """Further facts that the source states, under the names of `OPTION_ROLES`."""
-    throughput: float
-    """Samples of all devices per second."""
-    unit: str
-    printed_speedup: float | None = None
-    """Over one device, as the source prints it."""
-    repeats: tuple[float, ...] = attrs.field(default=(), converter=tuple)
-    """The throughputs whose median it is, where they are published and their median is the figure."""
-    warmup: int | None = None
-    steps: int | None = None
-    repeat_count: int | None = None
-    """The number of repeats that the source states; None where it states none, or two numbers."""
-    estimator: str = context(
-        "elapsed: samples over elapsed time. mean-of-rates: biased upwards where steps vary. sum-of-step-times: "
-        "over lines of all ranks. unknown.",
-        "unknown",
+    collection: ShortName
+    """The collection that the figure belongs to."""
+    framework: ShortName = factor("Framework, by the name of its plugin.")
+    framework_version: OptionalLine = context("As the source gives it.", "")
+    implementation: Line = context("Whose code was run.")
+    model: ShortName = workload(
+        "Model; `resnet50` is v1.5, other variants are `resnet50-v1` and `resnet50-v1b`."
     )
-    date: str
-    release: str
+    printed_model: Line
+    """Name of the model in the source."""
+    topology: Annotated[
+        TopologySpec,
+        Schema(
+            type="string",
+            pattern="^[1-9][0-9]{0,5}n[1-9][0-9]{0,5}d$",
+            expected="NODESnDEVICESd, both from 1 to 999999, such as 1n1d or 2n8d",
+        ),
+    ] = factor("Nodes × devices per node.", converter=TopologySpec.parse)
+    batch_size: SampleCount = workload("Samples per device and optimization step.")
+    precision: ShortName = factor("fp32, amp-fp16, or fp16 without mixed precision.")
+    compiler: ShortName = factor("none or xla.")
+    strategy: ShortName = factor("Gradient synchronization.")
+    layout: ShortName | None = factor("Memory layout of images, if the source gives it.", None)
+    device: ShortName = factor("Kind of device.")
+    hardware: Line = factor("Model of the devices.")
+    machine: OptionalLine = context("Kind of machine, if the source gives it.", "")
+    data: ShortName = context("synthetic, synthetic-host, images or text.")
+    options: Annotated[Mapping[str, Scalar], WrittenAs(FigureOptions)] = attrs.field(
+        factory=dict, validator=_options
+    )
+    """Further properties of the case that the source states."""
+    throughput: Throughput
+    """Samples of all devices per second."""
+    unit: Annotated[str, Schema(enum=["img/s", "seq/s"])]
+    """Unit of the throughput."""
+    printed_speedup: Annotated[float, Schema(exclusiveMinimum=0, maximum=1e9)] | None = None
+    """Speedup over one device that the source prints."""
+    repeats: Annotated[tuple[Throughput, ...], Schema(maxItems=100_000)] = attrs.field(
+        default=(), converter=tuple
+    )
+    """The throughputs whose median the figure is, if they are published."""
+    warmup: Annotated[int, Schema(minimum=0, maximum=100_000)] | None = None
+    """Steps before the window."""
+    steps: StepCount | None = None
+    """Steps in the window."""
+    repeat_count: StepCount | None = None
+    """Number of measurements that the source states; absent if it states none, or two."""
+    estimator: Annotated[str, Schema(enum=["elapsed", "mean-of-rates", "sum-of-step-times", "unknown"])] = (
+        context(
+            "elapsed: samples over elapsed time. mean-of-rates: biased upwards where steps vary. sum-of-step-times: "
+            "over lines of all ranks. unknown."
+        )
+    )
+    date: Annotated[str, text("^[0-9]{4}(-[0-9]{2})?$", "a year, or a year and a month: 2020 or 2020-07")]
+    """Year, or year and month."""
+    release: Line
     """The source's own release that the figure belongs to."""
     source: Source
-    footnotes: tuple[str, ...] = attrs.field(default=(), converter=tuple)
+    """Document that printed the figure."""
+    footnotes: Annotated[
+        tuple[Annotated[str, text("^.{0,1024}$", "a line of at most 1024 characters")], ...],
+        Schema(maxItems=100),
+    ] = attrs.field(default=(), converter=tuple)
+    """Remarks that a reader of the figure needs."""
 
     @property
     def devices(self) -> int:

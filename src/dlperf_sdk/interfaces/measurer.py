@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from attrs import frozen
+
+from dlperf_sdk.documents.field_types import Real, Schema
 
 if TYPE_CHECKING:
     from dlperf_sdk.results.records import Repeat
@@ -16,13 +18,16 @@ class Metric:
     """One number of a result."""
 
     name: str
+    """Its name."""
     unit: str
-    value: float
-    """The median over the repeats."""
-    low: float | None = None
-    high: float | None = None
-    """The distribution-free interval of the median; None below six repeats."""
-    repeats: tuple[float, ...] = ()
+    """Its unit."""
+    value: Real
+    """Median over the repeats."""
+    low: Real | None = None
+    """Lower end of the distribution-free interval of the median; null below six repeats."""
+    high: Real | None = None
+    """Upper end of that interval."""
+    repeats: Annotated[tuple[Real, ...], Schema(maxItems=10_000_000)] = ()
     """One value per repeat, in order."""
     note: str = ""
     """What is needed to read the number: a convention, a source."""

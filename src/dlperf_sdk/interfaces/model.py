@@ -5,13 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import attrs
 from attrs import frozen
 
+from dlperf_sdk.documents.field_types import PositiveCount, Schema
 from dlperf_sdk.interfaces.framework import NoOptions
 from dlperf_sdk.spec.data_source import DATA_SOURCES
+
+Shape = Annotated[tuple[PositiveCount, ...], Schema(maxItems=32)]
 
 
 @frozen
@@ -19,12 +22,14 @@ class Parameter:
     """One trainable parameter of the manifest."""
 
     name: str
-    shape: tuple[int, ...]
-    """Convolutions are OIHW, linear layers (out, in); a plugin transposes what its framework wants otherwise."""
+    """Its name."""
+    shape: Shape
+    """Lengths of its dimensions: convolutions are OIHW, linear layers (out, in); a plugin transposes what its framework
+    wants otherwise."""
     init: Mapping[str, Any]
     """How the canonical weights are filled: see `dlperf_sdk.worker.canonical`."""
     decay: bool = True
-    """Whether the optimizer's weight decay applies to it: told here alone, and by nothing in the name."""
+    """Whether the optimizer's weight decay applies to it; nothing in the name says so."""
 
     @property
     def size(self) -> int:
@@ -40,9 +45,11 @@ class Input:
     """One input of the model, as one sample of a batch has it."""
 
     name: str
-    shape: tuple[int, ...]
-    dtype: str
-    """`float32` or `int64`."""
+    """Its name."""
+    shape: Shape
+    """Lengths of its dimensions in one sample."""
+    dtype: Annotated[str, Schema(enum=["float32", "int64"])]
+    """Type of its elements: `float32` or `int64`."""
     fill: Mapping[str, Any]
     """How the canonical batch is filled: see `dlperf_sdk.worker.canonical`."""
 

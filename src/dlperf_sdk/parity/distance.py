@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from dlperf_sdk.parity.reference import Fingerprint, ReferenceCase, Tolerance
+from dlperf_sdk.documents.field_types import Fingerprint
+from dlperf_sdk.parity.reference import ReferenceCase, Tolerance
 
 NOISE = 10.0
 """A parameter may deviate by so many times what float32 did in one implementation: others round in other places, and a

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from dlperf_sdk.documents.field_types import Fingerprint
 from dlperf_sdk.parity.distance import between, deviation, in_tolerances
 from dlperf_sdk.parity.record import Follower
-from dlperf_sdk.parity.reference import Fingerprint, Mistake, ReferenceCase, Tolerance, Trajectory
+from dlperf_sdk.parity.reference import Mistake, ReferenceCase, Tolerance, Trajectory
 
 FOLLOWS = 3.0
 """A run follows a mistake's trajectory within so many tolerances. One that is no further from what is right than that

@@ -1,64 +1,61 @@
-"""What the parity program left: the records of one parity run, as values (schema `parity-record`)."""
+"""Parity records: what the trainers of one parity run wrote, as values (schema `parity-record`)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from attrs import field, frozen
+from attrs import frozen
 
 from dlperf_sdk.documents import schema
-from dlperf_sdk.documents.json_values import numbers
+from dlperf_sdk.documents.field_types import Count, Fingerprints, Index, Schema
+from dlperf_sdk.documents.structuring import structure
 from dlperf_sdk.errors import DocumentError
-from dlperf_sdk.parity.reference import Fingerprint, fingerprints
-
-PARITY_VERSION = "1.0"
+from dlperf_sdk.parity.reference import TrajectoryLosses
+from dlperf_sdk.results.records import WorkerRecord
 
 
 @frozen
 class Follower:
-    """What one replica did."""
+    """The first steps of one replica."""
 
-    index: int
+    index: Index
+    """Which replica of the case, counted from 0."""
     digest: str
-    """Over its trainable parameters, after the last step."""
-    losses: tuple[float, ...] = field(converter=numbers)
-    """Of the steps that updated the parameters."""
-    updates: Mapping[str, Fingerprint] = field(converter=fingerprints)
-    """Parameter → its first update, in the manifest's order; empty but for the case's first two replicas."""
-    running_means: Mapping[str, Fingerprint] = field(converter=fingerprints)
+    """Digest over its trainable parameters, after the last step."""
+    losses: TrajectoryLosses
+    """Loss of each step that updated the parameters."""
+    updates: Fingerprints
+    """Parameter → fingerprint of its first update, in the manifest's order; empty but for the case's first two
+    replicas."""
+    running_means: Fingerprints
+    """Running mean → its fingerprint after the first update; empty but for the case's first two replicas."""
 
 
 @frozen
-class ParityRecord:
-    """What one trainer process wrote."""
+class ParityRecord(WorkerRecord):
+    """The record of a trainer process that finished a parity run; one that failed writes a failed worker record."""
 
-    request: str
-    attempt: int
-    rank: int
-    node: int
-    replicas: tuple[Follower, ...]
-    skipped_steps: int
+    replicas: Annotated[tuple[Follower, ...], Schema(maxItems=999_999)]
+    """The replicas that this process owns."""
+    skipped_steps: Count
     """Steps that the loss scaler skipped; they are not among the losses."""
     facts: Mapping[str, Any]
+    """Facts that the runtime reported: versions, devices, threads, transport."""
     observed: Mapping[str, Any]
+    """The settings in effect, under the names of the request."""
 
 
 def records_from(documents: Sequence[Any]) -> tuple[ParityRecord, ...]:
-    """The records of one parity run, by rank.
+    """Return the records of one parity run, by rank.
 
     Raises:
-        DocumentError: one breaks its schema.
+        DocumentError: A document breaks its schema, or two are of one rank.
     """
-    found = []
+    records = []
     for document in documents:
         schema.check("parity-record", document)
-        plain = {key: value for key, value in document.items() if key not in _HEAD}
-        replicas = tuple(Follower(**replica) for replica in plain.pop("replicas"))
-        found.append(ParityRecord(**plain, replicas=replicas))
-    if len({record.rank for record in found}) < len(found):
+        records.append(structure(document, ParityRecord))
+    if len({record.rank for record in records}) < len(records):
         raise DocumentError("Two parity records are of one rank.")
-    return tuple(sorted(found, key=lambda record: record.rank))
-
-
-_HEAD = {"schema_version", "status", "failure"}
+    return tuple(sorted(records, key=lambda record: record.rank))

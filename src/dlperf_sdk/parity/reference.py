@@ -7,117 +7,118 @@ import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 import attrs
-from attrs import field, frozen
+from attrs import frozen
 
 from dlperf_sdk.documents import schema
-from dlperf_sdk.documents.json_values import numbers
+from dlperf_sdk.documents.field_types import (
+    Deviation,
+    Fingerprints,
+    Name,
+    ParameterName,
+    Real,
+    SampleCount,
+    Schema,
+    Seed,
+)
 from dlperf_sdk.documents.reading import load_document
+from dlperf_sdk.documents.structuring import structure
 from dlperf_sdk.errors import DocumentError
-from dlperf_sdk.spec.values import Scalar
+from dlperf_sdk.spec.values import FiniteScalar
 
 REFERENCE_VERSION = "1.0"
-LARGEST = 32 * 1024 * 1024
+MAX_BYTES = 32 * 1024 * 1024
 """Bytes of a reference; those that ship have some hundred thousand."""
 
-Fingerprint = tuple[float, ...]
-"""The 2-norm, then eight products (`dlperf_sdk.worker.canonical.fingerprint`)."""
-
-
-def fingerprints(plain: Mapping[str, list[float | str]]) -> dict[str, Fingerprint]:
-    """Name → fingerprint."""
-    return {name: numbers(values) for name, values in plain.items()}
+TrajectoryLosses = Annotated[tuple[Real, ...], Schema(maxItems=100_000)]
 
 
 @frozen
 class Trajectory:
-    """What one replica goes through on its canonical shard."""
+    """The trajectory of one replica on its canonical shard."""
 
-    losses: tuple[float, ...] = field(converter=numbers)
-    updates: Mapping[str, Fingerprint] = field(converter=fingerprints)
-    """Parameter → its first update, in the model's order; empty where another replica of the pair has them."""
-    running_means: Mapping[str, Fingerprint] = field(converter=fingerprints)
-    """Running mean → itself after the first step."""
-
-
-def _trajectories(plain: list[Mapping[str, Any]]) -> tuple[Trajectory, ...]:
-    return tuple(Trajectory(**one) for one in plain)
+    losses: TrajectoryLosses
+    """Loss of each step."""
+    updates: Fingerprints
+    """Parameter → fingerprint of its first update, in the model's order; empty if another replica of the pair has
+    them. Of a mistake, those that differ most."""
+    running_means: Fingerprints
+    """Running mean → its fingerprint after the first step; of a mistake, those that differ most."""
 
 
 @frozen
 class Mistake:
-    """A known mistake, and where it leads."""
+    """A known mistake and the trajectories that it leads to."""
 
     name: str
-    topology: str
-    """`alone` or `pair`."""
-    replicas: tuple[Trajectory, ...] = field(converter=_trajectories)
-    """Of its updates and running means only those that differ most from what is right."""
-
-
-def _mistakes(plain: list[Mapping[str, Any]]) -> tuple[Mistake, ...]:
-    return tuple(Mistake(**one) for one in plain)
+    """The mistake, as a diagnosis names it."""
+    topology: Annotated[str, Schema(enum=["alone", "pair"])]
+    """The trajectories that it is compared with: `alone` (its first is given) or `pair` (both are)."""
+    replicas: Annotated[tuple[Trajectory, ...], Schema(maxItems=2)]
+    """Its trajectories."""
 
 
 @frozen
 class ReferenceCase:
-    """A configuration of the model, and its trajectories."""
+    """A configuration of the model and its trajectories."""
 
-    options: Mapping[str, Scalar]
-    batch_size: int
+    options: Mapping[str, FiniteScalar]
+    """The model's options."""
+    batch_size: SampleCount
     """Samples per replica."""
-    seed: int
-    steps: int
-    noise: Mapping[str, float]
-    """Parameter or running mean → relative deviation of float32 from float64 in one implementation."""
-    alone: tuple[Trajectory, ...] = field(converter=_trajectories)
-    """Single replicas, on shard 0 and on shard 1."""
-    pair: tuple[Trajectory, ...] = field(converter=_trajectories)
+    seed: Seed
+    """Seed of the canonical weights and batches."""
+    steps: Annotated[int, Schema(minimum=1, maximum=100_000)]
+    """Steps of each trajectory."""
+    noise: Mapping[ParameterName, Deviation]
+    """Parameter or running mean → deviation of float32 from float64 in one implementation, relative to its norm; absent
+    below a millionth."""
+    alone: Annotated[tuple[Trajectory, ...], Schema(maxItems=2)]
+    """Single replicas, on canonical shard 0 and on shard 1."""
+    pair: Annotated[tuple[Trajectory, ...], Schema(maxItems=2)]
     """Two replicas on the two shards, whose gradients are averaged; their batch norms are their own."""
-    mistakes: tuple[Mistake, ...] = field(converter=_mistakes)
+    mistakes: tuple[Mistake, ...]
+    """Known mistakes."""
 
 
 @frozen
 class Tolerance:
-    """How far a precision may be from float64; all relative."""
+    """Tolerances of a precision around float64; all relative."""
 
-    losses: float
-    """The most that a loss may deviate."""
-    updates: float
-    """The most that the first updates as a whole may deviate, where single ones are not held."""
-    means: float
-    """The most that the running means as a whole may deviate, where single ones are not held."""
-    least: float
-    """The least that the running means as a whole must deviate, or the first updates of a model without any: closer
-    means that the precision was not in effect."""
-    parameter: float | None
-    """The most that a single update or running mean may deviate, or ten times its noise; None where they are not
-    held."""
+    losses: Deviation
+    """Largest deviation of a loss."""
+    updates: Deviation
+    """Largest deviation of the first updates as a whole, if single ones are not compared."""
+    means: Deviation
+    """Largest deviation of the running means as a whole, if single ones are not compared."""
+    least: Deviation
+    """Smallest deviation of the running means as a whole, or of the first updates of a model without any: less means
+    that the precision was not in effect."""
+    parameter: Deviation | None
+    """Largest deviation of a single update or running mean, relative to its norm, or ten times its noise if that is
+    more; null if they are not compared."""
     why: str
-
-
-def _tolerances(plain: Mapping[str, Mapping[str, Any]]) -> dict[str, Tolerance]:
-    return {name: Tolerance(**one) for name, one in plain.items()}
-
-
-def _cases(plain: Mapping[str, Mapping[str, Any]]) -> dict[str, ReferenceCase]:
-    return {name: ReferenceCase(**one) for name, one in plain.items()}
+    """Where these bounds come from."""
 
 
 @frozen
 class Reference:
-    """A model's reference."""
+    """A model's reference: the trajectories that every framework must follow."""
 
-    model: str
+    model: Name
+    """The model."""
     source: str
-    tolerances: Mapping[str, Tolerance] = field(converter=_tolerances)
-    cases: Mapping[str, ReferenceCase] = field(converter=_cases)
+    """The program that computed it."""
+    tolerances: Mapping[Name, Tolerance]
+    """Precision → tolerances."""
+    cases: Mapping[Name, ReferenceCase]
+    """Name → a case, small or full."""
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all that it holds: evidence is evidence against this very reference."""
+        """SHA-256 of its content: evidence holds for one reference only."""
         return hashlib.sha256(json.dumps(attrs.asdict(self), sort_keys=True).encode()).hexdigest()
 
 
@@ -126,9 +127,9 @@ def load(path: Path) -> Reference:
     """Read a reference.
 
     Raises:
-        DocumentError: it cannot be read, or breaks the schema `reference`.
+        DocumentError: It cannot be read, or breaks the schema `reference`.
     """
-    document = load_document(path, LARGEST)
+    document = load_document(path, MAX_BYTES)
     schema.check("reference", document)
     for name, case in document["cases"].items():
         for trajectory in case["alone"] + case["pair"]:
@@ -137,5 +138,4 @@ def load(path: Path) -> Reference:
                     f"The reference {path} contradicts itself: its case {name!r} has {case['steps']} steps, and a "
                     f"trajectory in it {len(trajectory['losses'])} losses."
                 )
-    document.pop("schema_version")
-    return Reference(**document)
+    return structure(document, Reference)

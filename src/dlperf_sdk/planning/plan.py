@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +21,7 @@ from dlperf_sdk.registry.capabilities import (
 )
 from dlperf_sdk.registry.options import split_options
 from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.results.convert import to_plain
 from dlperf_sdk.results.result import Workload
 from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.protocol import Protocol
@@ -65,40 +67,16 @@ class Plan:
         variables: Mapping[str, str | None],
         data: Mapping[str, Any],
     ) -> Request:
-        """What the nodes are told, once the environment and the data are there."""
-        spec = self.spec
-        return Request(
-            id=run_id,
-            framework=spec.framework,
-            model=spec.model,
-            runtime=self.runtime,
-            trainer=self.trainer,
-            processes=self.processes,
-            nodes=spec.topology.nodes,
-            devices_per_node=spec.topology.devices_per_node,
-            device=self.device,
-            strategy=spec.strategy,
-            batch_size=spec.batch_size,
-            accumulation=spec.accumulation,
-            precision=spec.precision,
-            scales_loss=PRECISIONS[spec.precision].scales_loss,
-            compiler=spec.compiler,
-            layout=spec.layout,
-            seed=spec.seed,
-            data=dict(data),
-            parameters=[dict(parameter) for parameter in self.parameters],
-            inputs=[dict(entry) for entry in self.inputs],
-            optimizer=dict(self.optimizer),
-            model_options=dict(self.model_options),
-            framework_options=dict(self.framework_options),
-            protocol={name: value for name, value in attrs.asdict(self.protocol).items() if name != "name"},
-            deadlines=dict(self.deadlines),
-            command=list(command),
-            variables=dict(variables),
-            samplers=list(self.samplers),
-            on_busy=spec.on_busy,
-            memory_limit=spec.memory_limit,
+        """Return what the nodes are told: the arguments, and of the plan and its spec the fields of the same names."""
+        topology = self.spec.topology
+        values = ChainMap(
+            {"id": run_id, "command": command, "variables": variables, "data": data},
+            {"nodes": topology.nodes, "devices_per_node": topology.devices_per_node},
+            {"scales_loss": PRECISIONS[self.spec.precision].scales_loss},
+            attrs.asdict(self, recurse=False),
+            attrs.asdict(self.spec, recurse=False),
         )
+        return Request(**{name: to_plain(values[name]) for name in Request._fields if name in values})
 
     def placeholder_processes(self) -> list[Process]:
         """The processes of the case with placeholders for addresses and ports, as `--dry-run` shows them."""

@@ -1,9 +1,8 @@
-"""Values ↔ documents: results, records and attempts as plain JSON values, and back.
+"""Conversion of results, records and attempts to documents and back.
 
-The way out follows the values, the way in follows the types of the attrs classes, after the schema has been
-checked. The round trip is exact, also for losses that are not finite. Only in fields that take any value
-(`facts`, `observed`, `hardware`, a fact's `requested`) does a tuple come back as a list, and a number that
-is not finite as its name.
+Both ways follow the attrs classes; a document is checked against its schema before it becomes values. The round trip
+is exact, also for losses that are not finite. Only in fields that take any value (`facts`, `observed`, `hardware`, a
+fact's `requested`) does a tuple come back as a list, and a number that is not finite as its name.
 """
 
 from __future__ import annotations
@@ -11,18 +10,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import attrs
 from attrs import frozen
 
-from dlperf_sdk.documents import schema
-from dlperf_sdk.documents.json_values import number, numbers, shown
+from dlperf_sdk.documents import schema, structuring
+from dlperf_sdk.documents.field_types import Index, WrittenAs
+from dlperf_sdk.documents.json_values import shown
 from dlperf_sdk.errors import DocumentError, SpecError
-from dlperf_sdk.results.records import RECORD_VERSION, Exit, Failure, Record, Repeat, Series
-from dlperf_sdk.results.result import RESULT_VERSION, Parity, Result
+from dlperf_sdk.results.records import Exit, FailedRecord, Failure, Record, Repeat, Series
+from dlperf_sdk.results.result import RESULT_VERSION, Parity, Result, Status
 from dlperf_sdk.results.stored_repeats import StoredRepeats, attempts_of
 from dlperf_sdk.spec.run_spec import RunSpec
+from dlperf_sdk.worker.request import RECORD_VERSION
 
 if TYPE_CHECKING:
     from cattrs import Converter
@@ -30,52 +31,54 @@ if TYPE_CHECKING:
 
 @frozen
 class Attempt:
-    """One attempt at a repeat, as the coordinator reported it: finished, or failed."""
+    """One attempt at a repeat, finished or failed, as the coordinator reports it and the store keeps it."""
 
-    attempt: int
-    status: str
+    attempt: Index
+    """Which attempt, counted from 1."""
+    status: Status
     """`ok`, or the kind of the failure."""
     failure: Failure | None
-    records: tuple[Record, ...]
-    """From the trainers that came to the end; where the status is `ok`, from all."""
+    """How it failed; null exactly if the status is `ok`."""
+    records: Annotated[tuple[Record, ...], WrittenAs(tuple[Record | FailedRecord, ...])]
+    """The records of the trainers; those of failed ones are in the document only."""
     series: tuple[Series, ...]
+    """The samplers' series."""
     exits: tuple[Exit, ...]
+    """How the workers ended."""
     nodes: tuple[Mapping[str, Any], ...] = ()
-    """What each node found of itself, as the store keeps it with the attempt."""
+    """Each node's description of itself."""
     notes: tuple[str, ...] = ()
+    """Remarks of the nodes, such as a busy device."""
 
     @property
     def repeat(self) -> Repeat:
-        """What a finished attempt adds to a result."""
+        """Return what a finished attempt adds to a result."""
         return Repeat(self.attempt, self.records, self.series, self.exits)
 
 
-# -- out
-
-
 def result_to_dict(result: Result) -> dict[str, Any]:
-    """A document of the schema `result`, with all its records.
+    """Return a document of the schema `result`, with all its records.
 
     Raises:
-        TypeError: a plugin put a value into the result that JSON does not have.
-        DocumentError: it lies in the store, and its records cannot be read.
+        TypeError: A plugin put a value into the result that JSON does not have.
+        DocumentError: The result is in the store, and its records cannot be read.
     """
     return {"schema_version": RESULT_VERSION, **_fields(result)}
 
 
 def result_to_dict_beside(result: Result) -> dict[str, Any]:
-    """A document of the schema `result` that lies beside its records: it has the numbers of the attempts for them.
+    """Return a document of the schema `result` with the numbers of its attempts in place of their records.
 
     Raises:
-        TypeError: a plugin put a value into the result that JSON does not have.
+        TypeError: A plugin put a value into the result that JSON does not have.
     """
     numbers = list(attempts_of(result.repeats))
     return {**result_to_dict(attrs.evolve(result, repeats=())), "repeats": numbers}
 
 
 def record_to_dict(record: Record) -> dict[str, Any]:
-    """A document of the schema `worker-record`, as the trainer wrote it."""
-    return {"schema_version": RECORD_VERSION, "status": "ok", "failure": None, **_fields(record)}
+    """Return a document of the schema `worker-record`, as the trainer wrote it."""
+    return {"schema_version": RECORD_VERSION, **_fields(record)}
 
 
 def _fields(value: Any) -> dict[str, Any]:
@@ -83,10 +86,10 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def to_plain(value: Any) -> Any:
-    """Any value of ours as JSON values, sharing nothing that can change with the original.
+    """Return a value as JSON values that share nothing mutable with it.
 
     Raises:
-        TypeError: it is none of ours, and JSON does not have it.
+        TypeError: It is neither of an attrs class nor of JSON.
     """
     if value is None or isinstance(value, str | int):
         return value
@@ -106,62 +109,63 @@ _WRITERS: dict[type[Any], Callable[[Any], dict[str, Any]]] = {
     RunSpec: RunSpec.to_dict,
     Record: record_to_dict,
 }
-"""The documents inside documents, which carry a version of their own."""
+"""Documents inside documents, which have a version of their own."""
 
 
-# -- in
-
-
-def _elsewhere(number: int) -> Repeat:
+def _refuse_stored(number: int) -> Repeat:
     raise DocumentError(
         f"The records of attempt {number} are not in this document, but beside it, in attempts/{number}: load the "
         "file or its directory."
     )
 
 
-def result_from_dict(plain: Mapping[str, Any], beside: Callable[[int], Repeat] = _elsewhere) -> Result:
-    """The inverse of `result_to_dict`.
+def result_from_dict(
+    plain: Mapping[str, Any], read_attempt: Callable[[int], Repeat] = _refuse_stored
+) -> Result:
+    """Return the result of a document: the inverse of `result_to_dict`.
 
-    Where the document has only the number of a repeat's attempt, `beside` reads it, when it is asked for.
+    Args:
+        plain: The document.
+        read_attempt: Reads a repeat when it is needed, if the document has only the number of its attempt.
 
     Raises:
-        DocumentError: it breaks the schema, is of a newer major version, or contradicts itself.
+        DocumentError: It breaks the schema, is of a newer major version, or contradicts itself.
     """
     schema.check("result", plain)
     _check_failure("result", plain["status"], plain["failure"])
     repeats: Sequence[Any] = plain["repeats"]
-    kept = repeats and not isinstance(repeats[0], Mapping)
-    for i, repeat in enumerate(() if kept else repeats):
+    are_stored = repeats and not isinstance(repeats[0], Mapping)
+    for i, repeat in enumerate(() if are_stored else repeats):
         for j, record in enumerate(repeat["records"]):
             _check_window(record, f"$.repeats[{i}].records[{j}]")
     try:
-        result = _converter().structure({**plain, "repeats": [] if kept else repeats}, Result)
+        result = _converter().structure({**plain, "repeats": [] if are_stored else repeats}, Result)
     except SpecError as error:
         raise DocumentError(f"The result is not valid at $.spec: {error}") from error
-    if not kept:
+    if not are_stored:
         return result
-    return attrs.evolve(result, repeats=StoredRepeats(tuple(map(int, repeats)), beside))
+    return attrs.evolve(result, repeats=StoredRepeats(tuple(map(int, repeats)), read_attempt))
 
 
 def record_from_dict(plain: Mapping[str, Any]) -> Record:
-    """The record of a trainer that came to the end.
+    """Return the record of a trainer that finished.
 
     Raises:
-        DocumentError: it breaks the schema `worker-record`, contradicts itself, or is a failed trainer's.
+        DocumentError: It breaks the schema `worker-record`, contradicts itself, or is a failed trainer's.
     """
     schema.check("worker-record", plain)
     if plain["status"] != "ok":
-        said = plain["failure"]["message"]
-        raise DocumentError(f"The record of rank {plain['rank']} is a failed trainer's: {said}")
+        message = plain["failure"]["message"]
+        raise DocumentError(f"The record of rank {plain['rank']} is a failed trainer's: {message}")
     _check_window(plain, "$")
     return _converter().structure(plain, Record)
 
 
 def attempt_from_dict(event: Mapping[str, Any]) -> Attempt:
-    """The event `attempt-ended` of the coordinator; its name and the logs are left aside.
+    """Return the attempt of an event `attempt-ended` of the coordinator, without its logs.
 
     Raises:
-        DocumentError: it, or a record in it, breaks the schema or contradicts itself.
+        DocumentError: It, or a record in it, breaks the schema or contradicts itself.
     """
     names = [field.name for field in attrs.fields(Attempt)]
     plain = {name: event[name] for name in names if name in event}
@@ -180,20 +184,20 @@ def attempt_from_dict(event: Mapping[str, Any]) -> Attempt:
 
 
 def parity_from_dict(plain: Any) -> Parity:
-    """Parity evidence by itself, as `to_plain` writes it.
+    """Return the parity evidence that `to_plain` wrote.
 
     Raises:
-        DocumentError: it breaks the schema.
+        DocumentError: It breaks the schema.
     """
     schema.check("result", plain, "parity")
     return _converter().structure(plain, Parity)
 
 
 def _check_failure(what: str, status: str, failure: Mapping[str, Any] | None) -> None:
-    said = "ok" if failure is None else failure["kind"]
-    if said != status:
+    kind = "ok" if failure is None else failure["kind"]
+    if kind != status:
         raise DocumentError(
-            f"The {what} contradicts itself: its status is {status!r}, its failure says {said!r}."
+            f"The {what} contradicts itself: its status is {status!r}, its failure says {kind!r}."
         )
 
 
@@ -208,15 +212,7 @@ def _check_window(record: Mapping[str, Any], where: str) -> None:
 
 @cache
 def _converter() -> Converter:
-    """Follows the types. What it is handed has passed the schema, so nothing is left to complain about."""
-    from cattrs import Converter
-
-    converter = Converter(detailed_validation=False)
-    converter.register_structure_hook_func(lambda kind: kind is Any, lambda value, _: to_plain(value))
-    converter.register_structure_hook(float, lambda value, _: number(value))
-    converter.register_structure_hook_func(
-        lambda kind: kind == tuple[float, ...], lambda value, _: numbers(value)
-    )
+    converter = structuring.converter().copy()
     converter.register_structure_hook_func(
         lambda kind: kind == Sequence[Repeat], lambda value, _: converter.structure(value, tuple[Repeat, ...])
     )
@@ -225,5 +221,5 @@ def _converter() -> Converter:
 
 
 def _spec(plain: Mapping[str, Any]) -> RunSpec:
-    """A run spec that has passed its schema as a part of the result's; its own checks see to the rest."""
+    """Return a run spec that has passed its schema as a part of the result's; its validators check the rest."""
     return RunSpec(**{name: value for name, value in plain.items() if name != "schema_version"})

@@ -1,122 +1,210 @@
-"""What came back: the records of one case's workers, as values (schema `worker-record`)."""
+"""Records: what the workers of one case wrote, as values (schema `worker-record`)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from attrs import field, frozen
 
+from dlperf_sdk.documents.field_types import (
+    Count,
+    Finite,
+    Index,
+    Name,
+    NodeIndex,
+    Real,
+    RunId,
+    Schema,
+    Seconds,
+    StepLosses,
+    StepSeconds,
+)
 from dlperf_sdk.documents.json_values import numbers
+from dlperf_sdk.errors import FAILURES
 
-RECORD_VERSION = "1.0"
+FailureKind = Annotated[str, Schema(enum=list(FAILURES))]
+"""A kind of `dlperf_sdk.errors.FAILURES`."""
 
 
 @frozen
 class Failure:
     """How a case failed."""
 
-    kind: str
-    """A kind of `dlperf_sdk.errors.FAILURES`."""
+    kind: FailureKind
+    """Kind of failure."""
     message: str
     """What happened, where, and what to do, in one paragraph."""
     phase: str | None = None
-    node: int | None = None
-    rank: int | None = None
+    """The phase that the worker was in."""
+    node: NodeIndex | None = None
+    """The node that it happened on."""
+    rank: Index | None = None
+    """The rank of the trainer that it happened to."""
     type: str | None = None
-    """The exception's class, where there was one."""
+    """The exception's class, if there was one."""
     traceback: str | None = None
+    """The exception's traceback."""
 
 
 @frozen
 class Window:
     """The measured window on the node's monotonic clock, in seconds."""
 
-    start: float
-    end: float
+    start: Seconds
+    """Its first edge."""
+    end: Seconds
+    """Its second edge."""
 
     @property
     def seconds(self) -> float:
-        """Its length."""
+        """Length of the window."""
         return self.end - self.start
 
 
 @frozen
 class Replica:
-    """What one replica did."""
+    """The digest and the losses of one replica."""
 
-    index: int
+    index: Index
+    """Which replica of the case, counted from 0."""
     device: str
+    """Identifier of its device."""
     digest: str
-    """Over its trainable parameters, after the last step."""
-    canonical_losses: tuple[float, ...] = field(converter=numbers)
-    warmup_losses: tuple[float, ...] = field(converter=numbers)
-    losses: tuple[float, ...] = field(converter=numbers)
-    """Inside the window, one per step."""
+    """Digest over its trainable parameters, after the last step."""
+    canonical_losses: StepLosses = field(converter=numbers)
+    """Loss of each step on the canonical batch."""
+    warmup_losses: StepLosses = field(converter=numbers)
+    """Loss of each warm-up step."""
+    losses: StepLosses = field(converter=numbers)
+    """Loss of each step inside the window."""
 
 
 @frozen
-class Record:
-    """What one trainer process wrote at its end."""
+class WorkerRecord:
+    """What the record of a finished trainer process says of it, whatever its program."""
 
-    request: str
-    attempt: int
-    rank: int
-    node: int
-    clock: str
-    """How the duration of a step is known: `event`, `lagged` or `blocking`, as `Runtime.clock` has it."""
+    status: Literal["ok"] = field(default="ok", init=False)
+    """Status of the trainer: it finished."""
+    failure: None = field(default=None, init=False)
+    """Always null: there is no failure."""
+    request: RunId
+    """Name of the run."""
+    attempt: Index
+    """Which attempt, counted from 1."""
+    rank: Index
+    """Which trainer of the case, counted from 0."""
+    node: NodeIndex
+    """Which node, counted from 0."""
+
+
+@frozen
+class Record(WorkerRecord):
+    """The record of a trainer process that finished."""
+
+    clock: Annotated[str, Schema(enum=["event", "lagged", "blocking"])]
+    """How the duration of a step is known: by events on the device, by waiting one step behind, or because the
+    framework blocks (`Runtime.clock`)."""
     window: Window
-    samples: int
-    """That this process's replicas took inside the window."""
-    step_times: tuple[float, ...]
+    """The measured window."""
+    samples: Count
+    """Samples that this process's replicas took inside the window."""
+    step_times: StepSeconds
     """Seconds per step inside the window, by this process's clock."""
-    data_waits: tuple[float, ...]
+    data_waits: StepSeconds
     """Seconds per step that the loop waited for the input pipeline."""
-    replicas: tuple[Replica, ...]
-    deviation: float | None
-    """‖y - y32‖ / ‖y32‖ of the outputs: the evidence for the precision. None: the trainer has none to offer."""
-    skipped_steps: int
+    replicas: Annotated[tuple[Replica, ...], Schema(maxItems=999_999)]
+    """The replicas that this process owns."""
+    deviation: Real | None
+    """Distance of the outputs from plain fp32, relative to their norm (‖y - y32‖ / ‖y32‖): the evidence for the
+    precision; null if the trainer has none."""
+    skipped_steps: Count
     """Steps inside the window that the loss scaler skipped."""
-    prefetched_batches: int
-    """How many batches the input pipeline can hold ready."""
-    peak_host_memory: int
-    """Bytes that the process held at its peak, since its start."""
-    peak_device_memory: int | None
-    """Bytes at the peak inside the window, summed over the process's devices. None: nobody could measure it."""
-    phases: Mapping[str, float]
+    prefetched_batches: Count
+    """Batches that the input pipeline can hold ready."""
+    peak_host_memory: Count
+    """Bytes of host memory at the peak, since the start of the process."""
+    peak_device_memory: Count | None
+    """Bytes of device memory at the peak inside the window, summed over the process's devices; null if it cannot be
+    measured."""
+    phases: Mapping[Name, Seconds]
     """Seconds that each phase took: start, compile, warmup, measure."""
     facts: Mapping[str, Any]
-    """What the runtime found: versions, devices, threads, transport."""
+    """Facts that the runtime reported: versions, devices, threads, transport."""
     observed: Mapping[str, Any]
-    """What was really used, under the names of the request."""
+    """The settings in effect, under the names of the request."""
+
+
+@frozen
+class WorkerFailure:
+    """How a trainer process failed."""
+
+    kind: FailureKind
+    """Kind of failure."""
+    phase: str | None
+    """The phase that it was in."""
+    type: str | None
+    """The exception's class."""
+    message: str
+    """What happened."""
+    traceback: str | None
+    """The exception's traceback."""
+
+
+@frozen
+class FailedRecord:
+    """The record of a trainer process that failed, whatever its program."""
+
+    status: Literal["failed"] = field(default="failed", init=False)
+    """Status of the trainer: it failed."""
+    failure: WorkerFailure
+    """How it failed."""
+    request: RunId
+    """Name of the run."""
+    attempt: Index
+    """Which attempt, counted from 1."""
+    rank: Index
+    """Which trainer of the case, counted from 0."""
+    node: NodeIndex
+    """Which node, counted from 0."""
 
 
 @frozen
 class Series:
-    """What a sampler saw on one node: one quantity of one device over time, on the node's monotonic clock."""
+    """One quantity of one device over time, as a sampler saw it on one node."""
 
-    node: int
+    node: NodeIndex
+    """Which node."""
     name: str
-    """`power`, `energy`, `utilisation`, `memory`, `clock`, `temperature`, …"""
+    """The quantity: `power`, `energy`, `utilisation`, `memory`, `clock`, `temperature`, …"""
     device: str
+    """The device."""
     unit: str
-    kind: str
+    """Its unit."""
+    kind: Annotated[str, Schema(enum=["gauge", "counter"])]
     """`gauge`, or `counter` (only its growth means something)."""
-    times: tuple[float, ...]
-    values: tuple[float, ...]
+    times: StepSeconds
+    """Times of the samples on the node's monotonic clock, in seconds."""
+    values: Annotated[tuple[Finite, ...], Schema(maxItems=10_000_000)]
+    """The samples, one per time."""
 
 
 @frozen
 class Exit:
     """How a worker process ended, as its agent saw it."""
 
-    node: int
-    role: str
-    rank: int | None
-    pid: int
-    code: int | None
-    """None where a signal ended it."""
+    node: NodeIndex
+    """Which node."""
+    role: Annotated[str, Schema(enum=["trainer", "service"])]
+    """Role of the process."""
+    rank: Index | None
+    """Rank of a trainer."""
+    pid: Count
+    """Process id."""
+    code: Annotated[int, Schema(minimum=-(2**31), maximum=2**32)] | None
+    """Exit code; null if a signal ended it."""
     signal: str | None
+    """The signal that ended it."""
     phase: str
     """The phase that it was in."""
 
@@ -125,7 +213,11 @@ class Exit:
 class Repeat:
     """One finished repeat: a record from every rank."""
 
-    attempt: int
+    attempt: Index
+    """Which attempt, counted from 1."""
     records: tuple[Record, ...]
+    """The records of the trainers."""
     series: tuple[Series, ...] = ()
+    """The samplers' series."""
     exits: tuple[Exit, ...] = ()
+    """How the workers ended."""

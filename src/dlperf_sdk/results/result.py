@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from attrs import frozen
 
+from dlperf_sdk.documents.field_types import (
+    Count,
+    Index,
+    PositiveCount,
+    Real,
+    RunId,
+    Schema,
+    Sha256,
+    Timestamp,
+    WrittenAs,
+)
 from dlperf_sdk.errors import FAILURES
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.results.records import Failure, Repeat
@@ -18,15 +29,20 @@ RESULT_VERSION = "1.0"
 PASS, FAIL, INCONCLUSIVE, NOT_APPLICABLE = "pass", "fail", "inconclusive", "not-applicable"
 INTEGRITY, QUALITY = "integrity", "quality"
 
+Outcome = Annotated[str, Schema(enum=[PASS, FAIL, INCONCLUSIVE, NOT_APPLICABLE])]
+Status = Annotated[str, Schema(enum=["ok", *FAILURES])]
+ParityLosses = Annotated[tuple[Real, ...], Schema(maxItems=100_000)]
+
 
 @frozen
 class Verdict:
-    """A named check and how it came out."""
+    """A named check and its outcome."""
 
     name: str
-    kind: str
-    """`integrity` (a failure makes the number untrue, and sets the exit code) or `quality` (shown)."""
-    outcome: str
+    """Its name."""
+    kind: Annotated[str, Schema(enum=[INTEGRITY, QUALITY])]
+    """`integrity` (a failure makes the number invalid, and sets the exit code) or `quality` (shown)."""
+    outcome: Outcome
     """`pass`, `fail`, `inconclusive` or `not-applicable`."""
     detail: str
     """What was compared with what, in a sentence."""
@@ -34,86 +50,92 @@ class Verdict:
 
 @frozen
 class Fact:
-    """One property of the case: asked for, seen, and what it means for comparing."""
+    """One property of the case: requested, observed, and its role in comparisons."""
 
     name: str
+    """Its name."""
     role: Role
+    """`workload` must match for two results to be compared, `factor` is a column, `context` is a footnote."""
     requested: Any
+    """The requested value; any JSON value."""
     observed: Any
+    """The observed value; any JSON value."""
 
 
 @frozen(kw_only=True)
 class Parity:
-    """Whether the first steps follow the model's float64 reference: from a short run of its own, or a kept one."""
+    """Agreement of the first steps with the model's float64 reference, from a run of its own or a cached one."""
 
-    outcome: str
+    outcome: Outcome
     """`pass`, `fail`, `inconclusive` or `not-applicable`."""
     detail: str
-    """What was held against what, how far it was, and what it looks like."""
+    """What was compared with what, how large the deviation was, and what it looks like."""
     case: str
     """The reference's case."""
-    losses: tuple[tuple[float, ...], ...] = ()
-    """Per replica the loss of each step; empty where nothing was run."""
-    deviations: tuple[float, ...] = ()
-    """Per step the largest relative deviation of a replica's loss from float64."""
-    updates: float | None = None
-    """The relative deviation of the parameters' first updates, taken as one."""
+    losses: Annotated[tuple[ParityLosses, ...], Schema(maxItems=999_999)] = ()
+    """Loss of each step, per replica; empty if nothing was run."""
+    deviations: ParityLosses = ()
+    """Largest relative deviation of a replica's loss from float64, per step."""
+    updates: Real | None = None
+    """Relative deviation of the parameters' first updates, taken as one."""
     differing: tuple[str, ...] = ()
-    """Parameters whose first update differs, and running means that do; in the order of the model."""
+    """Parameters whose first update differs, and running means that do, in the order of the model."""
     follows: tuple[str, ...] = ()
-    """The known mistakes that lead where the run went, the nearest first."""
+    """Known mistakes that lead where the run went, the nearest first."""
     reference: str | None = None
     """SHA-256 of the reference."""
     key: str | None = None
     """SHA-256 over what this is evidence for: code, settings, environment, device, reference."""
-    made_at: str | None = None
+    made_at: Timestamp | None = None
     """When the run took place: UTC, ISO 8601."""
     traceback: str | None = None
-    """Of a run that failed: the failed worker's traceback, or the end of its log."""
+    """Traceback of a failed run's worker, or the end of its log."""
 
 
 @frozen
 class Stopping:
     """Why the repeats ended."""
 
-    rule: str
+    rule: Annotated[str, Schema(enum=["fixed", "adaptive"])]
     """`fixed` or `adaptive`."""
     met: bool
+    """Whether the rule's condition was met."""
     detail: str
-    """For an adaptive run that did not get there: the condition that was not met."""
+    """The condition that was not met, or what was reached."""
 
 
 @frozen
 class Environment:
-    """What the workers ran in."""
+    """The environment of the workers."""
 
-    kind: str
-    """`managed`, `given` (somebody's own interpreter), `running` (the controller's) or `container`."""
+    kind: Annotated[str, Schema(enum=["managed", "given", "running", "container"])]
+    """`managed`, `given` (the user's own interpreter), `running` (the controller's) or `container`."""
     python: str
     """The version of Python."""
     lock: str
     """Exact versions of everything installed, in requirements format."""
     command: tuple[str, ...]
-    """What starts a Python in it."""
+    """Command that starts its Python."""
     variables: Mapping[str, str]
-    """Variables that were set for the workers, over and above the allow-list."""
+    """Variables that were set for the workers, in addition to the allow-list."""
     plugin: str
     """The framework plugin's distribution and version."""
 
 
 @frozen
 class Workload:
-    """What was trained, in numbers."""
+    """The size of what was trained."""
 
-    parameters: int
+    parameters: Count
     """Trainable parameters."""
-    flops_per_sample: int
-    """Per training step; a multiply-accumulate counts as two."""
-    global_batch_size: int
+    flops_per_sample: Count
+    """Floating-point operations per training step and sample; a multiply-accumulate counts as two."""
+    global_batch_size: PositiveCount
+    """Samples per optimization step over all devices."""
     optimizer: Mapping[str, Any]
     """Its kind, its numbers and their source."""
     unit: str
-    """How the throughput is written."""
+    """Unit of the throughput."""
 
 
 @frozen
@@ -121,70 +143,82 @@ class Source:
     """A file that numbers were read from."""
 
     name: str
-    """Without its directory."""
-    sha256: str
-    lines: int
+    """Its name, without its directory."""
+    sha256: Sha256
+    """SHA-256 of its bytes."""
+    lines: Count
+    """Number of its lines."""
 
 
 @frozen
 class Imported:
-    """Where a result's numbers come from that another program measured."""
+    """Origin of numbers that another program measured."""
 
     importer: str
+    """The importer that read the logs."""
     version: str
-    """Of the importer: what it takes for what may change."""
+    """Version of the importer, which changes with what it reads from a log."""
     program: str
-    """What wrote the logs, as far as they tell."""
+    """The program that wrote the logs, if they name it."""
     estimator: str
-    """How a throughput was made of a log, in a sentence; the fact `estimator` has its name."""
+    """How a throughput was computed from a log, in a sentence; the fact `estimator` has its name."""
     sources: tuple[Source, ...]
     """The logs, one for each value of the throughput, in that order."""
 
 
 @frozen(kw_only=True)
 class Result:
-    """One case: what was asked, what was measured, and whether to believe it."""
+    """One case: its spec, its metrics, and the verdicts on their validity."""
 
-    id: str
-    status: str
+    id: RunId
+    """Name of the run."""
+    status: Status
     """`ok`, or the kind of the failure."""
     failure: Failure | None
+    """How it failed; null exactly if the status is `ok`."""
     spec: RunSpec
+    """The requested case."""
     facts: tuple[Fact, ...]
-    """Every field of spec and observation, with its role, requested and observed side by side."""
+    """Every property of the case, requested and observed, with its role."""
     metrics: tuple[Metric, ...]
+    """The metrics."""
     verdicts: tuple[Verdict, ...]
-    repeats: Sequence[Repeat]
-    """The finished ones. Of a result from the store their records are read when they are asked for, and a
-    DocumentError says then that they cannot be."""
+    """The checks."""
+    repeats: Annotated[Sequence[Repeat], WrittenAs(tuple[Repeat, ...] | tuple[Index, ...])]
+    """The finished repeats with their records; or the numbers of their attempts, whose records then lie beside this
+    document, in attempts/NUMBER/, and are read when they are needed (a DocumentError says that they cannot be)."""
     stopping: Stopping | None
+    """Why the repeats ended; null if the case failed before."""
     environment: Environment | None
-    """None where the case failed before it had one."""
+    """The environment of the workers; null if the case failed before it had one."""
     hardware: tuple[Mapping[str, Any], ...]
-    """What each node found of itself."""
+    """Each node's description of itself."""
     workload: Workload | None
-    """None where the case was refused before it had a plan."""
+    """The size of what was trained; null if the case was refused before it had a plan."""
     notes: tuple[str, ...]
-    """What the nodes had to say, such as a device that was busy."""
-    started_at: str
-    """UTC, ISO 8601."""
-    finished_at: str
+    """Remarks of the nodes, such as a busy device."""
+    started_at: Timestamp
+    """Start of the run: UTC, ISO 8601."""
+    finished_at: Timestamp
+    """End of the run: UTC, ISO 8601."""
     sdk_version: str
+    """Version of dlperf-sdk that wrote it."""
     imported: Imported | None = None
-    """None where dlperf-sdk measured it. Of an imported result there are no records, and nothing is verified."""
+    """Origin of the numbers if another program measured them: there are no records, and nothing is verified. Null or
+    absent if dlperf-sdk did."""
     parity: Parity | None = None
-    """None where the case failed before it could be judged, or another program measured it."""
+    """Agreement of the first steps with the model's reference; null or absent if that is unknown."""
 
     @property
     def ok(self) -> bool:
-        """Whether the case ran, and every integrity verdict lets the number stand."""
+        """Return True if the case ran and no integrity verdict failed."""
         return self.status == "ok" and not any(
             v.kind == INTEGRITY and v.outcome == FAIL for v in self.verdicts
         )
 
     @property
     def exit_code(self) -> int:
-        """0 ok, 1 a verdict failed, 3 environment, 4 failed, 5 failed after some repeats, 130 interrupted."""
+        """Return 0 for ok, 1 verdict failed, 3 environment, 4 failed, 5 failed after some repeats, 130 interrupted."""
         if self.status == "ok":
             return 0 if self.ok else 1
         error = FAILURES[self.status]
@@ -193,35 +227,35 @@ class Result:
         return error.exit_code
 
     def metric(self, name: str) -> Metric | None:
-        """The metric of that name, or None where nobody could measure it."""
+        """Return the metric of that name, or None if it could not be measured."""
         return next((metric for metric in self.metrics if metric.name == name), None)
 
     def verdict(self, name: str) -> Verdict | None:
-        """The verdict of that name, or None."""
+        """Return the verdict of that name, or None."""
         return next((verdict for verdict in self.verdicts if verdict.name == name), None)
 
     def raise_for_status(self) -> Result:
-        """This result, if the case ran.
+        """Return this result if the case ran.
 
         Raises:
-            RunFailed: the case failed; the subclass says how, and `.result` is this result.
+            RunFailed: The case failed; the subclass says how, and `.result` is this result.
         """
         if self.failure is not None:
             raise FAILURES[self.status](self.failure.message, self)
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values, under the schema `result`."""
+        """Return the document of the schema `result`."""
         from dlperf_sdk.results.convert import result_to_dict
 
         return result_to_dict(self)
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Result:
-        """The inverse of `to_dict`.
+        """Return the result of a document: the inverse of `to_dict`.
 
         Raises:
-            DocumentError: the document breaks the schema, or is of a newer major version.
+            DocumentError: The document breaks the schema, or is of a newer major version.
         """
         from dlperf_sdk.results.convert import result_from_dict
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from dlperf_sdk.documents.json_values import shown
 from dlperf_sdk.errors import SpecError, UnknownName
-from dlperf_sdk.spec.fields import NAME, is_positive, whole
+from dlperf_sdk.spec.fields import NAME, bounded, is_positive, whole
 from dlperf_sdk.spec.values import MAX_BATCH, PHASES
 
 # Bounds that no case comes near: they keep a mistyped or hostile number from becoming an overflow or a full
@@ -43,6 +43,19 @@ def _items(attribute: Any, value: Any, names: re.Pattern[str], what: str) -> lis
     return list(value.items())
 
 
+@bounded(
+    type="object",
+    properties={
+        phase: {
+            "description": f"Of the phase {phase}.",
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "maximum": int(MOST_SECONDS),
+        }
+        for phase in PHASES
+    },
+    additionalProperties=False,
+)
 def deadlines(_: Any, attribute: Any, value: Any) -> None:
     """A validator: seconds per phase."""
     for phase, seconds in _items(attribute, value, NAME, "a phase"):
@@ -55,6 +68,10 @@ def deadlines(_: Any, attribute: Any, value: Any) -> None:
             )
 
 
+@bounded(
+    pattern=r"^(podman|docker|apptainer|enroot):[A-Za-z0-9./][^\u0000\s]*$",
+    expected="podman:IMAGE, docker:IMAGE, apptainer:IMAGE or enroot:IMAGE",
+)
 def container(_: Any, attribute: Any, value: Any) -> None:
     """A validator: a runner and what it runs."""
     if not isinstance(value, str) or not _CONTAINER.fullmatch(value):
@@ -64,6 +81,7 @@ def container(_: Any, attribute: Any, value: Any) -> None:
         )
 
 
+@bounded(pattern=f"^{_DEVICE_FILES.pattern}$", expected="paths below /dev, with commas between them")
 def device_files(_: Any, attribute: Any, value: Any) -> None:
     """A validator: paths below /dev, with commas."""
     if not isinstance(value, str) or not _DEVICE_FILES.fullmatch(value):
@@ -96,6 +114,13 @@ def options(_: Any, attribute: Any, value: Any) -> None:
             )
 
 
+@bounded(
+    type=["integer", "string"],
+    minimum=1,
+    maximum=MOST_SAMPLES,
+    pattern=f"^{MAX_BATCH}$",
+    expected=MAX_BATCH,
+)
 def batch_size(instance: Any, attribute: Any, value: Any) -> None:
     """A validator: a number of samples, or the largest."""
     if value == MAX_BATCH:

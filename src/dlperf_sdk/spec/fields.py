@@ -9,13 +9,32 @@ from typing import Any, Literal
 
 import attrs
 
+from dlperf_sdk.documents.field_types import Name, PathText, keywords_of_type
 from dlperf_sdk.documents.json_values import shown
 from dlperf_sdk.errors import SpecError, UnknownName
 
 Role = Literal["workload", "factor", "context"]
 
+Validator = Callable[[Any, Any, Any], None]
+
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 """What plugins, precisions, sources and the like may be called."""
+
+
+def bounded(**keywords: Any) -> Callable[[Validator], Validator]:
+    """Return a decorator that states the bounds of a validator as JSON Schema keywords, for `make schemas`."""
+
+    def decorate(validator: Validator) -> Validator:
+        vars(validator)["keywords"] = keywords
+        return validator
+
+    return decorate
+
+
+def keywords_of(validator: Any) -> Mapping[str, Any]:
+    """Return the JSON Schema keywords of a validator; none if it states none."""
+    keywords: Mapping[str, Any] = getattr(validator, "keywords", {})
+    return keywords
 
 
 EFFECTS = ("executes", "reads")
@@ -59,6 +78,7 @@ def context(help: str, default: Any = attrs.NOTHING, **attributes: Any) -> Any:
     return _field("context", help, default, **attributes)
 
 
+@bounded(**keywords_of_type(Name))
 def named(_: Any, attribute: Any, value: Any) -> None:
     """A validator: a name, as `NAME` has it."""
     if not isinstance(value, str) or not NAME.fullmatch(value):
@@ -68,9 +88,10 @@ def named(_: Any, attribute: Any, value: Any) -> None:
         )
 
 
-def whole(least: int, most: int) -> Callable[[Any, Any, Any], None]:
+def whole(least: int, most: int) -> Validator:
     """A validator: a whole number between these, both included."""
 
+    @bounded(minimum=least, maximum=most)
     def check(_: Any, attribute: Any, value: Any) -> None:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             raise SpecError(
@@ -80,7 +101,7 @@ def whole(least: int, most: int) -> Callable[[Any, Any, Any], None]:
     return check
 
 
-def number(*, below: float = math.inf) -> Callable[[Any, Any, Any], None]:
+def number(*, below: float = math.inf) -> Validator:
     """A validator: a finite number, 0 or more and less than `below`."""
     limits = "0 or more" + ("" if below == math.inf else f", and less than {below:g}")
 
@@ -102,21 +123,24 @@ def is_positive(value: Any, most: float) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= most
 
 
+@bounded(exclusiveMinimum=0, maximum=1)
 def fraction(_: Any, attribute: Any, value: Any) -> None:
     """A validator: a number above 0, and at most 1."""
     if not is_positive(value, 1):
         raise SpecError(f"{attribute.name} is {shown(value)}; it must be a number above 0, and at most 1.")
 
 
+@bounded(**keywords_of_type(PathText))
 def text(_: Any, attribute: Any, value: Any) -> None:
     """A validator: text that is not empty."""
     if not isinstance(value, str) or not value or "\0" in value:
         raise SpecError(f"{attribute.name} is {shown(value)}; it must be text.")
 
 
-def one_of(*choices: str) -> Callable[[Any, Any, Any], None]:
+def one_of(*choices: str) -> Validator:
     """A validator: one of these names; another raises UnknownName."""
 
+    @bounded(enum=list(choices))
     def check(_: Any, attribute: Any, value: Any) -> None:
         if value not in choices:
             raise UnknownName(attribute.name.replace("_", " "), str(value), choices)
@@ -124,9 +148,10 @@ def one_of(*choices: str) -> Callable[[Any, Any, Any], None]:
     return check
 
 
-def optional(check: Callable[[Any, Any, Any], None]) -> Callable[[Any, Any, Any], None]:
+def optional(check: Validator) -> Validator:
     """A validator: None, or what `check` lets pass."""
 
+    @bounded(**keywords_of(check))
     def checked(instance: Any, attribute: Any, value: Any) -> None:
         if value is not None:
             check(instance, attribute, value)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import attrs
 from attrs import frozen
 
@@ -20,6 +18,7 @@ class Protocol:
     """How a case is measured: in steps, and in repeats, each of which is made of new processes."""
 
     name: str = attrs.field(validator=named)
+    """Its name."""
     warmup: int = attrs.field(validator=whole(0, MOST_STEPS))
     """Steps before the window."""
     steps: int = attrs.field(validator=whole(1, MOST_STEPS))
@@ -33,11 +32,10 @@ class Protocol:
     canonical_steps: int = attrs.field(default=5, validator=whole(0, MOST_STEPS))
     """Steps on the canonical fixed batch, before the warm-up: they compile, and show that the loss falls."""
 
-    @max_repeats.validator
-    def _not_below_repeats(self, _: Any, value: int) -> None:
-        if value < self.repeats:
+    def __attrs_post_init__(self) -> None:
+        if self.max_repeats < self.repeats:
             raise SpecError(
-                f"max_repeats is {value}, which is below repeats, {self.repeats}, the fewest that the "
+                f"max_repeats is {self.max_repeats}, which is below repeats, {self.repeats}, the fewest that the "
                 f"protocol {self.name} takes: raise the one, or lower the other."
             )
 

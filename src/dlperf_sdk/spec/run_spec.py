@@ -18,6 +18,7 @@ from typing import Any
 import attrs
 from attrs import frozen
 
+from dlperf_sdk.documents.field_types import OptionName, SystemText, VariableName
 from dlperf_sdk.errors import SpecError, UnknownName
 from dlperf_sdk.spec import checks
 from dlperf_sdk.spec.compiler import COMPILERS
@@ -37,7 +38,7 @@ from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.protocol import MOST_REPEATS, MOST_STEPS, PROTOCOLS, Protocol
 from dlperf_sdk.spec.strategy import STRATEGIES
 from dlperf_sdk.spec.table import alternatives
-from dlperf_sdk.spec.values import MAX_BATCH, DataSpec, Scalar, TopologySpec
+from dlperf_sdk.spec.values import MAX_BATCH, Data, DataSpec, FiniteScalar, Topology, TopologySpec
 
 SPEC_VERSION = "1.0"
 """Version of the schema `run-spec`: a change that old readers cannot follow raises the first number."""
@@ -54,7 +55,7 @@ class RunSpec:
 
     framework: str = factor("Deep-learning framework, by its plugin's name.", validator=named)
     model: str = workload("Model to train.", validator=named)
-    topology: TopologySpec = factor(
+    topology: Topology = factor(
         "Nodes × devices per node, and the launcher: 1n1d, 2n8d, 4n8d@slurm.",
         default=TopologySpec(1, 1),
         converter=TopologySpec.parse,
@@ -88,7 +89,7 @@ class RunSpec:
     device: str = factor(
         "Kind of device: auto (a GPU where there is one), cpu, cuda, …", "auto", validator=named
     )
-    data: DataSpec = context(
+    data: Data = context(
         f"Data source: {alternatives(one.usage for one in DATA_SOURCES)}.",
         default=DataSpec(DATA_SOURCES.default),
         converter=DataSpec.parse,
@@ -153,13 +154,13 @@ class RunSpec:
         validator=optional(checks.device_files),
         executes=True,
     )
-    env: dict[str, str | None] = context(
+    env: dict[VariableName, SystemText | None] = context(
         "Variables for the workers, NAME=VALUE, or NAME to hand on this shell's.",
         {},
         validator=checks.variables,
         converter=checks.copied,
     )
-    options: dict[str, Scalar] = workload(
+    options: dict[OptionName, FiniteScalar] = workload(
         "Options of the model and of the framework's plugin.",
         {},
         validator=checks.options,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Annotated, Any
 
 import attrs
 from attrs import frozen
 
+from dlperf_sdk.documents.field_types import Finite, Schema, keywords_of_type
 from dlperf_sdk.documents.json_values import shown
 from dlperf_sdk.errors import SpecError
 from dlperf_sdk.spec.data_source import DATA_SOURCES
@@ -16,6 +17,7 @@ from dlperf_sdk.spec.table import alternatives
 
 Scalar = str | int | float | bool | None
 """What an option's value may be."""
+FiniteScalar = Annotated[Scalar, Schema(**keywords_of_type(Finite))]
 
 MAX_BATCH: Any = "max"
 """The batch size that stands for the maximum batch size."""
@@ -64,6 +66,17 @@ class TopologySpec:
         return f"{self.nodes}n{self.devices_per_node}d{launcher}"
 
 
+Topology = Annotated[
+    TopologySpec,
+    Schema(
+        type="string",
+        pattern=f"^{_TOPOLOGY.pattern}$",
+        expected="NODESnDEVICESd, both from 1 to 999999, such as 1n1d or 2n8d, and @LAUNCHER behind it if it is not "
+        "this machine",
+    ),
+]
+
+
 @frozen
 class DataSpec:
     """A data source of `DATA_SOURCES`, and its folder if it takes one: `synthetic`, `images:FOLDER`."""
@@ -89,3 +102,13 @@ class DataSpec:
 
     def __str__(self) -> str:
         return self.source if self.path is None else f"{self.source}:{self.path}"
+
+
+Data = Annotated[
+    DataSpec,
+    Schema(
+        type="string",
+        pattern=rf"^{NAME.pattern}(:[^\u0000]+)?$",
+        expected="SOURCE or SOURCE:FOLDER, such as synthetic or images:FOLDER",
+    ),
+]

@@ -1,75 +1,127 @@
 """The request: everything that the nodes are told about a case, as one JSON document (schema `worker-request`)."""
 
+from __future__ import annotations
+
 import importlib
 import json
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple
+
+if TYPE_CHECKING:
+    # Type checkers and `make schemas` read the annotations; no process on a node evaluates them.
+    from dlperf_sdk.documents.field_types import (
+        ModuleAttribute,
+        Name,
+        NodeCount,
+        RunId,
+        SampleCount,
+        Seed,
+        Version,
+    )
+    from dlperf_sdk.interfaces.request_types import (
+        AttemptNumber,
+        BusyAction,
+        Command,
+        DataRequest,
+        InputManifest,
+        MemoryLimit,
+        OptimizerRequest,
+        ParameterManifest,
+        PhaseDeadlines,
+        Program,
+        ProtocolRequest,
+        Variables,
+    )
 
 REQUEST_VERSION = "1.0"
+RECORD_VERSION = "1.0"
+PARITY_VERSION = "1.0"
+"""Versions of what the controller and the workers write for each other."""
 
 
 class Request(NamedTuple):
-    """One case, fully resolved. The same for every process of the case."""
+    """One case, fully resolved: the same for every process of it."""
 
-    id: str
-    framework: str
-    model: str
-    runtime: str
-    """`module:attribute` of the `Runtime`."""
-    trainer: str
-    """`module:attribute` of the `Trainer`."""
-    processes: str
-    """`module:attribute` of the function that lays out the processes."""
-    nodes: int
-    devices_per_node: int
-    device: str
-    strategy: str
-    batch_size: int
-    """Samples per device and optimisation step."""
-    accumulation: int
-    precision: str
-    compiler: str
-    layout: str
-    seed: int
-    data: Dict[str, Any]
-    """`source`, and what its preparation found: `path`, `index`, …"""
-    parameters: List[Dict[str, Any]]
-    """The manifest: `name`, `shape`, `init` and `decay` (whether weight decay applies) of each trainable parameter, in
-    the model's order."""
-    inputs: List[Dict[str, Any]]
-    """`name`, `shape` (of one sample), `dtype` and `fill` of each input."""
-    optimizer: Dict[str, Any]
+    id: RunId
+    """Name of the run."""
+    framework: Name
+    """Deep-learning framework, by its plugin's name."""
+    model: Name
+    """Model to train."""
+    runtime: ModuleAttribute
+    """`module:attribute` of the `Runtime` in the plugin's worker half."""
+    trainer: ModuleAttribute
+    """`module:attribute` of the `Trainer` in the plugin's worker half."""
+    processes: ModuleAttribute
+    """`module:attribute` of the pure function that lists the processes."""
+    nodes: NodeCount
+    """Number of nodes."""
+    devices_per_node: NodeCount
+    """Devices that each node uses."""
+    device: Name
+    """Kind of device."""
+    strategy: Name
+    """Gradient synchronization."""
+    batch_size: SampleCount
+    """Samples per device and optimization step."""
+    accumulation: SampleCount
+    """Micro-batches per optimization step."""
+    precision: Name
+    """The requested precision."""
+    compiler: Name
+    """The requested compiler."""
+    layout: Name
+    """Memory layout of images."""
+    seed: Seed
+    """Seed of the canonical weights and batches."""
+    data: DataRequest
+    """Data source: `source`, and what its preparation returned (`path`, `index`, …)."""
+    parameters: ParameterManifest
+    """Manifest of the trainable parameters (`name`, `shape`, `init`, `decay`), in the model's order."""
+    inputs: InputManifest
+    """Inputs of one sample: `name`, `shape`, `dtype` and `fill` of each."""
+    optimizer: OptimizerRequest
     """`kind`, `policy` (see `schedule.learning_rate`), and the numbers of its arithmetic
-    (`dlperf_sdk.interfaces.model.Optimizer`): those that do not apply, such as `clip_norm`, are None or absent."""
+    (`dlperf_sdk.interfaces.model.Optimizer`): those that do not apply, such as `clip_norm`, are null or absent."""
     model_options: Dict[str, Any]
+    """Options of the model."""
     framework_options: Dict[str, Any]
-    protocol: Dict[str, Any]
-    """`warmup`, `steps`, `repeats`, `max_repeats`, `target`, `canonical_steps`."""
-    deadlines: Dict[str, float]
-    """Seconds for each phase."""
-    command: List[str]
-    """What starts a Python in the framework's environment."""
-    variables: Dict[str, Optional[str]]
-    """Variables for the workers; None hands on the agent's own."""
-    samplers: List[str]
-    """`module:attribute` of what the agent samples on its node."""
-    on_busy: str
-    memory_limit: Optional[int] = None
-    """Bytes that each worker process may allocate."""
-    first_attempt: int = 1
-    """The number of the first repeat of this launch: a case may be measured in several."""
+    """Options of the framework's plugin."""
+    protocol: ProtocolRequest
+    """Steps and repeats."""
+    deadlines: PhaseDeadlines
+    """Seconds that each phase may take."""
+    command: Command
+    """Command that starts a Python in the framework's environment: program and arguments."""
+    variables: Variables
+    """Variables for the workers; null hands on the agent's own."""
+    samplers: List[ModuleAttribute]
+    """`module:attribute` of each sampler that the agent runs on its node."""
+    on_busy: BusyAction
+    """What to do when another process uses the device."""
+    memory_limit: MemoryLimit = None
+    """Bytes of host memory that each worker process may allocate; null for no limit."""
+    first_attempt: AttemptNumber = 1
+    """Number of the first repeat of this launch: a case may be measured in several."""
     scales_loss: bool = False
     """Whether the precision uses a loss scaler, which may skip steps."""
-    program: str = "measure"
-    """What the trainers do: `measure`; `parity`, a few steps that are held against a reference; `trace`, a few steps
-    under the framework's profiler; or one of the programs in `dlperf_sdk.worker.conformance`."""
-    schema_version: str = REQUEST_VERSION
+    program: Program = "measure"
+    """Program of the trainers: `measure`; `parity`, a few steps that are compared with a reference; `trace`, a few
+    steps under the framework's profiler; or one of the programs in `dlperf_sdk.worker.conformance`."""
+    schema_version: Version = REQUEST_VERSION
+    """Version of this format. A reader of 1.x reads every 1.y that uses only what it knows; a change that such a reader
+    cannot follow raises the first number."""
 
     def to_dict(self) -> Dict[str, Any]:
+        """Return the document of the schema `worker-request`."""
         return dict(self._asdict())
 
     @classmethod
-    def from_dict(cls, plain: Dict[str, Any]) -> "Request":
-        """Raises ValueError for a request of another major version or with unknown or missing keys."""
+    def from_dict(cls, plain: Dict[str, Any]) -> Request:
+        """Return the request of a document.
+
+        Raises:
+            ValueError: It is of another major version, or has unknown or missing keys.
+        """
         version = str(plain.get("schema_version"))
         if version.split(".", maxsplit=1)[0] != REQUEST_VERSION.split(".", maxsplit=1)[0]:
             raise ValueError("the request has version %s, this worker reads %s" % (version, REQUEST_VERSION))
@@ -79,12 +131,13 @@ class Request(NamedTuple):
         return cls(**plain)
 
     @classmethod
-    def load(cls, path: str) -> "Request":
+    def load(cls, path: str) -> Request:
+        """Return the request in a file."""
         with open(path, encoding="utf-8") as file:
             return cls.from_dict(json.load(file))
 
 
 def resolve(reference: str) -> Any:
-    """The object that a `module:attribute` reference names."""
+    """Return the object that a `module:attribute` reference names."""
     module, _, attribute = reference.partition(":")
     return getattr(importlib.import_module(module), attribute)

@@ -11,11 +11,9 @@ from dlperf_sdk.worker.digest import digest_of
 from dlperf_sdk.worker.interface import Runtime, Trainer, Unsupported
 from dlperf_sdk.worker.processes import Cluster, Process
 from dlperf_sdk.worker.progress import Progress
-from dlperf_sdk.worker.request import Request, resolve
+from dlperf_sdk.worker.request import PARITY_VERSION, RECORD_VERSION, Request, resolve
 from dlperf_sdk.worker.writing import write_json
 
-RECORD_VERSION = "1.0"
-PARITY_VERSION = "1.0"
 _THREAD_VARIABLES = ("OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "NUMEXPR_")
 
 

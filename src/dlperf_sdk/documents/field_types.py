@@ -1,0 +1,121 @@
+"""Types of fields in documents: a Python type with the JSON Schema keywords that bound its values.
+
+`make schemas` reads them from the annotations of the classes that documents are made of. At run time they are the plain
+types: a document is checked against its schema once, before it becomes values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, get_args
+
+from dlperf_sdk.documents.json_values import LARGEST_FLOAT
+
+_LARGEST_INT64 = 2**63 - 1
+
+
+class Schema:
+    """JSON Schema keywords of a type, attached to it with `typing.Annotated`.
+
+    Args:
+        name: Name in `$defs`, for a type that is defined once and referred to.
+        keywords: Keywords added to those that follow from the type. With `type` or `anyOf`, they stand for all of them.
+            The annotation `expected` says in words what a `pattern` allows: error messages show it.
+    """
+
+    def __init__(self, name: str | None = None, **keywords: Any) -> None:
+        self.name = name
+        self.keywords = keywords
+
+
+class WrittenAs:
+    """The type that a field has in documents, where its values have another one."""
+
+    def __init__(self, type: Any) -> None:
+        self.type = type
+
+
+def text(pattern: str, expected: str) -> Schema:
+    """Return the keywords of a text that matches `pattern`, which `expected` describes in words."""
+    return Schema(pattern=pattern, expected=expected)
+
+
+def keywords_of_type(annotated: Any) -> dict[str, Any]:
+    """Return the keywords of an annotated type."""
+    return next(dict(each.keywords) for each in get_args(annotated)[1:] if isinstance(each, Schema))
+
+
+_NAME = "a name (lower-case letters and digits, and '.', '_' and '-' behind the first)"
+Name = Annotated[str, text("^[a-z0-9][a-z0-9._-]*$", _NAME)]
+"""The name of a plugin, a precision, a data source and the like."""
+RunId = Annotated[
+    str,
+    text(
+        "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$",
+        "a name (at most 128 letters and digits, and '.', '_' and '-' behind the first)",
+    ),
+]
+Version = Annotated[str, text(r"^1\.[0-9]+$", 'a version such as "1.0"')]
+ModuleAttribute = Annotated[
+    str, text("^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_.]*$", "module:attribute")
+]
+VariableName = Annotated[
+    str, text("^[A-Za-z_][A-Za-z0-9_]*$", "a variable's name (letters, digits and '_', no digit first)")
+]
+OptionName = Annotated[
+    str,
+    text(
+        "^[A-Za-z_][A-Za-z0-9_.-]*$",
+        "an option's name (letters, digits, '_', '.' and '-', a letter or '_' first)",
+    ),
+]
+ParameterName = Annotated[
+    str, text(r"^[^\u0000]{1,256}$", "a text without null characters, of 1 to 256 characters")
+]
+SystemText = Annotated[str, text(r"^[^\u0000]*$", "a text without null characters")]
+"""A text that an operating system takes as an argument or as the value of a variable."""
+PathText = Annotated[str, text(r"^[^\u0000]+$", "a text without null characters, not empty")]
+Timestamp = Annotated[
+    str,
+    text(
+        r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|\+00:00)$",
+        "a time in UTC such as 2026-01-31T12:00:00Z",
+    ),
+]
+Sha256 = Annotated[str, text("^[0-9a-f]{64}$", "64 hexadecimal digits")]
+
+Count = Annotated[int, Schema(minimum=0, maximum=_LARGEST_INT64)]
+PositiveCount = Annotated[int, Schema(minimum=1, maximum=_LARGEST_INT64)]
+Index = Annotated[int, Schema(minimum=0, maximum=10**12)]
+"""The number of an attempt, a rank or a replica."""
+NodeIndex = Annotated[int, Schema(minimum=0, maximum=999_998)]
+NodeCount = Annotated[int, Schema(minimum=1, maximum=999_999)]
+SampleCount = Annotated[int, Schema(minimum=1, maximum=2**31 - 1)]
+Seed = Annotated[int, Schema(minimum=0, maximum=2**32 - 1)]
+Seconds = Annotated[float, Schema(minimum=0, maximum=1_000_000_000)]
+Deadline = Annotated[float, Schema(exclusiveMinimum=0, maximum=1_000_000_000)]
+Finite = Annotated[float, Schema(minimum=-LARGEST_FLOAT, maximum=LARGEST_FLOAT)]
+Deviation = Annotated[float, Schema(minimum=0, maximum=LARGEST_FLOAT)]
+Real = Annotated[
+    float,
+    Schema(
+        name="real",
+        description="A number; JSON has none for the three that are not finite, so they are text.",
+        anyOf=[
+            {"type": "number", "minimum": -LARGEST_FLOAT, "maximum": LARGEST_FLOAT},
+            {"enum": ["nan", "inf", "-inf"]},
+        ],
+    ),
+]
+
+StepLosses = Annotated[tuple[Real, ...], Schema(maxItems=10_000_000)]
+StepSeconds = Annotated[tuple[Seconds, ...], Schema(maxItems=10_000_000)]
+Fingerprint = Annotated[tuple[Real, ...], Schema(minItems=9, maxItems=9)]
+"""The 2-norm, then eight products (`dlperf_sdk.worker.canonical.fingerprint`)."""
+Fingerprints = Annotated[
+    Mapping[ParameterName, Fingerprint],
+    Schema(
+        name="fingerprints",
+        description="Name → 2-norm, then the products with the eight canonical vectors of signs.",
+    ),
+]

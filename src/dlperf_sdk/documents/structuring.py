@@ -1,0 +1,55 @@
+"""Conversion of documents that have passed their schema into values of attrs classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
+
+from dlperf_sdk.documents.json_values import number, numbers
+
+if TYPE_CHECKING:
+    from cattrs import Converter
+
+T = TypeVar("T")
+
+_SCALARS = {str, int, float, bool, type(None)}
+"""The types of `dlperf_sdk.spec.values.Scalar`."""
+
+
+def structure(document: Mapping[str, Any], cls: type[T]) -> T:
+    """Return the value of a valid document; keys that its class has no field for, such as its version, are left out."""
+    return converter().structure(document, cls)
+
+
+@cache
+def converter() -> Converter:
+    """Return the converter, which follows the types. Copy it to add hooks: it is shared."""
+    from cattrs import Converter
+
+    made = Converter(detailed_validation=False)
+    made.register_structure_hook_func(lambda kind: kind is Any, lambda value, _: _copy(value))
+    made.register_structure_hook_func(lambda kind: _bare(kind) is float, lambda value, _: number(value))
+    made.register_structure_hook_func(
+        lambda kind: set(get_args(_bare(kind))) == _SCALARS, lambda value, _: value
+    )
+    made.register_structure_hook_func(_is_floats, lambda value, _: numbers(value))
+    return made
+
+
+def _bare(kind: Any) -> Any:
+    """Return a type without annotations."""
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
+
+
+def _is_floats(kind: Any) -> bool:
+    bare = _bare(kind)
+    arguments = get_args(bare)
+    return get_origin(bare) is tuple and arguments[1:] == (...,) and _bare(arguments[0]) is float
+
+
+def _copy(value: Any) -> Any:
+    """Return a copy of plain JSON data."""
+    if isinstance(value, dict):
+        return {key: _copy(item) for key, item in value.items()}
+    return [_copy(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,39 @@
+"""Types of the worker's request: plain values to the worker, the core's classes to its schema."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from dlperf_sdk.documents.field_types import (
+    Name,
+    Schema,
+    SystemText,
+    VariableName,
+    WrittenAs,
+    keywords_of_type,
+)
+from dlperf_sdk.interfaces.model import Input, Parameter
+from dlperf_sdk.spec.checks import deadlines
+from dlperf_sdk.spec.fields import keywords_of
+from dlperf_sdk.spec.protocol import Protocol
+from dlperf_sdk.spec.values import PHASES
+
+
+def _object_with(key: str, description: str) -> Schema:
+    """Return the keywords of an object with a name under `key` and anything else beside it."""
+    name = {"description": description, "type": "string", **keywords_of_type(Name)}
+    return Schema(type="object", properties={key: name}, required=[key], additionalProperties=True)
+
+
+DataRequest = Annotated[dict[str, Any], _object_with("source", "The data source.")]
+OptimizerRequest = Annotated[dict[str, Any], _object_with("kind", "The optimizer.")]
+ParameterManifest = Annotated[list[dict[str, Any]], WrittenAs(tuple[Parameter, ...])]
+InputManifest = Annotated[list[dict[str, Any]], WrittenAs(tuple[Input, ...])]
+ProtocolRequest = Annotated[dict[str, Any], WrittenAs(Protocol)]
+PhaseDeadlines = Annotated[dict[str, float], Schema(**keywords_of(deadlines), required=list(PHASES))]
+Command = Annotated[list[str], WrittenAs(tuple[SystemText, ...]), Schema(minItems=1)]
+Variables = dict[VariableName, SystemText | None]
+MemoryLimit = Annotated[int, Schema(minimum=1, maximum=2**60)] | None
+AttemptNumber = Annotated[int, Schema(minimum=1, maximum=10**12)]
+Program = Annotated[str, Schema(enum=["measure", "parity", "trace"])]
+BusyAction = Annotated[str, Schema(enum=["wait", "note", "refuse"])]
