@@ -103,6 +103,16 @@ def test_the_regular_expression_engines_agree(pattern, data):
         assert decided == explained, json.dumps(value)
 
 
+def test_validators_agree_behind_a_reference_to_another_document():
+    """The explaining one would match with Python's `$` there, and take a name that ends in a newline."""
+    schemas = [schema.load(name) for name in schema.NAMES]
+    root = {"$ref": schema.load("run-spec")["$id"]}
+    for compiler, expected in (("none", True), ("none\n", False)):
+        spec = {"framework": "torch", "model": "resnet50", "compiler": compiler}
+        for validator in (deciding_validator(root, schemas), explaining_validator(root, schemas)):
+            assert validator.is_valid(spec) == expected
+
+
 def test_every_invalid_document_has_an_explanation():
     """A document that only one validator refuses would be accepted in silence, or refused without a reason."""
     for name in schema.NAMES:

@@ -59,8 +59,9 @@ def check(name: str, document: Any, part: str = "") -> None:
     from jsonschema.exceptions import best_match
 
     error = best_match(explaining(name, part).iter_errors(document))
-    if error is not None:
-        raise _refusal(name, title, document, error)
+    if error is None:
+        raise DocumentError(f"The {title} is not valid.")
+    raise _refusal(name, title, document, error)
 
 
 def is_valid(name: str, document: Any, part: str = "") -> bool:

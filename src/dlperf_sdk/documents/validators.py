@@ -46,7 +46,9 @@ def explaining_validator(root: Schema, schemas: Iterable[Schema]) -> Draft202012
     from referencing import Registry
     from referencing.jsonschema import DRAFT202012
 
-    resources = ((schema["$id"], DRAFT202012.create_resource(dict(schema))) for schema in schemas)
+    # At a reference to a schema that names its dialect, jsonschema would go on with its own class instead of ours.
+    parts = ({key: part for key, part in schema.items() if key != "$schema"} for schema in schemas)
+    resources = [(schema["$id"], DRAFT202012.create_resource(schema)) for schema in parts]
     extend: Any = validators.extend
     ours: type[Draft202012Validator] = extend(Draft202012Validator, {"pattern": _pattern, "items": _items})
     return ours(root, registry=Registry().with_resources(resources))
