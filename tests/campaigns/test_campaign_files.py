@@ -629,9 +629,7 @@ def test_the_schema_knows_every_field_and_every_setting():
     document = schema.load("campaign")
     assert list(document["$defs"]["fields"]["properties"]) == list(FIELDS)
     assert list(document["$defs"]["axes"]["properties"]) == list(FIELDS)
-    order, limits, quiet = (
-        document["properties"][name]["properties"] for name in ("order", "limits", "quiet")
-    )
+    order, limits, quiet = (document["$defs"][name]["properties"] for name in ("order", "limits", "quiet"))
     said = {*order, *(f"{name}_limit" for name in limits), *(f"quiet_{name}" for name in quiet)}
     said |= {"retry", "cooldown", "missing", "max_cases", "trace"}
     assert said == {field.name for field in attrs.fields(Settings)}
