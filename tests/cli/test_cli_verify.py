@@ -20,7 +20,7 @@ def test_a_framework_that_follows_the_reference(capsys: pytest.CaptureFixture[st
     said = capsys.readouterr()
     assert "float64, shard 1" in said.out
     assert said.out.split()[-1] == "pass"
-    assert "held against float64" in said.err
+    assert "compared with float64" in said.err
 
 
 def test_the_environment_is_looked_for_where_the_case_runs(monkeypatch: pytest.MonkeyPatch) -> None:

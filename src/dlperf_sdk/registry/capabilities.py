@@ -70,7 +70,7 @@ def check_capabilities(spec: RunSpec, device: str, framework: Framework, model: 
             continue
         known = VOCABULARY[kind] | offered
         if value not in known:
-            raise UnknownName(kind, value, known)
+            raise UnknownName("data source" if kind == "data" else kind, value, known)
         why = framework.lacks.get(value)
         raise Unsupported(
             f"{framework.name} does not offer the {kind} {value!r}; it offers {listed(offered)}."
