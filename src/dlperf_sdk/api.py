@@ -1,4 +1,7 @@
-"""The front door: `run`, `rerun` and `dry_run` for one case, `campaign` and `resume` for many."""
+"""The public functions: `run`, `rerun` and `dry_run` for one case, `campaign` and `resume` for many.
+
+Each imports what it needs when it is called: `from dlperf_sdk import run` stays fast.
+"""
 
 from __future__ import annotations
 
@@ -6,29 +9,23 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dlperf_sdk import environments, max_batch
-from dlperf_sdk.campaigns.campaign import Campaign, make_campaign
-from dlperf_sdk.campaigns.campaign_directory import create_campaign, reopen_campaign
-from dlperf_sdk.campaigns.file import load_campaign
-from dlperf_sdk.campaigns.matrix import Matrix
-from dlperf_sdk.campaigns.planning import plan_campaign
-from dlperf_sdk.campaigns.runner import Outcome, run_campaign
-from dlperf_sdk.campaigns.session import Watch
 from dlperf_sdk.errors import DlperfError, UnknownName, UsageError
-from dlperf_sdk.execution.case import Case
-from dlperf_sdk.execution.execute import execute
 from dlperf_sdk.folders import CAMPAIGNS, RESULTS
-from dlperf_sdk.hookspecs import Observers
-from dlperf_sdk.planning.plan import Plan, make_plan
-from dlperf_sdk.planning.spec_file import check_allowed, load_spec
-from dlperf_sdk.registry.plugins import Registry
-from dlperf_sdk.results.result import Environment, Result
-from dlperf_sdk.results.store import ResultStore
 from dlperf_sdk.spec.run_spec import RunSpec
+
+if TYPE_CHECKING:
+    from dlperf_sdk.campaigns.campaign import Campaign
+    from dlperf_sdk.campaigns.matrix import Matrix
+    from dlperf_sdk.campaigns.runner import Outcome
+    from dlperf_sdk.campaigns.session import Watch
+    from dlperf_sdk.planning.plan import Plan
+    from dlperf_sdk.registry.plugins import Registry
+    from dlperf_sdk.results.result import Environment, Result
+    from dlperf_sdk.results.store import ResultStore
 
 _FIELDS = {field.name for field in attrs.fields(RunSpec)}
 
@@ -72,6 +69,12 @@ def run(
         RunFailed: the case failed, and `raise_on_failure` is set.
         KeyboardInterrupt: somebody pressed Ctrl-C; everything has been ended, and finished repeats are in the store.
     """
+    from dlperf_sdk import max_batch
+    from dlperf_sdk.execution.case import Case
+    from dlperf_sdk.execution.execute import execute
+    from dlperf_sdk.hookspecs import Observers
+    from dlperf_sdk.registry.plugins import Registry
+
     registry, loaded = registry or Registry(), Observers.load(observers)
     spec = spec_from(what, model, fields, _keywords(run), registry)
     if spec.wants_max_batch:
@@ -102,6 +105,12 @@ def rerun(
         SpecError: it names what is executed, and that is not among `allow`.
         PluginError, RunFailed, KeyboardInterrupt: as `run` does.
     """
+    from dlperf_sdk.execution.case import Case
+    from dlperf_sdk.execution.execute import execute
+    from dlperf_sdk.hookspecs import Observers
+    from dlperf_sdk.planning.spec_file import check_allowed
+    from dlperf_sdk.registry.plugins import Registry
+
     if result.environment is None:
         raise UsageError(f"The result {result.id} has no environment to repeat it in; run its spec instead.")
     spec, plugins = result.spec, registry or Registry()
@@ -109,21 +118,22 @@ def rerun(
         spec = attrs.evolve(spec, python=None)
     source = f"The result {result.id}"
     check_allowed([spec.to_dict()], source, allow, plugins)  # before it is planned, which reads what it names
-    check_allowed([{"lock": _strangers(spec, result.environment, plugins)}], source, allow, plugins)
+    check_allowed([{"lock": _unlisted_packages(spec, result.environment, plugins)}], source, allow, plugins)
     case = Case.begin(spec, store, Observers.load(observers), plugins)
     again = execute(case, environment_from=result.environment)
     return again.raise_for_status() if raise_on_failure else again
 
 
-def _strangers(spec: RunSpec, like: Environment, registry: Registry) -> list[str]:
-    """What would be installed for a rerun without a container, and is none of the plugin's own."""
+def _unlisted_packages(spec: RunSpec, environment: Environment, registry: Registry) -> list[str]:
+    """Return what a rerun without a container would install that is none of the plugin's own."""
+    from dlperf_sdk import environments
+    from dlperf_sdk.planning.plan import make_plan
+
     if spec.container is None:
-        with suppress(
-            DlperfError
-        ):  # what cannot be planned or made again is not installed, and the run says why
-            planned = make_plan(spec, registry)
-            return environments.strangers(
-                spec.framework, planned.device, like.python, like.lock, planned.environment
+        with suppress(DlperfError):  # a case that cannot be planned installs nothing, and its run says why
+            plan = make_plan(spec, registry)
+            return environments.unlisted_packages(
+                spec.framework, plan.device, environment.python, environment.lock, plan.environment
             )
     return []
 
@@ -141,6 +151,9 @@ def dry_run(
         UsageError, PluginError: as `run` does.
         Unsupported, Unavailable: the case cannot be run.
     """
+    from dlperf_sdk.planning.plan import make_plan
+    from dlperf_sdk.registry.plugins import Registry
+
     return make_plan(spec_from(what, model, fields, _keywords(dry_run), registry), registry or Registry())
 
 
@@ -175,6 +188,14 @@ def campaign(
             finished is kept, and `resume` goes on.
         KeyboardInterrupt: everything has been ended; `resume` goes on.
     """
+    from dlperf_sdk.campaigns.campaign import make_campaign
+    from dlperf_sdk.campaigns.campaign_directory import create_campaign
+    from dlperf_sdk.campaigns.file import load_campaign
+    from dlperf_sdk.campaigns.planning import plan_campaign
+    from dlperf_sdk.campaigns.runner import run_campaign
+    from dlperf_sdk.hookspecs import Observers
+    from dlperf_sdk.registry.plugins import Registry
+
     definition = make_campaign(load_campaign(what) if isinstance(what, str | Path) else what, **settings)
     plugins = registry or Registry()
     stamp, entries = plan_campaign(definition, plugins)
@@ -204,6 +225,11 @@ def resume(
             written. Nothing was started.
         PluginError, Unavailable, KeyboardInterrupt: as `campaign` does.
     """
+    from dlperf_sdk.campaigns.campaign_directory import reopen_campaign
+    from dlperf_sdk.campaigns.runner import run_campaign
+    from dlperf_sdk.hookspecs import Observers
+    from dlperf_sdk.registry.plugins import Registry
+
     plugins = registry or Registry()
     reopened = reopen_campaign(Path(directory), allow, plugins)
     return run_campaign(reopened, plugins, Observers.load(observers), watch, retry)
@@ -231,6 +257,8 @@ def spec_from(
             "A model's name belongs to a framework's name; a whole spec already names its model."
         )
     if isinstance(what, str | Path):
+        from dlperf_sdk.planning.spec_file import load_spec
+
         return load_spec(Path(what), fields, registry)
     spec = what if isinstance(what, RunSpec) else RunSpec.from_dict(what)
     return attrs.evolve(spec, **fields)

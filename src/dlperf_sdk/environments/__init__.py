@@ -14,7 +14,7 @@ from dlperf_sdk.environments.catalogue import ManagedEnvironment, list_environme
 from dlperf_sdk.environments.installer import Progress
 from dlperf_sdk.environments.managed import in_use
 from dlperf_sdk.environments.prepared import PreparedEnvironment
-from dlperf_sdk.environments.rebuild import from_lock, strangers
+from dlperf_sdk.environments.rebuild import from_lock, unlisted_packages
 from dlperf_sdk.environments.variables import worker_variables
 from dlperf_sdk.errors import EnvironmentFailed, PluginError, UsageError
 from dlperf_sdk.interfaces.framework import EnvironmentSpec
@@ -28,7 +28,7 @@ __all__ = [
     "must_be_there",
     "prepare",
     "remove",
-    "strangers",
+    "unlisted_packages",
     "worker_variables",
 ]
 

@@ -58,7 +58,7 @@ def from_lock(
     return managed.obtain(recipe, on_progress)
 
 
-def strangers(
+def unlisted_packages(
     framework: str, device: str, python_version: str, lock_text: str, own: EnvironmentSpec
 ) -> list[str]:
     """What `from_lock` would install from a lock that no environment of the plugin's `own` has by name: to install a
