@@ -268,7 +268,7 @@ def test_a_mistyped_folder_is_told_before_anything_is_installed(tmp_path):
 
 @pytest.mark.parametrize("data", ["synthetic:/tmp", "synthetic-host:/tmp"])
 def test_a_folder_where_none_belongs_is_refused_at_once(tmp_path, data):
-    with pytest.raises(SpecError, match="take no folder"):
+    with pytest.raises(SpecError, match="takes no folder"):
         run("numpy", "linear", data=data, store=tmp_path / "store", **QUICK)
     assert not (tmp_path / "store").exists()
 

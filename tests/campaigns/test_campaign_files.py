@@ -593,7 +593,7 @@ def test_each_case_says_where_it_comes_from_and_what_is_refused_by_which_line(tm
     ("field", "values", "said"),
     [
         ("env", ({}, {"GLOO_SOCKET_IFNAME": "lo"}), "The variable GLOO_SOCKET_IFNAME tells each worker"),
-        ("data", ("synthetic", "synthetic:here"), "take no folder"),
+        ("data", ("synthetic", "synthetic:here"), "takes no folder"),
         ("options.packed_qkv", (True, 1), "must be true or false"),
     ],
 )
