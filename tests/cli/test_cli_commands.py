@@ -384,7 +384,9 @@ def test_describe_a_model(dlperf):
     assert document["parameters"] == 25_557_032
     assert document["tensors"] == 161
     assert sum(term["flops"] for term in document["flops"]) == document["flops_per_sample"]
-    assert {"name", "type", "default", "help", "role", "value"} == set(document["options"][0])
+    assert {"name", "type", "default", "help", "role", "executes", "reads", "value"} == set(
+        document["options"][0]
+    )
     code, out, err = dlperf("describe", "model", "resnet50", "--set", "image_size=64")
     assert (code, err) == (0, "")
     for words in (
