@@ -119,12 +119,11 @@ class Runtime(worker.Runtime):
 class Linear(worker.Linear):
     def __init__(self, runtime, request, process):
         super().__init__(runtime, request, process)
-        self.fault, self.steps = runtime.fault, 0
+        self.fault = runtime.fault
         # Ones, not zeros: memory that is not written to is not there yet.
         self.held = numpy.ones(request.batch_size * request.framework_options["sample_bytes"], numpy.uint8)
 
     def step(self, batch):
-        self.steps += 1
         result = super().step(batch)
         if self.fault == "no-falling":
             return result._replace(loss=1.0)
