@@ -243,7 +243,7 @@ THIRD_PARTY = """
         **{"model": "resnet50", "printed_model": "ResNet-50", "topology": "1n2d", "batch_size": 32},
         **{"precision": "fp32", "compiler": "none", "strategy": "all_reduce", "device": "cuda"},
         **{"hardware": "B200", "data": "synthetic", "throughput": 406.0, "unit": "img/s"},
-        **{"date": "2026-01", "release": "1", "source": {"document": "paper.pdf", "line": 3}},
+        **{"date": "2026-01", "release": "1", "estimator": "unknown", "source": {"document": "paper.pdf", "line": 3}},
     }
 
     class Theirs(Collection):

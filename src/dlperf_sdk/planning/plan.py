@@ -23,6 +23,7 @@ from dlperf_sdk.registry.options import split_options
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.convert import to_plain
 from dlperf_sdk.results.result import Workload
+from dlperf_sdk.spec.data_source import DATA_SOURCES
 from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.protocol import Protocol
 from dlperf_sdk.spec.run_spec import RunSpec
@@ -131,6 +132,7 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
     """
     if spec.wants_max_batch:
         raise SpecError("batch_size is max, which is found by measuring; a plan needs a number.")
+    DATA_SOURCES[spec.data.source].check_folder(spec.data.path)
     framework, model = registry.framework(spec.framework), registry.model(spec.model)
     topology = registry.topology(spec.topology.launcher)
     with registry.wrap_plugin_errors("frameworks", framework.name, "say what it offers"):

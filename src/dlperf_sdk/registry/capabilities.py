@@ -94,7 +94,6 @@ def check_data_source(spec: RunSpec, model: Model, options: Any) -> None:
     """Refuse a data source that cannot feed the model; `options` are the model's.
 
     Raises:
-        SpecError: a folder is given where none belongs, or is missing.
         Unsupported: the model has other inputs.
     """
     sources = model.data_sources(options)
@@ -102,7 +101,6 @@ def check_data_source(spec: RunSpec, model: Model, options: Any) -> None:
         raise Unsupported(
             f"{model.name} cannot be fed from {spec.data.source!r}; it takes {listed(sources)}."
         )
-    DATA_SOURCES[spec.data.source].check_folder(spec.data.path)
 
 
 def check_combination(spec: RunSpec, device: str, framework: Framework, options: Any) -> None:
