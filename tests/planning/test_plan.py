@@ -109,7 +109,7 @@ def test_data_that_lie_in_a_folder_need_one(model, source):
         plan("torch", model, data=source)
     assert plan("torch", model, data=f"{source}:here").spec.data.path == "here"
     with pytest.raises(Unsupported, match="numpy does not offer the data"):
-        plan(data=source)
+        plan(data=f"{source}:here")
 
 
 @pytest.mark.parametrize(
