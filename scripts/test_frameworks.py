@@ -2,7 +2,7 @@
 
     python scripts/test_frameworks.py [-m MARKERS] [--prepare] NAME …
 
-Behind `make torch` and `make test-NAME`. `-m` selects tests as pytest does; `--prepare` only creates the environments.
+Behind `make torch` and `make test-NAME`. `-m` selects conformance tests as pytest does; `--prepare` only creates the environments.
 """
 
 from __future__ import annotations
@@ -37,19 +37,21 @@ def run_in_environment(framework: str, *arguments: str) -> None:
 
 
 def test(framework: str, selection: Sequence[str]) -> None:
-    """Run the plugin's tests, each in its environment."""
+    """Run the plugin's tests, each in its environment; of those in the controller's, the selected ones."""
     plugin = f"plugins/dlperf-{framework}"
     files = sorted((ROOT / plugin / "tests").glob("test_*.py"))
     inside = [str(file.relative_to(ROOT)) for file in files if file.name not in CONTROLLER_TESTS]
     outside = [str(file.relative_to(ROOT)) for file in files if file.name in CONTROLLER_TESTS]
-    pytest = ("-m", "pytest", "-c", f"{plugin}/pyproject.toml", "--numprocesses", "2", *selection)
+    pytest = ("-m", "pytest", "-c", f"{plugin}/pyproject.toml", "--numprocesses", "2")
     run_in_environment(framework, *pytest, "--dist", "loadfile", *inside)
-    run_python(*pytest, "--dist", "loadgroup", *outside)
+    run_python(*pytest, *selection, "--dist", "loadgroup", *outside)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("-m", dest="markers", help="only tests with these markers, as pytest takes it")
+    parser.add_argument(
+        "-m", dest="markers", help="only conformance tests with these markers, as pytest takes it"
+    )
     parser.add_argument("--prepare", action="store_true", help="only create the environments")
     parser.add_argument("frameworks", nargs="+", metavar="NAME")
     chosen = parser.parse_args()
