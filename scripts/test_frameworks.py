@@ -2,7 +2,8 @@
 
     python scripts/test_frameworks.py [-m MARKERS] [--prepare] NAME …
 
-Behind `make torch` and `make test-NAME`. `-m` selects conformance tests as pytest does; `--prepare` only creates the environments.
+Behind `make torch` and `make test-NAME`. `-m` selects conformance tests as pytest does; `--prepare` only creates the
+environments.
 """
 
 from __future__ import annotations
