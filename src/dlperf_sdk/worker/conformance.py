@@ -11,7 +11,7 @@ import resource
 import sys
 import time
 import traceback
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 import numpy
 
@@ -19,8 +19,8 @@ from dlperf_sdk.worker import bundled, canonical, memory
 from dlperf_sdk.worker.digest import digest_of
 from dlperf_sdk.worker.enqueue_times import convinces
 from dlperf_sdk.worker.interface import Runtime, Trainer
-from dlperf_sdk.worker.processes import Cluster, Process
-from dlperf_sdk.worker.progress import Progress
+from dlperf_sdk.worker.processes import Cluster
+from dlperf_sdk.worker.programs import Task, follow_reference, measure
 from dlperf_sdk.worker.request import Request, resolve
 
 ANSWERS, PARITY = "conformance_answers", "conformance_parity"
@@ -37,56 +37,28 @@ FURTHER = 4
 TRIES = 3
 """How often time is taken at most, on a machine that may do something else meanwhile: the best counts."""
 
-Program = Callable[..., Dict[str, Any]]
 
-
-def check(
-    measure: Program,
-    follow: Program,
-    runtime: Runtime,
-    trainer: Trainer,
-    request: Request,
-    cluster: Cluster,
-    process: Process,
-    progress: Progress,
-    wait_for_go: Callable[[], None],
-) -> Dict[str, Any]:
+def check(task: Task) -> Dict[str, Any]:
     """Measure, answer the suite's questions, and follow the reference where the bundle has a parity run."""
-    record = measure(runtime, trainer, request, cluster, process, progress, wait_for_go)
+    record = measure(task)
     facts: Dict[str, Any] = {}
-    if cluster.world_size == 1 or runtime.clock != "blocking":  # of others the suite asks nothing
-        facts[ANSWERS] = _answers(runtime, _build(runtime, request, process, progress), request, cluster)
+    if task.cluster.world_size == 1 or task.runtime.clock != "blocking":  # of others the suite asks nothing
+        facts[ANSWERS] = _answers(_rebuild(task, task.request))
     bundle = os.path.dirname(os.path.abspath(sys.argv[0]))
     if bundled.has(bundle, "parity.json"):
-        own = Request.from_dict(json.loads(bundled.member(bundle, "parity.json")))
-        other = _build(runtime, own, process, progress)
-        facts[PARITY] = follow(runtime, other, own, cluster, process, progress, wait_for_go)
+        request = Request.from_dict(json.loads(bundled.member(bundle, "parity.json")))
+        facts[PARITY] = follow_reference(_rebuild(task, request))
     return dict(record, facts=facts)
 
 
-def answer(
-    runtime: Runtime,
-    trainer: Trainer,
-    request: Request,
-    cluster: Cluster,
-    process: Process,
-    progress: Progress,
-    wait_for_go: Callable[[], None],
-) -> Dict[str, Any]:
+def answer(task: Task) -> Dict[str, Any]:
     """Answer the suite's questions."""
-    return {"facts": {ANSWERS: _answers(runtime, trainer, request, cluster)}}
+    return {"facts": {ANSWERS: _answers(task)}}
 
 
-def exhaust(
-    runtime: Runtime,
-    trainer: Trainer,
-    request: Request,
-    cluster: Cluster,
-    process: Process,
-    progress: Progress,
-    wait_for_go: Callable[[], None],
-) -> Dict[str, Any]:
+def exhaust(task: Task) -> Dict[str, Any]:
     """Take steps for which there is no memory: the batch and the network are there, so the framework asks in vain."""
+    runtime, trainer = task.runtime, task.trainer
     batch = trainer.canonical_batch()
     runtime.synchronize()
     stack = resource.getrlimit(resource.RLIMIT_STACK)[0]
@@ -102,23 +74,23 @@ def exhaust(
     return {}
 
 
-def _build(runtime: Runtime, request: Request, process: Process, progress: Progress) -> Trainer:
-    """Build another trainer, as the first one was built."""
-    progress.enter("compile")
-    build: Callable[..., Trainer] = resolve(request.trainer)
-    return build(runtime, request, process)
+def _rebuild(task: Task, request: Request) -> Task:
+    """Return the task of a request with another trainer, built as the first one was."""
+    task.progress.enter("compile")
+    trainer = resolve(request.trainer)(task.runtime, request, task.process)
+    return task._replace(trainer=trainer, request=request)
 
 
-def _answers(runtime: Runtime, trainer: Trainer, request: Request, cluster: Cluster) -> Dict[str, Any]:
+def _answers(task: Task) -> Dict[str, Any]:
     """Ask one question after another; `asked` is the one that failed, None if all were answered.
 
     A failure ends the attempt only where other workers would wait for this one.
     """
     answers: Dict[str, Any] = {}
     try:
-        _ask(runtime, trainer, request, cluster, answers)
+        _ask(task.runtime, task.trainer, task.request, task.cluster, answers)
     except Exception:
-        if cluster.world_size > 1:
+        if task.cluster.world_size > 1:
             raise
         answers["error"] = traceback.format_exc()[-8000:]
     return answers

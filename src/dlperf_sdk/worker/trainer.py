@@ -6,121 +6,15 @@ import traceback
 from time import monotonic
 from typing import Any, Callable, Dict, Optional
 
-from dlperf_sdk.worker import loop, memory
-from dlperf_sdk.worker.digest import digest_of
-from dlperf_sdk.worker.interface import Runtime, Trainer, Unsupported
+from dlperf_sdk.worker import memory
+from dlperf_sdk.worker.interface import Runtime, Unsupported
 from dlperf_sdk.worker.processes import Cluster, Process
+from dlperf_sdk.worker.programs import PROGRAMS, Task
 from dlperf_sdk.worker.progress import Progress
-from dlperf_sdk.worker.request import PARITY_VERSION, RECORD_VERSION, Request, resolve
+from dlperf_sdk.worker.request import RECORD_VERSION, Request, resolve
 from dlperf_sdk.worker.writing import write_json
 
 _THREAD_VARIABLES = ("OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "NUMEXPR_")
-
-
-def portable(value: Any) -> Any:
-    """Floats, also in lists and objects, as JSON can hold them: the three that are no numbers become text."""
-    if isinstance(value, dict):
-        return {name: portable(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [portable(item) for item in value]
-    number = float(value)
-    if number != number:
-        return "nan"
-    if number in (float("inf"), float("-inf")):
-        return "inf" if number > 0 else "-inf"
-    return number
-
-
-def _measured(
-    runtime: Runtime,
-    trainer: Trainer,
-    request: Request,
-    cluster: Cluster,
-    process: Process,
-    progress: Progress,
-    wait_for_go: Callable[[], None],
-) -> Dict[str, Any]:
-    """The program `measure`: what the measuring loop leaves, and the replicas as they are then."""
-    measured = loop.measure(runtime, trainer, request.protocol, progress, wait_for_go)
-    taken = {name: measured.pop(name) for name in ("losses", "warmup_losses", "canonical_losses")}
-    measured["replicas"] = [
-        dict(
-            {name: [portable(step[i]) for step in steps] for name, steps in taken.items()},
-            index=replica,
-            device=cluster.device_of(replica),
-            digest=digest_of(request.parameters, trainer.parameters(i)),
-        )
-        for i, replica in enumerate(process.replicas)
-    ]
-    if measured["deviation"] is not None:
-        measured["deviation"] = portable(measured["deviation"])
-    return dict(measured, schema_version=RECORD_VERSION)
-
-
-def _followed(
-    runtime: Runtime,
-    trainer: Trainer,
-    request: Request,
-    cluster: Cluster,
-    process: Process,
-    progress: Progress,
-    wait_for_go: Callable[[], None],
-) -> Dict[str, Any]:
-    """The program `parity`: nobody waits for anybody, since nothing is timed."""
-    from dlperf_sdk.worker import parity  # it needs NumPy, which a measured run does not ask for
-
-    found = parity.follow(runtime, trainer, request, process, progress)
-    for replica in found["replicas"]:
-        for name in ("losses", "updates", "running_means"):
-            replica[name] = portable(replica[name])
-    return dict(found, schema_version=PARITY_VERSION)
-
-
-def _traced(
-    runtime: Runtime,
-    trainer: Trainer,
-    request: Request,
-    cluster: Cluster,
-    process: Process,
-    progress: Progress,
-    wait_for_go: Callable[[], None],
-) -> Dict[str, Any]:
-    """The program `trace`: nothing is timed."""
-    from dlperf_sdk.worker import tracing
-
-    return tracing.follow(runtime, trainer, request, progress)
-
-
-def _checked(*arguments: Any) -> Dict[str, Any]:
-    """The program `conformance`: everything that the suite asks of one case, from one start."""
-    from dlperf_sdk.worker import conformance
-
-    return conformance.check(_measured, _followed, *arguments)
-
-
-def _answered(*arguments: Any) -> Dict[str, Any]:
-    """The program `answer`: the suite's questions alone."""
-    from dlperf_sdk.worker import conformance
-
-    return conformance.answer(*arguments)
-
-
-def _exhausted(*arguments: Any) -> Dict[str, Any]:
-    """The program `exhaust`: steps for which there is no memory."""
-    from dlperf_sdk.worker import conformance
-
-    return conformance.exhaust(*arguments)
-
-
-PROGRAMS: Dict[str, Callable[..., Dict[str, Any]]] = {
-    "measure": _measured,
-    "parity": _followed,
-    "trace": _traced,
-    "conformance": _checked,
-    "answer": _answered,
-    "exhaust": _exhausted,
-}
-"""What a trainer process may be asked to do (`Request.program`)."""
 
 
 def _circumstances() -> Dict[str, Any]:
@@ -194,7 +88,8 @@ def run(
         progress.enter("compile")
         trainer = resolve(request.trainer)(runtime, request, process)
         built = monotonic()
-        found = PROGRAMS[request.program](runtime, trainer, request, cluster, process, progress, wait_for_go)
+        task = Task(runtime, trainer, request, cluster, process, progress, wait_for_go)
+        found = resolve(PROGRAMS[request.program])(task)
         if "phases" in found:
             found["phases"]["compile"] += built - started
             found["phases"]["start"] = started - began

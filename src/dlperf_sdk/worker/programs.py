@@ -1,0 +1,84 @@
+"""The programs of a trainer process: measure a case, follow its parity reference, trace it."""
+
+from typing import Any, Callable, Dict, NamedTuple
+
+from dlperf_sdk.worker import loop
+from dlperf_sdk.worker.digest import digest_of
+from dlperf_sdk.worker.interface import Runtime, Trainer
+from dlperf_sdk.worker.processes import Cluster, Process
+from dlperf_sdk.worker.progress import Progress
+from dlperf_sdk.worker.request import PARITY_VERSION, RECORD_VERSION, Request
+
+PROGRAMS = {
+    "measure": "dlperf_sdk.worker.programs:measure",
+    "parity": "dlperf_sdk.worker.programs:follow_reference",
+    "trace": "dlperf_sdk.worker.programs:trace",
+    "conformance": "dlperf_sdk.worker.conformance:check",
+    "answer": "dlperf_sdk.worker.conformance:answer",
+    "exhaust": "dlperf_sdk.worker.conformance:exhaust",
+}
+"""Program (`Request.program`) → `module:function`, which takes a `Task` and returns fields of the record."""
+
+
+class Task(NamedTuple):
+    """What a program works with: a runtime that was started, and a trainer that was built."""
+
+    runtime: Runtime
+    trainer: Trainer
+    request: Request
+    cluster: Cluster
+    process: Process
+    progress: Progress
+    wait_for_go: Callable[[], None]
+    """Returns when every worker of the case stands at its window's first edge."""
+
+
+def measure(task: Task) -> Dict[str, Any]:
+    """Run the measuring loop, and digest the replicas behind it."""
+    trainer = task.trainer
+    measured = loop.measure(task.runtime, trainer, task.request.protocol, task.progress, task.wait_for_go)
+    losses = {name: measured.pop(name) for name in ("losses", "warmup_losses", "canonical_losses")}
+    measured["replicas"] = [
+        dict(
+            {name: [portable(step[i]) for step in steps] for name, steps in losses.items()},
+            index=replica,
+            device=task.cluster.device_of(replica),
+            digest=digest_of(task.request.parameters, trainer.parameters(i)),
+        )
+        for i, replica in enumerate(task.process.replicas)
+    ]
+    if measured["deviation"] is not None:
+        measured["deviation"] = portable(measured["deviation"])
+    return dict(measured, schema_version=RECORD_VERSION)
+
+
+def follow_reference(task: Task) -> Dict[str, Any]:
+    """Take the parity run's steps. Nobody waits for anybody, since nothing is timed."""
+    from dlperf_sdk.worker import parity  # it needs NumPy, which a measured run does not ask for
+
+    followed = parity.follow(task.runtime, task.trainer, task.request, task.process, task.progress)
+    for replica in followed["replicas"]:
+        for name in ("losses", "updates", "running_means"):
+            replica[name] = portable(replica[name])
+    return dict(followed, schema_version=PARITY_VERSION)
+
+
+def trace(task: Task) -> Dict[str, Any]:
+    """Take some steps under the framework's profiler. Nothing is timed."""
+    from dlperf_sdk.worker import tracing
+
+    return tracing.follow(task.runtime, task.trainer, task.request, task.progress)
+
+
+def portable(value: Any) -> Any:
+    """Return floats, also in lists and objects, as JSON can hold them: NaN and the infinities become text."""
+    if isinstance(value, dict):
+        return {name: portable(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [portable(item) for item in value]
+    number = float(value)
+    if number != number:
+        return "nan"
+    if number in (float("inf"), float("-inf")):
+        return "inf" if number > 0 else "-inf"
+    return number
