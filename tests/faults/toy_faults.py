@@ -220,7 +220,8 @@ class OneShard(worker.Linear):
 
 class SmallerOnOneRank(worker.Linear):
     def step(self, batch):
-        return super().step({name: values[self.process.rank :] for name, values in batch.items()})
+        smaller = {name: values[self.process.rank :] for name, values in batch.items()}
+        return super().step(smaller)._replace(samples=len(smaller["x"]))
 
 
 class SecretlySmallerOnOneRank(SmallerOnOneRank):
