@@ -13,7 +13,7 @@ import os, sys
 if sys.argv[1] == "before":
     import mxnet  # has read OMP_NUM_THREADS before anything of ours could
 from conftest import make_request
-from dlperf_sdk import in_process
+from dlperf_sdk.harness import in_process
 runtime, trainer = in_process.start(make_request("bert-base", devices_per_node=2))
 batch = trainer.canonical_batch()
 for _ in range(2):
