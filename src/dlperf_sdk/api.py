@@ -145,7 +145,7 @@ def dry_run(
     registry: Registry | None = None,
     **fields: Any,
 ) -> Plan:
-    """What `run` would do, decided but not done: nothing is created or started.
+    """Return the plan that `run` would execute, without creating or starting anything.
 
     Raises:
         UsageError, PluginError: as `run` does.

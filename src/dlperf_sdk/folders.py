@@ -48,7 +48,10 @@ def cache() -> Path:
 
 
 def _usual() -> str:
-    """Where this system keeps such things. Tests of worker halves, which name a folder, run without platformdirs."""
+    """Return this system's usual cache folder for dlperf.
+
+    platformdirs is imported here: worker tests, which set DLPERF_CACHE_DIR, run without it.
+    """
     import platformdirs
 
     return platformdirs.user_cache_dir("dlperf")

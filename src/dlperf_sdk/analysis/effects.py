@@ -62,7 +62,7 @@ class Effect:
 
     @property
     def significant(self) -> bool | None:
-        """Whether the sign test is significant at 5 %; None with fewer than six pairs that differ.
+        """Return True if the sign test is significant at 5 %; None with fewer than six pairs that differ.
 
         Pairs that share a series (the same case at several topologies) are not independent: it is the
         strength of a pattern, not a confirmed effect.

@@ -80,7 +80,7 @@ class Block:
     """The `FILE:LINE` of each entry of `include`."""
 
     def at(self, name: str, value: Any) -> str:
-        """Where a field's value stands, or the field, or the matrix, as near as that can be told."""
+        """Return the `FILE:LINE` of a field's value; if unknown, that of the field, else that of the matrix."""
         return self.spots.get((name, str(value))) or self.places.get(name, self.where)
 
 

@@ -83,7 +83,7 @@ class CampaignDirectory:
         return place
 
     def is_held(self) -> bool:
-        """Whether a controller is at work."""
+        """Return True if a controller is running the campaign."""
         return journal.is_held(self.path / "lock")
 
 

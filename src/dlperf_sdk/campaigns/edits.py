@@ -46,7 +46,7 @@ def edits(directory: CampaignDirectory) -> list[str]:
 
 
 def differences(before: Sequence[RunSpec], now: Sequence[RunSpec]) -> list[str]:
-    """Which cases are gone, new, or have other values in some fields."""
+    """Return sentences on the cases that were removed, added, or edited in some fields."""
     old, new = _by_text(before), _by_text(now)
     gone = [spec for text, spec in old.items() if text not in new]
     added = [spec for text, spec in new.items() if text not in old]

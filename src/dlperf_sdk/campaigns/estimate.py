@@ -48,7 +48,7 @@ def remaining_seconds(cases: Iterable[CaseProgress], settings: Settings) -> floa
 
 
 def extra_repeats(progress: CaseProgress, settings: Settings) -> float:
-    """What a case does beside its repeats, in the time of one repeat."""
+    """Return the estimated time of a case's batch-size probes and trace, in units of one repeat."""
     spec = progress.case.spec
     probes = PROBES if spec.wants_max_batch and progress.batch_size is None else 0
     probe, traced = attrs.evolve(spec, **_PROBE), attrs.evolve(spec, steps=tracing.STEPS)

@@ -103,7 +103,7 @@ def _load(path: Path, above: tuple[Path, ...], known: dict[Path, Campaign]) -> C
 
 
 def _each_once(parts: Iterable[Iterable[Any]]) -> list[Any]:
-    """What several files bring, in order; what two of them have from a third one, once."""
+    """Return the items of all parts in order, and each object once: two files may extend the same third one."""
     return list({id(each): each for part in parts for each in part}.values())
 
 
@@ -214,7 +214,7 @@ def _block(text: _Text, matrix: Mapping[str, Any], place: source_positions.Place
 def _spots(
     text: _Text, matrix: Mapping[str, Any], place: source_positions.Place
 ) -> dict[tuple[str, str], str]:
-    """Where each value of each field stands first."""
+    """Return the `FILE:LINE` where each value of each field first occurs, by field and value as a text."""
     found: dict[tuple[str, str], str] = {}
     groups: list[tuple[source_positions.Place, Mapping[str, Any]]] = [(("axes",), matrix.get("axes", {}))]
     groups += [(("zip", i), group) for i, group in enumerate(matrix.get("zip", ()))]
@@ -233,7 +233,7 @@ def _spots(
 
 
 def _named(matrix: Mapping[str, Any], name: str, place: source_positions.Place) -> source_positions.Place:
-    """Where an unknown field stands in a matrix."""
+    """Return the place of an unknown field in a matrix: its axis, its entry of `zip`, else the matrix itself."""
     if name in matrix.get("axes", {}):
         return (*place, "axes", name)
     for i, group in enumerate(matrix.get("zip", ())):
@@ -269,7 +269,7 @@ def _resolved_lists(text: _Text, axes: Mapping[str, Any], *place: str | int) -> 
 
 
 def _settings(document: Mapping[str, Any], base: Settings) -> Settings:
-    """What the file says, over what the last file says that it extends."""
+    """Return the settings of `base`, overridden by those that the document gives."""
     order, limits, quiet = (document.get(key, {}) for key in ("order", "limits", "quiet"))
     given = {
         "seed": order.get("seed"),

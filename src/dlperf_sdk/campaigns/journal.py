@@ -116,7 +116,7 @@ def held(path: Path) -> Iterator[None]:
 
 
 def _locked(descriptor: int) -> bool:
-    """Whether the lock could be had within a moment."""
+    """Try to take the exclusive lock for `MOMENT` seconds, and return True if it was acquired."""
     end = time.monotonic() + MOMENT
     while True:
         try:
@@ -129,7 +129,7 @@ def _locked(descriptor: int) -> bool:
 
 
 def is_held(path: Path) -> bool:
-    """Whether a controller holds the lock now."""
+    """Return True if a controller holds the lock now."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
@@ -144,7 +144,7 @@ def is_held(path: Path) -> bool:
 
 
 def holder(path: Path) -> str:
-    """What the holder of a lock wrote about itself."""
+    """Return the process and host that hold the lock, as written in its file; empty if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")[:200].strip()
     except OSError:

@@ -58,7 +58,10 @@ def snapshot() -> Snapshot:
 
 
 def foreign(before: Snapshot, after: Snapshot) -> Foreign:
-    """What others used meanwhile. All of our processes must have ended by the second snapshot."""
+    """Return the processor load of other processes between two snapshots.
+
+    All of our own processes must have ended by the second snapshot.
+    """
     cores = os.cpu_count() or 1
     passed = max(after.at - before.at, 1e-6)
     used = max(0.0, (after.busy - before.busy) - (after.ours - before.ours))

@@ -14,10 +14,10 @@ def in_round(ids: Sequence[str], seed: int, number: int) -> list[str]:
 
 
 def next_case(ids: Sequence[str], finished: Mapping[str, int], seed: int, interleave: bool) -> str:
-    """Which of the cases comes next: of those with the fewest finished repeats, the first in that round's order.
+    """Return the next case: of those with the fewest finished repeats, the first in that round's order.
 
-    `finished` holds the repeats of the cases that are not concluded yet; `ids` are all cases. Without interleaving it
-    is the first of the first round's order, until it is concluded.
+    `finished` holds the repeats of the cases that are not concluded yet; `ids` are all cases. Without interleaving,
+    return the first case of the first round's order that is not concluded.
     """
     if not interleave:
         return next(each for each in in_round(ids, seed, 1) if each in finished)

@@ -52,7 +52,7 @@ class Entry:
 
 
 def stamp() -> str:
-    """What the names of a campaign's runs begin with: the time, and what tells campaigns of one second apart."""
+    """Return the prefix of the names of a campaign's runs: the time in UTC, and random digits to make it unique."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
 
 
@@ -195,7 +195,7 @@ def _where(campaign: Campaign, each: CampaignCase, error: UsageError) -> str:
 
 
 def _refused_at(campaign: Campaign, each: CampaignCase, message: str) -> str:
-    """Where the field stands whose value a plugin refused, as its message tells; else where the case does."""
+    """Return the `FILE:LINE` of the field whose value a plugin's error message names; else that of the case."""
     block = _block(campaign, each)
     plain = {name: str(value) for name, value in each.spec.to_dict().items()}
     named = (name for name in plain if re.search(rf"\b{name}\b.*{re.escape(repr(plain[name]))}", message))

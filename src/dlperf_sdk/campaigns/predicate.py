@@ -37,7 +37,7 @@ Test = Callable[[Mapping[str, Any]], bool]
 
 
 def _kinds() -> dict[str, str]:
-    """What a field's values are, in words. Fields that hold mappings cannot be asked for."""
+    """Return the kind of each field's values as a phrase. Predicates cannot test fields that hold mappings."""
     kinds: dict[str, str] = {}
     for name, hint in get_type_hints(RunSpec).items():
         named = [each for each in get_args(hint) if each is not type(None)] or [hint]
@@ -88,7 +88,7 @@ def predicate(plain: Any) -> Predicate:
 
 
 def value_of(fields: Mapping[str, Any], name: str) -> Any:
-    """What a field is in a case given as the fields of its spec; its default where it is left out."""
+    """Return a field's value in a case given as the fields of its spec; its default if it is left out."""
     if name.startswith("options."):
         return (fields.get("options") or {}).get(name.removeprefix("options."))
     if name in _TOPOLOGY:
@@ -107,7 +107,11 @@ def _any(wanted: Any, values: list[tuple[str, str]]) -> Test:
 
 
 def _kind_of(name: Any) -> str | None:
-    """What values of the field are; None for an option, whose kind only its plugin knows."""
+    """Return the kind of a field's values as a phrase; None for an option, whose kind only its plugin knows.
+
+    Raises:
+        UnknownName: there is no such field.
+    """
     if isinstance(name, str) and name.startswith("options.") and len(name) > len("options."):
         return None
     if name not in KINDS:

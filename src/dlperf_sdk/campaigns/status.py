@@ -33,7 +33,10 @@ class Status:
     sessions: int
 
     def condition(self, each: CaseProgress) -> str:
-        """How a case stands: its conclusion, or that it is `under way`, or `interrupted` where nobody carries it on."""
+        """Return a case's conclusion, or its state if it has started and is not concluded.
+
+        The state is `under way` while a controller is running, else `interrupted`.
+        """
         if each.status is not None or (each.started_at is None and not each.finished):
             return each.conclusion
         return "under way" if self.state == "running" else "interrupted"
@@ -74,7 +77,7 @@ class Status:
 
 
 def status(directory: CampaignDirectory) -> Status:
-    """What the journal tells; nothing is changed, and no lock is taken.
+    """Return the campaign's status from its journal, without changing anything or waiting for its lock.
 
     Raises:
         StoreError: the journal cannot be read.

@@ -127,7 +127,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _common(tokens: Sequence[str]) -> screen.Common:
-    """What all commands take, found before the words are understood: an error in them is told accordingly."""
+    """Return the options of all commands, read before parsing: they decide how the parser's errors are reported."""
     options = tokens[: tokens.index("--")] if "--" in tokens else tokens
     return screen.Common(json="--json" in options, debug="--debug" in options)
 

@@ -23,7 +23,7 @@ _TONES: dict[str, Tone] = {"ok": "good", "pending": "quiet", "under way": "plain
 
 
 def standing_of(found: Status, all: bool) -> list[Block]:
-    """How far a campaign is: the whole, then a row per case."""
+    """Return the progress of a campaign: a summary, then a table with one row per case."""
     stand = Counter(map(found.condition, found.cases.values()))
     counts = ", ".join(f"{count:,} {condition}" for condition, count in sorted(stand.items()))
     pairs: list[tuple[str, Cell | str]] = [("cases", counts)]
@@ -70,7 +70,10 @@ def _standing_table(found: Status, all: bool) -> list[Block]:
 
 
 def plan_of(asked: Campaign, entries: Sequence[Entry], seconds: float, basis: str, all: bool) -> list[Block]:
-    """What a campaign would do: `seconds` in all, as `basis` says why; what is skipped, and why."""
+    """Return the plan of a campaign: its cases and repeats, and the cases to skip with the reasons.
+
+    `seconds` is the estimated duration in all, and `basis` a phrase that says what the estimate is based on.
+    """
 
     skipped = [each for each in entries if each.refusal is not None]
     runnable = [each for each in entries if each.refusal is None]

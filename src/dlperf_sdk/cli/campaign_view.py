@@ -115,7 +115,7 @@ class CampaignLines:
         return f"; about {duration(self.left)} left" if self.left else ""
 
     def enter(self, current: str, what: str) -> None:
-        """What happens now, which it has done since now."""
+        """Set the current activity and its description; if the activity is a new one, set its start time as well."""
         if current != self.current:
             self.current, self.since = current, time.monotonic()
         self.doing = what
@@ -189,7 +189,7 @@ def _unwrapped(lines: list[Text]) -> list[Text]:
 
 
 def _warnings(case: str, entry: Mapping[str, Any]) -> list[str]:
-    """What an entry has to say beside how far the campaign is."""
+    """Return the warnings of a journal entry: changes, problems, retries and interruptions."""
     match entry["event"]:
         case "session":
             return [f"Changed since the last session: {change}" for change in entry["changes"]]

@@ -174,7 +174,7 @@ _OF_CAMPAIGNS = {"name", "fields", "axes", "zip", "include", "exclude", "overrid
 
 
 def is_campaign(what: str) -> bool:
-    """Whether a word names a campaign rather than one case: a preset, or a file with a campaign's keys."""
+    """Return True if the argument names a campaign rather than one case: a preset, or a file with a campaign's keys."""
     if what.startswith("preset:"):
         return True
     from dlperf_sdk.documents.reading import load_document
@@ -190,7 +190,7 @@ def is_campaign(what: str) -> bool:
 
 
 def show_plan(file: str, all: bool, common: Common, measured: Path | None = None, **settings: Any) -> int:
-    """What `campaign plan` prints."""
+    """Print the output of `campaign plan`, and return the exit code."""
     asked, _, entries = _planned(file, **settings)
     from dlperf_sdk.campaigns import estimate
     from dlperf_sdk.campaigns.campaign_directory import open_campaign

@@ -27,10 +27,12 @@ FRAMEWORK, MODEL = "numpy", "linear"
 
 
 def members(group: str, name: str, given: Mapping[str, Any], registry: Registry) -> dict[str, Any]:
-    """What a suite's subclass for this plugin sets; `given` are the options that were given, those of `--set` as typed.
+    """Return the attributes that the conformance suite's subclass for this plugin sets.
+
+    `given` holds the options that were given, those of `--set` as typed.
 
     Raises:
-        UsageError: one does not belong to the plugin's kind, or cannot be meant.
+        UsageError: an option does not belong to the plugin's kind, or its value is invalid.
         PluginError: a plugin that is needed cannot be used.
     """
     for option in given:

@@ -46,7 +46,7 @@ ALLOW = Annotated[
 
 
 def scalar(text: str) -> Scalar:
-    """What a text stands for: a whole number, a number, true, false, null, or else itself."""
+    """Return the value that a text stands for: an int, a float, True, False, None, or else the text itself."""
     if text in _WORDS:
         return _WORDS[text]
     if _WHOLE.fullmatch(text):
@@ -55,10 +55,10 @@ def scalar(text: str) -> Scalar:
 
 
 def whole(_: Any, tokens: Sequence[Token]) -> int:
-    """What cyclopts reads a whole number with: digits and a sign. Its own would round 2.5 to 2.
+    """Convert digits with an optional sign to an int for cyclopts, whose own converter would round 2.5 to 2.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not a whole number.
     """
     if not _WHOLE.fullmatch(tokens[0].value):
         raise ValueError(f"{tokens[0].value!r} is no whole number")
@@ -166,7 +166,7 @@ def takes_a_case(function: Callable[..., int]) -> Callable[..., int]:
 
 
 def _annotation(field: attrs.Attribute[Any], hint: Any) -> Any:
-    """What cyclopts needs to know of a field."""
+    """Return the annotation from which cyclopts makes the flag of a `RunSpec` field."""
     about: dict[str, Any] = {
         "help": field.metadata["help"],
         "group": _GROUPS[field.metadata["role"]],

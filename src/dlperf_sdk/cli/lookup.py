@@ -65,17 +65,17 @@ def find(what: tuple[str, ...], output: Path) -> Found:
 
 
 def runs_in(path: Path) -> Path:
-    """Where the runs of a directory lie: in a campaign's, one deeper."""
+    """Return the directory that contains the runs: `runs` in a campaign's directory, else the directory itself."""
     return path / "runs" if (path / "campaign.json").is_file() else path
 
 
 def is_run(path: Path) -> bool:
-    """Whether a directory is a run's, finished or not."""
+    """Return True if the directory is that of a run, finished or not."""
     return any((path / name).exists() for name in ("result.json", "spec.json", "attempts"))
 
 
 def unit_of(model: str, registry: Registry) -> str:
-    """How a model's throughput is written; where it is not installed any more, by samples."""
+    """Return the unit of a model's throughput; `samples/s` if the model is not installed any more."""
     try:
         return registry.model(model).unit
     except DlperfError:

@@ -78,7 +78,7 @@ def paragraphs(text: str) -> list[str]:
 
 
 def _filled(init: dict[str, Any]) -> str:
-    """How the canonical weights are drawn, in few words."""
+    """Return a short description of how a tensor of the canonical weights is initialized: the kind and its numbers."""
     numbers = ", ".join(
         f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {json.dumps(value)}"
         for name, value in init.items()

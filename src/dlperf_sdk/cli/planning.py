@@ -169,7 +169,7 @@ class Outline:
 
 
 def outline(plan: Plan) -> Outline:
-    """What a plan amounts to.
+    """Return the outline of a plan: its launch commands, batch script, bundle files and parity run.
 
     Raises:
         PluginError: a package that the plan refers to is not installed here.

@@ -27,7 +27,7 @@ EVERY = 10.0
 
 
 def course_of(plan: Any) -> Course:
-    """What the run of a plan is made of."""
+    """Return the numbers of steps and repeats, the global batch size and the throughput's unit of a plan."""
     protocol = plan.protocol
     return Course(
         protocol.warmup,
@@ -192,7 +192,7 @@ class Drawn(Lines):
         """Drawn with the next refresh."""
 
     def drawn(self) -> RenderableType:
-        """What happens now."""
+        """Render the current activity: the repeat, its phase, and a progress bar if the number of steps is known."""
         advance = self.advance
         if advance is None or not advance.attempt or len(advance.durations) >= advance.attempt:
             return self._line(Text(visible(self.stage) or "preparing", "dim"))

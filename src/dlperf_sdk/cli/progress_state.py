@@ -82,12 +82,12 @@ class Advance:
 
     @property
     def steps(self) -> int | None:
-        """How many steps this phase has; None where nobody knows."""
+        """Return the number of steps in the current phase; None if it is not known."""
         return {"warmup": self.course.warmup, "measure": self.course.steps}.get(self.phase)
 
     @property
     def repeats(self) -> str:
-        """How many repeats there will be: `7`, or `6 to 30`."""
+        """Return the planned number of repeats: `7`, or `6 to 30`."""
         course = self.course
         return (
             str(course.repeats)

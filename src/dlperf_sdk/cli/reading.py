@@ -62,11 +62,11 @@ def validate(
 
 
 def _check_written(path: Path, kind: str, document: Mapping[str, Any]) -> None:
-    """What somebody has written by hand: all of its mistakes at once, each with its line.
+    """Check a run spec or campaign that was written by hand, and report all errors at once, each with its line.
 
     Raises:
-        DocumentError: there are some.
-        CampaignError: there are some in a campaign's file, or in one that it extends.
+        DocumentError: a run spec has errors.
+        CampaignError: a campaign's file, or one that it extends, has errors.
     """
     from dlperf_sdk.documents import diagnostics, schema, source_positions
 
@@ -139,10 +139,10 @@ def _directory(path: Path, common: Common) -> int:
 
 
 def kind_of(document: Mapping[str, Any]) -> str:
-    """Which of our schemas a document is meant for: the one that knows most of its keys.
+    """Return the name of the schema that knows most of the document's keys.
 
     Raises:
-        DocumentError: none knows as much as half of them.
+        DocumentError: no schema knows more than half of them.
     """
     from dlperf_sdk.documents import schema
 

@@ -90,7 +90,7 @@ def write(text: str) -> None:
 
 
 def write_bytes(data: bytes) -> None:
-    """What is no text, on standard output; raises as `emit` does."""
+    """Write bytes to standard output; raises as `emit` does."""
     try:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
@@ -159,7 +159,10 @@ def command(function: Callable[..., int]) -> Callable[..., int]:
 
 
 def _refused_by_the_system(error: Exception) -> UsageError | None:
-    """What somebody named and the system does not give, such as a path that is too long, or that others own."""
+    """Return a usage error for an `OSError` about a file, such as a path that is too long or not accessible.
+
+    Also covers a working directory that was deleted. Return None for all other errors.
+    """
     if not isinstance(error, OSError):
         return None
     try:

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 def unfinished(store: ResultStore, run_id: str, told: Callable[[str], str]) -> list[Block]:
-    """What a run without a result has finished; what there is to say of files is `told`."""
+    """Return the finished repeats of a run without a result, and a note on each file that cannot be read.
+
+    `told` redacts messages that name files.
+    """
     from dlperf_sdk.cli.lookup import unit_of
     from dlperf_sdk.registry.plugins import Registry
     from dlperf_sdk.reports.numbers import counted, quantity

@@ -36,7 +36,7 @@ _INSTEAD: dict[tuple[str, ...], str] = {
 
 
 def explained(error: CycloptsError) -> UsageError:
-    """What is wrong with a command line, and what to write instead."""
+    """Convert an error of cyclopts to one that says what is wrong with the command line and what to write instead."""
     command = " ".join(("dlperf", *(error.command_chain or ())))
     help = f"See `{command} --help`."
     if isinstance(error, UnknownCommandError) and error.app is not None:
@@ -89,13 +89,13 @@ def _meant(name: str, known: Iterable[str]) -> str:
 
 
 def _about(argument: Argument) -> str:
-    """What help says of an argument, to stand behind a colon or a verb."""
+    """Return an argument's help text, adapted to follow a colon or a verb."""
     text = str(argument.parameter.help or "").strip() or "a value."
     return text if text[1:2].isupper() else text[:1].lower() + text[1:]
 
 
 def _usage(app: App) -> str:
-    """What has to be written behind a command, and in brackets what words may be; other options are left to help."""
+    """Return a command's positional arguments, the optional ones in brackets, and its required options."""
     words = ""
     for each in app.assemble_argument_collection():
         if each.is_var_positional():

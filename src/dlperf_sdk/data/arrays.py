@@ -82,7 +82,7 @@ class Writer:
             column.add(sample[name])
 
     def entries(self) -> list[dict[str, Any]]:
-        """What an index says of each array: `name`, `file`, `dtype`, `shape`, `sha256`. Flushes."""
+        """Flush the arrays, and return the index entry of each: `name`, `file`, `dtype`, `shape`, `sha256`."""
         for column in self._columns.values():
             column.flush()
         return [column.entry() for column in self._columns.values()]

@@ -34,7 +34,7 @@ def resolve(folder: str, source: str) -> Path:
 
 
 def entries(folder: Path) -> Iterator[os.DirEntry[str]]:
-    """What lies in a folder, sorted by name, hidden entries left out.
+    """Return the entries of a folder, sorted by name, without hidden ones.
 
     Raises:
         Unavailable: the folder cannot be read.

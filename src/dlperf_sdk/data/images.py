@@ -33,13 +33,13 @@ def _classes(root: Path, below: Path) -> Classes:
 
 
 def scan(root: Path) -> tuple[Path, Classes]:
-    """Where the classes are (the root, or its `train`), and what is in them.
+    """Return the folder that contains the classes (the root, or its `train`), and the classes.
 
-    A folder without a JPEG is no class.
+    A folder without a JPEG is not a class.
 
     Raises:
         Unavailable: there is no image, or a folder cannot be read.
-        DocumentError: a link leads out of the root, or an image is no regular file.
+        DocumentError: a link leads out of the root, or an image is not a regular file.
     """
     below = root
     if "train" in folder.subfolders(root, root) and (found := _classes(root, root / "train")):

@@ -90,9 +90,9 @@ def fit(pieces: Sequence[str], limit: int, origin: str) -> None:
 
 
 def tokenizer(pieces: Sequence[str]) -> Tokenizer:
-    """What turns text into the numbers of these pieces.
+    """Return a WordPiece tokenizer that maps text to the indices of these pieces.
 
-    Special pieces that stand in the text are text: their brackets are split off.
+    Special pieces that occur in the text are treated as text: their brackets are split off.
 
     Raises:
         UsageError: the package is not installed.

@@ -15,12 +15,12 @@ MOST = 10
 
 
 def in_file(path: Path, name: str, document: Any, places: Mapping[source_positions.Place, int]) -> list[str]:
-    """What the schema `name` finds wrong with what was read from a file, by line: `FILE:LINE: …` each.
+    """Return the errors that the schema `name` finds in the content of a file, sorted by line: `FILE:LINE: …` each.
 
-    `places` are its lines, as `lines.lines_of` finds them.
+    `places` are the file's lines, as `source_positions.lines_of` returns them.
 
     Raises:
-        DocumentError: it is of another version, or no plain data.
+        DocumentError: the document has another version, or is not plain data.
     """
     found = [
         (source_positions.line_of(places, error.place), str(error)) for error in schema.faults(name, document)
@@ -30,7 +30,7 @@ def in_file(path: Path, name: str, document: Any, places: Mapping[source_positio
 
 @contextmanager
 def gathered(found: list[str]) -> Iterator[None]:
-    """What a campaign's file is refused for inside is added to a list, and what comes after it goes on."""
+    """Append the lines of a `CampaignError` raised inside to `found`, and suppress it so that more errors are found."""
     try:
         yield
     except CampaignError as error:

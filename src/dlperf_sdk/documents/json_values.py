@@ -96,7 +96,7 @@ def _keyed_by_text(item: dict[Any, Any], source: str) -> None:
 
 
 def _plain_at_once(items: list[Any]) -> bool:
-    """Whether a list holds nothing but finite floats, or nothing but texts; most long lists do."""
+    """Return True if a quick test finds only finite floats, or only texts, in the list; most long lists pass."""
     kinds = set(map(type, items))
     if kinds == {float}:
         # A sum that overflows tells nothing: its list is looked at item by item.

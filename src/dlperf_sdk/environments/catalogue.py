@@ -31,7 +31,7 @@ class ManagedEnvironment:
 
     @property
     def complete(self) -> bool:
-        """Whether it can be used."""
+        """Return True if the environment is complete and can be used."""
         return self.created_at is not None
 
 

@@ -37,10 +37,11 @@ class _Given:
 
 
 def inside(spec: RunSpec, device: str, placement_variables: Sequence[str] = ()) -> tuple[str, ...]:
-    """What runs a command in the spec's container, with these variables in it; nothing where it names none; pure.
+    """Return the command prefix that runs a command in the spec's container; () without a container; pure.
 
-    The container shares the node's network, host name and shared memory, so that nothing is measured through a bridge;
-    an image that begins with "/" or "." is a root file system, or a file of Apptainer's.
+    `placement_variables` are passed into the container with the node's values. The container shares the node's network,
+    host name and shared memory, so that nothing is measured through a bridge; an image that begins with "/" or "." is a
+    root file system, or an Apptainer file.
     """
     if not spec.container:
         return ()

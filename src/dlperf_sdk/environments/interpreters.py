@@ -107,7 +107,7 @@ def _searched(specifier: str, environ: Mapping[str, str], plain: Mapping[str, st
 
 
 def _may_satisfy(path: Path, specifier: SpecifierSet) -> bool:
-    """Whether an interpreter's name lets it be what is wanted; `python` and `python3` may be anything."""
+    """Return True if an interpreter of this name may satisfy the specifier; `python` and `python3` always may."""
     minor = re.fullmatch(r"python(\d+\.\d+)", path.name)
     return minor is None or any(f"{minor[1]}.{patch}" in specifier for patch in range(_LAST_PATCH))
 

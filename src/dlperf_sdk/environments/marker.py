@@ -71,6 +71,6 @@ def touch(folder: Path) -> None:
 
 
 def last_used(folder: Path) -> str:
-    """When it was last used: UTC, ISO 8601."""
+    """Return the time of the environment's last use: UTC, ISO 8601."""
     stamp = (folder / FILE).stat().st_mtime
     return datetime.fromtimestamp(stamp, UTC).isoformat(timespec="seconds")

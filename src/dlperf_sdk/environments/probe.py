@@ -112,10 +112,10 @@ def version_of(path: Path, environ: Mapping[str, str]) -> Interpreter | None:
 
 
 def ask(path: Path, environ: Mapping[str, str]) -> Facts:
-    """What a Python 3.7 or later says of itself, started as a worker is: isolated, with a worker's variables.
+    """Query a Python 3.7 or later for its facts, started as a worker is: isolated, with a worker's variables.
 
     Raises:
-        EnvironmentFailed: it does not start, fails, or answers something else.
+        EnvironmentFailed: the interpreter does not start, fails, or prints an invalid answer.
     """
     try:
         answer = subprocess.run(

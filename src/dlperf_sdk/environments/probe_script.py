@@ -31,7 +31,7 @@ def headers(path: Path) -> dict[str, str]:
 
 
 def origin(record: Path) -> str:
-    """Where a distribution came from: `editable`, `folder`, `archive`, `vcs`, or empty for an index."""
+    """Return the origin of a distribution: `editable`, `folder`, `archive`, `vcs`, or empty for an index."""
     try:
         direct = json.loads((record / "direct_url.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):

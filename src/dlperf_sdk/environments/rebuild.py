@@ -61,8 +61,10 @@ def from_lock(
 def unlisted_packages(
     framework: str, device: str, python_version: str, lock_text: str, own: EnvironmentSpec
 ) -> list[str]:
-    """What `from_lock` would install from a lock that no environment of the plugin's `own` has by name: to install a
-    distribution is to run its code, and a lock may be somebody else's.
+    """Return the pins that `from_lock` would install and that the plugin's `own` environment does not name.
+
+    Installing a distribution runs its code, and the lock may come from somebody else. The list is empty if a managed
+    environment with the same lock already exists, since `from_lock` then installs nothing.
 
     Raises:
         DocumentError, EnvironmentFailed: as `from_lock` does.

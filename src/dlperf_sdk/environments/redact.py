@@ -21,9 +21,9 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def secrets_of(url: str) -> set[str]:
-    """What must never be shown of a URL: its password, or, where there is none, its user name (a token).
+    """Return the secrets in a URL: its password or, without one, its user name (a token).
 
-    Both as it is written and decoded, since tools print either.
+    Each is returned as written and decoded, since tools print either.
     """
     authority = re.match(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?//([^\s/?#]*)@", url)
     if not authority:

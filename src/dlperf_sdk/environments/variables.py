@@ -8,9 +8,9 @@ from dlperf_sdk.worker.variables import worker_environment
 
 
 def worker_variables(requested: Mapping[str, str | None], inherited: Mapping[str, str]) -> dict[str, str]:
-    """What a worker started from here would see, before its launch variables; pure.
+    """Return the variables that a worker started from here would see, before its launch variables; pure.
 
-    `requested` is the spec's `env`: None hands on the one in `inherited`, if it is set there. The agents
+    `requested` is the spec's `env`: None passes on the value from `inherited`, if it is set there. The agents
     apply the same rule, `dlperf_sdk.worker.variables.worker_environment`, to the variables of their own
     nodes.
     """

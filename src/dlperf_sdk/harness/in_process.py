@@ -50,8 +50,14 @@ def request(
     framework_options: Mapping[str, Any] | None = None,
     **changes: Any,
 ) -> Request:
-    """What a worker is told: one replica on the CPU, four samples, fp32, synthetic data, but for the `changes`, which
-    are fields of the request. `options` are the model's.
+    """Build a worker's request: by default one replica on the CPU, four samples, fp32, synthetic data.
+
+    Args:
+        plugin: the framework.
+        model: the model's name.
+        options: the model's options.
+        framework_options: the framework's options.
+        changes: fields of the request that replace the defaults.
 
     Raises:
         SpecError: an option has an impossible value.

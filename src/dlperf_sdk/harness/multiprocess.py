@@ -32,11 +32,11 @@ PATIENCE = 280.0
 
 
 def answers(program: str, *words: str, ports: int, processes: int = 2) -> list[Any]:
-    """What each process says, by rank: `python PROGRAM RANK PORT,… WORD…`, the last line of its output in JSON.
+    """Run `python PROGRAM RANK PORT,… WORD…` once per rank; return each last line of output, parsed as JSON.
 
     Raises:
-        RuntimeError: one did not end well; its own output says why.
-        subprocess.TimeoutExpired: one did not end at all.
+        RuntimeError: a process had a nonzero exit code; its own output gives the reason.
+        subprocess.TimeoutExpired: a process did not end in time.
     """
     given = [",".join(free_ports("127.0.0.1", ports)), *words]
     variables = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -56,7 +56,10 @@ def answers(program: str, *words: str, ports: int, processes: int = 2) -> list[A
 
 
 def answer(train: Callable[..., Any]) -> None:
-    """What a process of `answers` is there for: to say what `train` returns, given the words, its ports, its rank."""
+    """Call `train` with the words, the ports and the rank from the command line, and print the result as JSON.
+
+    This is the entry point of a process that `answers` starts.
+    """
     rank, ports, *words = sys.argv[1:]
     print(json.dumps(train(*words, ports.split(","), int(rank))), flush=True)
 

@@ -122,14 +122,14 @@ class Framework(ABC):
         """The environment for this kind of device and, where it matters, this strategy and model."""
 
     def refuses(self, spec: RunSpec, options: Any) -> str | None:
-        """Why a combination of offered capabilities cannot run, in a sentence; None if it can.
+        """Return the reason why a combination of offered capabilities cannot run, in a sentence; None if it can.
 
-        All that `spec` names is offered on its own, and its `device` is decided: never `auto`. This is the place for
-        "amp-fp16 needs a GPU", and for a compiler that cannot take one of the models: the suite tries it with the
-        others. A model in fp32 without a compiler on one device is nothing that may be refused: leave that model out
-        of `trainers`.
+        Each capability that `spec` names is offered on its own, and its `device` is resolved: never `auto`. Refuse here
+        what only a combination lacks: amp-fp16 without a GPU, or a compiler that does not support one of the models
+        (the suite tests it with the others). Never refuse a model in fp32 without a compiler on one device: leave that
+        model out of `trainers`.
 
-        `options` is an instance of `Options`: one that was changed and means nothing to the case, or cannot be had in
-        it, is refused here as well, or two results would differ in a label only.
+        `options` is an instance of `Options`. Also refuse an option that was changed but has no effect or no support in
+        the case; otherwise two results would differ in a label only.
         """
         return None

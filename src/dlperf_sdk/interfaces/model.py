@@ -107,7 +107,7 @@ class Model(ABC):
 
     @abstractmethod
     def inputs(self, options: Any) -> tuple[Input, ...]:
-        """What one sample consists of."""
+        """Return the inputs that one sample consists of."""
 
     @abstractmethod
     def flops(self, options: Any) -> tuple[Term, ...]:

@@ -18,7 +18,7 @@ it at most on average, and what is misplaced is only the difference between the 
 
 
 def growth(series: Series, window: Window) -> float | None:
-    """How much a counter grew in the window; None where the looks do not tell, or it was reset."""
+    """Return a counter's increase in the window; None if the samples are too sparse, or the counter was reset."""
     start, end = _at(series, window.start, window), _at(series, window.end, window)
     if start is None or end is None:
         return None

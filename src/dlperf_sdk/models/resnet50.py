@@ -110,7 +110,7 @@ def _layers(options: ResNet50Options) -> Iterator[_Layer]:
 
 
 def _halved(size: int) -> int:
-    """What a stride of 2 leaves of a side, for an odd kernel that is padded by half of itself."""
+    """Return the output side length of a layer with stride 2, an odd kernel k and padding (k - 1) / 2."""
     return (size + 1) // 2
 
 

@@ -45,7 +45,7 @@ def directory() -> Path | None:
 
 
 def fetch(key: str) -> Kept | None:
-    """What is kept under a key; None where there is nothing, or nothing that can be believed."""
+    """Return the entry cached under `key`; None if there is none, or if it fails validation."""
     folder = directory()
     if folder is None:
         return None
@@ -78,5 +78,5 @@ def keep(key: str, records: list[Any], made_at: str) -> None:
 
 
 def _own(about: os.stat_result, kind: Any) -> bool:
-    """Whether it is of this kind, the user's, and writable by nobody else."""
+    """Return True if the entry is of this kind, owned by this user, and not writable by group or others."""
     return bool(kind(about.st_mode)) and about.st_uid == os.getuid() and not about.st_mode & 0o022

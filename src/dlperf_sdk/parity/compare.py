@@ -95,7 +95,7 @@ class _Found:
 
 
 def _misfit(followers: Sequence[Follower], right: Sequence[Trajectory], case: ReferenceCase) -> str | None:
-    """Why the records cannot be held against the trajectories at all."""
+    """Return the reason that the records cannot be compared with the trajectories; None if they can."""
     if [one.index for one in followers] != list(range(len(right))):
         return f"There are records of replicas {[one.index for one in followers]} instead of {len(right)} replicas."
     for one, other in zip(followers, right, strict=True):
@@ -125,13 +125,16 @@ def _mismatch(what: str, ours: list[str], theirs: list[str]) -> str:
 def _apart_from_each_other(
     followers: Sequence[Follower], case: ReferenceCase, strategy: str
 ) -> Iterator[str]:
-    """What is wrong with the replicas by themselves, whatever the reference says."""
+    """Yield a problem if the strategy keeps replicas equal and their parameters differ.
+
+    The reference plays no part in it.
+    """
     if STRATEGIES[strategy].keeps_replicas_equal and len({one.digest for one in followers}) > 1:
         yield f"After {case.steps} steps the replicas' parameters differ from each other."
 
 
 def _beyond(distances: Mapping[str, float], case: ReferenceCase, tolerance: Tolerance) -> Iterator[str]:
-    """What is further away than it may be."""
+    """Yield the names of the arrays whose distance exceeds the allowed one."""
     return (name for name, apart in distances.items() if apart > allowed(name, case, tolerance))
 
 

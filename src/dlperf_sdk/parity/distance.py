@@ -75,7 +75,11 @@ def as_one(pairs: Pairs) -> float | None:
 
 
 def allowed(name: str, case: ReferenceCase, tolerance: Tolerance) -> float:
-    """How far a parameter or a running mean may be; where single ones are not held, how far the median may be."""
+    """Return the largest allowed distance of a parameter or a running mean.
+
+    It is the tolerance's bound or `NOISE` times the noise of `name`, whichever is larger. A tolerance without a bound
+    for single ones (`parameter`) contributes its bound for the updates as a whole.
+    """
     bound = tolerance.updates if tolerance.parameter is None else tolerance.parameter
     return max(bound, NOISE * case.noise.get(name, 0.0))
 

@@ -222,7 +222,7 @@ def _accumulation(asked: int, case: ReferenceCase) -> int:
 
 
 def _request(plan: Plan, prepared: PreparedEnvironment, variables: Mapping[str, str | None]) -> Request:
-    """What the nodes are told; nothing is sampled, since nothing is timed."""
+    """Return the nodes' request for the parity program; it has no samplers, since nothing is timed."""
     run_id = f"parity-{secrets.token_hex(6)}"
     request = plan.request(run_id, prepared.command, variables, {"source": DATA_SOURCES.default})
     return request._replace(program="parity", samplers=[])

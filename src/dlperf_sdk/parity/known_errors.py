@@ -33,7 +33,7 @@ def followed(
 
 
 def separation(mistake: Mistake, case: ReferenceCase, tolerance: Tolerance) -> float:
-    """How far a mistake is from what is right, in tolerances: below 1 it could not be seen."""
+    """Return the distance of a mistake from the correct trajectory, in tolerances; below 1 it is undetectable."""
     right = case.alone if mistake.topology == "alone" else case.pair
     return max(
         max(
@@ -72,10 +72,10 @@ def _excess(
     tolerance: Tolerance,
     skipped: bool,
 ) -> float:
-    """How far the run is from a mistake's trajectory, in tolerances.
+    """Return the distance of the run from a mistake's trajectory, in tolerances.
 
-    A mistake may leave next to nothing of an update, and rounding stays what it is: so it is the right update that a
-    deviation is held against, where that is larger.
+    A mistake may leave almost nothing of an update, while rounding errors stay the same. Deviations are therefore
+    relative to the correct update where that is larger.
     """
     worst = 0.0
     for one in followers:

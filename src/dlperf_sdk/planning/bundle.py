@@ -131,7 +131,7 @@ def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
 
 
 def _cache(name: str) -> str:
-    """Where Python looks for a source's bytecode."""
+    """Return the path at which Python looks for a source's bytecode."""
     return Path(importlib.util.cache_from_source(name)).as_posix()
 
 

@@ -53,7 +53,7 @@ _KINDS: dict[type, str] = {bool: "true or false", int: "a whole number", float: 
 
 
 def _alike(value: Scalar, default: Any) -> bool:
-    """Whether a value has the kind of an option's default, as far as the default tells."""
+    """Return True if a value has the type of an option's default, as far as the default determines it."""
     kind = type(default)
     if value is None:
         return True  # whether it may be none is the options' own to say

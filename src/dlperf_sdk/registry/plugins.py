@@ -111,7 +111,7 @@ class Registry:
         }
 
     def rows(self, group: str) -> tuple[Row, ...]:
-        """What is installed, by name; nothing is imported."""
+        """Return a row for each installed plugin of a group, sorted by name; nothing is imported."""
         installed = [row for _, row in self._installed[group]]
         given = [
             Row(group, name, "given at run time", f"{cls.__module__}:{cls.__qualname__}")
@@ -225,7 +225,7 @@ class Registry:
             ) from error
 
     def trainer(self, framework: Framework, model: Model) -> str | None:
-        """Where the trainer for a pair is: the framework may bring it, or the model; None if neither does."""
+        """Return the location of a pair's trainer, from the framework, else from the model; None if neither has it."""
         return framework.trainers.get(model.name) or model.trainers.get(framework.name)
 
 

@@ -64,6 +64,6 @@ def shown(value: object) -> str:
 
 
 def marked(outcome: str) -> Cell:
-    """How a verdict came out: a sign and the word."""
+    """Return a verdict's outcome as a cell: a mark and the word."""
     mark, tone = _MARKS.get(outcome, ("?", "doubt"))
     return Cell(f"{mark} {outcome}", tone)

@@ -63,7 +63,7 @@ class Scale:
 
 
 def scale(value: float, unit: str) -> Scale:
-    """How to write a value: with four significant digits, three below one; what is counted stays whole."""
+    """Return the scale of a value: four significant digits, three below one; counts stay whole."""
     size = abs(value)
     prefixes = _PREFIXES.get(unit, ((1.0, ""),))
     divisor, prefix = next((pair for pair in prefixes if size >= pair[0]), prefixes[-1])
@@ -76,8 +76,10 @@ def scale(value: float, unit: str) -> Scale:
 
 
 def common_scale(values: Sequence[float], unit: str) -> Scale:
-    """How to write several values under one heading: in the unit of the largest, with the digits that the
-    smallest needs, though no more than four decimals."""
+    """Return the scale of several values under one heading.
+
+    Its unit is that of the largest value; it has the digits that the smallest needs, but at most four decimals.
+    """
     largest = scale(max(values, key=abs), unit)
     needed = max(_decimals(abs(value) / largest.divisor) for value in values)
     return Scale(largest.divisor, largest.unit, min(needed, 4))

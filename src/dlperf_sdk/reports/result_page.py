@@ -83,7 +83,7 @@ def _case(result: Result) -> Labels:
 
 
 def _imported(result: Result, imported: Imported) -> Labels:
-    """What is known of a case that another program measured, and where from."""
+    """Return the known facts of a case that another program measured, and the importer, estimator and logs."""
     known = [
         f"{fact.name.replace('_', ' ')} {shown(value)}"
         for fact in result.facts

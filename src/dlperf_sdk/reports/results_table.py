@@ -91,13 +91,16 @@ def grouped(results: Sequence[Result]) -> list[Group]:
 
 
 def _workload(result: Result) -> dict[str, Any]:
-    """What has to be equal; of an imported result little of it is known, so that it is a workload of its own."""
+    """Return the facts that must be equal for two results to be of one workload.
+
+    Little is known of an imported result, so the importer is one of these facts.
+    """
     found = {fact.name: value_of(fact) for fact in result.facts if fact.role == "workload"}
     return {**found, "imported": "no" if result.imported is None else result.imported.importer}
 
 
 def value_of(fact: Fact) -> Any:
-    """What a fact really was: as observed, else as requested."""
+    """Return a fact's observed value; its requested one if none was observed."""
     return fact.requested if fact.observed is None else fact.observed
 
 
@@ -148,7 +151,7 @@ def _treatments(result: Result) -> dict[str, str]:
 
 
 def _cases(factors: Sequence[dict[str, str]]) -> tuple[list[str], str]:
-    """What each case is called, and in a phrase the factors that all of them share beyond those names."""
+    """Return a name for each case, and a phrase of the other factors that all cases share."""
     names = list(dict.fromkeys(name for each in factors for name in each))
     differing = [name for name in names if len({each.get(name) for each in factors if name in each}) > 1]
     named = [*_ALWAYS, *(name for name in differing if name not in _ALWAYS)]

@@ -53,12 +53,15 @@ def _when(start: str, end: str) -> str:
 
 
 def differs(requested: Any, observed: Any) -> bool:
-    """Whether something else was seen than was asked for; `auto` and nothing are no wishes."""
+    """Return True if the observed value differs from the requested one; `auto` and None request nothing."""
     return requested not in (None, "auto") and observed is not None and requested != observed
 
 
 def context_of(result: Result) -> list[tuple[str, str]]:
-    """What the workers found, in short: versions, threads, transport. Long values are left to result.json."""
+    """Return the workers' context in short: versions, threads, transport.
+
+    Values of more than 40 characters are left out; result.json has them.
+    """
     fields = set(result.spec.to_dict())
     found = []
     for fact in result.facts:

@@ -56,7 +56,7 @@ def _row(row: Row, steps: int) -> tuple[Cell | str, ...]:
 
 
 def _explained(row: Row) -> Iterator[Block]:
-    """What the table has no room for."""
+    """Yield the details of a row that do not fit into the table."""
     if row.parity is None:
         yield Paragraph(f"{row.framework} was not run: {row.reason}", "doubt")
         return

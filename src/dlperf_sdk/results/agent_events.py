@@ -45,7 +45,7 @@ def failure_from(plain: Mapping[str, Any]) -> Failure:
 
 
 def _sentence(plain: Mapping[str, Any]) -> str:
-    """What happened, where, and what to do; an exception's own words are not enough."""
+    """Return a message that says what failed, where, and what to do, which an exception's message alone does not."""
     message = str(plain["message"]).strip()
     message += "" if message.endswith((".", "!", "?")) else "."
     if not plain.get("type"):

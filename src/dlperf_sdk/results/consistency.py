@@ -26,10 +26,10 @@ from dlperf_sdk.worker.processes import TRAINER
 
 
 def contradictions(result: Result) -> tuple[str, ...]:
-    """Where a result's throughput, integrity verdicts and medians are not what its own repeats give.
+    """Return a sentence for each throughput, integrity verdict or median that the result's own repeats contradict.
 
-    A sentence each; none where all is well, also of a result without repeats, of which only `own_contradictions` can
-    be found. Of a result from the store the records are read for it; `check_directory` looks at all.
+    Empty if all agree. A result without repeats is checked by `own_contradictions` only. For a result from the store
+    the records are read; `check_directory` checks all files.
     """
     found = [*own_contradictions(result)]
     if result.imported is not None:
@@ -66,10 +66,10 @@ def own_contradictions(result: Result) -> tuple[str, ...]:
 
 
 def check_directory(path: Path, measurers: Iterable[Measurer]) -> tuple[str, ...]:
-    """Where the result in a run's directory is not what the directory's other files give; a sentence each.
+    """Return a sentence for each contradiction between the result in a run's directory and its other files.
 
-    The records of the attempts are held against the result's repeats, `spec.json`, `environment.json` and `plan.json`
-    against what it says of them, and all metrics and verdicts are computed again from the records.
+    The records of the attempts are compared with the result's repeats, and `spec.json`, `environment.json` and
+    `plan.json` with the result's copies. All metrics and verdicts are computed again from the records.
 
     Raises:
         StoreError: there is no result.
@@ -128,7 +128,7 @@ def _document(path: Path, name: str, found: list[str]) -> dict[str, Any] | None:
 
 
 def _ranks(plan: Mapping[str, Any], found: list[str]) -> int | None:
-    """How many trainers a plan has; None, and a sentence, where it does not say."""
+    """Return the number of trainers in a plan; if it is malformed, append a sentence to `found` and return None."""
     processes = plan.get("processes")
     if isinstance(processes, list) and all(isinstance(each, Mapping) for each in processes):
         return [each.get("role") for each in processes].count(TRAINER)
@@ -255,8 +255,11 @@ def _equal(a: float | None, b: float | None) -> bool:
 
 
 def _expected(result: Result, repeats: Sequence[Repeat], ranks: int | None) -> Expected:
-    """What the records are held against. How many processes there must be, only the plan says; else as many as
-    there are in the first repeat: that they hold all replicas is checked anyway."""
+    """Return the values that the records are checked against.
+
+    Only the plan has the number of processes (`ranks`). Without it, the first repeat's number is used: another check
+    covers whether the records hold all replicas.
+    """
     spec = result.spec
     here = len({record.rank for record in repeats[0].records}) if repeats else 0
     return Expected(
@@ -274,7 +277,10 @@ def _expected(result: Result, repeats: Sequence[Repeat], ranks: int | None) -> E
 
 
 def _unknown_names(spec: RunSpec) -> list[str]:
-    """Why records cannot be checked: a precision or strategy that this version does not know."""
+    """Return a sentence for the precision and the strategy if this version does not know them.
+
+    Without them the records cannot be checked.
+    """
     return [
         f"There is no {known.kind} named {name!r} in this version: the records cannot be checked."
         for known, name in ((PRECISIONS, spec.precision), (STRATEGIES, spec.strategy))

@@ -15,8 +15,7 @@ from dlperf_sdk.errors import StoreError
 
 @contextmanager
 def explained(path: Path, option: str = "--output") -> Iterator[None]:
-    """What the operating system refuses, as a StoreError that says what to do about it; `option` is what else
-    would name another place."""
+    """Raise a StoreError with advice in place of an OSError; `option` is the option that names another place."""
     try:
         yield
     except OSError as error:

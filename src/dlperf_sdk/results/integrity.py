@@ -68,7 +68,10 @@ def _incomplete(repeats: tuple[Repeat, ...], expected: Expected) -> Iterator[str
 
 
 def _counted(found: list[int], count: int) -> bool:
-    """Whether they are 0 to count - 1. The count may be anything that a file says: it is never counted out."""
+    """Return True if `found` is 0 to count - 1.
+
+    `count` is untrusted input from a file and may be huge, so no range of that length is built.
+    """
     return len(found) == count and found == list(range(len(found)))
 
 

@@ -35,7 +35,7 @@ class Recovered:
 
 
 def recover(path: Path) -> Recovered:
-    """What is in the directory of a run, with a result or without one."""
+    """Return the contents of a run's directory, with a result or without one."""
     spec, attempts, unreadable = None, [], []
     folder = path / "attempts"
     entries = folder.iterdir() if folder.is_dir() else ()

@@ -57,7 +57,10 @@ def redacted_text(text: str, hosts: Iterable[str], users: Iterable[str]) -> str:
 def _replacing(
     hosts: Iterable[Iterable[str]], users: Iterable[str], words: frozenset[str]
 ) -> Callable[[str], str]:
-    """What puts stand-ins for hosts, each by all its names, and for people; a name that is among `words` stays."""
+    """Return a function that replaces hosts, under all their names, and users by stand-ins in a text.
+
+    It also drops credentials in URLs and the names of home directories. Names that are among `words` are kept.
+    """
     names: dict[str, str] = {}
     for forms in hosts:
         _name_host(forms, words, names)
@@ -89,7 +92,7 @@ def _name_host(forms: Iterable[str], words: frozenset[str], names: dict[str, str
 
 
 def _is_name(text: str, words: frozenset[str]) -> bool:
-    """Whether it can be told from an ordinary word or number."""
+    """Return True if the text can be distinguished from an ordinary word or number."""
     return len(text) > 1 and not text.isdigit() and text not in words and text != "root"
 
 

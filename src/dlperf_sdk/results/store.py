@@ -147,7 +147,7 @@ class ResultStore:
         return result_from_dict(load_document(path, LARGEST_RESULT), partial(repeat, path.absolute().parent))
 
     def recover(self, run_id: str) -> Recovered:
-        """What a run has left so far: its spec, and its attempts that are over.
+        """Return what is stored of a run so far: its spec, and its attempts that have ended.
 
         Raises:
             UnknownName: there is no such run.
@@ -171,7 +171,7 @@ def check_id(run_id: str) -> None:
 
 
 def _age(entry: os.DirEntry[str]) -> str:
-    """What sorts by time: our names start with it, others are taken by when they were last changed."""
+    """Return a key that sorts runs by time: from the name's timestamp or, without one, the last modification."""
     stamp = re.match(r"[0-9]{8}T[0-9]{6}", entry.name)
     when = stamp[0] if stamp else datetime.fromtimestamp(entry.stat().st_mtime, UTC).strftime("%Y%m%dT%H%M%S")
     return f"{when} {entry.name}"

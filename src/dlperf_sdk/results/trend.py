@@ -42,7 +42,7 @@ class Trend:
 
     @property
     def p_value(self) -> float:
-        """How probable so high or so low a score is without a drift (both sides, normal approximation)."""
+        """Return the two-sided p-value of the score if there is no drift (normal approximation)."""
         return two_sided(self.score, self.variance)
 
 
@@ -97,12 +97,13 @@ def two_sided(total: int, variance: float) -> float:
 
 
 def autocorrelation(series: Sequence[Sequence[float]]) -> float:
-    """How alike neighbours are, in series of one length, once drift and change of level are gone: 0 to 0.95.
+    """Estimate the lag-1 autocorrelation of series of one length, without drift and level shifts: 0 to 0.95.
 
-    A drift makes neighbours alike, and would hide itself: so each series loses its line, or, if that leaves
-    less, the two levels before and after its clearest change. What is left is estimated over all series
-    together. Removing a line from n values costs the estimate (2 + 4 ρ) / n (M. G. Kendall, Biometrika 41
-    (1954) 403-404, by analogy); the search for the change costs about 2 / n more, by simulation.
+    A drift correlates neighbours and would hide itself. So the Theil-Sen line is subtracted from each series or, if
+    that leaves less, the two levels before and after its clearest change. The autocorrelation of the residuals is
+    estimated over all series together. Removing a line from n values lowers the estimate by (2 + 4 ρ) / n (M. G.
+    Kendall, Biometrika 41 (1954) 403-404, by analogy); the search for the change lowers it by about 2 / n more, by
+    simulation.
     """
     neighbours = squares = 0.0
     for values in series:
@@ -116,19 +117,21 @@ def autocorrelation(series: Sequence[Sequence[float]]) -> float:
 
 
 def inflation(rho: float, n: int) -> float:
-    """How much more the mean of n values varies than if they were independent; neighbours k apart have
-    ρ^k."""
+    """Return the variance of the mean of n values, relative to independent ones.
+
+    Neighbours k apart have the correlation ρ^k.
+    """
     return 1 + 2 * math.fsum((n - lag) / n * rho**lag for lag in range(1, n))
 
 
 def _less_line(values: Sequence[float]) -> list[float]:
-    """What is left when Theil and Sen's line is gone."""
+    """Return the centred residuals after subtracting the Theil-Sen line."""
     steepness = slope(values)
     return _centred([value - steepness * index for index, value in enumerate(values)])
 
 
 def _less_levels(values: Sequence[float]) -> list[float]:
-    """What is left when the mean before and the mean after the clearest change are gone."""
+    """Return the residuals after subtracting the means before and after the clearest change."""
     places = range(_CLOSEST, len(values) - _CLOSEST + 1)
     return min((_centred(values[:place]) + _centred(values[place:]) for place in places), key=_square)
 

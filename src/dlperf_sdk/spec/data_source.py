@@ -31,7 +31,7 @@ class DataSource:
 
     @property
     def takes_folder(self) -> bool:
-        """Whether a spec names a folder: `images:FOLDER`."""
+        """Return True if a spec names a folder with this source: `images:FOLDER`."""
         return self.preparation is not None
 
     @property

@@ -119,7 +119,7 @@ def yes_or_no(_: Any, attribute: Any, value: Any) -> None:
 
 
 def is_positive(value: Any, most: float) -> bool:
-    """Whether a value is a number above 0, and at most this."""
+    """Return True if the value is a number above 0 and not above `most`."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= most
 
 

@@ -40,7 +40,7 @@ class Precision:
 
     @property
     def is_narrow(self) -> bool:
-        """Whether results must differ from fp32."""
+        """Return True if results must differ from fp32."""
         return self.low > 0
 
 

@@ -193,7 +193,7 @@ class RunSpec:
 
     @property
     def wants_max_batch(self) -> bool:
-        """Whether the batch size is `max`: the maximum batch size, which a search finds."""
+        """Return True if the batch size is `max`: the maximum batch size, which a search finds."""
         return bool(self.batch_size == MAX_BATCH)
 
     @property
@@ -203,7 +203,7 @@ class RunSpec:
 
     @property
     def syncs_gradients(self) -> bool:
-        """Whether several replicas synchronize their gradients."""
+        """Return True if several replicas synchronize their gradients."""
         return self.topology.devices > 1 and STRATEGIES[self.strategy].syncs_gradients
 
     @property

@@ -20,7 +20,7 @@ class Strategy:
 
     @property
     def keeps_replicas_equal(self) -> bool:
-        """Whether all replicas have the same parameters after each step."""
+        """Return True if all replicas have the same parameters after each step."""
         return self.syncs_gradients and not self.is_asynchronous
 
 

@@ -35,7 +35,7 @@ class Asynchrony(Training):
         )
 
     def test_an_accelerator_works_by_itself(self, any_cell: Cell) -> None:
-        """What is no CPU goes on while the host does: there a step is never done when `step` returns."""
+        """Check that an accelerator's clock is not 'blocking': work continues there after `step` has returned."""
         device = device_of(self.device, self.plugin)
         if device == "cpu":
             pytest.skip("on a CPU steps may be the host's own work")
@@ -68,7 +68,10 @@ class Asynchrony(Training):
                 )
 
     def test_synchronize_waits(self, any_cell: Cell) -> None:
-        """When it returns, the losses can be read at once, on every rank, and the device's events agree."""
+        """Check that all steps are done when `synchronize` returns.
+
+        On every rank the losses can then be read at once, and the device's events agree.
+        """
         spec = self.spec_of(any_cell)
         for rank, times in enumerate(self._times(spec)):
             if not any(was_waited_for(one) for one in times):
@@ -82,7 +85,7 @@ class Asynchrony(Training):
                 )
 
     def test_a_blocking_step_is_done_when_it_returns(self, cell: Cell) -> None:
-        """Where the clock says so: nothing is left then, for `synchronize` or for who reads the losses."""
+        """Check that a clock declared 'blocking' leaves no work for `synchronize` or for reading the losses."""
         spec = self.spec_of(cell)
         answer = self._values_of(spec)[0]
         if answer["clock"] != "blocking":

@@ -34,7 +34,7 @@ class DeclaredCapabilities(FrameworkSubject):
         )
 
     def test_the_compiler_compiles(self, compiler: str) -> None:
-        """What runs is what the compiler made."""
+        """Check that the requested compiler is in effect."""
         self._observed(self.accepted_spec(compiler=compiler), "compiler", compiler)
 
     def test_the_layout_is_in_effect(self, layout: str) -> None:

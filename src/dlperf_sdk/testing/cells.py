@@ -42,7 +42,7 @@ class Cell:
     """None for one replica, which has nobody to meet."""
 
     def __str__(self) -> str:
-        """What the tests are called by: the model where there is no choice, then what is not plain."""
+        """Return the test ID: the model if there is no choice, then the values that differ from the default."""
         named = self.models if len(self.models) == 1 else ()
         plain = Cell(self.models)
         special = [
@@ -54,7 +54,7 @@ class Cell:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is the plainest case of one model."""
+        """Return True if the cell is the plainest case of one model."""
         return self == Cell(self.models) and len(self.models) == 1
 
     @property

@@ -203,7 +203,10 @@ class ControllerHalf(FrameworkSubject):
             )
 
     def _refused(self, kind: str, value: str) -> RunFailed | None:
-        """Why a value cannot be had with any device and model; None where one can have it, here or elsewhere."""
+        """Return the refusal of a value if every device and model refuses it, else None.
+
+        A combination that is only unavailable on this machine counts as accepted.
+        """
         refused = None
         for device, model in product(sorted(self.plugin.capabilities.devices), self.models_to_test()):
             refused = self.refusal(self.spec(model, **{"device": device, **_asked(kind, value)}))
@@ -251,7 +254,7 @@ _PLURAL = {
 
 
 def _declared(can: Capabilities, kind: str) -> frozenset[str]:
-    """What is offered of one kind of the vocabulary."""
+    """Return the declared values of one kind of the vocabulary."""
     found: frozenset[str] = getattr(can, _PLURAL.get(kind, kind))
     return found
 

@@ -92,7 +92,10 @@ def shared_memory() -> frozenset[Shared]:
 
 
 def nobodys(before: frozenset[Shared]) -> list[str]:
-    """What is in shared memory now, was not `before`, and that no process has open or mapped; after a while."""
+    """Return the new files in shared memory that no process has open or mapped, after waiting for them to go.
+
+    New files are those that are not among `before`.
+    """
     until = time.monotonic() + PATIENCE
     while True:
         new = {file.path for file in shared_memory() - before}

@@ -90,7 +90,10 @@ class MeasurerConformance(Conformance):
             )
 
     def test_its_samplers_are_standard_library(self) -> None:
-        """What runs on the nodes is read by Python 3.7 and needs nothing installed."""
+        """Check that the samplers parse as Python 3.7.
+
+        They run on the nodes, where only the standard library is available.
+        """
         if not self.plugin.samplers:
             pytest.skip("the measurer has no samplers")
         for reference in self.plugin.samplers:

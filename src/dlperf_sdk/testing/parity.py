@@ -29,8 +29,11 @@ class Following(FrameworkSubject):
         self._follows(self.spec_of(pair))
 
     def test_it_follows_the_models_other_references(self, model: str) -> None:
-        """What the case of ordinary runs cannot show, such as first gradients behind a gamma of zero; in fp32, alone,
-        with the threads that users' runs have. The full-size case is left to `dlperf verify --case full`."""
+        """Check parity with the model's other references, in fp32, with one replica and the threads of a user's run.
+
+        They show what the case of ordinary runs cannot, such as first gradients behind a gamma of zero. The full-size
+        case is left to `dlperf verify --case full`.
+        """
         references = self.registry.model(model).references
         cases = (
             []
@@ -63,7 +66,7 @@ class Following(FrameworkSubject):
         self._follows(self.accepted_spec(models, accumulation=2))
 
     def _whole(self, model: str) -> bool:
-        """Whether the model's reference holds accumulation: it has no running means."""
+        """Return True if the model's reference has no running means, so that accumulated gradients must follow it."""
         references = self.registry.model(model).references
         return references is not None and not load(references).cases[REFERENCE_CASE].alone[0].running_means
 

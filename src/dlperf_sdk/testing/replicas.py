@@ -33,7 +33,10 @@ class Replicas(FrameworkSubject):
         )
 
     def test_replicas_that_wait_for_nobody_learn_from_each_other(self, pair: Cell) -> None:
-        """Where updates are asynchronous no trajectory is the right one, but that of a lone replica is wrong."""
+        """Check that asynchronous replicas do not have the losses of a replica that trains alone.
+
+        With asynchronous updates no single trajectory is correct, but that one is wrong.
+        """
         spec = self.spec_of(pair)
         if not STRATEGIES[spec.strategy].is_asynchronous:
             pytest.skip("its replicas wait for each other: `test_replicas_are_equal` holds them")

@@ -127,8 +127,10 @@ class FrameworkSubject(Conformance):
         return attrs.evolve(spec, env={**self._one_thread(spec), **spec.env})
 
     def _one_thread(self, spec: RunSpec) -> Mapping[str, str]:
-        """What gives workers one thread: compilers write other code for another number, and what one has made for a run
-        is to serve the other programs. Nothing, where the plugin's processes have a number of their own."""
+        """Return the variables that give workers one thread; empty if the plugin's processes set their own number.
+
+        Compilers generate different code for another number of threads, and one compilation serves all programs.
+        """
         try:
             processes = make_plan(spec, self.registry).placeholder_processes()
         except DlperfError:  # whoever asks for the case will say why
@@ -137,7 +139,7 @@ class FrameworkSubject(Conformance):
         return {} if any(one.keys() & process.variables.keys() for process in processes) else one
 
     def refusal(self, spec: RunSpec) -> RunFailed | None:
-        """Why the plan refuses a case, if it does."""
+        """Return the error with which the plan refuses a case; None if it accepts it."""
         try:
             dry_run(spec, registry=self.registry)
         except RunFailed as error:
@@ -232,7 +234,7 @@ class FrameworkSubject(Conformance):
         return Case.begin(spec, None, Observers.load(observers), self.registry)
 
     def answers_of(self, spec: RunSpec) -> tuple[Answer, ...]:
-        """What the trainers, by rank, answered that were asked step by step: once, kept for all tests of the class."""
+        """Return the trainers' answers to the step-by-step checks, by rank; run once per case and test class."""
         refused = self.refusal(spec)
         if isinstance(refused, Unavailable):
             pytest.skip(f"not on this machine: {refused}")
@@ -260,7 +262,7 @@ class FrameworkSubject(Conformance):
             self._skip_for(lack[1])
 
     def _note_unfinished(self, started: str, spec: RunSpec, said: str | None) -> None:
-        """What the plainest case lacks, all others lack."""
+        """Record what the model's plainest case has yet to implement: all other cases lack it as well."""
         lack = _RAISED.search(said or "")
         if lack and spec == self.spec(spec.model):
             self._unfinished[started, spec.model] = lack[1]

@@ -140,9 +140,10 @@ class Training(FrameworkSubject):
         )
 
     def test_dropout_drops(self, model: str) -> None:
-        """Where a model has the option: the first step's loss is another with it. Where and how much is not looked at.
+        """Check that the `dropout` option changes the first step's loss; not where dropout acts, nor by how much.
 
-        The evidence of the precision must hold with it all the same. Parity is run without.
+        Applies to models that have the option. The evidence of the precision must pass with dropout as well; parity
+        runs without it.
         """
         if not hasattr(self.registry.model(model).Options(), "dropout"):
             pytest.skip(f"{model} has no dropout")
@@ -181,11 +182,11 @@ class Training(FrameworkSubject):
         )
 
     def _answer(self, model: str) -> dict[str, Any]:
-        """What one worker answers in the model's plainest case."""
+        """Return the first worker's answers in the model's plainest case."""
         return self._values_of(self.spec(model))[0]
 
     def _values_of(self, spec: RunSpec) -> list[dict[str, Any]]:
-        """What the trainers of a case answer, by rank."""
+        """Return the trainers' answers in a case, by rank; fail the test if a trainer failed."""
         answers = self.answers_of(spec)
         failed = self._first_failed(answers)
         if failed is not None:
@@ -194,7 +195,7 @@ class Training(FrameworkSubject):
         return [dict(answer.values) for answer in answers]
 
     def _first_failed(self, answers: tuple[Answer, ...]) -> str | None:
-        """How the first of those that failed did."""
+        """Return the traceback of the first trainer that failed; None if none did."""
         return next((answer.failed for answer in answers if answer.failed is not None), None)
 
     def _manifest(self, model: str) -> tuple[dict[str, Any], ...]:
@@ -202,10 +203,10 @@ class Training(FrameworkSubject):
 
 
 def is_loss_of(step: int, loss: float, losses: list[float], precision: str) -> bool:
-    """Whether a run's loss is that of the same step in another run, whose losses these are.
+    """Return True if a run's loss equals that of the same step in another run, whose losses are `losses`.
 
-    It is where only the last bits differ; and where they have grown, but it is still nearer to that step's loss than to
-    any other's.
+    They are equal if only the last bits differ. A larger deviation is allowed where the loss is still nearer to that
+    step's loss than to any other's.
     """
     of = PRECISIONS[precision]
     return math.isclose(loss, losses[step], rel_tol=of.loss_tolerance) or (

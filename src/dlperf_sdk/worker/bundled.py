@@ -17,7 +17,7 @@ def member(bundle: str, name: str) -> str:
 
 
 def has(bundle: str, name: str) -> bool:
-    """Whether the bundle holds this file."""
+    """Return True if the bundle contains the file `name`."""
     if os.path.isdir(bundle):
         return os.path.exists(os.path.join(bundle, name))
     with zipfile.ZipFile(bundle) as archive:

@@ -185,8 +185,11 @@ def _compare_weights(request: Request, trainer: Trainer, answers: Dict[str, Any]
 
 
 def _enqueue(runtime: Runtime, trainer: Trainer, batch: Any) -> Tuple[Dict[str, Any], List[List[float]]]:
-    """How long enqueueing some steps takes, then synchronising, then what should wait for nothing any more; and, where
-    it can say so itself, how long the device was at it. Beside the times, the steps' losses."""
+    """Run `FURTHER` steps, and return their times in seconds and their losses.
+
+    The times are those of enqueueing the steps, of `synchronize`, and of reading the losses, which should no longer
+    wait for anything. `device` is the device's own time if the clock is 'event', else None.
+    """
     events = runtime.clock == "event"
     runtime.synchronize()
     time.sleep(PAUSE)  # what it did not wait for is not taken for these steps' work

@@ -152,7 +152,7 @@ def draws(request: Request, replica: int) -> Iterator[List[Tuple[int, int]]]:
 
 
 def facts(request: Request, replica: int) -> Dict[str, Any]:
-    """What a result should say about the data that one replica sees, as JSON values."""
+    """Return facts about the data of one replica for the result, as JSON values."""
     replicas = request.nodes * request.devices_per_node
     own = len(share(request.data["samples"], replica, replicas))
     return {

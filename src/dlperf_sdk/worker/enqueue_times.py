@@ -37,22 +37,22 @@ def early(times: Times) -> float:
 
 
 def went_on_alone(times: Times) -> bool:
-    """Whether the device was still at it when `step` returned."""
+    """Return True if the device had the work of at least `LEFT` steps left when the last `step` returned."""
     return left(times) * int(times["steps"]) >= LEFT * whole(times)
 
 
 def was_waited_for(times: Times) -> bool:
-    """Whether it was done when `synchronize` returned."""
+    """Return True if the steps were done when `synchronize` returned, within `READ` and `EARLY`."""
     return bool(times["read"] <= READ * whole(times)) and early(times) <= EARLY
 
 
 def was_done_at_once(times: Times) -> bool:
-    """Whether it was done when `step` returned."""
+    """Return True if at most `DONE` of a step's time was left when the last `step` returned."""
     return (whole(times) - float(times["enqueue"])) * int(times["steps"]) <= DONE * whole(times)
 
 
 def convinces(clock: str, times: Times) -> bool:
-    """Whether they show what has to be shown of such a clock: then nobody needs to try again."""
+    """Return True if the times confirm the declared clock, so that no further try is needed."""
     if clock == "blocking":
         return was_done_at_once(times)
     return went_on_alone(times) and was_waited_for(times)

@@ -49,10 +49,19 @@ def of_worker(
     limit: Optional[int],
     log: str,
 ) -> Optional[Dict[str, Any]]:
-    """How a trainer that has ended failed, if it did: what its agent `found` comes before what it said itself.
+    """Return the failure of a trainer that has ended; None if it succeeded.
 
-    `kernel_killed`: the kernel has killed some process for memory meanwhile. `limit`: how many bytes each trainer may
-    allocate. `log`: the end of its log.
+    A failure that its agent detected (`found`) takes precedence over the one in its record.
+
+    Args:
+        name: the trainer's name in messages.
+        exit: its exit code, signal, phase, node and rank.
+        record: its record, if it left one.
+        why_no_record: the reason that there is no record.
+        found: the failure that its agent detected, if any.
+        kernel_killed: True if the kernel has killed a process for memory during the attempt.
+        limit: bytes that each trainer may allocate; None without a limit.
+        log: the end of its log.
     """
     told = (record or {}).get("failure")
     phase = exit["phase"]
@@ -103,9 +112,9 @@ def of_worker(
 
 
 def of_service(name: str, exit: Dict[str, Any], kernel_killed: bool) -> Optional[Dict[str, Any]]:
-    """How a service failed that has ended while trainers were at work; None if it left with exit code 0.
+    """Return the failure of a service that ended while trainers needed it; None if its exit code was 0.
 
-    `kernel_killed`: the kernel has killed some process for memory meanwhile.
+    `kernel_killed`: the kernel has killed a process for memory during the attempt.
     """
     if not exit["signal"] and not exit["code"]:
         return None
@@ -136,7 +145,7 @@ def _perhaps(limit: Optional[int]) -> str:
 
 
 def _advice(signal: str) -> str:
-    """What to look at when a process has died by a signal that this run did not send."""
+    """Return advice for a process that was ended by a signal that this run did not send."""
     if signal == "SIGKILL":
         return "somebody killed it, or something that watches over memory: a smaller batch size then helps"
     if signal in ("SIGTERM", "SIGINT", "SIGHUP"):

@@ -71,7 +71,7 @@ class Runtime:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
     def facts(self) -> Dict[str, Any]:
-        """What was observed: at least `framework_version`; devices, libraries, threads, transport, as JSON values."""
+        """Return observed facts as JSON: at least `framework_version`; devices, libraries, threads, transport."""
         return {}
 
     def trace(self, path: str) -> ContextManager[None]:
@@ -83,7 +83,7 @@ class Runtime:
         raise Unsupported("this framework's plugin offers no trace")
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        """Whether this exception is the framework's way to say that memory ran out."""
+        """Return True if this is an exception that the framework raises when it runs out of memory."""
         return isinstance(error, MemoryError)
 
     def stop(self) -> None:
@@ -139,14 +139,14 @@ class Trainer:
         return ()
 
     def deviation(self) -> Optional[float]:
-        """How far the requested precision is from fp32, as ‖y - y32‖ / ‖y32‖ over the model's outputs.
+        """Return the deviation of the requested precision from fp32: ‖y - y32‖ / ‖y32‖ over the model's outputs.
 
-        The outputs are the logits of all heads, taken as one vector: what the loss is made of, not the loss. Dropout
-        is off, batch norm takes the batch's statistics, and of several micro-batches the first will do.
+        The outputs are the logits of all heads, taken as one vector: the input of the loss, not the loss. Dropout is
+        off, batch norm uses the batch's statistics, and of several micro-batches only the first is needed.
 
         Called once, before the first step, on the canonical batch and the canonical weights, with every kernel and
-        compiler that `step` uses for y, and plain fp32 arithmetic for y32. It is the evidence that the precision asked
-        for is in effect. None: this trainer has no evidence to offer.
+        compiler that `step` uses for y, and plain fp32 arithmetic for y32. It is the evidence that the requested
+        precision is in effect. None: this trainer has no evidence to offer.
         """
         return None
 
@@ -155,9 +155,9 @@ class Trainer:
         return 0
 
     def prefetched_batches(self) -> int:
-        """How many batches the input pipeline can hold ready: must be small against the window."""
+        """Return the number of batches that the input pipeline can prefetch; it must be small against the window."""
         return 0
 
     def observed(self) -> Dict[str, Any]:
-        """What was really used, under the names of the request: `precision`, `compiler`, `layout`, …"""
+        """Return the settings in effect, under the names of the request: `precision`, `compiler`, `layout`, …"""
         return {}

@@ -54,5 +54,5 @@ def leave_out_finalisation() -> None:
 
 
 def is_finalised() -> bool:
-    """Whether nobody has asked for that."""
+    """Return True unless `leave_out_finalisation` was called."""
     return not _left_out

@@ -28,7 +28,7 @@ def in_use() -> int:
 
 
 def _status(*names: str) -> List[int]:
-    """What the kernel says of this process, in bytes."""
+    """Return the named fields of this process's `/proc/self/status`, in bytes."""
     with open("/proc/self/status", encoding="ascii", errors="replace") as file:
         lines = dict(line.split(":", 1) for line in file if ":" in line)
     return [int(lines[name].split()[0]) * 1024 for name in names]
@@ -49,9 +49,9 @@ _SAID = (
 
 
 def speaks(text: str) -> bool:
-    """Whether a message, or the end of a log, tells of memory that was not to be had.
+    """Return True if a message, or the end of a log, reports that memory could not be allocated.
 
-    What a library says of it is all that there is where it then ends the process. Only under a limit is it looked for.
+    Where a library then ends the process, its message is the only evidence. Call this only if there is a memory limit.
     """
     return any(words in text.lower() for words in _SAID)
 

@@ -82,7 +82,7 @@ def one_per_device(cluster: Cluster) -> List[Process]:
 
 
 def names_of(processes: List[Process]) -> List[str]:
-    """What the processes of a case are called in logs and messages: `rank-0`, …, and `service-0`, … over all nodes."""
+    """Return the names of a case's processes for logs and messages: `rank-0`, …, and `service-0`, … over all nodes."""
     names: List[str] = []
     services = 0
     for process in processes:

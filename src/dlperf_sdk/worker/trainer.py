@@ -18,7 +18,7 @@ _THREAD_VARIABLES = ("OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "NUMEXPR_")
 
 
 def _circumstances() -> Dict[str, Any]:
-    """What every worker can say of itself, whatever the framework."""
+    """Return the facts that do not depend on the framework: Python's version, CPU affinity, thread variables."""
     return {
         "python_version": "%d.%d.%d" % sys.version_info[:3],
         "cpus": sorted(os.sched_getaffinity(0)),
@@ -38,7 +38,7 @@ def _is_of_the_data(error: BaseException) -> bool:
 def _failure(
     error: BaseException, phase: str, runtime: Optional[Runtime], limit: Optional[int]
 ) -> Dict[str, Any]:
-    """How the protocol tells of an exception; `limit` is how many bytes this process may allocate."""
+    """Return an exception as a failure of the protocol; `limit` is the number of bytes this process may allocate."""
     message = str(error)[:4000] or type(error).__name__
     if isinstance(error, MemoryError) or (runtime is not None and runtime.is_out_of_memory(error)):
         kind = "out-of-memory"

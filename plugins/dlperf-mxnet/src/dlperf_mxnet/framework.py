@@ -92,7 +92,7 @@ class MXNet(Framework):
         return EnvironmentSpec(_PYTHON, ("mxnet-cu112==1.9.1", _NUMPY))
 
     def refuses(self, spec: RunSpec, options: Any) -> str | None:
-        """What MXNet cannot do although it can do each part of it."""
+        """Return the reason why MXNet cannot run a combination of offered capabilities; None if it can."""
         cpu = spec.device == "cpu"
         if spec.strategy == "all_reduce" and spec.topology.nodes > 1:
             return (
@@ -108,7 +108,7 @@ class MXNet(Framework):
 
 
 def _no_precision(spec: RunSpec, cpu: bool) -> str | None:
-    """Why this precision cannot be had in this case."""
+    """Return the reason why the case cannot use its precision; None if it can."""
     precision = spec.precision
     if cpu and precision == "amp-fp16":
         return (

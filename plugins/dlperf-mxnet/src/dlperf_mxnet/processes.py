@@ -12,10 +12,11 @@ CPU_DEVICES = "DLPERF_MXNET_CPU_DEVICES"
 
 
 def processes(cluster: Cluster) -> List[Process]:
-    """Where gradients meet, a trainer owns all devices of its node, as MXNet's kvstore has it; else one each.
+    """Return the processes of a case: one trainer per node, or one per device for the strategy `independent`.
 
-    With `parameter_server`, node 0 has the scheduler and every node a server, in front of the trainers. All
-    find each other through the variables of ps-lite (`DMLC_*`).
+    A trainer of a node owns all its devices, as MXNet's kvstore requires. With `parameter_server`, node 0 has the
+    scheduler and every node a server, in front of the trainers. Processes find each other through the variables of
+    ps-lite (`DMLC_*`).
     """
     if cluster.strategy == "independent":
         return one_per_device(cluster)

@@ -88,7 +88,7 @@ class OneFlow(Framework):
         )
 
     def refuses(self, spec: RunSpec, options: Any) -> str | None:
-        """What OneFlow cannot do although it can do each part of it."""
+        """Return the reason why OneFlow cannot run a combination of offered capabilities; None if it can."""
         if spec.compiler == "graph" and spec.accumulation != 1:
             return (
                 "OneFlow's graphs accumulate gradients wrongly on a CPU: in three of four runs single elements of the "

@@ -87,7 +87,7 @@ class Paddle(Framework):
         return EnvironmentSpec(_PYTHON, _CUDA, uv_options=("--extra-index-url", _CUDA_INDEX))
 
     def refuses(self, spec: RunSpec, options: Any) -> str | None:
-        """What Paddle cannot do although it can do each part of it."""
+        """Return the reason why Paddle cannot run a combination of offered capabilities; None if it can."""
         if not spec.syncs_gradients and options.comm_buffer_mb != PaddleOptions().comm_buffer_mb:
             return (
                 "comm_buffer_mb is how many gradients replicas collect before they average them, and here none are "
@@ -97,7 +97,7 @@ class Paddle(Framework):
 
 
 def _only_on_gpus(spec: RunSpec) -> str | None:
-    """What Paddle's build for CPUs cannot do."""
+    """Return the reason why Paddle's build for CPUs cannot run the case; None if it can."""
     if spec.precision != "fp32":
         return (
             f"On a CPU Paddle's auto_cast computes in fp32 whatever it is told, so {spec.precision} would be a "

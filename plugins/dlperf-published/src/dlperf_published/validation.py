@@ -28,7 +28,7 @@ class Trial:
 
     @property
     def covered(self) -> bool:
-        """Whether the interval contains the published throughput."""
+        """Return True if the prediction's interval contains the published throughput."""
         return self.prediction.low <= self.truth.throughput <= self.prediction.high
 
 

@@ -70,7 +70,7 @@ class TensorFlow(Framework):
         return EnvironmentSpec(_PYTHON, _CUDA)
 
     def refuses(self, spec: RunSpec, options: Any) -> str | None:
-        """What TensorFlow cannot do although it can do each part of it."""
+        """Return the reason why TensorFlow cannot run a combination of offered capabilities; None if it can."""
         if spec.layout == "nchw" and spec.device == "cpu":
             return "TensorFlow's max-pool on a CPU takes nhwc only; leave the layout at auto."
         if spec.strategy == "parameter_server_async" and spec.syncs_gradients:
@@ -81,7 +81,10 @@ class TensorFlow(Framework):
 
 
 def _not_with_servers(spec: RunSpec) -> str | None:
-    """What ParameterServerStrategy cannot do, or not so that its number would be true."""
+    """Return the reason why ParameterServerStrategy cannot run the case, or not with a valid throughput.
+
+    None if it can.
+    """
     if spec.device != "cpu":
         return (
             "With parameter_server_async TensorFlow's servers compute, and on GPUs nobody would tell them the "

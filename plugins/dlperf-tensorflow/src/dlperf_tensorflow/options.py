@@ -34,7 +34,7 @@ class TensorFlowOptions:
 
 
 def means_nothing(options: TensorFlowOptions, spec: RunSpec) -> str | None:
-    """Which option was changed and means nothing to a case, or cannot be had in it; None if none was."""
+    """Return the reason to refuse an option that was changed but has no effect or support in the case; else None."""
     if options.one_process_per_node:
         reason = _one_process_per_node(spec)
         if reason:
@@ -62,7 +62,7 @@ def _one_process_per_node(spec: RunSpec) -> str | None:
 
 
 def _on_cpus(spec: RunSpec) -> str | None:
-    """Why one process cannot own several CPU devices."""
+    """Return the reason why one process cannot own several CPU devices in the case; None if it can."""
     if spec.topology.nodes != 1:
         return (
             "TensorFlow's MultiWorkerMirroredStrategy takes one CPU device of each process; on several nodes leave "

@@ -61,5 +61,5 @@ class Torch(Framework):
         return EnvironmentSpec(_PYTHON, _REQUIREMENTS, uv_options=("--torch-backend", "auto"))
 
     def refuses(self, spec: RunSpec, options: Any) -> str | None:
-        """What torch cannot do although it can do each part of it."""
+        """Return the reason why torch cannot run a combination of offered capabilities; None if it can."""
         return means_nothing(options, spec)

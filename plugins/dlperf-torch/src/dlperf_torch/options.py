@@ -83,7 +83,7 @@ OF_MODEL: Mapping[str, str] = {
 
 
 def means_nothing(options: TorchOptions, spec: RunSpec) -> str | None:
-    """Which option was changed and means nothing to a case, or cannot be had in it; None if none was."""
+    """Return the reason to refuse an option that was changed but has no effect or support in the case; else None."""
     for judge in (_other_model, _training, _cudnn, _attention, _fused_batch_norm):
         if (refused := judge(options, spec)) is not None:
             return refused

@@ -27,7 +27,10 @@ def section(workloads: Sequence[Workload]) -> Section:
 
 
 def _between(workloads: Sequence[Workload]) -> Item | None:
-    """Why the workloads are not one: the first case of each against that of the others."""
+    """Return a table of why pairs of workloads cannot be compared, by the first case of each.
+
+    None if there are fewer than two workloads.
+    """
     pairs = islice(combinations(workloads, 2), _MOST)
     rows = []
     for one, other in pairs:
@@ -43,7 +46,7 @@ def _between(workloads: Sequence[Workload]) -> Item | None:
 
 
 def _within(workloads: Sequence[Workload]) -> Item | None:
-    """What differs inside of a workload beside the factors, fact by fact."""
+    """Return a table of the differences within each workload other than the factors, fact by fact; None if empty."""
     found: dict[tuple[str, str, str], int] = {}
     for workload in workloads:
         for comparison in islice(_compared(workload.cases), _MOST):

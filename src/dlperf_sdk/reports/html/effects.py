@@ -88,7 +88,7 @@ def _levels(cases: Sequence[Case], name: str) -> Iterator[tuple[Any, Any]]:
 
 
 def _names(found: Sequence[Effect]) -> list[str]:
-    """What each is called: with the unit where the same factor is there for throughputs of several."""
+    """Return a name for each effect: its two levels, and the throughput's unit if the levels alone are ambiguous."""
     bare = []
     for each in found:
         first, second = each.levels

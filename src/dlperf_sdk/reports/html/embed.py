@@ -48,7 +48,7 @@ def _digest(script: str) -> str:
 
 
 def classes(cell: Cell) -> str:
-    """How a cell is set: its tone, and whether a word in it is so long that it has to be broken."""
+    """Return a cell's CSS classes: its tone, and `long` if a word in it must be broken."""
     longest = max(map(len, cell.text.split()), default=0)
     return f"{cell.tone} long" if longest > _LONG_WORD else cell.tone
 

@@ -16,7 +16,7 @@ MOST = 24
 
 
 def section(workloads: Sequence[Workload]) -> Section:
-    """Who is how fast, never two workloads in one plot."""
+    """Return the throughput section, with one plot per workload."""
     plots = [(workload.title, _plot(workload)) for workload in workloads[:MOST]]
     lede = (
         "Samples of all devices per second. The pale bar is the interval of the median (95 %, distribution-free), or "

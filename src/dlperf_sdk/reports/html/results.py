@@ -37,7 +37,7 @@ _TOLD: dict[str, Callable[[Result], str]] = {
 
 
 def names(results: Sequence[Result]) -> list[str]:
-    """What each result is called here: its case, and where that does not tell it from another, its id's end."""
+    """Return a name for each result: its case, and the end of its id if several results have the same case."""
     bare = [f"{labels.title(result)} · batch {labels.batch_size(result.spec)}" for result in results]
     often = Counter(bare)
     return [
@@ -94,12 +94,12 @@ def everything(results: Sequence[Result], outcomes: Sequence[Cell], left_out: Se
 
 
 def _briefly(outcome: Cell, result: Result) -> Cell:
-    """How it came out, without the checks' names: these stand among the verdicts."""
+    """Return a result's outcome without the names of checks, which the verdicts section lists."""
     return outcome if result.failure is not None else Cell(outcome.text.partition(":")[0], outcome.tone)
 
 
 def _scales(name: str, results: Sequence[Result]) -> dict[str, Scale]:
-    """How a metric is written, for each unit that it has."""
+    """Return the scale of a metric for each unit that it has."""
     units: dict[str, list[float]] = {}
     for result in results:
         metric = result.metric(name)

@@ -15,7 +15,7 @@ _MOST = 4
 
 
 def lede(results: Sequence[Result]) -> str:
-    """What was run, where and when, in a sentence."""
+    """Return a sentence on what was run, where and when."""
     specs = [result.spec for result in results]
     frameworks = listed(dict.fromkeys(spec.framework for spec in specs))
     models = listed(dict.fromkeys(spec.model for spec in specs))

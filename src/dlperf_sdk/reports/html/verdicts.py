@@ -15,7 +15,7 @@ _OUTCOMES = (PASS, FAIL, INCONCLUSIVE, NOT_APPLICABLE)
 
 
 def section(results: Sequence[Result]) -> Section:
-    """How often each check came out how, and how it did for each result."""
+    """Return the verdicts section: the outcome counts of each check, and its outcome for each result."""
     kinds: dict[str, str] = {}
     for result in results:
         for verdict in result.verdicts:

@@ -30,7 +30,7 @@ def share(cpus_by_numa: Mapping[int, Sequence[int]], index: int, count: int) -> 
 
 
 def _workers(sizes: Sequence[int], count: int) -> List[int]:
-    """How many workers each node takes so that all shares are the rounded mean; empty if there is no way."""
+    """Return each node's number of workers so that every share is the mean rounded down or up; empty if impossible."""
     total = sum(sizes)
     least, most = total // count, -(-total // count)
     # A node of s processors can be cut into w shares of `least` to `most` if w * least <= s <= w * most.
@@ -73,7 +73,7 @@ def cpus_by_numa(root: str = "/sys", allowed: Optional[Iterable[int]] = None) ->
 
 
 def core_count(cpus: Iterable[int], root: str = "/sys") -> int:
-    """How many physical cores these processors are: hardware threads of one core count once."""
+    """Return the number of physical cores of these processors; hardware threads of one core count once."""
     return len({_core(root, cpu) for cpu in cpus})
 
 

@@ -150,7 +150,7 @@ class Agent:
             )
 
     def _program(self, message: Dict[str, Any]) -> Tuple[Request, str]:
-        """What an attempt is to do, and where the bundle says so."""
+        """Return the request of an attempt and the name of its file in the bundle."""
         if message["attempt"] == PARITY and self.parity is not None:
             return self.parity, "parity.json"
         return self.request, "request.json"

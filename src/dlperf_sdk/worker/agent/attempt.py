@@ -14,7 +14,7 @@ GRACE = 3.0
 
 
 def _oom_kills() -> int:
-    """How often the kernel has killed a process for memory, on this machine, since it was started."""
+    """Return the kernel's count of out-of-memory kills on this machine since boot; 0 if unavailable."""
     try:
         with open("/proc/vmstat", encoding="ascii") as file:
             return int(dict(line.split() for line in file).get("oom_kill", 0))
@@ -84,12 +84,15 @@ class Attempt:
             worker.go()
 
     def _at_work(self) -> bool:
-        """Whether trainers still need the services. Where this node has none, others' do until it is told to end."""
+        """Return True while trainers need the services.
+
+        A node without trainers serves other nodes: there it is True until the coordinator ends the attempt.
+        """
         over = ("teardown", "done")
         return not self.trainers or any(not one.ended and one.seen[0] not in over for one in self.trainers)
 
     def _kernel_killed(self) -> bool:
-        """Whether the kernel has killed some process for memory since the attempt began."""
+        """Return True if the kernel has killed a process for memory since the attempt began."""
         return _oom_kills() > self._oom_before
 
     def failures(self) -> List[Dict[str, Any]]:
@@ -113,7 +116,10 @@ class Attempt:
         return [failure for failure in found if failure is not None]
 
     def over(self) -> bool:
-        """Whether all trainers have ended. A node that has none serves others, until it is told to end."""
+        """Return True if this node has trainers and all of them have ended.
+
+        A node without trainers serves other nodes until the coordinator ends the attempt.
+        """
         return bool(self.trainers) and all(worker.ended for worker in self.trainers)
 
     def end(self) -> None:

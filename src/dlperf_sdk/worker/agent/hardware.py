@@ -38,7 +38,7 @@ def describe(proc: str = "/proc", sys: str = "/sys", library: str = LIBRARY) -> 
 
 
 def cpu_limit(proc: str = "/proc", sys: str = "/sys") -> Optional[float]:
-    """How many processors' time the control groups grant; None without a limit."""
+    """Return the control groups' CPU limit in processors; None without a limit."""
     limits = []
     for folder in _groups(proc, sys, "cpu"):
         quota, _, period = (_text(folder, "cpu.max") or "").partition(" ")
@@ -50,7 +50,7 @@ def cpu_limit(proc: str = "/proc", sys: str = "/sys") -> Optional[float]:
 
 
 def memory_limit(proc: str = "/proc", sys: str = "/sys") -> Optional[int]:
-    """How many bytes the control groups grant; None without a limit."""
+    """Return the control groups' memory limit in bytes; None without a limit."""
     limits = []
     for folder in _groups(proc, sys, "memory"):
         text = _text(folder, "memory.max") or _text(folder, "memory.limit_in_bytes") or ""

@@ -38,7 +38,7 @@ class Link:
         return True
 
     def messages(self, longest: int = LONGEST_LINE) -> Iterator[Dict[str, Any]]:
-        """What comes in, until the other side goes, or says what is no message, or a longer one."""
+        """Yield messages until the connection closes, or until one is malformed or longer than `longest` bytes."""
         while True:
             try:
                 line = self._reader.readline(longest)
@@ -59,7 +59,10 @@ class Link:
 
 
 def _proof(secret: str, side: str, challenge: str, answer: str, port: int) -> str:
-    """Who `side` is, for this conversation on this port only: what was heard elsewhere proves nothing here."""
+    """Return the HMAC-SHA256 that proves `side`'s knowledge of the secret.
+
+    It covers both challenges and the port, so a proof replayed from another conversation or port is invalid.
+    """
     told = "\0".join((side, challenge, answer, str(port)))
     return hmac.new(secret.encode(), told.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
 

@@ -34,8 +34,10 @@ print(json.dumps({"python": "%d.%d.%d" % sys.version_info[:3], "packages": found
 
 
 def unfit(command: Sequence[str], scratch: str) -> Optional[Dict[str, str]]:
-    """Why this node cannot run a case with this interpreter: the `kind` of failure and a `message` that goes on from
-    the node's name; None if nothing is seen that speaks against it."""
+    """Return the `kind` and `message` of the failure if this node cannot run a case with this interpreter, else None.
+
+    The `message` continues a sentence that starts with the node's name.
+    """
     if shutil.which(command[0]) is None:
         said = (
             "lacks %s, the environment's interpreter: make the environment at the same path on every node, or name "
@@ -71,7 +73,10 @@ def versions(command: Sequence[str], variables: Dict[str, str]) -> Dict[str, Any
 
 
 def difference(nodes: Sequence[Tuple[str, Dict[str, Any]]]) -> Optional[str]:
-    """How a node's environment differs from the first one's, in a sentence; `nodes` are names and `versions`."""
+    """Return a sentence on how a node's environment differs from the first node's; None if none does.
+
+    `nodes` are pairs of a name and `versions`; a node without `versions` is not compared.
+    """
     first, expected = nodes[0]
     for name, found in nodes[1:]:
         if not found or not expected or found == expected:

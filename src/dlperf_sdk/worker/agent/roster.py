@@ -67,7 +67,7 @@ class Roster:
             raise Failed(failure("environment", said, "start", odd))
 
     def doors(self) -> List[List[Any]]:
-        """Where each node can be reached, for trying it out: `[node, address, port]`."""
+        """Return `[node, address, port]` of each node that listens for the connection test."""
         return [
             [node, self._hellos[node]["address"], self._hellos[node]["door"]]
             for node in sorted(self._hellos)
@@ -75,12 +75,12 @@ class Roster:
         ]
 
     def name(self, node: int) -> str:
-        """What a node is called in messages: its number, and its host once that is known."""
+        """Return a node's name for messages: its number, and its host if known."""
         host = self._hellos.get(node, {}).get("facts", {}).get("host")
         return "node %d (%s)" % (node, host) if host else "node %d" % node
 
     def notes(self) -> List[Tuple[int, str]]:
-        """What is worth knowing of a node, and no reason to stop."""
+        """Return a note for each node whose clock is offset from node 0's, which is no reason to stop."""
         return [
             (node, "The clock of %s is %+.1f s off node 0's." % (self.name(node), hello["skew"]))
             for node, hello in sorted(self._hellos.items())
@@ -88,7 +88,7 @@ class Roster:
         ]
 
     def facts(self) -> List[Dict[str, Any]]:
-        """What each node found of itself."""
+        """Return the facts that each node reported about itself, by node number."""
         return [self._hellos[node]["facts"] for node in sorted(self._hellos)]
 
     def addresses(self) -> List[Tuple[int, str]]:

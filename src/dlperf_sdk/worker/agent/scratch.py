@@ -74,5 +74,5 @@ def _left_behind(path: str) -> bool:
 
 
 def _is_scratch(path: str) -> bool:
-    """Whether a directory without a lock holds what the start of an agent leaves behind, and nothing else."""
+    """Return True if a directory without a lock contains only files that an agent creates when it starts."""
     return set(os.listdir(path)) <= {"bundle", "bundle.pyz", "lock.new"}

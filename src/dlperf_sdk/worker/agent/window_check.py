@@ -35,9 +35,9 @@ class Witness:
             self._over = after
 
     def contradicts(self, window: Any) -> Optional[str]:
-        """Why a record's window (`start` and `end`, seconds of the worker's clock) cannot have been so; None if it can.
+        """Return the reason that a record's window is impossible by the agent's clock; None if it is possible.
 
-        What is no window at all others have words for.
+        `window` has `start` and `end`, seconds of the worker's clock. Other checks report a malformed window.
         """
         try:
             seconds = float(window["end"]) - float(window["start"])

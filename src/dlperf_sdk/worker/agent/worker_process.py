@@ -159,7 +159,7 @@ def _finite(text: str) -> float:
 
 
 def _within(value: Any, depth: int) -> bool:
-    """Whether objects and arrays are nested no deeper than this."""
+    """Return True if objects and arrays are nested at most `depth` levels deep."""
     if not isinstance(value, (dict, list)):
         return True
     return depth > 0 and all(

@@ -112,11 +112,12 @@ def choose(
     on_busy: str,
     variable: Optional[str] = None,
 ) -> Choice:
-    """Which `count` GPUs to take; pure.
+    """Choose `count` GPUs; pure.
 
     `held` maps UUIDs to the holders of those that are busy, `variable` is the content of
-    `CUDA_VISIBLE_DEVICES`. Idle ones are taken first. Where they do not suffice, `on_busy` decides: "note"
-    takes the least held as well and says so; "wait" and "refuse" take none and say who holds what.
+    `CUDA_VISIBLE_DEVICES`. Idle GPUs are chosen first. If there are too few, `on_busy` decides: "note" adds the
+    busy GPUs whose holders use the least memory, and names the holders; "wait" and "refuse" choose none and name
+    the holders.
     """
     candidates = visible(gpus, variable)
     if len(candidates) < count:

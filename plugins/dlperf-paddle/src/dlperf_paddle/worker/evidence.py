@@ -15,7 +15,7 @@ def allows_tf32(device):
 
 
 def compiler(network):
-    """What `to_static` made of this network's forward pass."""
+    """Return the compiler that `to_static` applied to this network's forward pass: `cinn`, `graph` or `none`."""
     forward = network.forward
     if not isinstance(forward, StaticFunction):
         return "none"
@@ -23,7 +23,7 @@ def compiler(network):
 
 
 def layouts(network):
-    """How images lie in memory, as its convolutions take them."""
+    """Return the set of the memory layouts that the network's convolutions take images in."""
     return {layer._data_format.lower() for layer in network.sublayers() if isinstance(layer, nn.Conv2D)}
 
 

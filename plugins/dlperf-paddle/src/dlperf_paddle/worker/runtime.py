@@ -125,5 +125,5 @@ def set_tf32(on):
 
 
 def tf32_is_on():
-    """Whether both may."""
+    """Return True if both cuBLAS and cuDNN may round the operands of float32 products to TF32."""
     return bool(paddle.base.core.get_cublas_switch() and paddle.base.core.get_cudnn_switch())

@@ -118,7 +118,7 @@ class LogWindow:
 
     @property
     def complete(self) -> bool:
-        """Whether the window's last iteration, or a later one, was reached."""
+        """Return True if the log has reached the window's last iteration or a later one."""
         return bool(self._lines) and self._reached >= self._end
 
     def estimate(self, global_batch: int) -> Estimate:

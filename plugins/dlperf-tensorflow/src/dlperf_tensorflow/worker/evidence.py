@@ -27,7 +27,7 @@ class Seen:
         return "xla" if any(node.attr["_XlaMustCompile"].b for node in self._nodes) else "none"
 
     def layout(self):
-        """How images lie in memory; empty where nothing is convolved."""
+        """Return the memory layouts of the convolutions, joined by `+`; empty if there are no convolutions."""
         layouts = {
             node.attr["data_format"].s.decode().lower() for node in self._products if node.op == "Conv2D"
         }

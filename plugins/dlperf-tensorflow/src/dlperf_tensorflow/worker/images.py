@@ -100,7 +100,7 @@ def normalize(pixels):
 
 
 def _fault(path):
-    """What is wrong with an image, None if nothing is."""
+    """Return TensorFlow's error message if the image cannot be decoded; None if it can."""
     try:
         decode(tf.io.read_file(path))
     except tf.errors.OpError as error:

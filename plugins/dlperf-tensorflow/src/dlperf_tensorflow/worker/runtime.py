@@ -65,10 +65,10 @@ class TensorFlowRuntime(Runtime):
         return tf.distribute.MultiWorkerMirroredStrategy(communication_options=self.communication())
 
     def communication(self):
-        """How gradients are averaged: over NCCL or gRPC, in packs of this size, with a deadline.
+        """Return the options for averaging gradients: NCCL on GPUs, else gRPC rings; bytes per pack; and a timeout.
 
-        Workers may compile for different lengths of time, so no collective ends before the longest phase
-        may; the agents hold the tighter deadlines.
+        Workers may compile for different lengths of time, so the timeout of a collective is the longest phase's
+        deadline; the agents enforce the tighter deadlines.
         """
         implementations = tf.distribute.experimental.CommunicationImplementation
         return tf.distribute.experimental.CommunicationOptions(

@@ -15,7 +15,7 @@ ANY_ATTENTION = [
 
 
 def layout_of(value):
-    """How images lie in memory."""
+    """Return the memory layout of a batch of images or a convolution's weights: `nhwc` or `nchw`."""
     return "nhwc" if value.is_contiguous(memory_format=torch.channels_last) else "nchw"
 
 

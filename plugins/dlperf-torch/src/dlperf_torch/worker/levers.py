@@ -62,7 +62,7 @@ class BatchNormFp32(BatchNorm):
 
 
 def packed(x, layers):
-    """What linear layers of one input give out, computed as one matrix product; a tuple."""
+    """Return a tuple of the outputs of linear layers that share one input, computed as one matrix product."""
     weight = torch.cat([layer.weight for layer in layers])
     bias = torch.cat([layer.bias for layer in layers])
     return F.linear(x, weight, bias).split([len(layer.weight) for layer in layers], dim=-1)
@@ -82,10 +82,10 @@ def padded_linear(x, weight, bias, multiple):
 
 
 def is_rounded(dropout):
-    """Whether cuDNN's attention would drop out something else.
+    """Return True if cuDNN's attention would round this dropout probability.
 
-    Some of its kernels know sixteenths only (pytorch/pytorch, pull request 174245); from 2.12 on torch gives them
-    nothing else.
+    Some of its kernels support multiples of 1/16 only (pytorch/pytorch, pull request 174245); from 2.12 on torch gives
+    them nothing else.
     """
     return 16 * dropout != int(16 * dropout)
 
