@@ -34,12 +34,15 @@ parts:
 
 setup: $(READY)
 
-# The build backend is installed once, not into an isolated build environment for each distribution.
+# The build backend is installed once, not into an isolated build environment for each distribution. Bytecode is made once
+# for what tests start hundreds of times, also where PYTHONDONTWRITEBYTECODE is set.
 $(READY): pyproject.toml $(PLUGINS:%=%/pyproject.toml)
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --no-compile 'hatchling>=1.24' 'editables~=0.3'
 	$(BIN)/pip install --quiet --no-compile --no-build-isolation --check-build-dependencies --editable '.[dev,report,text]' \
 	  $(PLUGINS:%=--editable %)
+	$(BIN)/python -m compileall -q -j 0 -x '/(altair|matplotlib|mpl_toolkits|mypy|pip|pyarrow|setuptools)/' .venv/lib src \
+	  $(wildcard plugins/*/src examples/*/src)
 	touch $@
 
 # Pages that are generated. CI fails where `git diff --exit-code docs` shows a difference.
