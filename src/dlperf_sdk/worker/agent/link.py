@@ -6,7 +6,8 @@ import json
 import os
 import socket
 import threading
-from typing import Any, Dict, Iterator
+import time
+from typing import Any, Callable, Dict, Iterator, Optional
 
 LONGEST_LINE = 256 * 1024 * 1024
 """Bytes; a peer that sends more is cut off."""
@@ -24,8 +25,8 @@ class Link:
         self._socket = connection
         self._reader = connection.makefile("rb")
         self._lock = threading.Lock()
-        self.address = connection.getsockname()[0]
-        """This side's address, as the other side reaches it."""
+        self.address, self.port = connection.getsockname()[:2]
+        """This side's address and port, as the other side reaches it."""
 
     def send(self, message: Dict[str, Any]) -> bool:
         """False if the other side has gone."""
@@ -37,15 +38,14 @@ class Link:
             return False
         return True
 
-    def messages(self, longest: int = LONGEST_LINE) -> Iterator[Dict[str, Any]]:
-        """Yield messages until the connection closes, or until one is malformed or longer than `longest` bytes."""
+    def messages(self) -> Iterator[Dict[str, Any]]:
+        """Yield messages until the connection closes, or until one is malformed or too long."""
         while True:
             try:
-                line = self._reader.readline(longest)
-                message = json.loads(line.decode()) if line.endswith(b"\n") else None
-            except (OSError, ValueError, RecursionError):
+                message = _parse(self._reader.readline(LONGEST_LINE))
+            except OSError:
                 return
-            if not isinstance(message, dict):
+            if message is None:
                 return
             yield message
 
@@ -56,6 +56,36 @@ class Link:
             pass  # the other side was faster
         self._reader.close()
         self._socket.close()
+
+
+def _parse(line: bytes) -> Optional[Dict[str, Any]]:
+    """Return the message on a line; None if it is unfinished or no JSON object."""
+    try:
+        message = json.loads(line.decode()) if line.endswith(b"\n") else None
+    except (ValueError, RecursionError):
+        return None
+    return message if isinstance(message, dict) else None
+
+
+def _opening(connection: socket.socket, deadline: float) -> Dict[str, Any]:
+    """Read one message of the opening; empty if none came before the deadline, however the bytes are spread.
+
+    It takes nothing of what follows the line, and at most `LONGEST_PROOF` bytes.
+    """
+    line = b""
+    try:
+        while not line.endswith(b"\n") and len(line) < LONGEST_PROOF:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                break
+            connection.settimeout(remaining)
+            waiting = connection.recv(LONGEST_PROOF - len(line), socket.MSG_PEEK)
+            if not waiting:
+                break
+            line += connection.recv(waiting.find(b"\n") + 1 or len(waiting))
+    except OSError:
+        return {}
+    return _parse(line) or {}
 
 
 def _proof(secret: str, side: str, challenge: str, answer: str, port: int) -> str:
@@ -77,14 +107,14 @@ def connect(address: Any, secret: str, timeout: float) -> Link:
     Raises:
         OSError: nobody listens there, or it is somebody else.
     """
+    deadline = time.monotonic() + timeout
     connection = socket.create_connection(address, timeout)
-    connection.settimeout(timeout)
     link = Link(connection)
-    received = link.messages(LONGEST_PROOF)
-    challenge, answer = str(next(received, {}).get("challenge")), os.urandom(16).hex()
+    challenge, answer = str(_opening(connection, deadline).get("challenge")), os.urandom(16).hex()
     port = address[1]
     link.send({"proof": _proof(secret, "agent", challenge, answer, port), "challenge": answer})
-    if not _same(next(received, {}).get("proof"), _proof(secret, "coordinator", challenge, answer, port)):
+    proof = _opening(connection, deadline).get("proof")
+    if not _same(proof, _proof(secret, "coordinator", challenge, answer, port)):
         link.close()
         raise ConnectionRefusedError(
             "who listens on %s:%s is no coordinator of this run" % tuple(address[:2])
@@ -93,15 +123,23 @@ def connect(address: Any, secret: str, timeout: float) -> Link:
     return link
 
 
-def accept(connection: socket.socket, secret: str, timeout: float) -> Any:
-    """Coordinator: the link, if the caller proves that it holds the secret in time; else None."""
+def accept(
+    connection: socket.socket, secret: str, timeout: float, admit: Callable[[], bool] = lambda: True
+) -> Optional[Link]:
+    """Coordinator: return the link if the peer proves within `timeout` seconds in all that it holds the secret.
+
+    Args:
+        admit: called after the peer's proof and before the coordinator's; False turns the peer away.
+    """
+    deadline = time.monotonic() + timeout
     connection.settimeout(timeout)
     link = Link(connection)
     challenge = os.urandom(16).hex()
     link.send({"challenge": challenge})
-    told = next(link.messages(LONGEST_PROOF), {})
-    answer, port = str(told.get("challenge")), connection.getsockname()[1]
-    if not _same(told.get("proof"), _proof(secret, "agent", challenge, answer, port)):
+    opening = _opening(connection, deadline)
+    answer, port = str(opening.get("challenge")), link.port
+    proven = _same(opening.get("proof"), _proof(secret, "agent", challenge, answer, port))
+    if not (proven and admit()):
         link.close()
         return None
     link.send({"proof": _proof(secret, "coordinator", challenge, answer, port)})

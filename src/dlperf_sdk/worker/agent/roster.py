@@ -2,18 +2,16 @@
 
 import queue
 import socket
-import threading
 import time
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from dlperf_sdk.worker.agent import link, preflight
+from dlperf_sdk.worker.agent.admission import Admission
 from dlperf_sdk.worker.agent.link import SILENCE
 from dlperf_sdk.worker.failures import Failed, failure
 
 BEAT = 2.0
 """Seconds between two signs of life to the nodes: an agent that hears none for `SILENCE` ends itself."""
-_PROOF = 10.0
-"""Seconds that a caller has to prove that it holds the bundle's secret."""
 
 
 class Roster:
@@ -22,12 +20,8 @@ class Roster:
     def __init__(
         self, nodes: int, listener: socket.socket, secret: str, while_waiting: Callable[[], None]
     ) -> None:
-        self._nodes, self._listener, self._secret, self._while_waiting = (
-            nodes,
-            listener,
-            secret,
-            while_waiting,
-        )
+        self._nodes, self._listener, self._while_waiting = nodes, listener, while_waiting
+        self._admission = Admission(listener, secret, nodes, self._receive)
         self._inbox: "queue.Queue[Dict[str, Any]]" = queue.Queue()
         self._links: Dict[int, link.Link] = {}
         self._heard: Dict[int, float] = {}
@@ -36,7 +30,7 @@ class Roster:
 
     def gather(self, patience: float) -> None:
         """Wait for a hello from every node. Raises Failed if some have not come after `patience` seconds."""
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._admission.start()
         deadline = time.monotonic() + patience
         while len(self._hellos) < self._nodes:
             message = self.next(deadline - time.monotonic())
@@ -47,9 +41,8 @@ class Roster:
                     "started and can reach %s:%d."
                 )
                 address = self._listener.getsockname()[:2]
-                raise Failed(
-                    failure("lost-node", said % ((missing, patience) + address), "start", missing[0])
-                )
+                text = "%s %s" % (said % ((missing, patience) + address), self._admission.shortage)
+                raise Failed(failure("lost-node", text.strip(), "start", missing[0]))
             if message["event"] == "hello":
                 self._hellos[message["node"]] = message
                 if message.get("unfit"):
@@ -149,19 +142,8 @@ class Roster:
         said = "The agent of %s %s. The other nodes' workers were ended; finished repeats are kept."
         return Failed(failure("lost-node", said % (self.name(node), how), None, node))
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._receive, args=(connection,), daemon=True).start()
-
-    def _receive(self, connection: socket.socket) -> None:
-        """One thread per caller: prove, then pass on what it says."""
-        joined = link.accept(connection, self._secret, _PROOF)
-        if joined is None:
-            return
+    def _receive(self, joined: link.Link) -> None:
+        """Pass on what one node's agent says, in a thread of its own, until the connection closes."""
         node = None
         for message in joined.messages():
             node = message.get("node")

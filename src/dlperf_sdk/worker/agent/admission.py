@@ -1,0 +1,96 @@
+"""The coordinator's door: accept connections for as long as the run lasts, and admit peers that prove the secret."""
+
+import resource
+import socket
+import threading
+import time
+from typing import Callable, Dict
+
+from dlperf_sdk.worker.agent import link
+
+MOST_UNPROVEN = 64
+"""Connections that may be open at a time without proof of the secret; one more closes the oldest of them."""
+PROOF_TIMEOUT = 10.0
+"""Seconds in all that a peer has to prove that it holds the bundle's secret."""
+_SPARE_DESCRIPTORS = 256
+"""Descriptors that agent 0 needs beside one per node: unproven peers, its own workers, logs and samplers."""
+_RETRY = 0.02
+"""Seconds before accepting again when the system had no descriptor or thread left."""
+
+
+class Admission(threading.Thread):
+    """A thread that accepts until its listener is closed, and serves each proven peer in a thread of its own."""
+
+    def __init__(
+        self, listener: socket.socket, secret: str, nodes: int, serve: Callable[[link.Link], None]
+    ) -> None:
+        super().__init__(daemon=True)
+        self._listener, self._secret, self._nodes, self._serve = listener, secret, nodes, serve
+        self._lock = threading.Lock()
+        self._unproven: Dict[socket.socket, bool] = {}
+        self.shortage = ""
+        """A sentence that names the resource which ran out while accepting; empty if none did."""
+
+    def run(self) -> None:
+        _raise_descriptor_limit(self._nodes + _SPARE_DESCRIPTORS)
+        while self._listener.fileno() >= 0:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError as error:
+                self._run_short(error)
+                continue
+            with self._lock:
+                self._unproven[connection] = True
+                crowded = len(self._unproven) > MOST_UNPROVEN
+            if crowded:
+                self._close_oldest()
+            try:
+                threading.Thread(target=self._admit, args=(connection,), daemon=True).start()
+            except RuntimeError as error:
+                self._withdraw(connection)
+                connection.close()
+                self._run_short(error)
+
+    def _run_short(self, error: Exception) -> None:
+        """Note that a descriptor or thread was refused, and make room; connections in the queue wait meanwhile."""
+        if self._listener.fileno() < 0:
+            return
+        self.shortage = (
+            "The coordinator could not accept every connection (%s; %d descriptors allowed): raise `ulimit -n` and "
+            "`ulimit -u` on its node." % (error, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        )
+        self._close_oldest()
+        time.sleep(_RETRY)
+
+    def _close_oldest(self) -> None:
+        """End the oldest unproven connection: an agent answers within a round trip, and otherwise tries again."""
+        with self._lock:
+            oldest = next(iter(self._unproven), None)
+            if oldest is None:
+                return
+            del self._unproven[oldest]
+            try:
+                oldest.shutdown(socket.SHUT_RDWR)  # its thread closes it
+            except OSError:
+                pass  # the peer was faster
+
+    def _withdraw(self, connection: socket.socket) -> bool:
+        """Take a connection from the unproven ones; False if it was closed as the oldest of them."""
+        with self._lock:
+            return self._unproven.pop(connection, False)
+
+    def _admit(self, connection: socket.socket) -> None:
+        try:
+            joined = link.accept(connection, self._secret, PROOF_TIMEOUT, lambda: self._withdraw(connection))
+        finally:
+            self._withdraw(connection)
+        if joined is not None:
+            self._serve(joined)
+
+
+def _raise_descriptor_limit(descriptors: int) -> None:
+    """Raise the soft limit of descriptors to this number where it is lower, as far as the hard limit allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = descriptors if hard == resource.RLIM_INFINITY else min(descriptors, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
