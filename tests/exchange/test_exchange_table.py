@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from result_samples import a_result
 from result_values import results as any_results
 
+from dlperf_sdk.documents.json_values import visible
 from dlperf_sdk.errors import DocumentError
 from dlperf_sdk.exchange import table
 from dlperf_sdk.interfaces.measurer import Metric
@@ -67,7 +68,8 @@ def _no_cell_of_text_begins_as_a_formula_does(results):
 
 
 @pytest.mark.parametrize(
-    "text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "'=1", "''", "a,b", 'a"b', "a\nb"]
+    "text",
+    ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\n=1", " =1", "＝1", "＠A", "'=1", "''", "a,b", 'a"b', "a\nb"],
 )
 def test_a_formula_is_marked_and_comes_back(text):
     facts = (Fact("layout", "factor", "nhwc", text),)
@@ -77,6 +79,19 @@ def test_a_formula_is_marked_and_comes_back(text):
     assert row["layout"] == text
     assert row[text] == 1.0
     assert row[f"{text}.unit"] == text
+    cells = [cell for line in csv.reader(io.StringIO(table.to_csv([result]), newline="")) for cell in line]
+    assert not [cell for cell in cells if cell.lstrip().startswith(("=", "+", "-", "@", "＝", "＠"))]
+
+
+@pytest.mark.parametrize("text", ["\x1b[2J", "\x1b]0;title\x07", "\x9b31m", "\r=1", "\x00", "\u202eabc"])
+def test_no_cell_steers_a_terminal(text):
+    metric = Metric(text, text, 1.0)
+    written = table.to_csv([a_result(facts=(Fact("layout", "factor", "nhwc", text),), metrics=(metric,))])
+    assert all(char.isprintable() or char in "\t\r\n" for char in written)
+    assert written.count("\r") == written.count("\r\n") == 2
+    (row,) = table.read_csv(written)
+    assert row["layout"] == visible(text)
+    assert row[visible(text)] == 1.0
 
 
 def test_what_is_not_known_is_nothing_and_what_is_not_finite_is_itself():

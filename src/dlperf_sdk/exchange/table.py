@@ -16,6 +16,7 @@ from typing import Any
 
 from attrs import frozen
 
+from dlperf_sdk.documents.json_values import visible
 from dlperf_sdk.errors import DocumentError
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, Fact, Result
@@ -188,21 +189,21 @@ def _cell(kind: Any, value: Any) -> Value:
 
 
 def _text(text: str) -> str:
-    """Without lone surrogates, which no file in UTF-8 can hold."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+    """Replace what steers a terminal and what no file in UTF-8 can hold: control characters and lone surrogates."""
+    return visible(text.encode("utf-8", "backslashreplace").decode("utf-8"))
 
 
 # -- CSV
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")
-"""How a cell begins that a spreadsheet would run, and the mark that says it must not."""
+_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠", "\t", "\n", "'")
+"""How a cell begins, after white space, that a spreadsheet would run, and the mark that says it must not."""
 
 
 def to_csv(results: Sequence[Result]) -> str:
     """The table as CSV (RFC 4180): a header, then a line per result; nothing where a cell is None.
 
-    A text that a spreadsheet would take for a formula (beginning with = + - @, a tab or a carriage return) has
-    an apostrophe before it, and so has one that begins with an apostrophe: `read_csv` takes it away again.
+    A text that a spreadsheet would take for a formula (beginning with = + - @, also full-width or after white
+    space) has an apostrophe before it, and so has one that begins with an apostrophe: `read_csv` takes it away again.
     Numbers are written so that they read back exactly; those that are not finite as nan, inf and -inf.
     """
     file = io.StringIO(newline="")
@@ -222,7 +223,7 @@ def _written(value: Value) -> str:
 
 
 def _safe(text: str) -> str:
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    return f"'{text}" if text.startswith(_FORMULA) or text.lstrip().startswith(_FORMULA) else text
 
 
 def read_csv(text: str) -> list[Row]:
