@@ -255,7 +255,7 @@ def test_an_interrupted_run_keeps_its_repeats_and_leaves_no_process(number):
     assert processes_with(directory.name), "the agents should be running"
     program.send_signal(number)
     out, err = program.communicate(timeout=60)
-    assert program.returncode == 130
+    assert program.returncode == 130, err + out
     assert "Traceback" not in out + err
     last = err.splitlines()[-1]
     assert re.fullmatch(
@@ -272,7 +272,7 @@ def test_an_interrupted_run_with_json_is_one_object():
     program, directory = started(*LONG, "--json", "--quiet", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     program.send_signal(signal.SIGINT)
     out, err = program.communicate(timeout=60)
-    assert program.returncode == 130
+    assert program.returncode == 130, err + out
     assert json.loads(out)["status"] == "interrupted"
     assert len(err.splitlines()) == 1
     assert gone(directory.name)

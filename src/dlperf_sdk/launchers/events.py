@@ -34,7 +34,8 @@ def launch_events(
         Unavailable: the launcher cannot place the job.
     """
     with launcher.launch(job) as stream:
-        lines: queue.Queue[bytes | None] = queue.Queue()
+        # Not a `Queue`: a Ctrl-C while its lock is taken back would surface as a RuntimeError.
+        lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         threading.Thread(target=_read, args=(stream, lines), daemon=True).start()
         output, waits_for, timeout, host, is_started = "", None, job.start_timeout, None, False
         while True:
@@ -101,7 +102,7 @@ def _first_host(event: Mapping[str, Any]) -> str | None:
         return None
 
 
-def _read(stream: Iterator[bytes], lines: queue.Queue[bytes | None]) -> None:
+def _read(stream: Iterator[bytes], lines: queue.SimpleQueue[bytes | None]) -> None:
     try:
         for line in stream:
             lines.put(line)
