@@ -14,7 +14,7 @@ from dlperf_sdk import campaign, hookimpl, resume
 from dlperf_sdk.campaigns.campaign_directory import open_campaign
 from dlperf_sdk.campaigns.case_steps import read_lock
 from dlperf_sdk.campaigns.status import status
-from dlperf_sdk.errors import Unavailable
+from dlperf_sdk.errors import StoreError, Unavailable
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +143,62 @@ def test_a_result_that_is_not_what_its_records_give_is_made_again(copy):
     assert (count(events, "attempt-started"), count(events, "concluded")) == (0, 1)
     assert json.loads((run / "result.json").read_text())["metrics"] == before
     is_settled(copy)
+
+
+DAMAGES = {
+    "no time": ("case-started", "time", None),
+    "no attempt": ("attempt-ended", "attempt", None),
+    "attempt as text": ("attempt-ended", "attempt", "1"),
+    "unknown status": ("attempt-ended", "status", "splendid"),
+    "throughput as text": ("attempt-ended", "throughput", "fast"),
+    "throughput beyond bounds": ("attempt-ended", "throughput", float("nan")),
+    "seconds as a list": ("attempt-ended", "seconds", [1]),
+    "notes as a number": ("attempt-ended", "notes", 3),
+    "case as a list": ("attempt-ended", "case", []),
+    "no status": ("concluded", "status", None),
+    "ok as text": ("concluded", "ok", "yes"),
+    "no host": ("session", "host", None),
+    "changes as text": ("session", "changes", "many"),
+}
+
+
+def write_damaged(journal, event, field, value):
+    """Change a field of the first entry of a kind, or leave it out; the value is the number of its line."""
+    entries = [json.loads(line) for line in journal.read_text().splitlines()]
+    number = next(i for i, entry in enumerate(entries) if entry["event"] == event)
+    if value is None:
+        del entries[number][field]
+    else:
+        entries[number][field] = value
+    journal.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    return number + 1
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
+def test_a_damaged_line_of_the_journal_is_skipped_and_rebuilt_from_the_attempts(copy, damage):
+    journal = copy / "journal.jsonl"
+    number = write_damaged(journal, *damage)
+    status(open_campaign(copy))
+    events = events_of_resuming(copy)
+    (said,) = [entry["text"] for entry in events if entry["event"] == "problem"]
+    assert said.startswith(f"{journal}:{number}: The line is skipped: its field '{damage[1]}' is")
+    assert count(events, "attempt-started") == count(events, "attempt-lost") == 0
+    progress = status(open_campaign(copy)).cases.values()
+    assert {(each.finished, each.ok, each.status) for each in progress} == {(2, True, "ok")}
+
+
+def test_a_line_of_the_journal_that_is_no_json_is_reported(copy):
+    journal = copy / "journal.jsonl"
+    journal.write_bytes(b"\0\0{\n" + journal.read_bytes())
+    (said,) = [entry["text"] for entry in events_of_resuming(copy) if entry["event"] == "problem"]
+    assert said.startswith(f"{journal}:1: The line is skipped: it is no JSON.")
+
+
+def test_a_journal_that_is_a_pipe_is_refused(copy):
+    (copy / "journal.jsonl").unlink()
+    os.mkfifo(copy / "journal.jsonl")
+    with pytest.raises(StoreError, match="is not a file"):
+        status(open_campaign(copy))
 
 
 def test_versions_that_were_noted_and_cannot_be_read_stop_nobody(tmp_path):

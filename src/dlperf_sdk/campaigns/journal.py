@@ -17,7 +17,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dlperf_sdk.errors import StoreError
+from dlperf_sdk.campaigns.journal_entry import invalid_field
+from dlperf_sdk.documents.reading import LARGEST_RESULT, read_file
+from dlperf_sdk.errors import DocumentError, StoreError
 from dlperf_sdk.results.files import explained
 
 MOMENT = 1.0
@@ -31,20 +33,38 @@ class Journal:
         self.path = path
 
     def read(self) -> list[dict[str, Any]]:
-        """All whole lines. One that cannot be read is left out: the results on disk tell what it would have.
+        """Return the entries of all whole lines, without those that `read_checked` reports as damaged.
 
         Raises:
             StoreError: the file cannot be read.
         """
+        return self.read_checked()[0]
+
+    def read_checked(self) -> tuple[list[dict[str, Any]], list[str]]:
+        """Return the entries of all whole lines, and a sentence for each line that is damaged and skipped.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        if not self.path.exists():
+            return [], []
         try:
-            data = self.path.read_bytes()
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise StoreError(f"{self.path} cannot be read: {error.strerror}.") from error
-        return [
-            entry for entry in map(_entry, data[: data.rfind(b"\n") + 1].splitlines()) if entry is not None
-        ]
+            data = read_file(self.path, LARGEST_RESULT)
+        except DocumentError as error:
+            raise StoreError(str(error)) from error
+        entries, damages = [], []
+        for number, line in enumerate(data[: data.rfind(b"\n") + 1].split(b"\n")[:-1], 1):
+            try:
+                entry = json.loads(line)
+                field = invalid_field(entry)
+            except (ValueError, RecursionError):
+                field = ""
+            if field is None:
+                entries.append(entry)
+            elif line.strip():
+                what = f"its field {field!r} is missing or malformed" if field else "it is no JSON"
+                damages.append(f"{self.path}:{number}: The line is skipped: {what}.")
+        return entries, damages
 
     def append(self, event: str, **about: Any) -> dict[str, Any]:
         """Write a line, and return it when it is on the disk.
@@ -70,14 +90,6 @@ class Journal:
             finally:
                 os.close(descriptor)
         return entry
-
-
-def _entry(line: bytes) -> dict[str, Any] | None:
-    try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return entry if isinstance(entry, dict) and isinstance(entry.get("event"), str) else None
 
 
 def _whole(descriptor: int) -> int:

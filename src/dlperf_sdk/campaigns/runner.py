@@ -93,9 +93,9 @@ def _open_session(
     directory: CampaignDirectory, registry: Registry, observers: Observers, watch: Watch
 ) -> Session:
     """Wait until nothing of an earlier session runs, check what it left, and write the session's first entries."""
-    journal = directory.journal.read()
+    journal, damages = directory.journal.read_checked()
     before = last(journal, "session")
-    if before is not None:
+    if before is not None or damages:
         pending = [
             each.case for each in read_progress(directory.cases, journal).values() if each.status is None
         ]
@@ -112,6 +112,8 @@ def _open_session(
     session = Session(directory, registry, observers, watch, by_id, host_changes, deadline, boot_id)
     edited = [] if before is None else edits(directory)
     session.write("session", host=host, changes=[*host_changes, *edited])
+    for damage in damages:
+        session.write("problem", text=f"{damage} What it said is taken from the attempts.")
     for id, progress in by_id.items():
         for problem in progress.problems:
             session.write("problem", case=id, text=problem)

@@ -194,7 +194,7 @@ def _warnings(case: str, entry: Mapping[str, Any]) -> list[str]:
         case "session":
             return [f"Changed since the last session: {change}" for change in entry["changes"]]
         case "problem":
-            return [f"{case}: {entry['text']}"]
+            return [f"{case}: {entry['text']}" if case else str(entry["text"])]
         case "retried":
             return [f"{case}: {entry['notes'][0]}"]
         case "nothing-to-retry":

@@ -37,7 +37,7 @@ def load_document(path: Path, limit: int = LARGEST_SPEC) -> dict[str, Any]:
         raise DocumentError(
             f"{path} has the suffix {path.suffix!r}; a document is read as .json, .toml or .yaml."
         )
-    text = _text(_read(path, limit), str(path))
+    text = _text(read_file(path, limit), str(path))
     try:
         document = parse(text)
     except RecursionError:
@@ -133,8 +133,12 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
 }
 
 
-def _read(path: Path, limit: int) -> bytes:
-    """The bytes of a regular file. Without O_NONBLOCK, to open a named pipe would wait for its writer."""
+def read_file(path: Path, limit: int) -> bytes:
+    """Return the bytes of a regular file. Without O_NONBLOCK, to open a named pipe would wait for its writer.
+
+    Raises:
+        DocumentError: it cannot be read, is no regular file, or is larger than `limit` bytes.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
