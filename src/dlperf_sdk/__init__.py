@@ -1,4 +1,4 @@
-"""dlperf-sdk: how fast does this framework train this model on these machines, and is the number true?
+"""dlperf-sdk: verified training-throughput benchmarks for deep-learning frameworks.
 
 The public names are loaded when they are first used, so that `import dlperf_sdk` is fast, imports no framework and
 loads no plugin. This file also travels to the nodes, where only `dlperf_sdk.worker` is: Python 3.7 syntax.

@@ -263,8 +263,8 @@ def test_a_failed_integrity_verdict_is_exit_code_1_and_said(dlperf):
     words = ["faulty", *ONE[1:], "--topology", "1n2d", "--set", "fault=drift", "--set", "rank=1"]
     code, out, err = dlperf("run", *words, "--quiet")
     assert code == 1
-    assert "not to be trusted: replicas-equal" in out
-    assert re.search(r"^Error: replicas-equal failed, so the number is not to be trusted: .+", err)
+    assert "failed validation: replicas-equal" in out
+    assert re.search(r"^Error: replicas-equal failed, so the number is not valid: .+", err)
     assert "Traceback" not in err
 
 

@@ -393,7 +393,7 @@ def test_sections_are_there_only_for_what_the_data_holds():
         "Every result in full",
     ]
     (tile,) = page.tiles
-    assert (tile.value, tile.aside, tile.tone) == ("0 of 1 stand", "1 failed", "doubt")
+    assert (tile.value, tile.aside, tile.tone) == ("0 of 1 valid", "1 failed", "doubt")
 
 
 def test_what_could_not_be_read_is_said_first():

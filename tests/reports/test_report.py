@@ -129,14 +129,14 @@ def any_repeat(attempt):
 def test_a_failed_integrity_verdict_is_in_the_first_line():
     broken = Verdict("replicas-equal", "integrity", "fail", "Rank 1 differs.")
     text = shown(result_page.page(a_result(verdicts=(broken,))))
-    assert text.splitlines()[0].endswith("not to be trusted: replicas-equal")
+    assert text.splitlines()[0].endswith("failed validation: replicas-equal")
     assert "✗ fail" in text
     assert "Rank 1 differs." in text
 
 
 def test_a_doubt_is_no_failure():
     doubt = Verdict("steady-state", "quality", "inconclusive", "Too short.")
-    assert labels.outcome(a_result(verdicts=(doubt,)), ()) == Cell("ok, with doubts: steady-state", "doubt")
+    assert labels.outcome(a_result(verdicts=(doubt,)), ()) == Cell("ok, with warnings: steady-state", "doubt")
 
 
 def test_a_failure_is_told_in_full():

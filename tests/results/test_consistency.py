@@ -266,9 +266,9 @@ def test_a_report_marks_a_result_that_contradicts_itself(changes):
     result = of_records(**changes)
     assert contradictions(result)
     alone = terminal.text_of(result_page.page(result), width=200)
-    assert "not to be trusted" in alone and "This file contradicts itself" in alone
+    assert "failed validation" in alone and "This file contradicts itself" in alone
     beside = terminal.text_of(results_table.pages([result, of_records()]), width=200)
-    assert "not to be trusted: " in beside and "the file contradicts itself" in beside
+    assert "failed validation: " in beside and "the file contradicts itself" in beside
 
 
 def test_an_imported_result_claims_no_verdict_and_a_log_for_each_repeat():

@@ -266,7 +266,7 @@ def _present(result: Result, store: ResultStore, shown: Shown, common: Common) -
         for verdict in given_out.verdicts:
             if verdict.kind == INTEGRITY and verdict.outcome == FAIL:
                 say(
-                    f"Error: {verdict.name} failed, so the number is not to be trusted: {verdict.detail}",
+                    f"Error: {verdict.name} failed, so the number is not valid: {verdict.detail}",
                     "red",
                 )
         # Last, for it is the cause.

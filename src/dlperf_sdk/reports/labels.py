@@ -49,11 +49,11 @@ def outcome(result: Result, contradicted: Sequence[str]) -> Cell:
     if contradicted:
         failed.append("the file contradicts itself")
     if failed:
-        return Cell(f"not to be trusted: {', '.join(failed)}", "bad")
+        return Cell(f"failed validation: {', '.join(failed)}", "bad")
     if result.imported is not None:
         return Cell("imported, not verified", "doubt")
     doubts = [verdict.name for verdict in result.verdicts if verdict.outcome in (FAIL, INCONCLUSIVE)]
-    return Cell(f"ok, with doubts: {', '.join(doubts)}", "doubt") if doubts else Cell("ok", "good")
+    return Cell(f"ok, with warnings: {', '.join(doubts)}", "doubt") if doubts else Cell("ok", "good")
 
 
 def shown(value: object) -> str:

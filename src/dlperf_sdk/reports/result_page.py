@@ -14,7 +14,7 @@ from dlperf_sdk.results.consistency import contradictions
 from dlperf_sdk.results.result import INTEGRITY, QUALITY, Imported, Result, Verdict
 from dlperf_sdk.spec.protocol import PROTOCOLS
 
-_KINDS = ((INTEGRITY, "May the number stand?"), (QUALITY, "How good is it?"))
+_KINDS = ((INTEGRITY, "Validity checks"), (QUALITY, "Measurement quality"))
 
 
 def page(result: Result, directory: Path | None = None) -> list[Block]:

@@ -1,4 +1,4 @@
-"""The headline: how many results, how many stand, and what is fastest."""
+"""The headline: how many results, how many are valid, and which are fastest."""
 
 from __future__ import annotations
 
@@ -44,26 +44,24 @@ def tiles(
     """The numbers that a reader sees first."""
     tones = [outcome.tone for outcome in outcomes]
     failed = sum(result.failure is not None for result in results)
-    untrue = tones.count("bad") - failed
-    stand = len(results) - failed - untrue
-    doubts = tones.count("doubt")
-    said = [
+    invalid = tones.count("bad") - failed
+    valid = len(results) - failed - invalid
+    warnings = tones.count("doubt")
+    remarks = [
         *([f"{failed:,} failed"] if failed else []),
-        *([f"{untrue:,} not to be trusted"] if untrue else []),
-        *([f"{doubts:,} with doubts"] if doubts else []),
+        *([f"{invalid:,} failed validation"] if invalid else []),
+        *([f"{warnings:,} with warnings"] if warnings else []),
     ]
-    whole = stand == len(results)
-    found = [
-        Tile(
-            "Is it true?",
-            f"{stand:,} of {len(results):,} stand",
-            "; ".join(said) or "every check passed",
-            "bad" if untrue else "doubt" if said else "good",
-        )
-    ]
-    if whole and not said:
-        found[0] = Tile("Is it true?", f"all {len(results):,} stand", "every check passed", "good")
-    return (*found, *fastest(workloads))
+    total = (
+        f"all {len(results):,}" if valid == len(results) and not remarks else f"{valid:,} of {len(results):,}"
+    )
+    validity = Tile(
+        "Validity",
+        f"{total} valid",
+        "; ".join(remarks) or "every check passed",
+        "bad" if invalid else "doubt" if remarks else "good",
+    )
+    return (validity, *fastest(workloads))
 
 
 def fastest(workloads: Sequence[Workload]) -> tuple[Tile, ...]:

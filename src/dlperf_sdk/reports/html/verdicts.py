@@ -33,16 +33,16 @@ def section(results: Sequence[Result]) -> Section:
     tally = [
         (
             name,
-            "may the number stand?" if kinds[name] == INTEGRITY else "how good is it?",
+            "validity" if kinds[name] == INTEGRITY else "quality",
             *(_count(counts[name][outcome], outcome) for outcome in _OUTCOMES),
         )
         for name in checks
     ]
-    heads = (Column("check"), Column("asks"), *(Column(outcome, right=True) for outcome in _OUTCOMES))
+    heads = (Column("check"), Column("kind"), *(Column(outcome, right=True) for outcome in _OUTCOMES))
     matrix = Table(
         (Column("case"), *(Column(name, whole=True) for name in checks)), tuple(rows), "Every case"
     )
-    lede = "An integrity check that fails makes a number untrue; a quality check says how good a true one is."
+    lede = "A failed validity check makes the number invalid; a quality check rates a valid one."
     return Section(
         "Verdicts", (Table(heads, tuple(tally), "How often"), Sortable(matrix, tuple(checks))), lede
     )
