@@ -15,7 +15,7 @@ PYTEST := $(BIN)/pytest
 # The core's tests wait now and then for deadlines and for other processes: one worker more than processors.
 WORKERS := $(shell processors=$$(getconf _NPROCESSORS_ONLN); echo $$((processors < 8 ? processors + 1 : 8)))
 
-.PHONY: docs demo test test-all parts setup lint schemas core torch torch-environment bench clean test-frameworks $(PARTS)
+.PHONY: docs wheels demo test test-all parts setup lint schemas core torch torch-environment bench clean test-frameworks $(PARTS)
 
 demo: $(READY)
 	$(BIN)/dlperf run torch resnet50 --protocol quick --batch-size 8
@@ -48,6 +48,12 @@ $(READY): pyproject.toml $(PLUGINS:%=%/pyproject.toml)
 # Pages that are generated. CI fails where `git diff --exit-code docs` shows a difference.
 docs: $(READY)
 	$(BIN)/python scripts/published_documents.py
+
+# A wheel for each distribution that is released, in dist/.
+wheels: $(READY)
+	set -e; for distribution in . $(wildcard plugins/*); do \
+	  $(BIN)/python -m build --wheel --no-isolation --outdir dist $$distribution > /dev/null; done
+	ls dist
 
 lint: $(READY)
 	$(BIN)/ruff check
