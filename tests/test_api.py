@@ -18,9 +18,21 @@ import pytest
 from conftest import processes_with
 
 import dlperf_sdk
-from dlperf_sdk import Capabilities, Measurer, Metric, ResultStore, dry_run, hookimpl, rerun, run
+from dlperf_sdk import (
+    Capabilities,
+    Matrix,
+    Measurer,
+    Metric,
+    ResultStore,
+    campaign,
+    dry_run,
+    hookimpl,
+    rerun,
+    run,
+)
 from dlperf_sdk.api import spec_from
 from dlperf_sdk.errors import (
+    CampaignError,
     Crashed,
     DlperfError,
     DocumentError,
@@ -253,17 +265,29 @@ def test_data_that_cannot_be_used_is_a_failed_case(tmp_path, monkeypatch, error,
     assert ResultStore(tmp_path).load(result.id).status == "unavailable"
 
 
-def test_a_mistyped_folder_is_told_before_anything_is_installed(tmp_path):
+@pytest.mark.parametrize("batch_size", [8, "max"])
+def test_a_mistyped_data_folder_is_refused_before_anything_is_stored(tmp_path, batch_size):
+    asked = {"data": "images:/nowhere", "python": "/nowhere/bin/python", "store": tmp_path / "store"}
+    with pytest.raises(SpecError, match="data=images:/nowhere does not exist"):
+        run("numpy", "linear", **asked, **{**QUICK, "batch_size": batch_size})
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_mistyped_data_folder_of_a_campaign_is_refused_before_anything_is_stored(tmp_path):
     here = {
         "name": "mine",
         "capabilities": Capabilities(data={"images"}),
         "trainers": {"resnet50": "never:Reached"},
     }
     registry = Registry({"frameworks": {"mine": type("Mine", (type(Registry().framework("numpy")),), here)}})
-    asked = {"data": "images:/nowhere", "python": "/nowhere/bin/python", "store": None, "registry": registry}
-    result = run("mine", "resnet50", **asked, **QUICK)
-    assert result.status == "unavailable"
-    assert "data=images:/nowhere does not exist" in result.failure.message
+    fields = {"framework": "mine", "model": "resnet50", **QUICK}
+    with pytest.raises(CampaignError, match="data=images:/nowhere does not exist"):
+        campaign(
+            Matrix(fields=fields, axes={"data": ["synthetic", "images:/nowhere"]}),
+            tmp_path / "campaign",
+            registry=registry,
+        )
+    assert not (tmp_path / "campaign").exists()
 
 
 @pytest.mark.parametrize("data", ["synthetic:/tmp", "synthetic-host:/tmp"])

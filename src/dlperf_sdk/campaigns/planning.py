@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 from attrs import field, frozen
 
+from dlperf_sdk import data
 from dlperf_sdk.campaigns.campaign import Block, Campaign, CampaignCase, expand_cases
 from dlperf_sdk.errors import CampaignError, PluginError, RunFailed, UnknownName, UsageError
 from dlperf_sdk.planning.plan import make_plan
@@ -162,6 +163,7 @@ def _judged(spec: RunSpec, registry: Registry, skip_missing: bool) -> tuple[str,
         spec = attrs.evolve(spec, batch_size=spec.accumulation)
     try:
         make_plan(spec, registry)
+        data.check_exists(spec.data)
     except RunFailed as error:
         return error.kind, str(error)
     except UnknownName as error:

@@ -18,11 +18,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dlperf_sdk.data import folder
 from dlperf_sdk.data.cache import Progress, silent
-from dlperf_sdk.errors import SpecError
+from dlperf_sdk.errors import SpecError, Unavailable
 from dlperf_sdk.spec.data_source import DATA_SOURCES
 from dlperf_sdk.spec.values import DataSpec
 from dlperf_sdk.worker.request import resolve
+
+
+def check_exists(data: DataSpec) -> None:
+    """Refuse a mistyped folder before anything is stored; a folder that is lost later fails its case.
+
+    Raises:
+        SpecError: the folder is not there, or is no folder.
+    """
+    if data.path is not None:
+        try:
+            folder.resolve(data.path, data.source)
+        except Unavailable as error:
+            raise SpecError(str(error)) from None
 
 
 def prepare(

@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 from attrs import define, field
 
-from dlperf_sdk import environments
+from dlperf_sdk import data, environments
 from dlperf_sdk.documents.json_values import now, shown
 from dlperf_sdk.errors import InvalidRecord, RunFailed, StoreError
 from dlperf_sdk.execution.launch import launch
@@ -85,8 +85,11 @@ class Case:
         A case that was begun before continues under its `run_id`: the attempts on disk are read back.
 
         Raises:
-            UsageError, PluginError: the case cannot be understood, or the store cannot be written.
+            UsageError, PluginError: the case cannot be understood, its data folder does not exist, or the store
+                cannot be written.
         """
+        if run_id is None:
+            data.check_exists(spec.data)
         measurers = tuple(registry.measurers())
         plan, failure = None, None
         try:

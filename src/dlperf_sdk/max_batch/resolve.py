@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 
+from dlperf_sdk import data
 from dlperf_sdk.errors import RunFailed
 from dlperf_sdk.execution.case import Case
 from dlperf_sdk.execution.prepare import requested_variables
@@ -47,6 +48,7 @@ def begin_case(
     Raises:
         UsageError, PluginError: as `Case.begin` does.
     """
+    data.check_exists(spec.data)
     if store is not None:  # before the search, which takes a while
         (store if isinstance(store, ResultStore) else ResultStore(store)).probe()
     spec, failure, note = resolve_max_batch(spec, observers, registry)
