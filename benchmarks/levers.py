@@ -4,7 +4,7 @@
 
 A lever is an option of the plugin, or a field of the case: layout, precision, batch size, compiler. The plain way is
 the plugin's default, in `PLAIN`'s precision. Both sides train on as many samples in a block, also where a batch is
-larger. This is the quick look; `docs/gpu/levers.toml` measures the same in processes of their own, with every verdict.
+larger. The campaign `docs/how-to/gpu/levers.toml` measures the same in new processes, with every verdict.
 
 A lever that means nothing on this device, or that cannot be had, is a row with its reason; one that breaks is another,
 and the exit code is 1. `cudnn_benchmark_limit` is no row: cuDNN's choices are kept for the whole process. `--compiled`

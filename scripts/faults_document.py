@@ -1,4 +1,4 @@
-"""Write docs/faults.md from the table of planted faults in tests/faults/faults.py."""
+"""Write docs/explanation/faults.md from the table of planted faults in tests/faults/faults.py."""
 
 import sys
 from pathlib import Path
@@ -25,7 +25,7 @@ A worker half that behaves well as long as it believes to be looked at: that rec
 of a reference's case, or counts its steps and stops training behind those that the suite takes; that writes anew in
 its record what is not the window's length, or makes that shorter by little more than a second, or tells its agent of
 other phases than those that it is in. Gradient accumulation that is done as one large batch. What the rounding of a
-narrow precision hides (docs/parity.md has the list), where fp32 is computed by other code. In fp32, ResNet-50's
+narrow precision hides (parity.md has the list), where fp32 is computed by other code. In fp32, ResNet-50's
 gradients rounded to fp16 for their exchange (BERT shows it). Dropout at another rate, in other places, or with masks
 that are drawn once. What a compiler gets wrong in a narrow precision at some sizes only, or with several threads
 (BERT in fp32 is tried at 768 wide with all cores). A `synchronize` that waits for the loss alone, where the clock is
@@ -73,4 +73,4 @@ def _part(title: str, how: str, rows: tuple[faults.Fault, ...]) -> str:
 
 
 if __name__ == "__main__":
-    (ROOT / "docs" / "faults.md").write_text(document(), encoding="utf-8")
+    (ROOT / "docs" / "explanation" / "faults.md").write_text(document(), encoding="utf-8")

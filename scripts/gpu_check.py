@@ -3,8 +3,8 @@
     python scripts/gpu_check.py --python PATH -o gpu
 
 PATH is an interpreter that has torch, NumPy, Pillow and attrs; without it, it is the one that runs this. How a machine
-without any network is prepared, docs/gpu/README.md says. In the folder of `-o` there will be `checks/`, a JSON file
-for each check; `results/`, the results that they were made from, in the project's own format, without the names of
+without any network is prepared, docs/how-to/gpu/README.md says. In the folder of `-o` there will be `checks/`, a JSON
+file for each check; `results/`, the results that they were made from, in the project's own format, without the names of
 hosts and people; `checks.md`, the table; and `raw/`, logs and all, which is not for others.
 
 Every check has an outcome (pass, fail, inconclusive, not-applicable), a sentence, and a time that it may take. One

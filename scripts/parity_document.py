@@ -1,4 +1,4 @@
-"""Writes the tables of docs/parity.md from the references: tolerances, and how far known mistakes are apart.
+"""Write the tables of docs/explanation/parity.md: tolerances, and how far known mistakes are apart.
 
     .venv/bin/python scripts/parity_document.py
 
@@ -14,7 +14,7 @@ from dlperf_sdk.models.resnet50 import ResNet50
 from dlperf_sdk.parity.known_errors import separation
 from dlperf_sdk.parity.reference import Reference, load
 
-DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "parity.md"
+DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "explanation" / "parity.md"
 MARK = "<!-- What follows is written by scripts/parity_document.py. -->"
 
 

@@ -1,4 +1,4 @@
-"""Write the pages on published figures: docs/published.md and docs/prediction.md."""
+"""Write the pages on published figures, published.md and prediction.md in docs/reference."""
 
 from pathlib import Path
 
@@ -22,6 +22,6 @@ def disagreements() -> list[Block]:
 
 
 if __name__ == "__main__":
-    docs = Path(__file__).resolve().parents[1] / "docs"
+    docs = Path(__file__).resolve().parents[1] / "docs" / "reference"
     for name, blocks in (("published", disagreements()), ("prediction", validation())):
         (docs / f"{name}.md").write_text(markdown.text_of(blocks), encoding="utf-8")

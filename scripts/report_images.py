@@ -1,4 +1,4 @@
-"""Take the pictures of docs/report: reports in a browser, light, dark and on a phone, and their strong scaling.
+"""Take the pictures of docs/reference/report: reports in a browser, light, dark, on a phone, and strong scaling.
 
     .venv/bin/python scripts/report_images.py DIR
 
@@ -19,7 +19,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from dlperf_sdk.cli import main as dlperf
 
-FOLDER = Path(__file__).resolve().parents[1] / "docs" / "report"
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference" / "report"
 DESKTOP: dict[str, Any] = {"viewport": {"width": 1280, "height": 1700}, "device_scale_factor": 0.75}
 PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 1500}}
 SIGHTS: dict[str, dict[str, Any]] = {

@@ -87,4 +87,6 @@ def pytest_terminal_summary(terminalreporter) -> None:
     ]
     if tried:
         caught = sum(report.passed for report in tried)
-        terminalreporter.write_line(f"planted faults: {caught} caught of {len(tried)} tried (docs/faults.md)")
+        terminalreporter.write_line(
+            f"planted faults: {caught} caught of {len(tried)} tried (docs/explanation/faults.md)"
+        )

@@ -251,7 +251,7 @@ def test_false_alarms_are_as_rare_in_any_noise(noise):
     ],
 )
 def test_five_percent_are_found(noise, repeats, power):
-    """Windows of a hundred steps. Where repeats differ by 4 %, seven are few; docs/campaigns.md has the table."""
+    """Windows of a hundred steps. Where repeats differ by 4 %, seven are few; the page on campaigns has the table."""
     chance, total, found = random.Random(2), 200, 0
     for _ in range(total):
         before = results_with(NOISE[noise](chance, repeats))

@@ -515,7 +515,7 @@ def test_the_command_line_tells_each_mistake_in_a_line(tmp_path, capfd):
 
 
 def test_the_worked_example_of_the_docs_can_be_planned(tmp_path):
-    docs = Path(__file__).parents[2] / "docs" / "campaigns.md"
+    docs = Path(__file__).parents[2] / "docs" / "how-to" / "campaigns.md"
     text = docs.read_text().partition("```yaml\n")[2].partition("```")[0]
     _, entries = planning.plan_campaign(file.load_campaign(written(tmp_path, text)), Registry())
     assert [entry.refusal for entry in entries] == [None] * 4

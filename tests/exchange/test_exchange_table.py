@@ -166,7 +166,7 @@ def test_what_is_no_such_table_is_named_by_its_line(change, said):
 
 
 def test_the_documentation_has_every_column():
-    page = (Path(__file__).parents[2] / "docs" / "exchange.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "exchange.md").read_text(encoding="utf-8")
     kinds = {str: "text", int: "whole number", float: "number", bool: "true or false"}
     for column in table.COLUMNS:
         assert f"| `{column.name}` | {kinds[column.kind]} | {column.help} |" in page

@@ -1,4 +1,4 @@
-"""Every planted fault, and the test or verdict that must catch it. `docs/faults.md` is this table."""
+"""Every planted fault, and the test or verdict that must catch it. `docs/explanation/faults.md` is this table."""
 
 from __future__ import annotations
 

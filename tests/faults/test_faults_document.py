@@ -18,7 +18,7 @@ def test_the_page_is_current():
     scripts = ROOT / "scripts" / "faults_document.py"
     names = {"__file__": str(scripts), "__name__": "faults_document"}
     exec(compile(scripts.read_text(encoding="utf-8"), str(scripts), "exec"), names)
-    assert (ROOT / "docs" / "faults.md").read_text(encoding="utf-8") == names["document"](), (
+    assert (ROOT / "docs" / "explanation" / "faults.md").read_text(encoding="utf-8") == names["document"](), (
         "run scripts/faults_document.py"
     )
 

@@ -143,7 +143,7 @@ def test_the_document_is_what_the_references_say(root: Path, monkeypatch: pytest
     sys.modules.pop("parity_document", None)
     import parity_document
 
-    written = (root / "docs" / "parity.md").read_text(encoding="utf-8")
+    written = (root / "docs" / "explanation" / "parity.md").read_text(encoding="utf-8")
     assert written.endswith(f"{parity_document.MARK}\n\n{parity_document.tables()}"), (
         "run scripts/parity_document.py"
     )

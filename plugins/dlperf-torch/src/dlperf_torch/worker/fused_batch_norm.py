@@ -2,7 +2,7 @@
 
 Never run on a GPU yet; what it computes is tested in Triton's interpreter. Images lie in channels_last, and are a
 matrix (rows = B·H·W, channels) here. With c channels' worth of reads and writes of such a matrix, torch's own kernels
-take 13 for batch norm + ReLU and 16 with a residual (docs/performance.md counts them); these take 8 and 11:
+take 13 for batch norm + ReLU and 16 with a residual (docs/explanation/performance.md counts them); these take 8 and 11:
 
     forward     statistics: read x.  Output: read x (and the residual), write y.
     backward    sums: read dy and x (and y; write the masked dy, which is the residual's gradient).
