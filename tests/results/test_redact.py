@@ -151,6 +151,30 @@ def test_names_given_from_outside():
     assert redacted(one, hosts=["big-iron.example.org"], users=["dave"]).notes == ("user at host-1 said so",)
 
 
+@pytest.mark.parametrize(
+    ("text", "shared"),
+    [
+        ("qqhost-ib0", "host-1-ib0"),
+        ("zzuser_tmp", "user_tmp"),
+        ("run_qqhost_zzuser-2", "run_host-1_user-2"),
+        ("éqqhost qqhost2 xzzuser", "éqqhost qqhost2 xzzuser"),
+        ("amp-fp16 on amp_x", "amp-fp16 on user-2_x"),
+    ],
+)
+def test_names_joined_to_others_go(text, shared):
+    one = attrs.evolve(result(hardware=()), notes=(text,))
+    one = attrs.evolve(one, spec=attrs.evolve(one.spec, precision="amp-fp16"))
+    assert redacted(one, hosts=["qqhost"], users=["zzuser", "amp"]).notes == (shared,)
+
+
+def test_boot_ids_go():
+    ids = ["0a1b2c3d-0000-4000-8000-000000000001", "0a1b2c3d-0000-4000-8000-000000000002"]
+    nodes = tuple({"host": f"qqhost{i}", "boot_id": id} for i, id in enumerate([*ids, ids[0]]))
+    shared = redacted(result(hardware=nodes, notes=(f"tmp-{ids[1]}_x",)))
+    assert [node["boot_id"] for node in shared.hardware] == ["boot-1", "boot-2", "boot-1"]
+    assert shared.notes == ("tmp-boot-2_x",)
+
+
 def test_a_name_that_would_collide():
     one = attrs.evolve(result(hardware=({"user": "zoe", "seen": {"zoe": 1, "user": 2}},)))
     assert redacted(one).hardware == ({"user": "user", "seen": {"user": 1, "user-2": 2}},)

@@ -1,8 +1,9 @@
 """A result for sharing: without the names of hosts and people.
 
 Names are *collected* where a result is known to hold them (hardware, variables, addresses, home
-directories), then *replaced* wherever they stand as a word, the same name by the same stand-in: `host-1`,
-`user`. A name that is also a word of the project (a host called `cpu`) says nothing, and stays.
+directories), then *replaced* wherever they stand between characters that are neither letters nor digits, the same
+name by the same stand-in: `host-1`, `user`. A name that is also a word of the project (a host called `cpu`), or part of
+one (a user called `amp` in `amp-fp16`), says nothing there, and stays.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ _HOME = re.compile(r"(/(?:home|Users)/)([^/\s:'\",;()<>\[\]{}]+)")
 _URL_HOST = re.compile(r"://(?:[^/\s@]*@)?([A-Za-z0-9][A-Za-z0-9.-]*)")
 _ADDRESS = re.compile(r"[0-9.]+|[0-9a-fA-F.]*:[0-9a-fA-F:.]*")
 _CREDENTIALS = re.compile(r"(://)[^/\s@]*@")
+_JOINED = re.compile(r"[\w-]+")
+_LONGEST_WORD = 80
+"""Characters; no word of the project is longer."""
 _PUBLIC = frozenset(
     {
         *("github.com", "huggingface.co"),
@@ -36,7 +40,7 @@ _FREE = frozenset({"hardware", "observed", "requested"})
 
 
 def redacted(result: Result, hosts: Iterable[str] = (), users: Iterable[str] = ()) -> Result:
-    """The same result with its host names as `host-1`, `host-2`, … and its user names as `user`, `user-2`, ….
+    """The same result with its host names as `host-1`, …, its user names as `user`, … and its boot ids as `boot-1`, ….
 
     Credentials in URLs are dropped. `hosts` and `users` are names to replace besides those that the result is
     known to hold; nothing is looked up on the machine that this runs on.
@@ -44,7 +48,10 @@ def redacted(result: Result, hosts: Iterable[str] = (), users: Iterable[str] = (
     document = result_to_dict(result)
     words = _vocabulary(result)
     replace = _replacing(
-        [*((host,) for host in hosts), *_hosts(document)], [*users, *_users(document)], words
+        [*((host,) for host in hosts), *_hosts(document)],
+        [*users, *_users(document)],
+        words,
+        [text for key, text in _texts(document, "") if key == "boot_id"],
     )
     return result_from_dict(_rewritten(document, replace, free=False))
 
@@ -55,9 +62,12 @@ def redacted_text(text: str, hosts: Iterable[str], users: Iterable[str]) -> str:
 
 
 def _replacing(
-    hosts: Iterable[Iterable[str]], users: Iterable[str], words: frozenset[str]
+    hosts: Iterable[Iterable[str]],
+    users: Iterable[str],
+    words: frozenset[str],
+    boot_ids: Iterable[str] = (),
 ) -> Callable[[str], str]:
-    """Return a function that replaces hosts, under all their names, and users by stand-ins in a text.
+    """Return a function that replaces hosts, under all their names, users and boot ids by stand-ins in a text.
 
     It also drops credentials in URLs and the names of home directories. Names that are among `words` are kept.
     """
@@ -66,13 +76,24 @@ def _replacing(
         _name_host(forms, words, names)
     for i, user in enumerate(dict.fromkeys(user for user in users if _is_name(user, words))):
         names.setdefault(user, "user" if i == 0 else f"user-{i + 1}")
+    for i, boot_id in enumerate(dict.fromkeys(boot_ids), 1):
+        names.setdefault(boot_id, f"boot-{i}")
     # The longest first: `gpu1.example.org` goes before `gpu1`.
-    longest = sorted(names, key=len, reverse=True)
-    pattern = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, longest))})(?![\w-])") if names else None
+    longest = sorted(filter(None, names), key=len, reverse=True)
+    pattern = (
+        re.compile(rf"(?<![^\W_])(?:{'|'.join(map(re.escape, longest))})(?![^\W_])") if longest else None
+    )
+
+    def stand_in(match: re.Match[str]) -> str:
+        """A name may be joined to others by `_` or `-`, but is kept as part of one of the project's words."""
+        around = match.string[max(0, match.start() - _LONGEST_WORD) : match.end() + _LONGEST_WORD]
+        at = min(match.start(), _LONGEST_WORD)
+        joined = next(word[0] for word in _JOINED.finditer(around) if word.end() > at)
+        return match[0] if joined in words else names[match[0]]
 
     def replace(text: str) -> str:
         text = _CREDENTIALS.sub(r"\1", text)
-        text = pattern.sub(lambda match: names[match[0]], text) if pattern else text
+        text = pattern.sub(stand_in, text) if pattern else text
         return _HOME.sub(lambda match: match[1] + (match[2] if match[2].startswith("user") else "user"), text)
 
     return replace
