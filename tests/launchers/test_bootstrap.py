@@ -1,0 +1,53 @@
+"""The program that takes the bundle from standard input."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from dlperf_sdk.launchers import agent_command
+
+# -- the program that takes the bundle
+
+
+def bootstrapped(bundle, size, tmp_path, *words):
+    command = [sys.executable, "-I", "-S", "-c", agent_command.bootstrap_program(), str(size), *words]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    return subprocess.run(
+        command, input=bundle, capture_output=True, check=False, env=environment, timeout=60
+    )
+
+
+def test_a_bundle_is_taken_from_standard_input_unpacked_and_run(tmp_path):
+    program = "import os, sys\nprint(sys.argv[1:-1], oct(os.stat(sys.argv[0]).st_mode), sys.stdin.read())\n"
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("__main__.py", program)
+    bundle = packed.getvalue()
+    done = bootstrapped(bundle + b"the rest", len(bundle), tmp_path, "agent", "--node", "1")
+    assert done.stdout.decode().strip() == "['agent', '--node', '1', '--scratch'] 0o40700 the rest"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_no_bundle_is_not_run(tmp_path):
+    done = bootstrapped(b"no bundle", 9, tmp_path, "agent", "--node", "1")
+    assert "cannot take the bundle: File is not a zip file" in json.loads(done.stdout)["failure"]["message"]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("node", ["1", "$NODE"])
+def test_a_node_that_cannot_take_the_bundle_says_so_as_an_event(tmp_path, monkeypatch, node):
+    monkeypatch.setenv("NODE", "1")
+    done = bootstrapped(b"short", 100, tmp_path, "agent", "--node", node)
+    event = json.loads(done.stdout)
+    assert (done.returncode, event["event"], event["failure"]["kind"], event["failure"]["node"]) == (
+        *(1, "ended", "unavailable", 1),
+    )
+    assert "standard input ended 95 bytes before the bundle did" in event["failure"]["message"]
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,72 @@
+"""The events of a launched job, from its launcher's lines."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from contextlib import contextmanager, nullcontext
+
+import pytest
+
+from dlperf_sdk.errors import TimedOut
+from dlperf_sdk.interfaces.topology import Topology
+from dlperf_sdk.launchers import events, stream_events
+from dlperf_sdk.launchers.local import Local
+from dlperf_sdk.launchers.slurm import stream
+
+# -- what is said before anybody has been started
+
+
+class Silent(Topology):
+    """A launcher whose stream is these lines."""
+
+    name = "silent"
+
+    def __init__(self, *lines):
+        self.lines = lines
+
+    def commands(self, job):
+        return (("silent",),)
+
+    def launch(self, job):
+        return nullcontext(iter(self.lines))
+
+
+def test_what_a_launcher_waits_for_is_told_once(job):
+    def waiting(text):
+        return json.dumps({"event": "waiting", "text": text}).encode()
+
+    launcher = Silent(*map(waiting, ("job 7 waits", "job 7 waits: Priority", "job 7 waits: Priority")))
+    *told, last = events.launch_events(launcher, job(None))
+    assert [event["text"] for event in told] == ["job 7 waits", "job 7 waits: Priority"]
+    assert last["event"] == "ended"
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ((stream_events.ended_event("x", "y")[:9],), "The agent of node 0 was not started."),
+        ((b'{"event": "diagnostics", "text": "no host"}',), "was not started. "),
+        ((b'{"event": "diagnostics", "text": "no host"}',), "Last output: no host"),
+        ((b'{"event": "heartbeat"}',), "The agent of node 0 ended in the middle of the run."),
+    ],
+)
+def test_an_agent_that_was_never_heard_was_not_started(job, lines, said):
+    (last,) = events.launch_events(Silent(*lines), job(None))
+    assert (last["status"], last["failure"]["node"]) == ("lost-node", 0)
+    assert said in last["failure"]["message"]
+
+
+def test_a_time_limit_that_passes_in_a_queue_is_told_as_such(job):
+    """No worker was ended by it: none was there."""
+
+    class Queued(Local):
+        @contextmanager
+        def launch(self, job):
+            yield iter([stream.waiting_event("7", "PartitionNodeLimit"), *itertools.repeat(b"", 10**6)])
+
+    with pytest.raises(
+        TimedOut, match="before the job was started: Slurm job 7 is waiting: PartitionNodeLimit"
+    ):
+        list(events.launch_events(Queued(), job(None), time.monotonic() + 0.2))

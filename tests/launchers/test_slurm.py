@@ -1,0 +1,318 @@
+"""Slurm without a cluster: plans, submission, what is left in its queue, and what it says of jobs."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from dlperf_sdk import RunSpec, run
+from dlperf_sdk.campaigns.campaign import digest
+from dlperf_sdk.cli.app import main
+from dlperf_sdk.errors import Unavailable
+from dlperf_sdk.execution.replay import attach, find_job
+from dlperf_sdk.launchers import agent_command
+from dlperf_sdk.launchers.slurm import jobs, launcher, stream, submission
+from dlperf_sdk.launchers.slurm.options import SlurmOptions
+from dlperf_sdk.results.store import run_id
+
+
+@pytest.mark.parametrize(
+    ("state", "said", "kind"),
+    [
+        ("TIMEOUT", "", "timeout"),
+        ("", "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026 DUE TO TIME LIMIT ***", "timeout"),
+        ("CANCELLED", "", "interrupted"),
+        ("", "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026 ***", "interrupted"),
+        ("NODE_FAIL", "srun: error: Node failure on n3", "lost-node"),
+        ("OUT_OF_MEMORY", "", "out-of-memory"),
+        ("PREEMPTED", "", "interrupted"),
+        ("RUNNING", "srun: error: n1: task 0: Killed", None),
+        ("COMPLETED", "", None),
+    ],
+)
+def test_what_slurm_did_is_told_apart(state, said, kind):
+    told = jobs.explain_end(state, said)
+    assert (told and told[0]) == kind
+
+
+@pytest.fixture
+def fake(tmp_path, monkeypatch):
+    """Slurm's commands as shell scripts; what they are called with stands in `called`."""
+    called = tmp_path / "called"
+
+    def command(name, script):
+        (tmp_path / name).write_text(f'#!/bin/sh\necho "$0 $*" >> {called}\n{script}\n')
+        (tmp_path / name).chmod(0o700)
+
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    command.called = called
+    return command
+
+
+def test_the_script_of_a_plan_is_the_script_that_sbatch_gets(fake, tmp_path, monkeypatch, capsys):
+    """But for what no plan can know: the run's name, and its bundle with the secret in it."""
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    fake("srun", "")
+    fake("sbatch", f"cat > {tmp_path / 'script'}\necho sbatch: error: no such partition >&2\nexit 1")
+    options = {"partition": "gpu", "linger": 7, "srun_flags": "--container-image='a b'"}
+    words = [word for name, value in options.items() for word in ("--set", f"{name}={value}")]
+    for command in (("plan",), ("run", "--dry-run")):
+        assert main([*command, "numpy", "linear", "--topology", "2n1d@slurm", *words, "--json"]) == 0
+        plan = json.loads(capsys.readouterr().out)
+        result = run(
+            *("numpy", "linear"),
+            topology="2n1d@slurm",
+            options=options,
+            python=sys.executable,
+            store=tmp_path / "store",
+        )
+        assert (result.status, "no such partition" in result.failure.message) == ("unavailable", True)
+        text = (tmp_path / "script").read_text()
+        bundle = re.search(r"b64decode\('([^']+)'\)", text)[1]
+        unknown = {
+            repr(bundle): "…",
+            repr(agent_command.bootstrap_program()): "'BOOTSTRAP'",
+            repr(str(len(base64.b64decode(bundle)))): "'BYTES'",
+            result.id: "<run>",
+        }
+        for known, placeholder in unknown.items():
+            assert known in text, placeholder
+            text = text.replace(known, placeholder)
+        assert text == plan["script"]
+        submitted = fake.called.read_text().splitlines()[-1].partition("/sbatch ")[2]
+        assert [" ".join(command) for command in plan["commands"]] == [
+            f"sbatch {submitted}".replace(result.id, "<run>")
+        ]
+
+
+def test_a_plan_for_people_shows_the_script_whole(fake, monkeypatch, capsys):
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    fake("srun", "")
+    case = ("numpy", "linear", "--topology", "1n1d@slurm")
+    assert main(["plan", *case, "--json"]) == 0
+    script = json.loads(capsys.readouterr().out)["script"]
+    assert main(["plan", *case]) == 0
+    said = capsys.readouterr().out
+    assert max(map(len, script.splitlines())) > 80
+    assert script in said  # to the letter, and no line broken, whatever the terminal's width
+    assert "one per node" not in said
+
+
+def test_inside_an_allocation_a_plan_has_a_step_and_no_script(fake, monkeypatch, capsys):
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    fake("srun", "")
+    assert main(["plan", "numpy", "linear", "--topology", "2n1d@slurm", "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["script"] is None
+    assert [command[0] for command in plan["commands"]] == ["srun"]
+
+
+def test_slurms_controller_may_be_restarted_while_a_job_waits(fake, monkeypatch):
+    """It answers, does not, and answers again that the job has been cancelled."""
+    monkeypatch.setattr(stream, "_POLL", 0.0)
+    fake(
+        "scontrol",
+        f"case $(wc -l < {fake.called}) in 1) echo JobId=7 JobState=PENDING Reason=Priority;; "
+        "[23]) echo down >&2; exit 1;; *) echo JobId=7 JobState=CANCELLED;; esac",
+    )
+    *waiting, last = stream.follow_job("7")
+    said = [json.loads(line) for line in waiting]
+    assert said == [{"event": "waiting", "text": "Slurm job 7 is waiting: Priority"}] * 3
+    assert json.loads(last)["status"] == "interrupted"
+
+
+def test_slurms_controller_is_asked_once_more_where_it_was_busy(fake, monkeypatch):
+    monkeypatch.setattr(jobs, "_RETRY", 0.0)
+    fake(
+        "scontrol",
+        f"case $(wc -l < {fake.called}) in 1) echo Socket timed out on send/recv operation >&2; exit 1;; "
+        "*) echo JobId=7 JobState=RUNNING;; esac",
+    )
+    assert jobs.query_job("7")["JobState"] == "RUNNING"
+
+
+ENDED = {"event": "ended", "failure": {"message": "…"}}
+
+
+@pytest.mark.parametrize("status", ["crashed", "lost-node"])
+@pytest.mark.parametrize(
+    ("state", "kind"), [("CANCELLED", "interrupted"), ("TIMEOUT", "timeout"), ("RUNNING", None)]
+)
+def test_what_slurm_is_ending_has_not_crashed(fake, monkeypatch, status, state, kind):
+    """Slurm ends workers and agents, and says why only behind that; meanwhile there are signs of life."""
+    monkeypatch.setattr(stream, "_POLL", 0.0)
+    fake(
+        "scontrol",
+        f"case $(wc -l < {fake.called}) in [12]) echo JobState=COMPLETING;; *) echo JobState={state};; esac",
+    )
+    line = json.dumps({**ENDED, "status": status}).encode()
+    *before, last = launcher.explain_allocation_end(iter([line]), "7")
+    assert [json.loads(each)["event"] for each in before] == ["heartbeat"] * 2
+    assert json.loads(last)["status"] == (kind or status)
+
+
+def test_other_failures_are_passed_on_at_once(fake):
+    fake("scontrol", "exit 1")
+    line = json.dumps({**ENDED, "status": "out-of-memory"}).encode()
+    assert next(launcher.explain_allocation_end(iter([line]), "7")) == line
+    assert not fake.called.exists()
+
+
+def test_an_interruption_while_a_job_is_being_submitted_cancels_it(fake, job, monkeypatch):
+    """By its name: its number is not known."""
+    fake("scancel", "")
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(submission, "run_slurm", interrupted)
+    options = SlurmOptions()
+    with pytest.raises(KeyboardInterrupt), submission.submit(job(options), ("srun",)):
+        pass
+    assert fake.called.read_text().endswith("scancel --me --name=dlperf-case\n")
+
+
+def test_what_is_on_its_way_to_slurm_is_cancelled_when_it_has_arrived(fake, job, tmp_path):
+    """Ctrl-C does not reach sbatch, whose request may have left; before it is answered there is nothing to cancel."""
+    pressed = tmp_path / "pressed"
+    slowly = f"until test -e {pressed}; do sleep 0.05; done; sleep 0.5"
+    fake("sbatch", f"{slowly}; echo arrived >> {fake.called}; echo 7")
+    fake("scancel", "")
+    options = SlurmOptions()
+
+    def press():
+        while not fake.called.exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+        pressed.touch()
+
+    pressing = threading.Thread(target=press)
+    pressing.start()
+    with pytest.raises(KeyboardInterrupt), submission.submit(job(options), ("srun",)):
+        pass
+    pressing.join()
+    submitted, arrived, cancelled = fake.called.read_text().splitlines()
+    assert "sbatch --parsable" in submitted
+    assert arrived == "arrived"
+    assert cancelled.endswith("scancel --me --name=dlperf-case")
+
+
+QUEUE = """\
+7 RUNNING dlperf-case
+8 COMPLETING dlperf-case
+9 PENDING dlperf-largest-case
+10 COMPLETED dlperf-case
+11 CANCELLED dlperf-case
+12 RUNNING dlperf-case2
+13 RUNNING train
+14 RUNNING dlperf-case of mine
+15 PENDING 
+16 SUSPENDED case
+"""
+"""Two of ours to end, and one that is ending; then ours that have ended, and others' that are called nearly so."""
+
+
+def test_of_what_is_left_in_slurms_queue_our_own_is_ended_and_nothing_else(fake):
+    fake("squeue", f"cat << 'EOF'\n{QUEUE}EOF")
+    fake("scancel", "")
+    left = launcher.Slurm().cancel_orphaned_jobs({"case", "largest-case", "parity-case"}, SlurmOptions())
+    assert left == {
+        "Slurm job 7": "RUNNING",
+        "Slurm job 8": "COMPLETING",
+        "Slurm job 9": "PENDING",
+    }
+    asked, *cancelled = [line.rpartition("/")[2] for line in fake.called.read_text().splitlines()]
+    assert asked.startswith("squeue --me --all --states=all ")
+    # By name and user as well: in between, a number may have passed to somebody else's job.
+    assert cancelled == [
+        "scancel --me --name=dlperf-case 7",
+        "scancel --me --name=dlperf-largest-case 9",
+    ]
+
+
+def test_a_users_own_defaults_for_squeue_hide_no_job(fake, monkeypatch):
+    monkeypatch.setenv("SQUEUE_PARTITION", "gpu")
+    fake("squeue", 'test -n "$SQUEUE_PARTITION" || echo 7 COMPLETING dlperf-case')
+    assert submission.cancel_orphaned_jobs({"case"}) == {"Slurm job 7": "COMPLETING"}
+
+
+def test_a_submission_under_way_counts_as_left(fake):
+    """Its controller was killed while sbatch waited for Slurm: the job is yet to come."""
+    fake("squeue", "")
+    code = "import time; print('there', flush=True); time.sleep(60)"
+    words = [sys.executable, "-c", code, "--parsable", "--job-name=dlperf-case"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as sbatch:
+        try:
+            assert sbatch.stdout.readline() == b"there\n"
+            assert submission.cancel_orphaned_jobs({"case"}) == {
+                f"the sbatch with the process {sbatch.pid}": "submitting"
+            }
+            assert submission.cancel_orphaned_jobs({"cas", "case2"}) == {}
+        finally:
+            sbatch.kill()
+    assert submission.cancel_orphaned_jobs({"case"}) == {}
+
+
+def test_where_slurm_does_not_answer_nobody_knows_what_is_left(fake):
+    fake("squeue", "echo slurm_load_jobs error: Unable to contact slurm controller >&2; exit 1")
+    with pytest.raises(Unavailable, match="squeue failed: .*Unable to contact"):
+        submission.cancel_orphaned_jobs({"case"})
+
+
+def test_without_slurm_nothing_of_it_is_left(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert submission.cancel_orphaned_jobs({"case"}) == {}
+
+
+def test_only_our_own_jobs_are_attached_to(fake, tmp_path):
+    fake("scontrol", "echo JobId=7 JobName=train JobState=RUNNING")
+    with pytest.raises(Unavailable, match="dlperf did not submit Slurm job 7"):
+        attach(find_job("7@slurm"), tmp_path / "store")
+    assert not (tmp_path / "store").exists()
+
+
+def test_what_slurm_says_of_a_job_that_waits_is_shown_until_it_runs(fake, tmp_path, monkeypatch, capsys):
+    """As a run shows it that has submitted one."""
+    monkeypatch.setattr(stream, "_POLL", 0.0)
+    fake(
+        "scontrol",
+        f"case $(wc -l < {fake.called}) in [123]) echo JobId=7 JobName=dlperf-x JobState=PENDING Reason=Resources;; "
+        "*) echo JobId=7 JobName=dlperf-x JobState=CANCELLED;; esac",
+    )
+    assert main(["attach", "7@slurm", "--output", str(tmp_path / "store")]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == "queue: Slurm job 7 is waiting: Resources"
+    assert said[1].startswith("Error: The run was over before it said anything: The job was cancelled"), said
+    assert len(said) == 2
+
+
+@pytest.mark.parametrize("word", ["", "largest-"])
+def test_a_campaigns_job_is_not_attached_to(fake, tmp_path, capsys, word):
+    spec = RunSpec(framework="numpy", model="linear", topology="2n1d@slurm")
+    name = f"{word}{run_id(spec, '20260102T030405Z-0b61e2', digest(spec))}"
+    fake("scontrol", f"echo JobId=7 JobName=dlperf-{name} JobState=RUNNING")
+    assert main(["attach", "7@slurm", "--output", str(tmp_path / "store")]) == 2
+    said = capsys.readouterr().err
+    assert "Slurm job 7 is one attempt of a campaign's case" in said
+    assert "`dlperf campaign resume DIR`" in said
+    assert "dlperf-campaigns/20260102T030405Z-0b61e2-NAME" in said
+    assert len(said.splitlines()) == 1
+    assert not (tmp_path / "store").exists()
+
+
+def test_slurm_without_a_cluster_says_where_to_go(fake):
+    words = "fatal: Could not establish a configuration source"
+    fake("scontrol", f"echo 'scontrol: {words}' >&2; exit 1")
+    with pytest.raises(
+        Unavailable, match=rf"{words}\. Slurm's commands are .* login nodes, .* SLURM_CONF, .*"
+    ):
+        jobs.query_job("7")
