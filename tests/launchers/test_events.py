@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import sys
 import time
 from contextlib import contextmanager, nullcontext
 
@@ -70,3 +71,51 @@ def test_a_time_limit_that_passes_in_a_queue_is_told_as_such(job):
         TimedOut, match="before the job was started: Slurm job 7 is waiting: PartitionNodeLimit"
     ):
         list(events.launch_events(Queued(), job(None), time.monotonic() + 0.2))
+
+
+def interrupt_at(place):
+    """Return a tracer that raises a Ctrl-C before the instruction with this number; and the list of those passed."""
+    passed = []
+
+    def instruction(frame, event, _):
+        if event == "opcode":
+            passed.append(frame.f_code.co_name)
+            if len(passed) == place:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return instruction
+
+    def call(frame, *_):
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        return instruction
+
+    return call, passed
+
+
+def test_an_interruption_of_the_wait_for_a_line_stays_one(job):
+    """A `Queue` whose lock was being taken back made a RuntimeError of it."""
+    line = b'{"event": "note", "text": "here"}'
+
+    def slow():
+        yield line
+        time.sleep(0.01)  # so that the second line has to be waited for
+        yield line
+
+    outcomes = set()
+    for place in itertools.count(1):
+        launcher = Silent()
+        launcher.lines = slow()
+        waiting = events.launch_events(launcher, job(None))
+        next(waiting)
+        tracer, passed = interrupt_at(place)
+        before = sys.gettrace()
+        sys.settrace(tracer)
+        try:
+            next(waiting)
+        except BaseException as error:
+            outcomes.add(type(error))
+        finally:
+            sys.settrace(before)
+        if len(passed) < place:
+            break
+    assert outcomes == {KeyboardInterrupt}
