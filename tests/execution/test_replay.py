@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from dlperf_sdk import RunSpec
 from dlperf_sdk.cli import remote_runs
-from dlperf_sdk.errors import DlperfError, DocumentError, UsageError
-from dlperf_sdk.execution import replay
+from dlperf_sdk.documents import schema
+from dlperf_sdk.errors import DlperfError, DocumentError, InvalidRecord, UsageError
+from dlperf_sdk.execution import case, replay
 from dlperf_sdk.worker.agent import link
 
 
@@ -121,6 +124,71 @@ FIRST = {
 def test_a_case_that_is_none_is_refused(told, tmp_path, name, value):
     with pytest.raises(DlperfError):
         ingested(changed(told, "case", **{name: value}), tmp_path)
+
+
+VALUES = (None, True, "True", "x", -1, 0, 1e400, 1.5, [], {}, [[]], {"a": []}, "\x1b[2J", 10**30)
+
+
+def places(value, path=()):
+    """The paths to everything in a document."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield (*path, key)
+        yield from places(item, (*path, key))
+
+
+def mutated(events, draw):
+    """The same events, with one value of one of them replaced or left out."""
+    events = json.loads(json.dumps(events))
+    event = draw.choice(events)
+    *path, key = draw.choice(list(places(event)))
+    for step in path:
+        event = event[step]
+    if draw.random() < 0.2:
+        del event[key]
+    else:
+        event[key] = draw.choice(VALUES)
+    return events
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_mutated_stream_gives_a_typed_error_or_a_valid_result(told, tmp_path, seed):
+    with suppress(DlperfError):
+        ingested(mutated(told, random.Random(seed)), tmp_path)
+    for path in tmp_path.rglob("result.json"):
+        schema.check("result", json.loads(path.read_text()))
+
+
+WRONG = {
+    "a node of text": ("agents-ready", {"nodes": ["x"]}),
+    "no nodes": ("agents-ready", {"nodes": None}),
+    "too many nodes": ("agents-ready", {"nodes": [{}, {}]}),
+    "a phase that is a list": ("ended", {"failure": {"kind": "crashed", "message": "x", "phase": []}}),
+    "a rank of text": ("ended", {"failure": {"kind": "crashed", "message": "x", "rank": "0"}}),
+    "a message that is a number": ("ended", {"failure": {"kind": "crashed", "message": 3}}),
+}
+
+
+@pytest.mark.parametrize(("kind", "fields"), WRONG.values(), ids=WRONG.keys())
+def test_an_event_with_an_impossible_value_is_a_failure(told, tmp_path, kind, fields):
+    result = ingested(changed(told, kind, **fields), tmp_path)
+    assert result.status == "invalid-record"
+    assert result.exit_code
+    schema.check("result", json.loads((tmp_path / "store" / result.id / "result.json").read_text()))
+
+
+@pytest.mark.parametrize("variables", [{"A": 1}, {"A": ["x"]}])
+def test_variables_that_are_no_texts_are_refused_before_anything_is_stored(told, tmp_path, variables):
+    with pytest.raises(DocumentError, match="variables"):
+        ingested(changed(told, "case", variables=variables), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_result_that_breaks_its_schema_is_not_written(told, tmp_path, monkeypatch):
+    monkeypatch.setattr(case, "nodes_from", lambda event, count: ("x",))
+    with pytest.raises(InvalidRecord, match=r"was not written: .*hardware\[0\]"):
+        ingested(told, tmp_path)
+    assert not list(tmp_path.rglob("result.json"))
 
 
 @pytest.mark.parametrize(

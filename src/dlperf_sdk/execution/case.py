@@ -19,7 +19,7 @@ from attrs import define, field
 
 from dlperf_sdk import data, environments
 from dlperf_sdk.documents.json_values import now, shown
-from dlperf_sdk.errors import InvalidRecord, RunFailed, StoreError
+from dlperf_sdk.errors import DocumentError, InvalidRecord, RunFailed, StoreError
 from dlperf_sdk.execution.launch import launch
 from dlperf_sdk.execution.prepare import PreparedCase, check_parity, prepare_case
 from dlperf_sdk.execution.summarize import summarize
@@ -30,7 +30,7 @@ from dlperf_sdk.parity.evidence import REFERENCE_CASE, ParityRun, evaluate_parit
 from dlperf_sdk.planning.plan import Plan, make_plan
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results import metrics
-from dlperf_sdk.results.agent_events import attempt_outcome, failure_from
+from dlperf_sdk.results.agent_events import attempt_outcome, failure_from, nodes_from, text_from
 from dlperf_sdk.results.records import Failure, Repeat
 from dlperf_sdk.results.result import Environment, Parity, Result, Stopping
 from dlperf_sdk.results.run_directory import RunDirectory
@@ -160,10 +160,14 @@ class Case:
 
         Raises:
             StoreError: it cannot be written, and no observer has been told.
+            InvalidRecord: it breaks its own schema, and nothing was written.
         """
         result = summarize(self)
         if write and self.directory is not None:
-            self.directory.write_result(result)
+            try:
+                self.directory.write_result(result)
+            except DocumentError as error:
+                raise InvalidRecord(f"The result of {self.id} was not written: {error}") from error
         if result.failure is not None:
             self.observers.notify("dlperf_error", run_id=self.id, failure=result.failure)
         self.observers.notify("dlperf_result", run_id=self.id, result=result)
@@ -244,13 +248,13 @@ class Case:
         try:
             match event["event"]:
                 case "agents-ready":
-                    self.hardware = tuple(event["nodes"])
+                    self.hardware = nodes_from(event, self.spec.topology.nodes)
                 case "parity-ended":
                     if self._parity_run is not None:
                         self.parity = evaluate_parity(self._parity_run, event)
                 case "note":
-                    self.note(event["text"])
-                    self.report("note", event["text"])
+                    self.note(text := text_from(event))
+                    self.report("note", text)
                 case "attempt-ended":
                     self._end_attempt(event)
                 case "ended":

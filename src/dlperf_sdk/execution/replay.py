@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 
 from dlperf_sdk import data
+from dlperf_sdk.documents import schema
 from dlperf_sdk.environments.prepared import CONTAINER, GIVEN, PreparedEnvironment
 from dlperf_sdk.errors import DocumentError, LostNode, SpecError, UsageError
 from dlperf_sdk.execution.case import Case
@@ -26,7 +27,7 @@ from dlperf_sdk.planning import bundle
 from dlperf_sdk.planning.plan import Plan, make_plan
 from dlperf_sdk.planning.spec_file import declarations, restricted
 from dlperf_sdk.registry.plugins import Registry
-from dlperf_sdk.results.convert import parity_from_dict
+from dlperf_sdk.results.convert import parity_from_dict, to_plain
 from dlperf_sdk.results.result import Environment, Result
 from dlperf_sdk.results.store import ResultStore, campaign_of, new_run_id
 from dlperf_sdk.spec.run_spec import RunSpec
@@ -116,8 +117,13 @@ def _record_parity(case: Case, environment: Environment, plain: Any) -> None:
 
 
 def _environment(first: Mapping[str, Any]) -> Environment:
+    """Return what the workers of the other machine ran in.
+
+    Raises:
+        DocumentError: a field of it has an impossible value.
+    """
     packages = first["versions"].get("packages", {})
-    return Environment(
+    environment = Environment(
         kind=CONTAINER if first["spec"].get("container") else GIVEN,
         python=str(first["versions"].get("python", "")),
         lock="".join(f"{name}=={version}\n" for name, version in sorted(packages.items())),
@@ -125,6 +131,8 @@ def _environment(first: Mapping[str, Any]) -> Environment:
         variables={name: value for name, value in first["variables"].items() if value is not None},
         plugin=str(first["plugin"]),
     )
+    schema.check("result", to_plain(environment), "environment")
+    return environment
 
 
 def _prepared(plan: Plan, python: str, lock: str, command: tuple[str, ...]) -> PreparedEnvironment:

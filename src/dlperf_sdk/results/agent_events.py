@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dlperf_sdk.documents import schema
+from dlperf_sdk.documents.json_values import shown
 from dlperf_sdk.errors import FAILURES, DocumentError, InvalidRecord
 from dlperf_sdk.results.convert import attempt_from_dict
 from dlperf_sdk.results.records import Failure, Repeat
@@ -38,10 +40,40 @@ def repeat_from(event: Mapping[str, Any]) -> Repeat:
 
 
 def failure_from(plain: Mapping[str, Any]) -> Failure:
-    """Return the failure in an agent's event."""
+    """Return the failure in an agent's event.
+
+    Raises:
+        DocumentError: a field of it has an impossible value.
+    """
     kind = plain["kind"] if plain["kind"] in FAILURES else "crashed"
     known = {key: plain.get(key) for key in ("phase", "node", "rank", "type", "traceback")}
+    schema.check("result", {"kind": kind, "message": plain["message"], **known}, "failure")
     return Failure(kind=kind, message=_sentence(plain), **known)
+
+
+def nodes_from(event: Mapping[str, Any], count: int) -> tuple[Mapping[str, Any], ...]:
+    """Return each node's description of itself, of an event `agents-ready`.
+
+    Raises:
+        DocumentError: there is not an object for each of the `count` nodes.
+    """
+    nodes = event["nodes"]
+    if not (
+        isinstance(nodes, list) and len(nodes) == count and all(isinstance(node, Mapping) for node in nodes)
+    ):
+        raise DocumentError(f"The nodes describe themselves as {shown(nodes)}; expected {count} objects.")
+    return tuple(nodes)
+
+
+def text_from(event: Mapping[str, Any]) -> str:
+    """Return the text of an event `note`.
+
+    Raises:
+        DocumentError: it is no text.
+    """
+    if not isinstance(event["text"], str):
+        raise DocumentError(f"The text of a note is {shown(event['text'])}.")
+    return event["text"]
 
 
 def _sentence(plain: Mapping[str, Any]) -> str:

@@ -26,6 +26,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from dlperf_sdk.documents import schema
 from dlperf_sdk.documents.json_values import shown
 from dlperf_sdk.errors import DocumentError
 from dlperf_sdk.results.convert import result_to_dict, result_to_dict_beside, to_plain
@@ -89,12 +90,17 @@ class RunDirectory:
         """`result.json`, and before it the attempts of its repeats where they are not there yet.
 
         Repeats that share a number, which no run has, are written into it.
+
+        Raises:
+            DocumentError: it breaks its own schema, and nothing was written.
         """
         numbers = attempts_of(result.repeats)
-        if len(set(numbers)) < len(numbers):
-            self._write_json((), "result.json", result_to_dict(result))
+        are_unique = len(set(numbers)) == len(numbers)
+        document = result_to_dict_beside(result) if are_unique else result_to_dict(result)
+        schema.check("result", document)
+        if not are_unique:
+            self._write_json((), "result.json", document)
             return
-        document = result_to_dict_beside(result)
         for i, number in enumerate(numbers):
             if not (self.path / "attempts" / str(number) / "attempt.json").exists():
                 self.write_attempt({"status": "ok", "failure": None, **to_plain(result.repeats[i])})
