@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dlperf_sdk.documents import schema
 from dlperf_sdk.documents.json_values import DEEPEST, shown
-from dlperf_sdk.documents.reading import load_document, parse_json
+from dlperf_sdk.documents.reading import LARGEST_RESULT, LARGEST_SPEC, load_document, parse_json
 from dlperf_sdk.errors import DocumentError
 from dlperf_sdk.planning.spec_file import load_spec
 from dlperf_sdk.spec.run_spec import RunSpec
@@ -350,6 +350,44 @@ def test_too_large(tmp_path):
         file.truncate(10**10)
     with pytest.raises(DocumentError, match="larger than"):
         load_document(path)
+
+
+COSTLY = {
+    "dots.toml": (
+        "x = 1\n" + ".".join(["a"] * 40_000) + " = 1\n",
+        r":2: .*a key is nested more than 64 deep",
+    ),
+    "spaced.toml": (" . ".join(['"a"'] * 20_000) + " = 1\n", r":1: .*a key is nested more than 64 deep"),
+    "header.toml": ("[" + ".".join(["a"] * 40_000) + "]\n", r":1: .*a key is nested more than 64 deep"),
+    "inline.toml": (
+        "a = {" + ".".join(["a"] * 40_000) + " = 1}\n",
+        r":1: .*a key is nested more than 64 deep",
+    ),
+    "list.yaml": ("a:\n" + "- 1\n" * 250_000, "larger than"),
+    "lists.json": ('{"a": [' + "[]," * 3_000_000 + "1]}", "would take about [0-9]+ MiB of memory"),
+    "objects.json": ('{"a": [' + "{}," * 3_000_000 + "1]}", "would take about [0-9]+ MiB of memory"),
+}
+
+
+@pytest.mark.parametrize("name", COSTLY)
+def test_what_would_cost_too_much_is_refused_before_it_is_parsed(tmp_path, monkeypatch, name):
+    def parse(*args, **kwargs):
+        raise AssertionError("it was parsed")
+
+    for parser in ("tomllib.loads", "yaml.load", "json.loads"):
+        monkeypatch.setattr(parser, parse)
+    text, why = COSTLY[name]
+    (tmp_path / name).write_text(text)
+    with pytest.raises(DocumentError, match=why):
+        load_document(tmp_path / name, LARGEST_RESULT if name.endswith(".json") else LARGEST_SPEC)
+
+
+def test_yaml_of_too_many_values_is_refused(tmp_path):
+    (tmp_path / "many.yaml").write_text("a: [" + "1," * 60_000 + "]\n")
+    with pytest.raises(
+        DocumentError, match=r"many.yaml:1: .*more than 20000 keys and values: write it as JSON"
+    ):
+        load_document(tmp_path / "many.yaml")
 
 
 JSON = st.recursive(

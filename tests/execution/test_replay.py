@@ -224,6 +224,19 @@ def test_lines_are_not_endless(tmp_path, monkeypatch):
         list(remote_runs._lines(tmp_path))
 
 
+def test_a_stream_is_read_from_a_regular_file_only(tmp_path):
+    os.mkfifo(tmp_path / "events.jsonl")
+    for source in (tmp_path, Path("/dev/zero")):
+        with pytest.raises(DocumentError, match="is not a file"):
+            list(remote_runs._lines(source))
+
+
+def test_a_line_that_would_take_too_much_memory_is_refused(tmp_path):
+    (tmp_path / "events.jsonl").write_text('{"event": [' + "{}," * 2_000_000 + "1]}\n")
+    with pytest.raises(DocumentError, match="MiB of memory"):
+        list(remote_runs._lines(tmp_path))
+
+
 def test_a_case_in_a_container_is_no_file_for_a_machine_without(tmp_path):
     spec = RunSpec(framework="numpy", model="linear", container="podman:image")
     with pytest.raises(UsageError, match="names the container podman:image"):

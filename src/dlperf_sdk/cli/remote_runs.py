@@ -57,12 +57,14 @@ def ingest(
 
 
 def _lines(source: Path) -> Iterator[bytes]:
+    from dlperf_sdk.documents.reading import check_memory, open_file
     from dlperf_sdk.worker.agent.link import LONGEST_LINE
 
     path = source / "events.jsonl" if source.is_dir() else source
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             while line := file.readline(LONGEST_LINE):
+                check_memory(line, f"A line of {path}")
                 if len(line) == LONGEST_LINE:
                     raise DocumentError(
                         f"{path} has a line of more than {LONGEST_LINE:,} bytes; no run writes such."

@@ -11,15 +11,26 @@ import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
-from dlperf_sdk.documents.json_values import plain, shown
+from dlperf_sdk.documents.json_values import DEEPEST, plain, shown
 from dlperf_sdk.errors import DocumentError
 
 LARGEST_SPEC = 1024 * 1024
 """Bytes of a file that somebody wrote by hand, or a campaign's generator."""
 LARGEST_RESULT = 512 * 1024 * 1024
 """Bytes of a file that we wrote: thousands of ranks with every step's time."""
+
+
+_LARGEST_YAML = 256 * 1024
+"""Bytes of a file in YAML, whose parser takes 20 times as long as those of JSON and TOML."""
+_MOST_MEMORY = 384 * 1024 * 1024
+"""Bytes that the values of a document in JSON may take."""
+_BYTES_OF = {b"{": 240, b"[": 96, b",": 64, b":": 64}
+"""Bytes that Python takes at most for what each of these stands for: an object, an array, a value."""
+_PART = r"""(?:[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*')"""
+_DEEP_KEY = re.compile(rf"""(?<![A-Za-z0-9_-]){_PART}(?:[ \t]*\.[ \t]*{_PART}){{{DEEPEST}}}""")
+"""A key of TOML with more parts than any document has levels: its parser takes time that is quadratic in them."""
 
 
 def load_document(path: Path, limit: int = LARGEST_SPEC) -> dict[str, Any]:
@@ -29,15 +40,18 @@ def load_document(path: Path, limit: int = LARGEST_SPEC) -> dict[str, Any]:
     anchors or aliases, no key twice, and `yes`, `010` or `2020-01-01` are text.
 
     Raises:
-        DocumentError: it cannot be read, is larger than `limit` bytes, is no regular file, cannot be
-            parsed (the message begins with FILE:LINE), or is not an object at its top.
+        DocumentError: it cannot be read, is larger than `limit` bytes, would take too much memory, is no regular
+            file, cannot be parsed (the message begins with FILE:LINE), or is not an object at its top.
     """
     parse = _PARSERS.get(path.suffix.lower())
     if parse is None:
         raise DocumentError(
             f"{path} has the suffix {path.suffix!r}; a document is read as .json, .toml or .yaml."
         )
-    text = _text(read_file(path, limit), str(path))
+    data = read_file(path, min(limit, _LARGEST_YAML) if parse is _yaml else limit)
+    if parse is _json:
+        check_memory(data, str(path))
+    text = _text(data, str(path))
     try:
         document = parse(text)
     except RecursionError:
@@ -60,6 +74,7 @@ def parse_json(data: bytes, source: str) -> Any:
     Raises:
         DocumentError: it is no JSON, names a key twice, holds NaN or an infinity, or is nested too deeply.
     """
+    check_memory(data, source)
     try:
         value = _json(_text(data, source))
     except RecursionError:
@@ -67,6 +82,20 @@ def parse_json(data: bytes, source: str) -> Any:
     except _Misread as error:
         raise DocumentError(f"{source} is not valid {error}, in line {error.line}.") from None
     return plain(value, source)
+
+
+def check_memory(data: bytes, source: str) -> None:
+    """Refuse JSON whose values would take much more memory than its text: it is counted before it is parsed.
+
+    Raises:
+        DocumentError: it would.
+    """
+    memory = len(data) + sum(data.count(mark) * size for mark, size in _BYTES_OF.items())
+    if memory > _MOST_MEMORY:
+        raise DocumentError(
+            f"{source} would take about {memory // 2**20} MiB of memory when read; a document may take "
+            f"{_MOST_MEMORY // 2**20} MiB."
+        )
 
 
 class _Misread(Exception):
@@ -95,6 +124,10 @@ def _json(text: str) -> Any:
 def _toml(text: str) -> Any:
     import tomllib
 
+    deep = _DEEP_KEY.search(text)
+    if deep is not None:
+        line = text.count("\n", 0, deep.start()) + 1
+        raise _Misread("TOML", f"a key is nested more than {DEEPEST} deep", line)
     try:
         return tomllib.loads(text)
     except ValueError as error:
@@ -133,26 +166,34 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
 }
 
 
-def read_file(path: Path, limit: int) -> bytes:
-    """Return the bytes of a regular file. Without O_NONBLOCK, to open a named pipe would wait for its writer.
+def open_file(path: Path) -> BinaryIO:
+    """Open a regular file. Without O_NONBLOCK, to open a named pipe would wait for its writer.
 
     Raises:
-        DocumentError: it cannot be read, is no regular file, or is larger than `limit` bytes.
+        DocumentError: it cannot be read, or is no regular file.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise DocumentError(f"{path} cannot be read: {reason}.") from None
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    raise DocumentError(f"{path} is not a file, but a directory, a pipe or a device.")
+
+
+def read_file(path: Path, limit: int) -> bytes:
+    """Return the bytes of a regular file.
+
+    Raises:
+        DocumentError: it cannot be read, is no regular file, or is larger than `limit` bytes.
+    """
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise DocumentError(f"{path} is not a file, but a directory, a pipe or a device.")
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
+        with open_file(path) as file:
             data = file.read(limit + 1)
     except OSError as error:
         raise DocumentError(f"{path} cannot be read: {error.strerror}.") from None
-    finally:
-        os.close(descriptor)
     if len(data) > limit:
         raise DocumentError(f"{path} is larger than {limit} bytes; a document of its kind is not.")
     return data

@@ -11,6 +11,9 @@ from yaml.constructor import ConstructorError
 
 from dlperf_sdk.documents.json_values import DEEPEST
 
+_MOST_NODES = 20_000
+"""Keys and values of a document; more take seconds to read."""
+
 
 class PlainLoader(yaml.SafeLoader):
     """Refuses tags, anchors, aliases, keys that are no text, keys that are there twice, and deep nesting.
@@ -23,7 +26,7 @@ class PlainLoader(yaml.SafeLoader):
 
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
-        self._depth = 0
+        self._depth = self._nodes = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         """One value. PyYAML calls it for every node of the document, before anything is constructed."""
@@ -34,6 +37,10 @@ class PlainLoader(yaml.SafeLoader):
             )
         if getattr(event, "tag", None) is not None:
             raise ComposerError(None, None, "tags are refused: a document is data", event.start_mark)
+        self._nodes += 1
+        if self._nodes > _MOST_NODES:
+            why = f"it has more than {_MOST_NODES} keys and values: write it as JSON"
+            raise ComposerError(None, None, why, event.start_mark)
         self._depth += 1
         if self._depth > DEEPEST:
             raise ComposerError(None, None, f"it is nested more than {DEEPEST} deep", event.start_mark)
