@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dlperf_sdk import RunSpec
-from dlperf_sdk.errors import InvalidRecord, StoreError
+from dlperf_sdk.errors import InvalidRecord, StoreError, Unavailable
 from dlperf_sdk.execution.case import Case
 from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.registry.plugins import Registry
@@ -77,3 +77,16 @@ def test_an_event_that_lacks_a_field_breaks_the_protocol(case: Case) -> None:
         with pytest.raises(InvalidRecord, match=f"event '{event}' from node 0 breaks the protocol"):
             case.take({"event": event})
     case.take({"event": "something-new"})
+
+
+@pytest.mark.parametrize("consequence", [RuntimeError, Unavailable])
+def test_what_fails_during_an_interruption_is_an_interruption(
+    case: Case, consequence: type[Exception]
+) -> None:
+    with pytest.raises(KeyboardInterrupt), case.failures():
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise consequence("release unlocked lock")
+    assert case.failure is not None
+    assert case.failure.kind == "interrupted"

@@ -209,14 +209,20 @@ class Case:
 
     @contextmanager
     def failures(self) -> Iterator[None]:
-        """Record what fails inside as the case's failure; an interruption is recorded and raised again."""
+        """Record what fails inside as the case's failure; an interruption is recorded and raised again.
+
+        What fails while an interruption is on its way is a consequence of it: Python's own locks, too, may answer a
+        Ctrl-C with a RuntimeError.
+        """
         try:
             yield
-        except RunFailed as error:
+        except BaseException as error:
+            if _is_interruption(error):
+                self.failure = Failure("interrupted", "The run was interrupted; finished repeats are kept.")
+                raise KeyboardInterrupt from error
+            if not isinstance(error, RunFailed):
+                raise
             self.failure = Failure(error.kind, str(error))
-        except KeyboardInterrupt:
-            self.failure = Failure("interrupted", "The run was interrupted; finished repeats are kept.")
-            raise
 
     def record_environment(self, environment: Environment) -> None:
         """Record what the workers run in; raises StoreError if it cannot be written."""
@@ -305,3 +311,10 @@ class Case:
         else:
             self.directory = store.open_run(self.id)
         self.directory.write_spec(self.spec)
+
+
+def _is_interruption(error: BaseException | None) -> bool:
+    """Return True for a KeyboardInterrupt, and for what was raised while one was being handled."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None

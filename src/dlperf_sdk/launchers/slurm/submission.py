@@ -89,30 +89,24 @@ def submit(job: Job, step: Sequence[str]) -> Iterator[Iterator[bytes]]:
         raise Unavailable(
             f"The batch script has {len(script):,} bytes, and Slurm takes {MAX_SCRIPT_SIZE:,}; run in an allocation."
         )
-    number = _submit_script(job, script)
+    number = ""
     try:
+        number = _submit_script(job, script)
         yield stream.follow_job(number)
     finally:
-        _cancel(number)
-        _await_end(number)
+        # By its name where an interruption came before the number: Slurm may have the job all the same.
+        _cancel(*((number,) if number else ("--me", f"--name={_job_name(job)}")))
+        if number:
+            _await_end(number)
 
 
 def _submit_script(job: Job, script: str) -> str:
     """Submit and return the job's number.
 
-    An interruption waits for the answer: a job that is still on its way to Slurm cannot be cancelled.
+    Whatever is raised meanwhile waits for the answer: a job that is still on its way to Slurm cannot be cancelled.
     """
     with ThreadPoolExecutor(1) as pool:
-        submitting = pool.submit(run_slurm, sbatch_command(job), script)
-        try:
-            return submitting.result().partition(";")[0].strip()
-        except KeyboardInterrupt:
-            try:
-                with contextlib.suppress(Unavailable):
-                    submitting.result()
-            finally:
-                _cancel("--me", f"--name={_job_name(job)}")
-            raise
+        return pool.submit(run_slurm, sbatch_command(job), script).result().partition(";")[0].strip()
 
 
 def cancel_orphaned_jobs(ids: Set[str]) -> dict[str, str]:
