@@ -3,6 +3,7 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 READY := .venv/ready
+DOCS := .venv/docs
 PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml examples/*/pyproject.toml tests/plugins/*/pyproject.toml))
 FRAMEWORKS := $(shell grep -l 'entry-points."dlperf_sdk.frameworks"' plugins/*/pyproject.toml | sed 's|plugins/dlperf-\(.*\)/pyproject.toml|\1|')
 # Plugins whose tests need no framework's environment: the core's tests include them.
@@ -45,9 +46,18 @@ $(READY): pyproject.toml $(PLUGINS:%=%/pyproject.toml)
 	  $(wildcard plugins/*/src examples/*/src)
 	touch $@
 
-# Pages that are generated. CI fails where `git diff --exit-code docs` shows a difference.
-docs: $(READY)
+# The documentation site, in build/docs. Warnings and broken internal links are errors. It also writes the pages that are
+# generated and committed: CI fails where `git diff --exit-code docs` shows a difference.
+docs: $(READY) $(DOCS)/ready
 	$(BIN)/python scripts/published_documents.py
+	$(DOCS)/bin/sphinx-build --quiet --fail-on-warning --keep-going --fresh-env docs build/docs
+
+# The generator has an environment of its own, so that `make setup` does not install it.
+$(DOCS)/ready: pyproject.toml
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/pip install --quiet --no-compile 'hatchling>=1.24' 'editables~=0.3'
+	$(DOCS)/bin/pip install --quiet --no-compile --no-build-isolation --editable '.[docs]'
+	touch $@
 
 # A wheel for each distribution that is released, in dist/.
 wheels: $(READY)

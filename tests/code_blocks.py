@@ -12,6 +12,7 @@ from attrs import frozen
 
 _FENCE = re.compile(r"^```(\S*)[^\n]*\n(.*?)^```$", re.M | re.S)
 _ELLIPSIS = "…"
+PROGRAMS = Path(sys.executable).parent
 LANGUAGES = {"console", "sh", "python", "yaml", "toml", "text"}
 """`console` shows commands after `$ ` with their output, `text` is not executable, all others are executed or saved."""
 
@@ -64,8 +65,13 @@ def mask_numbers(line: str) -> str:
     return re.sub(r"\b[mµn]?s\b", "s", " ".join(line.split()))
 
 
-def execute(block: CodeBlock, folder: Path) -> str:
+def execute(block: CodeBlock, folder: Path, programs: Path = PROGRAMS) -> str:
     """Execute a block in a folder, or save it there, and return its standard output.
+
+    Args:
+        block: What is executed.
+        folder: The current directory of its commands.
+        programs: The folder of `python`, `pip` and `dlperf`.
 
     Raises:
         AssertionError: A command failed, or a line that the page shows is not in the output.
@@ -74,16 +80,18 @@ def execute(block: CodeBlock, folder: Path) -> str:
         (folder / block.file_name).write_text(block.text, encoding="utf-8")
         return ""
     if block.language == "python":
-        return _output(block, [sys.executable, "-c", block.text], folder)
-    output = "".join(_output(block, ["bash", "-euc", command], folder) for command in block.commands)
+        return _output(block, ["python", "-c", block.text], folder, programs)
+    output = "".join(
+        _output(block, ["bash", "-euc", command], folder, programs) for command in block.commands
+    )
     actual = {mask_numbers(line) for line in output.splitlines()}
     for line in block.expected_output:
         assert mask_numbers(line) in actual, f"{block}: the output has no line {line!r}:\n{output}"
     return output
 
 
-def _output(block: CodeBlock, command: list[str], folder: Path) -> str:
-    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
+def _output(block: CodeBlock, command: list[str], folder: Path, programs: Path) -> str:
+    path = os.pathsep.join((str(programs), os.environ.get("PATH", os.defpath)))
     # Inside `make`, a nested make would wait for the job server of the outer one.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     environment = {**inherited, "PATH": path, "COLUMNS": "80"}

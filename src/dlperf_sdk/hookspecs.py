@@ -1,7 +1,7 @@
 """The hooks for observers: progress displays, trackers, notifiers, extra reports.
 
 Observers cannot influence a run: return values are ignored, and an observer that raises is reported once and then left
-out. Firing order of one run:
+out. Firing order of one run::
 
     dlperf_run_started                     planned; in a campaign also when it is begun again
         dlperf_stage                       planning is done; environment, data, parity, bundle
@@ -12,7 +12,7 @@ out. Firing order of one run:
     dlperf_error                           only if the case failed
     dlperf_result                          always last
 
-An implementation names only the arguments that it wants:
+An implementation names only the arguments that it wants::
 
     from dlperf_sdk import hookimpl
 

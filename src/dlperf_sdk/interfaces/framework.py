@@ -101,11 +101,11 @@ class Framework(ABC):
     name: ClassVar[str]
     """The name used for selection; the entry point carries the same."""
     runtime: ClassVar[str]
-    """`module:attribute` of the `dlperf_sdk.worker.interface.Runtime`."""
+    """The `dlperf_sdk.worker.interface.Runtime`, as ``module:attribute``."""
     trainers: ClassVar[Mapping[str, str]] = {}
-    """Model name → `module:attribute` of the `dlperf_sdk.worker.interface.Trainer`."""
+    """Model name → its `dlperf_sdk.worker.interface.Trainer`, as ``module:attribute``."""
     processes: ClassVar[str] = "dlperf_sdk.worker.processes:one_per_device"
-    """`module:attribute` of the pure function that lays out a case's processes."""
+    """The pure function that lays out the processes of a case, as ``module:attribute``."""
     packages: ClassVar[tuple[str, ...]] = ()
     """Top-level packages that the worker half imports beside its own: the bundle takes them to the nodes."""
     capabilities: ClassVar[Capabilities] = Capabilities()

@@ -60,7 +60,7 @@ class Measurer(ABC):
     name: ClassVar[str]
     """The name it is listed under; the entry point carries the same."""
     samplers: ClassVar[tuple[str, ...]] = ()
-    """`module:attribute` of standard-library samplers that the agent runs on each node while workers work."""
+    """The samplers, as ``module:attribute``, that each agent runs beside its workers; standard library only."""
 
     @abstractmethod
     def summarise(self, measured: Measured) -> tuple[Metric, ...]:

@@ -92,7 +92,7 @@ class Model(ABC):
     Options: ClassVar[type[Any]] = NoOptions
     """An attrs class: the model's options, set with `--set NAME=VALUE`."""
     trainers: ClassVar[Mapping[str, str]] = {}
-    """Framework name → `module:attribute` of a trainer, for frameworks whose plugins do not know this model."""
+    """Framework name → trainer, as ``module:attribute``, for frameworks whose plugins do not know this model."""
     has_images: ClassVar[bool] = False
     """Whether its inputs are images, so that there is a memory layout to choose."""
     unit: ClassVar[str] = "samples/s"

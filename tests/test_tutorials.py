@@ -1,0 +1,68 @@
+"""The tutorials work: every code block is executed, or saved as the file that it is, in order."""
+
+from __future__ import annotations
+
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+from code_blocks import LANGUAGES, PROGRAMS, blocks_of, execute
+from conftest import ROOT
+
+TUTORIALS = ROOT / "docs" / "tutorials"
+LAUNCHER = """\
+#!{python}
+import sys
+from dlperf_sdk.__main__ import main
+sys.exit(main())
+"""
+
+
+def follow(name: str, folder: Path, programs: Path = PROGRAMS) -> None:
+    """Execute all blocks of a tutorial in a folder."""
+    blocks = blocks_of(TUTORIALS / f"{name}.md")
+    assert blocks
+    for block in blocks:
+        execute(block, folder, programs)
+
+
+def test_every_block_says_how_it_is_executed():
+    pages = [page for page in TUTORIALS.glob("*.md") if page.name != "index.md"]
+    assert pages
+    for page in pages:
+        assert {block.language for block in blocks_of(page)} <= LANGUAGES - {"text"}, page.name
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Path:
+    """An environment over the present one, into which a plugin can be installed, and its folder of programs."""
+    environment = tmp_path / "environment"
+    venv.create(environment, with_pip=True)
+    (site,) = environment.glob("lib/python*/site-packages")
+    (site / "present.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
+    launcher = environment / "bin" / "dlperf"
+    launcher.write_text(LAUNCHER.format(python=environment / "bin" / "python"))
+    launcher.chmod(0o755)
+    return launcher.parent
+
+
+@pytest.mark.long
+def test_framework_plugin(tmp_path, programs, monkeypatch):
+    monkeypatch.setenv("PIP_NO_BUILD_ISOLATION", "0")  # pip's word for: without isolation
+    follow("framework-plugin", tmp_path, programs)
+
+
+@pytest.mark.framework
+def test_first_benchmark(tmp_path):
+    follow("first-benchmark", tmp_path)
+
+
+@pytest.mark.framework
+def test_campaign_on_a_cluster(tmp_path):
+    follow("campaign-on-a-cluster", tmp_path)
+
+
+@pytest.mark.frameworks
+def test_compare_two_frameworks(tmp_path):
+    follow("compare-two-frameworks", tmp_path)
