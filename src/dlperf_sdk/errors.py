@@ -46,7 +46,7 @@ class DlperfError(Exception):
 
 
 class UsageError(DlperfError):
-    """What was asked cannot be understood. Nothing was started."""
+    """Request that cannot be understood. Nothing was started."""
 
     exit_code = 2
 
@@ -56,7 +56,7 @@ class SpecError(UsageError, ValueError):
 
 
 ALSO_CALLED = {"gpu": "cuda", "nvidia": "cuda", "amd": "rocm", "output": "store"}
-"""What people call things whose names look different."""
+"""Names that people use → names that look different but mean the same."""
 
 
 _MANY = 12
@@ -111,7 +111,7 @@ class StoreError(UsageError):
 
 
 class AnalysisError(UsageError, ValueError):
-    """What was measured cannot answer the question."""
+    """Question that the measurements cannot answer."""
 
 
 class NotComparable(AnalysisError):

@@ -1,4 +1,4 @@
-"""Where things are kept: what is measured in the working directory, the rest in the user's folders.
+"""Locate the directories of results, caches and settings: the working directory, and the user's folders.
 
 Also where somebody has none: containers run under numbers that the system knows no user for.
 """

@@ -1,4 +1,4 @@
-"""Where a step's time goes, from runs of one case with parts of it left out."""
+"""Attribute a step's time to its parts, from runs of one case with parts of it left out."""
 
 from __future__ import annotations
 

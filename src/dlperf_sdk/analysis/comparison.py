@@ -34,7 +34,7 @@ class Comparison:
     significant: bool | None
     """None where so few repeats cannot be significant."""
     reasons: tuple[str, ...]
-    """Why the two are not comparable; empty unless footnotes were asked for."""
+    """Reasons why the two are not comparable; empty unless footnotes were asked for."""
     footnotes: tuple[str, ...]
     """Differences in context, and workload facts that only one of them states."""
     factors: tuple[str, ...]

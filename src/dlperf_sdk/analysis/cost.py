@@ -1,4 +1,4 @@
-"""What a sample costs: in money, by the price of an hour, and in energy, as measured or by given watts."""
+"""Compute the cost of a sample: in money, by the price of an hour, and in energy, as measured or by given watts."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Quantity:
     """Of the median over the repeats, at least 95 %; None below six repeats."""
     unit: str
     basis: str
-    """How it was computed, in a phrase."""
+    """Method of computation, in a phrase."""
 
 
 @frozen

@@ -1,4 +1,4 @@
-"""What one factor does, everything else equal: paired ratios, their median, and whether it is more than chance."""
+"""Compute the effect of one factor, everything else equal: paired ratios, their median, and its significance."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ DECIDED = (*FAILING, IMPROVEMENT, UNCHANGED, INCONCLUSIVE, MENDED)
 """Outcomes that say something of the candidate. A gate without any has not been passed."""
 
 _LOOSE = ("framework", "model", "topology", "precision")
-"""What two unlike specs share that were meant to be the same case."""
+"""Fields that match in two specs of one intended case whose keys differ."""
 
 
 @frozen

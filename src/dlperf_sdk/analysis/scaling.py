@@ -1,4 +1,4 @@
-"""How well a case scales: against one device, with the batch per device held (weak) or the global batch (strong)."""
+"""Compute the scaling efficiency of cases, with the batch per device held (weak) or the global batch (strong)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a campaign is, as values: matrices, what is changed in their cases, and how they are carried out."""
+"""Define a campaign as values: matrices, what is changed in their cases, and how they are carried out."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _retries(given: Mapping[str, int]) -> dict[str, int]:
 
 @frozen(kw_only=True)
 class Settings:
-    """How a campaign is carried out."""
+    """Settings for the execution of a campaign."""
 
     seed: int = 0
     """Decides the order inside a round."""

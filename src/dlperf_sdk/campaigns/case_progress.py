@@ -41,7 +41,7 @@ class CaseProgress:
     broken: list[int] = field(factory=list)
     """The numbers of the attempts that failed."""
     failures: Counter[str] = field(factory=Counter)
-    """How often an attempt failed, by kind."""
+    """Number of failed attempts, by kind of failure."""
     highest: int = 0
     """The highest number of an attempt that is over."""
     seconds: float = 0.0

@@ -1,4 +1,4 @@
-"""What a campaign does with a case around its attempts: begin it, and after each attempt conclude it or go on."""
+"""Carry out the steps of a case around its attempts: begin it, and after each attempt conclude it or go on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has changed in a campaign's file since the campaign was resolved from it. It goes on as it was resolved."""
+"""List the changes in a campaign's file since the campaign was resolved from it. It goes on as it was resolved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long it will still take: a guess at first, and better with every repeat that comes in."""
+"""Estimate a campaign's remaining time: roughly at first, and better with every repeat that comes in."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ START = 20.0
 STEP = 0.5
 """Seconds that a step is guessed at while nothing is known."""
 PROBES = 8
-"""What a search for the largest batch size is taken to need; see `dlperf_sdk.max_batch.search`."""
+"""Assumed number of probes of a search for the largest batch size; see `dlperf_sdk.max_batch.search`."""
 _PROBE: dict[str, Any] = {**SHORT, "target": None, "max_repeats": None}
 
 

@@ -1,4 +1,4 @@
-"""What a campaign runs in, and what of it changed while nobody was looking."""
+"""Describe the host of a campaign, and list what changed on it between two sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What others do on a machine meanwhile: a measurement beside a busy neighbour is noted, or waited with.
+"""Measure the load of other processes on a machine: a busy neighbour is noted, or waited for.
 
 The controller looks at its own machine; of the other nodes, their agents have sampled what the processors did.
 """
@@ -34,7 +34,7 @@ class Snapshot:
 
 @frozen
 class Foreign:
-    """What others used between two snapshots."""
+    """Processor use by other processes between two snapshots."""
 
     share: float
     """Of all cores of the machine, 0 to 1."""

@@ -25,7 +25,7 @@ minute or so, and then cleans up."""
 _POLL = 1.0
 """Seconds between two questions to a launcher."""
 PREFIXES = ("", "parity-", "largest-")
-"""What may stand before a case's id in the id of a job: nothing for its attempts, and a word for its other runs."""
+"""Prefixes of a case's id in the id of a job: none for its attempts, and a word for its other runs."""
 
 
 def cancel_orphaned_jobs(

@@ -1,4 +1,4 @@
-"""Which cases are meant: a small predicate, as data. Nothing in it is executed.
+"""Select cases by a small predicate, as data. Nothing in it is executed.
 
 ::
 

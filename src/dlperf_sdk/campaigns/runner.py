@@ -32,7 +32,7 @@ from dlperf_sdk.results.result import Result
 
 @frozen
 class Outcome:
-    """How a session of a campaign ended."""
+    """Outcome of a campaign's session."""
 
     directory: CampaignDirectory
     cases: dict[str, CaseProgress]

@@ -33,9 +33,9 @@ class Session:
     watch: Watch
     cases: dict[str, CaseProgress]
     host_changes: list[str]
-    """What changed on this machine since the session before."""
+    """Changes on this machine since the session before."""
     deadline: float
-    """When the session's time is up, on the monotonic clock."""
+    """End of the session's time limit, on the monotonic clock."""
     boot_id: str | None
     """Of this machine."""
     open_cases: dict[str, Case] = field(factory=dict)

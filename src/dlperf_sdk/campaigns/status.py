@@ -1,4 +1,4 @@
-"""How far a campaign is, read from its directory: also from another shell, while it is carried out."""
+"""Read the progress of a campaign from its directory: also from another shell, while it is carried out."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Status:
     state: str
     """`running`, `complete`, or `stopped` (it can be resumed)."""
     controller: str
-    """Who carries it out now; empty where nobody does."""
+    """Controller that carries it out now; empty if none does."""
     cases: dict[str, CaseProgress]
     current: tuple[str, int] | None
     """Case and attempt that are under way."""
     left: float
     """Seconds, estimated."""
     changes: tuple[str, ...]
-    """What changed between its last two sessions."""
+    """Changes between its last two sessions."""
     sessions: int
 
     def condition(self, each: CaseProgress) -> str:

@@ -1,4 +1,4 @@
-"""How a campaign goes, on standard error: drawn live on a terminal, plain lines elsewhere."""
+"""Show the progress of a campaign on standard error: drawn live on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ NARROW = 80
 
 
 class CampaignLines:
-    """What happens, a line each. It hears the journal (`hear`), and as an observer the steps of the case at hand."""
+    """Progress of a campaign, one line per event: of the journal (`hear`), and of the current case as an observer."""
 
     def __init__(self, console: Console, directory: CampaignDirectory) -> None:
         self.console, self.directory = console, directory
         self.cases: dict[str, str] = {}
         self.repeats: dict[str, int] = {}
-        """How many repeats each case has, as far as its protocol tells."""
+        """Number of repeats of each case, as far as its protocol tells."""
         self.finished: Counter[str] = Counter()
         self.done: dict[str, str] = {}
         self.courses: dict[str, Course] = {}

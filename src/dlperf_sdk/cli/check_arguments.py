@@ -1,4 +1,4 @@
-"""What `check` is given beside a plugin's name: it must belong to its kind, and be something that can be meant."""
+"""Check the arguments of `check` beside a plugin's name: each must belong to its kind, and have a valid value."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @define
 class Found:
-    """What was found."""
+    """Results and unfinished runs of a lookup."""
 
     results: list[tuple[Result, Path | None]] = field(factory=list)
     """Each with the directory that its files lie in."""

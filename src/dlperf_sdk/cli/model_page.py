@@ -1,4 +1,4 @@
-"""What the author of a trainer needs of a model: its page, which says what is computed, and its parameters."""
+"""Render the page of a model for authors of trainers: the computation and the parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command makes to be handed on: on standard output, or in the file that `-o` names."""
+"""Write the output of a command to standard output, or to the file that `-o` names."""
 
 from __future__ import annotations
 

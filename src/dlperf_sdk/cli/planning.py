@@ -29,7 +29,7 @@ class Outline:
     plan: Plan
     commands: tuple[tuple[str, ...], ...]
     script: str | None
-    """What they are fed in place of the bundle, if it is not the bundle."""
+    """Standard input of the commands, if it is not the bundle."""
     files: tuple[tuple[str, int], ...]
     """Name and bytes of each file in the bundle, and the agents' secret."""
     parity: str

@@ -1,4 +1,4 @@
-"""What there is to say of a plugin, for people: its facts, options, environments and arithmetic as blocks."""
+"""Render the page of a plugin: its facts, options, environments and arithmetic as blocks."""
 
 from __future__ import annotations
 

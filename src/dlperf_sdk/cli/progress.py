@@ -50,7 +50,7 @@ def doing(advance: Advance) -> str:
 
 
 class Lines:
-    """What happens, a line each: no control characters, nothing to overwrite."""
+    """Progress of a run, one line per event: no control characters, nothing to overwrite."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""How far a run is, from what the hooks tell: no terminal, no clock of its own, nothing to draw."""
+"""Track the progress of a run from hook calls: no terminal, no clock of its own, nothing to draw."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ TITLES = {
     "teardown": "collecting the records",
     "done": "collecting the records",
 }
-"""What the phases of `dlperf_sdk.worker.progress` are called for people."""
+"""Display names of the phases of `dlperf_sdk.worker.progress`."""
 
 
 @frozen
 class Course:
-    """What a run is made of."""
+    """Steps, repeats and batch size of a run."""
 
     warmup: int
     steps: int
@@ -39,19 +39,19 @@ class Course:
 
 @define
 class Advance:
-    """How far a run is. Times are seconds on the caller's monotonic clock."""
+    """Progress of a run. Times are seconds on the caller's monotonic clock."""
 
     course: Course
     attempt: int = 0
     phase: str = "start"
     step: int = 0
     began: float = 0.0
-    """When this repeat began."""
+    """Start of this repeat."""
     throughputs: list[float] = field(factory=list)
     durations: list[float] = field(factory=list)
     """Of the finished repeats, from one's beginning to the end of its workers."""
     _first: tuple[float, int] | None = None
-    """When a step of this phase was first heard of, and which."""
+    """Time of the first step reported in this phase, and its number."""
     _last: tuple[float, int] | None = None
 
     def repeat_started(self, attempt: int, now: float) -> None:

@@ -25,7 +25,7 @@ from dlperf_sdk.reports.blocks import Block
 
 @frozen
 class _Report:
-    """What there is to say, in every form; only the one that is asked for is made."""
+    """Contents of a report, in every form; only the one that is asked for is made."""
 
     blocks: Callable[[], list[Block]]
     html: Callable[[], str]

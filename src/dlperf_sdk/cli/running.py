@@ -27,7 +27,7 @@ OUTPUT = Group("Output", sort_key=0)
 @Parameter(name="*", group=OUTPUT)
 @frozen
 class Shown:
-    """How a run is shown, and where it is kept."""
+    """Display of a run, and the directory that keeps it."""
 
     output: Annotated[
         Path,

@@ -33,7 +33,7 @@ PARTIAL = 5
 @Parameter(name="*")
 @frozen
 class Common:
-    """What every command takes."""
+    """Parameters of every command."""
 
     json: Annotated[
         bool,

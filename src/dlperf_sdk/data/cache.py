@@ -1,4 +1,4 @@
-"""Where prepared data lies: private, written so that nobody sees half of it, by one preparer at a time."""
+"""Store prepared data: private, written so that nobody sees half of it, by one preparer at a time."""
 
 from __future__ import annotations
 

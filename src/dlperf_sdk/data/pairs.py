@@ -26,7 +26,7 @@ Document = Sequence[Sentence]
 
 
 class Source(Protocol):
-    """Where chance comes from."""
+    """Source of randomness."""
 
     def random(self) -> float:
         """A number in [0, 1)."""
@@ -49,7 +49,7 @@ class Masked(NamedTuple):
     positions: list[int]
     """Ascending: which tokens are to be predicted."""
     originals: list[int]
-    """What stood there."""
+    """Tokens that were masked."""
 
 
 def _below(source: Source, limit: int) -> int:

@@ -1,4 +1,4 @@
-"""Where in a file a key stands: what makes an error message about a long file useful."""
+"""Find the line of a key in a file, so that an error message about a long file can name it."""
 
 from __future__ import annotations
 

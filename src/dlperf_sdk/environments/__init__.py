@@ -1,4 +1,4 @@
-"""What a framework's workers run in: found, or made, and described exactly.
+"""Find or make the environment of a framework's workers, and describe it exactly.
 
 `prepare` gives, in this order: the interpreter that was named (`--python PATH`), the running one if it
 satisfies the plugin, or a managed one, made with uv in the user's cache (`DLPERF_CACHE_DIR` names another

@@ -25,7 +25,7 @@ PYTHON = "python3"
 
 @frozen
 class _Given:
-    """What of a node is in a container."""
+    """Parts of a node that a container gets."""
 
     mounts: tuple[tuple[str, str], ...]
     """Folders, and where they are inside; read-only."""

@@ -20,7 +20,7 @@ Progress = Callable[[str], None]
 """Told what is going on, a line at a time."""
 
 _LAST_LINES = 12
-"""How much of uv's own message an error quotes."""
+"""Number of lines of uv's own message that an error quotes."""
 
 _GRACE = 5.0
 """Seconds between asking uv to end and ending it."""
@@ -74,7 +74,7 @@ class Installer:
 
     settings: UvSettings
     folder: Path
-    """Where it runs: a folder of ours, so that no project's `uv.toml` or `pyproject.toml` is found."""
+    """Working directory: a folder of ours, so that no project's `uv.toml` or `pyproject.toml` is found."""
     lock: int
     """The descriptor that holds the environment's lock. uv inherits it: should this process be killed, then
     the lock lasts until uv, too, has gone, and nobody builds in the same place meanwhile."""

@@ -20,8 +20,8 @@ from dlperf_sdk.environments.probe import Interpreter
 from dlperf_sdk.errors import EnvironmentFailed
 
 _KEPT: dict[tuple[object, ...], Interpreter] = {}
-"""What a search has found, by what it depends on: a search starts uv and every Python that there is, which takes
-seconds, and a campaign would do it for each of its cases."""
+"""Results of searches, by what they depend on: a search starts uv and every Python that there is, which takes seconds,
+and a campaign would do it for each of its cases."""
 _LAST_PATCH = 40
 """No minor version of Python has had more patch releases than this."""
 _PLACES = re.compile("PATH$|HOME$|PYENV_|UV_|XDG_")
@@ -30,7 +30,7 @@ _PLACES = re.compile("PATH$|HOME$|PYENV_|UV_|XDG_")
 
 @define
 class _Search:
-    """What was looked at, for the sentence that says that nothing was found."""
+    """Interpreters that were looked at, for the message that none was found."""
 
     specifier: SpecifierSet
     environ: Mapping[str, str]

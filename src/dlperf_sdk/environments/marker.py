@@ -17,7 +17,7 @@ VERSION = 1
 
 @frozen
 class Marker:
-    """What a managed environment consists of. Its file's time of modification is the time of the last use."""
+    """Contents of a managed environment. Its file's time of modification is the time of the last use."""
 
     framework: str
     device: str
@@ -27,7 +27,7 @@ class Marker:
     lock: str
     """Exact versions of everything installed."""
     requirements: tuple[str, ...]
-    """What was asked for; without credentials."""
+    """Requested packages; without credentials."""
     options: tuple[str, ...]
     """The extra arguments for uv that it took."""
     size: int

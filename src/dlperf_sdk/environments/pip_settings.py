@@ -34,14 +34,14 @@ _SHORTEST = 4
 
 @frozen
 class UvSettings:
-    """What uv is started with."""
+    """Settings that uv is started with."""
 
     variables: Mapping[str, str]
     """The user's own variables, and the translated settings."""
     arguments: tuple[str, ...]
     """Settings that uv takes as arguments only; none holds credentials."""
     secrets: frozenset[str]
-    """What must not be shown of them."""
+    """Secrets in them, which must not be shown."""
 
 
 def config_files(environ: Mapping[str, str], prefix: Path, etc: Path = Path("/etc")) -> list[Path]:

@@ -24,7 +24,7 @@ class PreparedEnvironment:
     lock: str
     """Exact versions of everything installed, in requirements format, sorted; no addresses, no folders."""
     command: tuple[str, ...]
-    """What starts a Python in it."""
+    """Command that starts a Python in it."""
     key: str
     """For a managed one, the hash of what it was made from; else that of what is installed."""
     path: Path

@@ -66,7 +66,7 @@ class Distribution:
 
 @frozen
 class Facts:
-    """What an interpreter said of itself."""
+    """Properties that an interpreter reports of itself."""
 
     version: str
     prefix: Path

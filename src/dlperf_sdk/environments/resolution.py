@@ -27,7 +27,7 @@ _CUDA_BUILD = re.compile(r"\+cu\d+")
 
 @frozen
 class Resolution:
-    """What would be installed."""
+    """Packages that would be installed."""
 
     pins: tuple[str, ...]
     """`name==version`, or `name @ url`, one per distribution, sorted."""

@@ -20,7 +20,7 @@ from dlperf_sdk.results.result import Result
 
 _START, _END, _POINT = "INTERVAL_START", "INTERVAL_END", "POINT_IN_TIME"
 _BENCHMARKS = {"resnet50": "resnet", "bert-base": "bert"}
-"""What MLPerf calls them. Its BERT is the large one; `dlperf_model` has ours."""
+"""Names of models in MLPerf. Its BERT is the large one; `dlperf_model` has ours."""
 _OPTIMIZER = (
     ("kind", "opt_name"),
     ("learning_rate", "opt_base_learning_rate"),

@@ -130,7 +130,7 @@ _FIXED: tuple[tuple[str, Any, _Reader, str], ...] = (
 )
 
 COLUMNS: tuple[TableColumn, ...] = tuple(TableColumn(name, kind, help) for name, kind, _, help in _FIXED)
-"""What every table begins with."""
+"""Columns that every table begins with."""
 
 
 def columns(results: Iterable[Result]) -> tuple[TableColumn, ...]:
@@ -196,7 +196,7 @@ def _text(text: str) -> str:
 # -- CSV
 
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠", "\t", "\n", "'")
-"""How a cell begins, after white space, that a spreadsheet would run, and the mark that says it must not."""
+"""Characters that begin a cell, after white space, that a spreadsheet would run, and the mark that prevents it."""
 
 
 def to_csv(results: Sequence[Result]) -> str:

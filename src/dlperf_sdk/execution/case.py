@@ -59,7 +59,7 @@ class Case:
     """None without a store."""
     environment: Environment | None = None
     hardware: tuple[Mapping[str, Any], ...] = ()
-    """What each node reports of itself."""
+    """Description of each node, as it reports itself."""
     repeats: list[Repeat] = field(factory=list)
     notes: list[str] = field(factory=list)
     parity: Parity | None = None
@@ -67,7 +67,7 @@ class Case:
     _parity_run: ParityRun | None = None
     """The parity run that the first launch takes, before anything is measured."""
     _notes_written: int = 0
-    """How many of the notes belong to attempts that are over."""
+    """Number of notes that belong to attempts that are over."""
 
     @classmethod
     def begin(

@@ -27,14 +27,14 @@ Report = Callable[[str, str], None]
 
 @frozen
 class PreparedCase:
-    """What a case is launched with."""
+    """Environment, data and bundle that a case is launched with."""
 
     plan: Plan
     environment: PreparedEnvironment
     variables: Mapping[str, str]
     """The requested variables, as the workers get them."""
     data: Mapping[str, Any]
-    """What the preparation of the data found."""
+    """Properties of the prepared data."""
 
     def request(self, run_id: str, attempt: int | None = None) -> Request:
         """Return what the nodes are to do: all repeats, or one with the number `attempt`."""

@@ -33,7 +33,7 @@ class Row:
     environment: str | None = None
     """The framework plugin's distribution and version, and the version of Python."""
     reason: str | None = None
-    """Why nothing could be run."""
+    """Reason why nothing could be run."""
 
     @property
     def outcome(self) -> str:

@@ -1,1 +1,1 @@
-"""What plugin authors implement: a framework, a model, a topology, a measurer."""
+"""Define the interfaces for plugin authors: a framework, a model, a topology, a measurer."""

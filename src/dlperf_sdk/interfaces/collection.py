@@ -100,7 +100,7 @@ class Collection(ABC):
     """The name used for selection; the entry point carries the same."""
     title: ClassVar[str]
     description: ClassVar[str]
-    """Where the figures come from, and how far they can be trusted."""
+    """Source of the figures, and its reliability."""
 
     @property
     @abstractmethod

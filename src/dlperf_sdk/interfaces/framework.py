@@ -25,12 +25,12 @@ LAYOUTS = frozenset({"auto", "nchw", "nhwc"})
 
 @frozen
 class EnvironmentSpec:
-    """What one of a framework's environments consists of."""
+    """Contents of one of a framework's environments."""
 
     python: str
     """The versions of Python it runs on, as a specifier: `>=3.9,<3.12`."""
     requirements: tuple[str, ...]
-    """What must be installed, as requirement specifiers; these are also checked in an existing environment."""
+    """Packages to install, as requirement specifiers; these are also checked in an existing environment."""
     lock: Path | None = None
     """Exact versions of everything, in requirements format, that the plugin ships and has been tested with."""
     uv_options: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ def _sources(names: Iterable[str]) -> frozenset[str]:
 
 @frozen
 class Capabilities:
-    """What a framework's plugin offers. What is not listed is refused before anything starts.
+    """Capabilities of a framework's plugin. What is not listed is refused before anything starts.
 
     Raises:
         UnknownName: the core has no precision, strategy, layout or data source, or compiler, of a name.

@@ -42,7 +42,7 @@ class Log:
         self.line_count = 0
         """Lines read so far."""
         self.modified = 0.0
-        """When the file was last changed, in seconds since 1970; known once the first line was read."""
+        """Time of the file's last change, in seconds since 1970; known once the first line was read."""
         self._hash = hashlib.sha256()
         self._lines = self._read()
 
@@ -100,7 +100,7 @@ class Importer(ABC):
     version: ClassVar[str]
     """Raised when a log is read differently than before; every imported result states it."""
     has_window: ClassVar[bool] = False
-    """Whether it measures over a window of steps, which `warmup` and `steps` choose."""
+    """True if it measures over a window of steps, which `warmup` and `steps` choose."""
 
     @abstractmethod
     def read(self, log: Log, given: Mapping[str, Any]) -> Reading:

@@ -30,16 +30,16 @@ class Metric:
     repeats: Annotated[tuple[Real, ...], Schema(maxItems=10_000_000)] = ()
     """One value per repeat, in order."""
     note: str = ""
-    """What is needed to read the number: a convention, a source."""
+    """Convention or source that is needed to read the number."""
 
 
 @frozen
 class Measured:
-    """What a measurer may look at: the finished repeats of one case, and what the case is."""
+    """Input of a measurement: the finished repeats of one case, and a description of the case."""
 
     repeats: tuple[Repeat, ...]
     unit: str
-    """How the model's throughput is written."""
+    """Unit of the model's throughput."""
     batch_size: int
     """Samples per device and optimisation step."""
     devices: int

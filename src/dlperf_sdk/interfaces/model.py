@@ -27,9 +27,9 @@ class Parameter:
     """Lengths of its dimensions: convolutions are OIHW, linear layers (out, in); a plugin transposes what its framework
     wants otherwise."""
     init: Mapping[str, Any]
-    """How the canonical weights are filled: see `dlperf_sdk.worker.canonical`."""
+    """Initialization of the canonical weights: see `dlperf_sdk.worker.canonical`."""
     decay: bool = True
-    """Whether the optimizer's weight decay applies to it; nothing in the name says so."""
+    """True if the optimizer's weight decay applies to it; the name does not tell."""
 
     @property
     def size(self) -> int:
@@ -51,7 +51,7 @@ class Input:
     dtype: Annotated[str, Schema(enum=["float32", "int64"])]
     """Type of its elements: `float32` or `int64`."""
     fill: Mapping[str, Any]
-    """How the canonical batch is filled: see `dlperf_sdk.worker.canonical`."""
+    """Contents of the canonical batch: see `dlperf_sdk.worker.canonical`."""
 
 
 @frozen
@@ -81,7 +81,7 @@ class Optimizer:
     where nothing is clipped; `warmup_steps`, over which the policy `warmup` ramps the rate up from zero to
     `warmup_learning_rate`. `dlperf_sdk.worker.schedule` makes each step's rate of them."""
     source: str
-    """Where the numbers are published."""
+    """Publication of the numbers."""
 
 
 class Model(ABC):
@@ -94,9 +94,9 @@ class Model(ABC):
     trainers: ClassVar[Mapping[str, str]] = {}
     """Framework name → trainer, as ``module:attribute``, for frameworks whose plugins do not know this model."""
     has_images: ClassVar[bool] = False
-    """Whether its inputs are images, so that there is a memory layout to choose."""
+    """True if its inputs are images, so that there is a memory layout to choose."""
     unit: ClassVar[str] = "samples/s"
-    """How its throughput is written: img/s, seq/s."""
+    """Unit of its throughput: img/s, seq/s."""
     references: ClassVar[Path | None] = None
     """Its float64 trajectories, which the verdict `parity` holds every framework to: a document of the schema
     `reference`. Without one that verdict is inconclusive."""

@@ -39,7 +39,7 @@ class AttachedJob:
     id: str
     """The `Job.id` that it was submitted with."""
     label: str
-    """What users call it: `Slurm job 4213`."""
+    """Name for users: `Slurm job 4213`."""
     cancel_command: str
     """The command with which users cancel it."""
     stream: Iterator[bytes]

@@ -36,7 +36,7 @@ class SearchResult:
     """The largest that fitted; None where not even the smallest did."""
     probes: tuple[Probe, ...]
     exact: bool
-    """Whether the next size to it is known not to fit, within the resolution."""
+    """True if the next larger size is known not to fit, within the resolution."""
 
 
 def quantum(size: int) -> int:

@@ -15,7 +15,7 @@ from dlperf_sdk.spec.precision import PRECISIONS
 
 @frozen
 class Peak:
-    """What a device can do at most, densely, at one precision."""
+    """Peak dense throughput of a device at one precision."""
 
     flops: float
     """Floating-point operations per second; a multiply-accumulate counts as two."""

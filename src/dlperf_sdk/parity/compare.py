@@ -19,11 +19,11 @@ NAMED = 5
 
 @frozen
 class Comparison:
-    """What a comparison found."""
+    """Outcome of a parity comparison."""
 
     outcome: str
     detail: str
-    """What was held against what, how far it was, and what it looks like."""
+    """Compared quantities, the deviation, and its likely cause."""
     losses: tuple[float, ...] = ()
     """Per step the largest relative deviation of a replica's loss."""
     updates: float | None = None

@@ -1,4 +1,4 @@
-"""How far what a run did is from what a trajectory says; pure.
+"""Measure the deviation of a run from a trajectory; pure.
 
 Parameters and running means are held by their fingerprints: an estimate of a norm, whose bounds stand beside it.
 """

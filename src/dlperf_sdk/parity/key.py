@@ -1,4 +1,4 @@
-"""What parity evidence is evidence for: what could make another run's first steps differ, part by part, in one hash."""
+"""Compute the key of parity evidence: a hash of all that could make another run's first steps differ."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dlperf_sdk.worker.request import Request
 from dlperf_sdk.worker.variables import worker_environment
 
 CONTEXT = ("id", "deadlines", "samplers", "on_busy", "memory_limit", "first_attempt")
-"""What a request says beside what is computed."""
+"""Fields of a request that do not change what is computed."""
 
 SEARCHED = ("PATH", "LD_LIBRARY_PATH")
 """Inherited variables that decide which code runs: where compilers are found, and where shared libraries are."""

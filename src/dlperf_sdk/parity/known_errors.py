@@ -1,4 +1,4 @@
-"""What a run that is not right looks like: the known mistakes whose trajectories it is on."""
+"""Identify the known errors whose trajectories a wrong run follows."""
 
 from __future__ import annotations
 

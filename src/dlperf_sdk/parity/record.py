@@ -20,7 +20,7 @@ class Follower:
     """The first steps of one replica."""
 
     index: Index
-    """Which replica of the case, counted from 0."""
+    """Index of the replica in the case, counted from 0."""
     digest: str
     """Digest over its trainable parameters, after the last step."""
     losses: TrajectoryLosses

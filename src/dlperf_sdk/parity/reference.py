@@ -100,7 +100,7 @@ class Tolerance:
     """Largest deviation of a single update or running mean, relative to its norm, or ten times its noise if that is
     more; null if they are not compared."""
     why: str
-    """Where these bounds come from."""
+    """Source of these bounds."""
 
 
 @frozen

@@ -56,7 +56,7 @@ class Plan:
     deadlines: Mapping[str, float]
     samplers: tuple[str, ...]
     packages: tuple[str, ...]
-    """What the bundle holds beside the packages of the references above."""
+    """Packages in the bundle beside the packages of the references above."""
     environment: EnvironmentSpec
     plugin: str
     """The framework plugin's distribution and version."""

@@ -59,7 +59,7 @@ NOT_FROM_A_FILE = "A file may not decide which program is run, what it loads, or
 
 @frozen
 class Declarations:
-    """What a plugin declares about the settings of a case."""
+    """Declarations of a plugin about the settings of a case."""
 
     options: Mapping[str, Mapping[str, Any]]
     """Option → its metadata."""
@@ -75,7 +75,7 @@ class Restricted:
     """A setting of a case that decides what is executed or read."""
 
     name: str
-    """What `--allow` calls it."""
+    """Name of the setting for `--allow`."""
     field: str
     """The field, or `options.NAME`, or `env.NAME`."""
     value: Any

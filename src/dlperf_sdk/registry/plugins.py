@@ -1,4 +1,4 @@
-"""Which plugins are installed: stevedore behind one class.
+"""List and load installed plugins: stevedore behind one class.
 
 Listing reads entry points and imports nothing. Loading imports the one plugin that is asked for. A plugin that cannot
 be loaded is a row with its error; two distributions that claim one name are an error that names both.

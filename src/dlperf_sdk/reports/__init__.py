@@ -1,1 +1,1 @@
-"""What people read: results as blocks of text and tables, for the terminal and as Markdown."""
+"""Render results for people as blocks of text and tables, for the terminal and as Markdown."""

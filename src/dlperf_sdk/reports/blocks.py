@@ -1,4 +1,4 @@
-"""What a report consists of: headings, labelled lines, tables and notes, as plain values.
+"""Define the blocks of a report: headings, labelled lines, tables and notes, as plain values.
 
 Whoever has something to say makes blocks; `terminal` and `markdown` show the same blocks in their own ways.
 """
@@ -11,7 +11,7 @@ from typing import Literal
 from attrs import field, frozen
 
 Tone = Literal["plain", "quiet", "good", "bad", "doubt"]
-"""How a text is meant. Colour only ever repeats what the words say."""
+"""Tone of a text. Colour only ever repeats what the words say."""
 
 
 @frozen
@@ -36,7 +36,7 @@ def _pairs(pairs: Iterable[tuple[str, Cell | str]]) -> tuple[tuple[str, Cell], .
 
 @frozen
 class Heading:
-    """What the blocks under it are about, and in `aside` a word on how it came out."""
+    """Title of the blocks under it; `aside` is a word on the outcome."""
 
     text: str
     aside: Cell = Cell("")

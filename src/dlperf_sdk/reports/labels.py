@@ -1,4 +1,4 @@
-"""What a result is called, how it came out, and how its values are written."""
+"""Format labels, states and values of results."""
 
 from __future__ import annotations
 

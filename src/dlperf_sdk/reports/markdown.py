@@ -10,7 +10,7 @@ from dlperf_sdk.reports.blocks import Block, Heading, Labels, Notes, Paragraph, 
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~&])")
 _OPENING = re.compile(r"^(?:[-+=]|[0-9]{1,9}(?=[.)]))")
-"""What begins a list, or a line below a heading, where it is the first of a paragraph."""
+"""Characters that begin a list, or a line below a heading, at the start of a paragraph."""
 
 
 def text_of(blocks: Iterable[Block]) -> str:

@@ -1,4 +1,4 @@
-"""What a result was measured on: the environment, the machines, and what its workers found."""
+"""Show the context of a result: the environment, the machines, and the checks of its workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `dlperf verify` shows: per model a table, a row per framework, and below it what is wrong where."""
+"""Render the output of `dlperf verify`: per model a table, a row per framework, and below it the errors."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What is kept: results, their verdicts, and the store."""
+"""Store results and compute their verdicts."""

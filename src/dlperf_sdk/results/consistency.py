@@ -1,4 +1,4 @@
-"""Whether a result says what its own records say: a file that was edited by hand contradicts itself."""
+"""Check a result against its own records: a file that was edited by hand contradicts itself."""
 
 from __future__ import annotations
 

@@ -34,17 +34,17 @@ class Attempt:
     """One attempt at a repeat, finished or failed, as the coordinator reports it and the store keeps it."""
 
     attempt: Index
-    """Which attempt, counted from 1."""
+    """Number of the attempt, counted from 1."""
     status: Status
     """`ok`, or the kind of the failure."""
     failure: Failure | None
-    """How it failed; null exactly if the status is `ok`."""
+    """Failure of the run; null exactly if the status is `ok`."""
     records: Annotated[tuple[Record, ...], WrittenAs(tuple[Record | FailedRecord, ...])]
     """The records of the trainers; those of failed ones are in the document only."""
     series: tuple[Series, ...]
     """The samplers' series."""
     exits: tuple[Exit, ...]
-    """How the workers ended."""
+    """Exits of the workers."""
     nodes: tuple[Mapping[str, Any], ...] = ()
     """Each node's description of itself."""
     notes: tuple[str, ...] = ()

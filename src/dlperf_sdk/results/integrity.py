@@ -17,7 +17,7 @@ from dlperf_sdk.spec.strategy import STRATEGIES
 
 @frozen
 class Expected:
-    """What the records are held against: the case, as it was planned."""
+    """Expected values for the records: the case, as it was planned."""
 
     request: str
     """The request's id, which every record carries."""

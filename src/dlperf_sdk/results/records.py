@@ -29,12 +29,12 @@ FailureKind = Annotated[str, Schema(enum=list(FAILURES))]
 
 @frozen
 class Failure:
-    """How a case failed."""
+    """Failure of a case."""
 
     kind: FailureKind
     """Kind of failure."""
     message: str
-    """What happened, where, and what to do, in one paragraph."""
+    """Message: what happened, where, and what to do, in one paragraph."""
     phase: str | None = None
     """The phase that the worker was in."""
     node: NodeIndex | None = None
@@ -67,7 +67,7 @@ class Replica:
     """The digest and the losses of one replica."""
 
     index: Index
-    """Which replica of the case, counted from 0."""
+    """Index of the replica in the case, counted from 0."""
     device: str
     """Identifier of its device."""
     digest: str
@@ -82,7 +82,7 @@ class Replica:
 
 @frozen
 class WorkerRecord:
-    """What the record of a finished trainer process says of it, whatever its program."""
+    """Facts about a finished trainer process from its record, whatever its program."""
 
     status: Literal["ok"] = field(default="ok", init=False)
     """Status of the trainer: it finished."""
@@ -91,11 +91,11 @@ class WorkerRecord:
     request: RunId
     """Name of the run."""
     attempt: Index
-    """Which attempt, counted from 1."""
+    """Number of the attempt, counted from 1."""
     rank: Index
-    """Which trainer of the case, counted from 0."""
+    """Index of the trainer in the case, counted from 0."""
     node: NodeIndex
-    """Which node, counted from 0."""
+    """Index of the node, counted from 0."""
 
 
 @frozen
@@ -103,8 +103,8 @@ class Record(WorkerRecord):
     """The record of a trainer process that finished."""
 
     clock: Annotated[str, Schema(enum=["event", "lagged", "blocking"])]
-    """How the duration of a step is known: by events on the device, by waiting one step behind, or because the
-    framework blocks (`Runtime.clock`)."""
+    """Method that times a step: by events on the device, by waiting one step behind, or because the framework
+    blocks (`Runtime.clock`)."""
     window: Window
     """The measured window."""
     samples: Count
@@ -137,7 +137,7 @@ class Record(WorkerRecord):
 
 @frozen
 class WorkerFailure:
-    """How a trainer process failed."""
+    """Failure of a trainer process."""
 
     kind: FailureKind
     """Kind of failure."""
@@ -146,7 +146,7 @@ class WorkerFailure:
     type: str | None
     """The exception's class."""
     message: str
-    """What happened."""
+    """Description of the failure."""
     traceback: str | None
     """The exception's traceback."""
 
@@ -158,15 +158,15 @@ class FailedRecord:
     status: Literal["failed"] = field(default="failed", init=False)
     """Status of the trainer: it failed."""
     failure: WorkerFailure
-    """How it failed."""
+    """Failure of the process."""
     request: RunId
     """Name of the run."""
     attempt: Index
-    """Which attempt, counted from 1."""
+    """Number of the attempt, counted from 1."""
     rank: Index
-    """Which trainer of the case, counted from 0."""
+    """Index of the trainer in the case, counted from 0."""
     node: NodeIndex
-    """Which node, counted from 0."""
+    """Index of the node, counted from 0."""
 
 
 @frozen
@@ -174,7 +174,7 @@ class Series:
     """One quantity of one device over time, as a sampler saw it on one node."""
 
     node: NodeIndex
-    """Which node."""
+    """Index of the node, counted from 0."""
     name: str
     """The quantity: `power`, `energy`, `utilisation`, `memory`, `clock`, `temperature`, …"""
     device: str
@@ -191,10 +191,10 @@ class Series:
 
 @frozen
 class Exit:
-    """How a worker process ended, as its agent saw it."""
+    """Exit of a worker process, as its agent saw it."""
 
     node: NodeIndex
-    """Which node."""
+    """Index of the node, counted from 0."""
     role: Annotated[str, Schema(enum=["trainer", "service"])]
     """Role of the process."""
     rank: Index | None
@@ -214,10 +214,10 @@ class Repeat:
     """One finished repeat: a record from every rank."""
 
     attempt: Index
-    """Which attempt, counted from 1."""
+    """Number of the attempt, counted from 1."""
     records: tuple[Record, ...]
     """The records of the trainers."""
     series: tuple[Series, ...] = ()
     """The samplers' series."""
     exits: tuple[Exit, ...] = ()
-    """How the workers ended."""
+    """Exits of the workers."""

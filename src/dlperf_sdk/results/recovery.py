@@ -1,4 +1,4 @@
-"""What lies in a run's directory, read back: its attempts, and what of it cannot be read."""
+"""Read a run's directory: its attempts, and the errors of files that cannot be read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Unreadable:
 
 @frozen
 class Recovered:
-    """What a run has left, whether or not its controller came to write a result."""
+    """Contents of a run's directory, whether or not its controller came to write a result."""
 
     id: str
     spec: RunSpec | None

@@ -45,7 +45,7 @@ class Verdict:
     outcome: Outcome
     """`pass`, `fail`, `inconclusive` or `not-applicable`."""
     detail: str
-    """What was compared with what, in a sentence."""
+    """Compared values, in a sentence."""
 
 
 @frozen
@@ -69,7 +69,7 @@ class Parity:
     outcome: Outcome
     """`pass`, `fail`, `inconclusive` or `not-applicable`."""
     detail: str
-    """What was compared with what, how large the deviation was, and what it looks like."""
+    """Compared values, size of the deviation, and its likely cause."""
     case: str
     """The reference's case."""
     losses: Annotated[tuple[ParityLosses, ...], Schema(maxItems=999_999)] = ()
@@ -87,19 +87,19 @@ class Parity:
     key: str | None = None
     """SHA-256 over what this is evidence for: code, settings, environment, device, reference."""
     made_at: Timestamp | None = None
-    """When the run took place: UTC, ISO 8601."""
+    """Time of the run: UTC, ISO 8601."""
     traceback: str | None = None
     """Traceback of a failed run's worker, or the end of its log."""
 
 
 @frozen
 class Stopping:
-    """Why the repeats ended."""
+    """End of the repeats: the rule that applied, and its outcome."""
 
     rule: Annotated[str, Schema(enum=["fixed", "adaptive"])]
     """`fixed` or `adaptive`."""
     met: bool
-    """Whether the rule's condition was met."""
+    """True if the rule's condition was met."""
     detail: str
     """The condition that was not met, or what was reached."""
 
@@ -161,7 +161,7 @@ class Imported:
     program: str
     """The program that wrote the logs, if they name it."""
     estimator: str
-    """How a throughput was computed from a log, in a sentence; the fact `estimator` has its name."""
+    """Method by which a throughput was computed from a log, in a sentence; the fact `estimator` has its name."""
     sources: tuple[Source, ...]
     """The logs, one for each value of the throughput, in that order."""
 
@@ -175,7 +175,7 @@ class Result:
     status: Status
     """`ok`, or the kind of the failure."""
     failure: Failure | None
-    """How it failed; null exactly if the status is `ok`."""
+    """Failure of the case; null exactly if the status is `ok`."""
     spec: RunSpec
     """The requested case."""
     facts: tuple[Fact, ...]
@@ -188,7 +188,7 @@ class Result:
     """The finished repeats with their records; or the numbers of their attempts, whose records then lie beside this
     document, in attempts/NUMBER/, and are read when they are needed (a DocumentError says that they cannot be)."""
     stopping: Stopping | None
-    """Why the repeats ended; null if the case failed before."""
+    """Reason why the repeats ended; null if the case failed before."""
     environment: Environment | None
     """The environment of the workers; null if the case failed before it had one."""
     hardware: tuple[Mapping[str, Any], ...]

@@ -1,4 +1,4 @@
-"""Whether the steps of repeats drift: Theil and Sen's slope, Mann and Kendall's test, summed over repeats.
+"""Detect drift in the steps of repeats: Theil and Sen's slope, Mann and Kendall's test, summed over repeats.
 
 Both look only at pairs, so a few slow steps neither feign nor hide a drift, and no distribution is assumed.
 What the test does assume, independence, step times do not have: the variance is widened by their
@@ -31,7 +31,7 @@ _CLOSEST = 3
 
 @frozen
 class Trend:
-    """What a series does from its start to its end."""
+    """Trend of a series from its start to its end."""
 
     drift: float
     """The slope times the length, as a fraction of the median: 0.02 is 2 % more at the end."""

@@ -37,7 +37,7 @@ _OURS = "dlperf_sdk"
 
 @frozen
 class Made:
-    """What was written."""
+    """Files of the new plugin."""
 
     folder: Path
     files: tuple[str, ...]

@@ -16,7 +16,7 @@ class Compiler:
 
 
 NONE = "none"
-"""How a framework trains unless a compiler is asked for. Every plugin offers it: a framework that always compiles does
+"""Compiler of a case that requests none. Every plugin offers it: a framework that always compiles does
 so under `none` as well, and says `none` in `observed`."""
 
 COMPILERS = Table(

@@ -18,7 +18,7 @@ Role = Literal["workload", "factor", "context"]
 Validator = Callable[[Any, Any, Any], None]
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
-"""What plugins, precisions, sources and the like may be called."""
+"""Pattern of the names of plugins, precisions, sources and the like."""
 
 
 def bounded(**keywords: Any) -> Callable[[Validator], Validator]:

@@ -13,14 +13,14 @@ class Precision:
 
     name: str
     help: str
-    """What is computed in which format, in a sentence."""
+    """Formats of the computations, in a sentence."""
     format: str
     """Number format of the operands of matrix products and convolutions, forwards and backwards: the row of a device's
     peaks (`dlperf_sdk.measurers.peaks`)."""
     significand_bits: int
     """Stored bits of that format's significand."""
     rounds_products: bool = False
-    """Whether the results of these products have that format as well, rather than float32."""
+    """True if the results of these products have that format as well, rather than float32."""
     low: float
     """The least relative deviation ‖y - y32‖ / ‖y32‖ of the outputs from fp32: below it the precision was not in
     effect."""
@@ -30,11 +30,11 @@ class Precision:
     """Relative difference of one step's loss in two runs: the order of summation may differ, and nothing else. For the
     narrower formats about one unit in the last place."""
     grown_loss_tolerance: float
-    """What that may have grown to some steps later, as training amplifies it: further off it is another step's loss, or
+    """Limit of that deviation some steps later, as training amplifies it: further off it is another step's loss, or
     another training's. A cap only, for being the nearest is little evidence: BERT on three of four samples has losses
     of which each is nearest to its own step's on all four, and 6 % off at the second."""
     scales_loss: bool = False
-    """Whether a loss scaler is used, which may skip steps whose gradients overflow."""
+    """True if a loss scaler is used, which may skip steps whose gradients overflow."""
     devices: frozenset[str] | None = None
     """Kinds of device that have it; None for any."""
 

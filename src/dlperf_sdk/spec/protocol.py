@@ -15,7 +15,7 @@ MOST_REPEATS = 100_000
 
 @frozen
 class Protocol:
-    """How a case is measured: in steps, and in repeats, each of which is made of new processes."""
+    """Rules of a measurement: steps, and repeats, each of which is made of new processes."""
 
     name: str = attrs.field(validator=named)
     """Its name."""

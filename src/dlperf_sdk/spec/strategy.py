@@ -14,9 +14,9 @@ class Strategy:
     name: str
     help: str
     syncs_gradients: bool = True
-    """Whether replicas learn from each other's samples."""
+    """True if replicas learn from each other's samples."""
     is_asynchronous: bool = False
-    """Whether a replica updates the shared parameters without waiting for the others: no one trajectory is right."""
+    """True if a replica updates the shared parameters without waiting for the others: no one trajectory is right."""
 
     @property
     def keeps_replicas_equal(self) -> bool:

@@ -16,7 +16,7 @@ from dlperf_sdk.spec.fields import NAME, named, optional, text, whole
 from dlperf_sdk.spec.table import alternatives
 
 Scalar = str | int | float | bool | None
-"""What an option's value may be."""
+"""Type of an option's value."""
 FiniteScalar = Annotated[Scalar, Schema(**keywords_of_type(Finite))]
 
 MAX_BATCH: Any = "max"

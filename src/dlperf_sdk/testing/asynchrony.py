@@ -17,7 +17,7 @@ BLOCKING = "the clock is 'blocking': a step is done when `step` returns, so ther
 
 
 class Asynchrony(Training):
-    """What can only be seen where the device works while the host goes on: clocks `event` and `lagged`.
+    """Tests of devices that work while the host goes on: clocks `event` and `lagged`.
 
     In every cell of the matrix: what waits in the plainest case may not under a compiler, which has another `step`, or
     in company, where replicas wait for each other. Two replicas whose clock is 'blocking' are not asked: what goes on

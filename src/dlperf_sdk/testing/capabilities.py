@@ -1,4 +1,4 @@
-"""What is declared works: each precision, compiler, strategy, layout and data source in a short real run."""
+"""Test the declared capabilities: each precision, compiler, strategy, layout and data source in a short real run."""
 
 from __future__ import annotations
 

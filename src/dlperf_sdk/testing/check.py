@@ -122,7 +122,7 @@ class _Told:
     only: tuple[str, ...]
     checks: list[Check] = field(factory=list)
     raised: BaseException | None = None
-    """What a listener raised: pytest would take it for a fault of its own."""
+    """Exception that a listener raised: pytest would take it for a fault of its own."""
     uncollected: str = ""
     _session: pytest.Session | None = None
     _started: int = 0

@@ -1,4 +1,4 @@
-"""What all suites share: known gaps, axes that a plugin's own declarations fill, and failures that advise."""
+"""Provide the parts that all suites share: known gaps, axes from a plugin's declarations, failures with advice."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ environment, and which cases it refuses."""
 
 
 class ControllerHalf(FrameworkSubject):
-    """What the core imports. It runs where no framework is installed."""
+    """Tests of the plugin's half that the core imports. It runs where no framework is installed."""
 
     def test_the_plugin_loads(self) -> None:
         """Under its name, as what it says it is, and with at least one model."""

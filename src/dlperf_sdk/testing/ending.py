@@ -1,4 +1,4 @@
-"""How a case ends: well and without a trace, or with a typed failure and without a trace."""
+"""Test the end of a case: well and without a trace, or with a typed failure and without a trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run may have left behind: processes, temporary files, and shared memory that no process has any more."""
+"""List leftovers of a run: processes, temporary files, and shared memory that no process has any more."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Shared:
     number: int
     """Its inode."""
     made: int
-    """When it was last changed, in nanoseconds."""
+    """Time of its last change, in nanoseconds."""
 
 
 def shared_memory() -> frozenset[Shared]:

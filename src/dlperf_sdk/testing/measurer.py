@@ -1,4 +1,4 @@
-"""What a measurer is held to: pure, honest about what it does not know, and cheap on the nodes."""
+"""Test a measurer: pure, honest about what it does not know, and cheap on the nodes."""
 
 from __future__ import annotations
 

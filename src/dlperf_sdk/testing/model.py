@@ -1,4 +1,4 @@
-"""What a model is held to: a manifest, inputs, arithmetic and an optimizer that any framework can take."""
+"""Test a model: a manifest, inputs, arithmetic and an optimizer that any framework can take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker reports of its device, its memory and its framework is plausible."""
+"""Test that a worker's reports on its device, its memory and its framework are plausible."""
 
 from __future__ import annotations
 

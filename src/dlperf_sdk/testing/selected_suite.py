@@ -1,4 +1,4 @@
-"""What `dlperf_sdk.testing.check` lets pytest collect: the suite of the plugin that was named."""
+"""Select the suite of the named plugin, for pytest to collect under `dlperf_sdk.testing.check`."""
 
 from dlperf_sdk.testing import check
 

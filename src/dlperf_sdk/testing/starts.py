@@ -25,7 +25,7 @@ from dlperf_sdk.worker.conformance import ANSWERS, PARITY
 
 @frozen
 class Outcome:
-    """What a start left."""
+    """Outcome of a start."""
 
     records: tuple[Mapping[str, Any], ...]
     """Of the trainers, by rank; empty where one failed."""
@@ -36,7 +36,7 @@ class Outcome:
 
 @frozen
 class Answer:
-    """What one trainer answered."""
+    """Answer of one trainer."""
 
     values: Mapping[str, Any]
     """See `dlperf_sdk.worker.conformance`; a key is missing where the worker failed before it."""

@@ -35,13 +35,13 @@ from dlperf_sdk.worker.interface import Unsupported
 from dlperf_sdk.worker.processes import SERVICE
 
 UNSUPPORTED = f"{Unsupported.__module__}.{Unsupported.__qualname__}: "
-"""What an answer's traceback ends with where a worker says that its machine cannot do what was asked."""
+"""End of an answer's traceback where a worker says that its machine cannot do what was asked."""
 COMPILED = "tiny"
 """The case of a reference that compiled cells are held to, where there is one: the network and the batch are those that
 they train, if nobody chose others. A compiler takes up to a minute for each, and what it has made for the run serves
 here. All other cells are held to what ordinary runs are."""
 TO_BE_FILLED_IN = "FILL IN"
-"""What `dlperf new-plugin` marks the gaps of its skeleton with."""
+"""Mark of the gaps in the skeleton of `dlperf new-plugin`."""
 _RAISED = re.compile(f"NotImplementedError: ({TO_BE_FILLED_IN}.*)")
 
 
@@ -64,7 +64,7 @@ class FrameworkSubject(Conformance):
     python: ClassVar[str | None] = None
     """The interpreter of an existing environment; the plugin's managed environment, unless given."""
     registry: ClassVar[Registry] = Registry()
-    """Where the plugin and its models are found: what is installed, unless given."""
+    """Registry of the plugin and its models: what is installed, unless given."""
 
     _cells: ClassVar[set[str]]
     """Cases of which everything is asked, in one start."""
@@ -74,7 +74,7 @@ class FrameworkSubject(Conformance):
     _unsupported: ClassVar[dict[str, Failure]]
     """Cases that a worker has said this machine cannot do: nothing else is started for them."""
     _unfinished: ClassVar[dict[tuple[str, str], str]]
-    """What was started, and the model → what its worker still lacks: no other case of it gets any further."""
+    """Missing parts of the worker by what was started and the model: no other case of it gets any further."""
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)

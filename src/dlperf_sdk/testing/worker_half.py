@@ -24,11 +24,11 @@ COMPILE = (
     "import sys\nfor name in sys.argv[1:]:\n    compile(open(name, encoding='utf-8').read(), name, 'exec')\n"
 )
 CORE = {"attr", "attrs", "cattrs", "cyclopts", "pluggy", "stevedore", "rich", "jsonschema", "psutil"}
-"""What the core depends on, and no environment of a framework has."""
+"""Dependencies of the core, which no environment of a framework has."""
 
 
 class WorkerHalf(FrameworkSubject):
-    """What runs in the framework's environment."""
+    """Tests of the plugin's half that runs in the framework's environment."""
 
     def test_it_compiles_on_the_oldest_python_it_declares(self) -> None:
         """Its syntax; and really there, where that interpreter is found on this machine."""

@@ -1,4 +1,4 @@
-"""What runs on the nodes: the agent, the measuring loop, and what a plugin's worker half builds on.
+"""Run the agent and the measuring loop on the nodes, and provide the base of plugins' worker halves.
 
 Standard library only, Python 3.7 syntax, so that it runs in every framework's environment without being installed
 there: the bundle brings it. `canonical` alone needs NumPy, and only trainers import it.

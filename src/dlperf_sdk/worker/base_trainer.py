@@ -44,7 +44,7 @@ class BaseTrainer(Trainer):
     """One model's replicas in one process, and how they train. The constructor of a framework's trainer builds them."""
 
     precisions: Mapping[str, Precision]
-    """What each precision means in this framework."""
+    """Arithmetic of each precision in this framework."""
     sources: Mapping[str, Source] = SOURCES
     """The function that serves each data source."""
     loader: Type[Loader]

@@ -1,4 +1,4 @@
-"""What lies in the bundle that this runs from: an archive, or a directory that it was unpacked to."""
+"""Read the contents of the bundle that this runs from: an archive, or a directory that it was unpacked to."""
 
 import os
 import zipfile

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dlperf_sdk.worker.request import Request
 
 PARITY_SHARDS = 2
-"""How many shards the replicas of a parity run train on."""
+"""Number of shards that the replicas of a parity run train on."""
 
 _CHUNK = 1 << 18  # Draws at a time: 2 MiB of float64 stay in a core's cache. No value depends on it.
 

@@ -35,7 +35,7 @@ STACK = 8 * 2**20
 FURTHER = 4
 """Steps on the canonical batch behind the canonical ones: a short case's warm-up and window are as many."""
 TRIES = 3
-"""How often time is taken at most, on a machine that may do something else meanwhile: the best counts."""
+"""Most measurements of a time, on a machine that may do something else meanwhile: the best counts."""
 
 
 def check(task: Task) -> Dict[str, Any]:

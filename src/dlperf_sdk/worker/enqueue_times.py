@@ -1,4 +1,4 @@
-"""What the times of some steps say of a worker: how long the host enqueued them, waited for them, and read the losses.
+"""Interpret the times of some steps: how long the host enqueued them, waited for them, and read the losses.
 
 Times are seconds, by name; `device` is None where no clock of the device's own keeps time.
 """
@@ -8,10 +8,10 @@ from typing import Any, Mapping
 Times = Mapping[str, Any]
 
 LEFT = 1.0
-"""Where `step` does not wait: at least as many steps are left for `synchronize`."""
+"""Fewest steps left for `synchronize` where `step` does not wait."""
 DONE = 0.4
-"""Where the clock is 'blocking': less than this of a step is left when `step` has returned. A step that waits for its
-loss alone leaves its backward pass and its update, two thirds of it."""
+"""Largest share of a step that is left when `step` has returned, where the clock is 'blocking'. A step that waits for
+its loss alone leaves its backward pass and its update, two thirds of it."""
 READ = 0.2
 """The most of the steps' time that may be left for reading the losses, once `synchronize` has returned."""
 EARLY = 0.05

@@ -1,4 +1,4 @@
-"""How a case fails, as the protocol tells it: one shape, and the rules for which of several failures is the cause."""
+"""Define the failure of a case in the protocol: one shape, and the rules for which of several failures is the cause."""
 
 from typing import Any, Dict, List, Optional
 
@@ -17,8 +17,8 @@ _CAUSES = (
     "invalid-record",
     "crashed",
 )
-"""When several workers fail, the others mostly fail because of the first: the more telling kind is the cause. Where a
-node is lost, the others' workers lose their peers."""
+"""Kinds of failure, the most telling first: when several workers fail, the others mostly fail because of the first.
+Where a node is lost, the others' workers lose their peers."""
 
 
 class Failed(Exception):

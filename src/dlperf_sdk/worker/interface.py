@@ -1,4 +1,4 @@
-"""What a framework plugin's worker half implements: a runtime for the framework, and a trainer for each model."""
+"""Define the interface of a framework plugin's worker half: a runtime for the framework, and a trainer per model."""
 
 import resource
 from typing import Any, ContextManager, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
@@ -12,7 +12,7 @@ class Unsupported(Exception):
 
 
 class Step(NamedTuple):
-    """What `Trainer.step` returns at once, while the device may still be working."""
+    """Return value of `Trainer.step`, made while the device may still be working."""
 
     loss: Any
     """A handle for `Trainer.read_loss`. It stays valid until it is read, whatever later steps overwrite."""
@@ -28,7 +28,7 @@ class Runtime:
     """
 
     clock = "blocking"
-    """How the duration of a step is known.
+    """Method that times a step.
 
     "blocking": the framework has finished a step when `step` returns, or lets the host get ahead by so little that
     hardly anything is left (eager on a CPU, and nowhere else); a host clock is enough. `step` waits for nothing of its

@@ -1,4 +1,4 @@
-"""How processes end: nothing that an agent starts outlives it (what Linux offers for that, through ctypes)."""
+"""Tie processes to their agent, so that none outlives it (what Linux offers for that, through ctypes)."""
 
 import ctypes
 import os

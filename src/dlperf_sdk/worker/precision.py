@@ -1,4 +1,4 @@
-"""What a precision means in one framework: the table that its trainers train by, and report by."""
+"""Define a precision in one framework: the table that its trainers train by, and report by."""
 
 from typing import Any, Iterable, Mapping, NamedTuple
 

@@ -1,4 +1,4 @@
-"""Which processes a case consists of: plain values, and the pure function that most frameworks need.
+"""Define the processes of a case: plain values, and the pure function that most frameworks need.
 
 A framework plugin names a function `processes(cluster) -> list of Process`. The planner calls it with placeholder
 addresses to show the plan, the agents with the real ones: so launch variables are written in one place.
@@ -56,7 +56,7 @@ class Process(NamedTuple):
     node: int
     variables: Dict[str, str]
     devices: Tuple[int, ...] = ()
-    """Which of its node's devices it owns, by index. A service may own some, where it computes."""
+    """Devices of its node that it owns, by index. A service may own some, where it computes."""
     replicas: Tuple[int, ...] = ()
     """Trainers only: the global indices of the replicas it records, one per device, be it its own or a service's."""
     rank: Optional[int] = None

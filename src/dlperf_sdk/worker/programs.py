@@ -21,7 +21,7 @@ PROGRAMS = {
 
 
 class Task(NamedTuple):
-    """What a program works with: a runtime that was started, and a trainer that was built."""
+    """Runtime that was started, and trainer that was built, for a program."""
 
     runtime: Runtime
     trainer: Trainer

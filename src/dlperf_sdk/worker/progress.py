@@ -1,4 +1,4 @@
-"""How far a worker is, told through shared memory: one store per step, no system call, nothing to wait for."""
+"""Report a worker's progress through shared memory: one store per step, no system call, nothing to wait for."""
 
 import mmap
 import os

@@ -97,13 +97,13 @@ class Request(NamedTuple):
     samplers: List[ModuleAttribute]
     """`module:attribute` of each sampler that the agent runs on its node."""
     on_busy: BusyAction
-    """What to do when another process uses the device."""
+    """Action when another process uses the device."""
     memory_limit: MemoryLimit = None
     """Bytes of host memory that each worker process may allocate; null for no limit."""
     first_attempt: AttemptNumber = 1
     """Number of the first repeat of this launch: a case may be measured in several."""
     scales_loss: bool = False
-    """Whether the precision uses a loss scaler, which may skip steps."""
+    """True if the precision uses a loss scaler, which may skip steps."""
     program: Program = "measure"
     """Program of the trainers: `measure`; `parity`, a few steps that are compared with a reference; `trace`, a few
     steps under the framework's profiler; or one of the programs in `dlperf_sdk.worker.conformance`."""

@@ -1,4 +1,4 @@
-"""Which environment variables a worker process sees: an allow-list, what was asked for, and what starts it.
+"""Build the environment variables of a worker process: an allow-list, what was asked for, and what starts it.
 
 A worker must not find by accident what changes its number (`OMP_*`, `LD_PRELOAD`, `PYTHONPATH`, a framework's
 own switches), and a result must be able to say what was set. So a worker inherits little, and the rest is

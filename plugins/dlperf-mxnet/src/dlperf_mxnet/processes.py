@@ -1,14 +1,14 @@
-"""Which processes an MXNet case consists of: one trainer per node, and the roles of its distributed kvstore."""
+"""Define the processes of an MXNet case: one trainer per node, and the roles of its distributed kvstore."""
 
 from typing import Dict, List
 
 from dlperf_sdk.worker.processes import SERVICE, TRAINER, Cluster, Node, Process, one_per_device
 
 SERVE = "dlperf_mxnet.worker.service:serve"
-"""What the scheduler and the servers call; `DMLC_ROLE` tells them which they are."""
+"""Entry point of the scheduler and the servers; `DMLC_ROLE` names the role of each."""
 
 CPU_DEVICES = "DLPERF_MXNET_CPU_DEVICES"
-"""How many CPU devices share the cores of a process: `dlperf_mxnet.worker` reads it."""
+"""Number of CPU devices that share the cores of a process; `dlperf_mxnet.worker` reads it."""
 
 
 def processes(cluster: Cluster) -> List[Process]:

@@ -1,4 +1,4 @@
-"""Which processes a OneFlow case consists of: one per device, finding each other through variables."""
+"""Define the processes of a OneFlow case: one per device, finding each other through variables."""
 
 from typing import Dict, List
 

@@ -1,4 +1,4 @@
-"""Which processes a Paddle case consists of: one per device, finding each other through variables."""
+"""Define the processes of a Paddle case: one per device, finding each other through variables."""
 
 from typing import Dict, List
 

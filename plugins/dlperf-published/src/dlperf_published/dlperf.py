@@ -29,7 +29,7 @@ _RESNET: dict[str, Mapping[str, Any]] = {
     },
     "PaddlePaddle": {"framework": "paddle"},
 }
-"""Who is in the tables of ResNet-50, by the source's name, and which figures are theirs."""
+"""Entries in the tables of ResNet-50, by the source's name, with the figures of each."""
 _BERT: dict[str, Mapping[str, Any]] = {
     "OneFlow": {"framework": "oneflow", "release": "v1.0", "clip_norm": 1.0},
     "NGC TensorFlow 1.x": {"framework": "tensorflow", "implementation": _NGC},

@@ -172,4 +172,4 @@ _DERIVED: dict[str, Callable[[Figures], tuple[str, str]]] = {
     "million parameters": _parameters,
     "baseline performance": _baseline,
 }
-"""What a statement of the source says, in a few of its words → its derivation."""
+"""Derivation of each statement of the source, by a few of its words."""

@@ -1,4 +1,4 @@
-"""Which processes a TensorFlow case consists of, told of each other in TF_CONFIG: trainers, or one and its servers."""
+"""Define the processes of a TensorFlow case, listed in TF_CONFIG: trainers, or one and its servers."""
 
 import json
 from typing import Dict, List
@@ -6,7 +6,7 @@ from typing import Dict, List
 from dlperf_sdk.worker.processes import SERVICE, TRAINER, Cluster, Process, one_per_device
 
 SERVE = "dlperf_tensorflow.worker.service:serve"
-"""What TensorFlow's servers call; TF_CONFIG tells them which they are."""
+"""Entry point of TensorFlow's servers; TF_CONFIG holds the role of each."""
 
 
 def processes(cluster: Cluster) -> List[Process]:

@@ -25,7 +25,7 @@ _NOT_CONFIGURED = (
 )
 """The next step where `Could not establish a configuration source` is all that Slurm says."""
 _BUSY = "Unable to contact slurm controller|[Tt]imed out"
-"""What scontrol says while Slurm's controller is busy or restarting."""
+"""Messages of scontrol while Slurm's controller is busy or restarting."""
 _RETRY = 2.0
 """Seconds before it is asked again."""
 _TIMEOUT = 60.0

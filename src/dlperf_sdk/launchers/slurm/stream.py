@@ -43,7 +43,7 @@ _SETTLE = 5.0
 """Seconds after a stream that ended early in which Slurm may report what it did to the job."""
 _ACKNOWLEDGE_TIMEOUT = 60.0
 _CASE = b'"event": "case"'
-"""What is in the line that a batch job writes before it starts its agents."""
+"""Part of the line that a batch job writes before it starts its agents."""
 
 
 def follow_job(number: str) -> Iterator[bytes]:

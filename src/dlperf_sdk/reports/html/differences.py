@@ -1,4 +1,4 @@
-"""What is not comparable, and why: the workloads among each other, and the cases of one workload."""
+"""List the differences that prevent a comparison, between the workloads and between the cases of one workload."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each factor does, everything else equal: paired ratios, their medians and intervals."""
+"""Show the effect of each factor, everything else equal: paired ratios, their medians and intervals."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _USUAL = {
     "compiler": COMPILERS.default,
     "strategy": STRATEGIES.default,
 }
-"""What a factor's other levels are held against, where it is there; else the level that most cases have."""
+"""Default level of each factor, which its other levels are compared with; else the level that most cases have."""
 _NO_LEVEL = {"strategy": (None, "none")}
 _OF_WORKLOAD = ("batch_size", "clip_norm", "model")
 """Parts of the workload whose effect is asked for all the same: then they are what the ratio is of."""

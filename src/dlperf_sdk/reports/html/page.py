@@ -1,4 +1,4 @@
-"""What an HTML report consists of, as plain values: sections of blocks, plots and tables that can be sorted."""
+"""Define an HTML report as plain values: sections of blocks, plots and tables that can be sorted."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Sortable:
 
 @frozen
 class Folded:
-    """What is shown on request."""
+    """Content that is shown on request."""
 
     title: str
     items: tuple[Item, ...]
@@ -77,4 +77,4 @@ class Page:
     tiles: tuple[Tile, ...]
     sections: tuple[Section, ...]
     colophon: str
-    """What the report was made with, and from what."""
+    """Program that made the report, and its inputs."""

@@ -1,4 +1,4 @@
-"""What the results were measured on: environments and machines, each once."""
+"""Show the context of the results: environments and machines, each once."""
 
 from __future__ import annotations
 

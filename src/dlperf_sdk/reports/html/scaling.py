@@ -1,4 +1,4 @@
-"""How cases scale: throughput and efficiency over devices, a series per case, with what perfect scaling would be."""
+"""Show the scaling of cases: throughput and efficiency over devices, a series per case, beside perfect scaling."""
 
 from __future__ import annotations
 

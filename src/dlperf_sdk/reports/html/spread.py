@@ -23,9 +23,9 @@ class Value:
 
     label: str
     kind: str
-    """What it is shown as, together with others, where there are too many."""
+    """Label of the group that it belongs to, where there are too many values to show each."""
     series: str
-    """What its colour tells."""
+    """Series of the value, which sets its colour."""
     value: float
     low: float | None = None
     high: float | None = None

@@ -1,4 +1,4 @@
-"""How long the steps took: every step of every repeat."""
+"""Show the duration of every step of every repeat."""
 
 from __future__ import annotations
 

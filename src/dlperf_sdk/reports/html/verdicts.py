@@ -1,4 +1,4 @@
-"""Whether to believe the numbers: every check of every result."""
+"""Show the verdicts: every check of every result."""
 
 from __future__ import annotations
 

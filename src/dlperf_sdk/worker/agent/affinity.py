@@ -1,4 +1,4 @@
-"""Which cores a worker gets, and what it is told about threads."""
+"""Assign cores to a worker, and limit its threads."""
 
 import os
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple

@@ -55,7 +55,7 @@ class Agent:
         self._failures: List[Dict[str, Any]] = []
         """Of this attempt, those that have been told."""
         self._settled = 0.0
-        """When no more is waited for, once one has failed: the cause may die after its consequence."""
+        """Time at which the wait ends, once one has failed: the cause may die after its consequence."""
         self._reported = ("", 0)
         self._reported_at = 0.0
         self._beat = 0.0

@@ -23,7 +23,7 @@ _GRACE = 10.0
 """Seconds for the agents to end."""
 _POLL = 0.2
 _ENDED = b'"event": "ended"'
-"""What is in the last line of agent 0."""
+"""Part of the last line of agent 0."""
 
 
 def main(folder: str, linger: float, step: List[str]) -> int:

@@ -1,4 +1,4 @@
-"""What a node knows of itself."""
+"""Describe a node's hardware and software."""
 
 import os
 import platform

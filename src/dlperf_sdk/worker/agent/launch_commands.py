@@ -1,4 +1,4 @@
-"""What a node's agent orders its workers to be: command, variables, cores. One place for all launch decisions."""
+"""Build the commands of a node's workers: command, variables, cores. One place for all launch decisions."""
 
 import os
 from typing import Any, Dict, List, NamedTuple, Tuple
@@ -11,13 +11,13 @@ from dlperf_sdk.worker.variables import worker_environment
 
 
 class Place(NamedTuple):
-    """Where a node is."""
+    """Position of a node."""
 
     node: int
     host_index: int
     """Its index among the nodes on the same machine: they share its cores and devices."""
     host_count: int
-    """How many those are."""
+    """Number of those nodes."""
 
 
 def orders_for(

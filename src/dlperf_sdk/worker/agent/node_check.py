@@ -1,4 +1,4 @@
-"""What a node is, whether it is fit for a case, and what it gives to an attempt: told before anything is started."""
+"""Check whether a node is fit for a case, and describe what it gives to an attempt, before anything is started."""
 
 import os
 import time
@@ -13,13 +13,13 @@ from dlperf_sdk.worker.variables import worker_environment
 
 
 class Introduction(NamedTuple):
-    """What an agent says of its node, and what came of finding it out."""
+    """Description of a node by its agent, and the resources that its check opened."""
 
     hello: Dict[str, Any]
     bundle: str
     """The directory that workers import from."""
     door: Optional[preflight.Doorbell]
-    """Where other nodes may try to reach this one, if it is reached from other machines."""
+    """Listener through which other nodes may test the connection, if it is reached from other machines."""
 
 
 def introduce(

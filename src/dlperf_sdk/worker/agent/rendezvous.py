@@ -1,4 +1,4 @@
-"""How the agents of a run find each other: no port is typed, and no file is shared.
+"""Connect the agents of a run with each other: no port is typed, and no file is shared.
 
 Every agent derives the same few ports from the bundle's secret. Agent 0 listens on the first that is free on its node;
 the others try them in turn until a listener proves to be this run's coordinator.

@@ -1,4 +1,4 @@
-"""What the agent samples on its node while the workers work."""
+"""Sample a node while its workers run."""
 
 import math
 import resource

@@ -1,4 +1,4 @@
-"""When enough repeats have been taken."""
+"""Decide when enough repeats have been taken."""
 
 from typing import Any, Dict, List, NamedTuple
 
@@ -6,7 +6,7 @@ from dlperf_sdk.worker import estimate
 
 
 class Decision(NamedTuple):
-    """Whether to stop, and why."""
+    """Decision to stop or to go on, with its reason."""
 
     rule: str
     """`fixed` number of repeats, or `adaptive`: until the median is known as closely as asked for."""

@@ -1,4 +1,4 @@
-"""How long a worker's window took, as its agent sees it from outside: what the record says must fit.
+"""Time a worker's window from outside, by its agent: the record must agree.
 
 A record is written by the process that it praises. A plugin that puts back the interpreter's clock, or writes its
 record anew when it stops, is contradicted by the phases that the agent has seen go by on its own clock. Only lengths
@@ -13,7 +13,7 @@ again and saying that the window is over: it can lose its processor there to oth
 
 
 class Witness:
-    """What one agent has seen of one worker's window; all times are seconds of the agent's clock."""
+    """Times at which one agent saw the phases of one worker's window; all are seconds of the agent's clock."""
 
     def __init__(self) -> None:
         self._went: Optional[float] = None

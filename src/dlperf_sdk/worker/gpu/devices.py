@@ -1,4 +1,4 @@
-"""Which of this node's devices an attempt takes, and how its workers are shown theirs."""
+"""Choose the devices of this node that an attempt takes, and the variables that show each worker its own."""
 
 import time
 from typing import Dict, NamedTuple, Sequence, Tuple, Union

@@ -35,14 +35,14 @@ class Holder(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Which GPUs to take."""
+    """Selected GPUs."""
 
     uuids: Tuple[str, ...]
     """As many as were asked for, or none."""
     busy: bool
-    """Whether others hold GPUs that were taken, or that would be needed: waiting may help."""
+    """True if others hold GPUs that were taken, or that would be needed: waiting may help."""
     message: str
-    """Who holds what, or what is missing; empty where idle GPUs sufficed."""
+    """Processes that hold GPUs, or the missing GPUs; empty where idle GPUs sufficed."""
 
 
 def list_gpus(library: str = LIBRARY, root: str = "/sys") -> List[Gpu]:

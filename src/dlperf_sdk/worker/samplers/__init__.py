@@ -1,4 +1,4 @@
-"""What an agent samples on its node: each module holds a `Sampler`.
+"""Sample quantities on a node for its agent: each module holds a `Sampler`.
 
 A sampler is built with the identifiers of the node's devices (`cpu:0`, a GPU's UUID). `open()` says whether
 there is anything to sample here; `sample()` gives (name, device, unit, kind, value) for each quantity that

@@ -90,7 +90,7 @@ class Layer(HybridBlock):
 
 
 class MaskedLM(HybridBlock):
-    """What stood at the masked positions: the decoder's weight is the word embeddings'."""
+    """Head for masked language modelling; the decoder's weight is the word embeddings'."""
 
     def __init__(self, words, hidden, word_embeddings):
         super().__init__()

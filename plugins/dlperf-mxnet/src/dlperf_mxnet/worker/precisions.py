@@ -1,4 +1,4 @@
-"""What each precision means in MXNet."""
+"""Define each precision for MXNet."""
 
 from dlperf_sdk.worker.precision import Precision
 

@@ -7,7 +7,7 @@ import mxnet as mx
 from dlperf_sdk.worker.interface import Runtime, Unsupported
 
 _OUT_OF_MEMORY = ("Failed to allocate CPU Memory", "cudaMalloc retry failed: out of memory", "std::bad_alloc")
-"""What MXNet says when memory runs out; it has no exception of its own for it."""
+"""Messages of MXNet on running out of memory; it has no exception of its own for it."""
 
 
 class MXNetRuntime(Runtime):
@@ -21,7 +21,7 @@ class MXNetRuntime(Runtime):
         self.contexts = [context(i) for i in range(len(process.devices))]
         """MXNet's devices, one per replica of this process."""
         self.kvstore = None
-        """Where the gradients of all replicas meet; None where they do not."""
+        """Store that synchronizes the gradients of all replicas; None where they are independent."""
         self._keys = {}
         """Parameter → its key in the kvstore."""
 

@@ -77,7 +77,7 @@ class Layer(nn.Module):
 
 
 class MaskedLM(nn.Module):
-    """What stood at the masked positions: the decoder's weight is the word embeddings'."""
+    """Head for masked language modelling; the decoder's weight is the word embeddings'."""
 
     def __init__(self, words, hidden):
         super().__init__()

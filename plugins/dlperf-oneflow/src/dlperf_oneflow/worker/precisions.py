@@ -1,4 +1,4 @@
-"""What each precision means in OneFlow."""
+"""Define each precision for OneFlow."""
 
 import oneflow as flow
 

@@ -9,7 +9,7 @@ from dlperf_sdk.worker.interface import Runtime, Unsupported
 from dlperf_sdk.worker.precision import precision_named
 
 _OUT_OF_MEMORY = ("out of memory", "OutOfMemory", "std::bad_alloc", "Cannot allocate memory")
-"""What OneFlow and the libraries below it say when memory runs out."""
+"""Messages of OneFlow and the libraries below it on running out of memory."""
 
 
 class OneFlowRuntime(Runtime):
@@ -21,7 +21,7 @@ class OneFlowRuntime(Runtime):
         super().__init__(request, cluster, process)
         self.replica, self.replicas = process.replicas[0], cluster.world_size
         self.meets = request.strategy == "all_reduce" and cluster.world_size > 1
-        """Whether gradients are averaged with other processes'."""
+        """True if gradients are averaged with other processes'."""
         # Collectives insist on it, on a CPU as well.
         self.device = flow.device("%s:%s" % (request.device, os.environ.get("LOCAL_RANK", "0")))
 

@@ -31,7 +31,7 @@ class OneFlowTrainer(BaseTrainer):
         # Only where replicas meet in a graph are there global tensors, and one batch of all of them.
         self.placement = placement(request.device, runtime.replicas) if compiled and runtime.meets else None
         self.replicas = 1 if self.placement is None else runtime.replicas
-        """How many replicas' samples are in a batch, one after the other, as `outputs` and `loss` see it."""
+        """Number of replicas whose samples are in a batch, one after the other, as `outputs` and `loss` see it."""
         self.network = self.build(request.model_options).to(self.device).train()
         if self.placement is not None:
             # This gives all replicas rank 0's values, so the canonical weights come after it.

@@ -70,7 +70,7 @@ class Layer(nn.Layer):
 
 
 class MaskedLM(nn.Layer):
-    """What stood at the masked positions: the decoder's weight is the word embeddings'."""
+    """Head for masked language modelling; the decoder's weight is the word embeddings'."""
 
     def __init__(self, words, hidden):
         super().__init__()

@@ -1,4 +1,4 @@
-"""What each precision means in Paddle."""
+"""Define each precision for Paddle."""
 
 from dlperf_sdk.worker.precision import Precision
 

@@ -23,7 +23,7 @@ _PARAMETERS: tuple[tuple[str, str], ...] = (
     ("arch", "model"),
     ("model", "model"),
 )
-"""What the programs of NVIDIA's DeepLearningExamples call what a run spec calls otherwise."""
+"""Parameter names of NVIDIA's DeepLearningExamples, each with its name in a run spec."""
 
 
 class DlLogger(Importer):

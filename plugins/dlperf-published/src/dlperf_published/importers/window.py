@@ -28,7 +28,7 @@ OF_RANKS = {
     "summed-step-times": "of every iteration the mean over the ranks",
     "mean-of-rates": "of every iteration the median over the ranks, as DLPerf does",
 }
-"""What becomes of the ranks, where a log mixes the lines of several."""
+"""Treatment of ranks, where a log mixes the lines of several."""
 
 
 @frozen
@@ -37,7 +37,7 @@ class Tick:
 
     iteration: int
     stamp: float | None = None
-    """When the line was written, in seconds."""
+    """Time at which the line was written, in seconds."""
     seconds: float | None = None
     """Duration of the iterations that the line covers."""
     covers: int = 1

@@ -99,7 +99,7 @@ class Layer(tf.Module):
 
 
 class MaskedLM(tf.Module):
-    """What stood at the masked positions: the decoder's weight is the word embeddings'."""
+    """Head for masked language modelling; the decoder's weight is the word embeddings'."""
 
     def __init__(self, weights):
         super().__init__()

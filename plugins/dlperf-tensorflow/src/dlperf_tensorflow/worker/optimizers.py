@@ -10,7 +10,7 @@ import tensorflow as tf
 
 FIRST_SCALE = 2.0**15
 GROWTH_STEPS = 2000
-"""Where Keras' `LossScaleOptimizer` starts by default, and after how many good steps it doubles the scale."""
+"""Defaults of Keras' `LossScaleOptimizer`: the first scale, and the number of good steps that double it."""
 
 
 def optimizer_for(numbers, variables, decays, near=None):

@@ -1,4 +1,4 @@
-"""What each precision means in TensorFlow."""
+"""Define each precision for TensorFlow."""
 
 import tensorflow as tf
 

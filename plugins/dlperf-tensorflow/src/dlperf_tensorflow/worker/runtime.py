@@ -19,12 +19,12 @@ class TensorFlowRuntime(Runtime):
     def __init__(self, request, cluster, process):
         super().__init__(request, cluster, process)
         self.served = request.strategy == "parameter_server_async" and cluster.world_size > 1
-        """Whether servers compute what this process schedules."""
+        """True if servers compute what this process schedules."""
         self.clock = "lagged" if request.device == "cuda" or self.served else "blocking"
         self.replica = process.replicas[0]
         self.precision = precision_named(request.precision, PRECISIONS)
         self.meets = request.strategy == "all_reduce" and cluster.world_size > 1
-        """Whether gradients are averaged with other replicas'."""
+        """True if gradients are averaged with other replicas'."""
         self.strategy = None
         """The `tf.distribute.Strategy` that all of this process's replicas live in."""
         self.coordinator = None

@@ -1,4 +1,4 @@
-"""What every TensorFlow trainer shares: a replica's step, input, parameters, evidence for the precision.
+"""Provide the parts that all TensorFlow trainers share: a replica's step, input, parameters, precision evidence.
 
 A model's own file has its network, its loss, and nothing else. Several replicas of one process live in the
 strategy's scope: each variable has a copy per replica, and what runs in a replica's context (`strategy.run`)

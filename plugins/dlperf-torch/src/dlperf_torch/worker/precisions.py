@@ -1,4 +1,4 @@
-"""What each precision means in torch."""
+"""Define each precision for torch."""
 
 import torch
 

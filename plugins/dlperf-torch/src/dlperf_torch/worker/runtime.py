@@ -46,7 +46,7 @@ class TorchRuntime(Runtime):
         self.replica = process.replicas[0]
         self.precision = precision_named(request.precision, PRECISIONS)
         self.meets = request.strategy == "all_reduce" and cluster.world_size > 1
-        """Whether gradients are averaged with other processes'."""
+        """True if gradients are averaged with other processes'."""
 
     def start(self):
         """Take the device, set the arithmetic, and join the other processes.
