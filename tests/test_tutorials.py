@@ -34,6 +34,11 @@ def test_every_block_says_how_it_is_executed():
         assert {block.language for block in blocks_of(page)} <= LANGUAGES - {"text"}, page.name
 
 
+def test_the_example_of_a_launcher(tmp_path):
+    (block,) = blocks_of(ROOT / "docs" / "how-to" / "extend.md")
+    execute(block, tmp_path)
+
+
 @pytest.fixture
 def programs(tmp_path: Path) -> Path:
     """An environment over the present one, into which a plugin can be installed, and its folder of programs."""
