@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import importlib
 import json
 import os
 import shutil
@@ -14,7 +16,7 @@ from dlperf_sdk import campaign, hookimpl, resume
 from dlperf_sdk.campaigns.campaign_directory import open_campaign
 from dlperf_sdk.campaigns.case_steps import read_lock
 from dlperf_sdk.campaigns.status import status
-from dlperf_sdk.errors import StoreError, Unavailable
+from dlperf_sdk.errors import PluginError, SpecError, StoreError, Unavailable
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +145,34 @@ def test_a_result_that_is_not_what_its_records_give_is_made_again(copy):
     assert (count(events, "attempt-started"), count(events, "concluded")) == (0, 1)
     assert json.loads((run / "result.json").read_text())["metrics"] == before
     is_settled(copy)
+
+
+BREAKS = {
+    "a plan that no plugin gives": ("dlperf_sdk.execution.case.make_plan", PluginError("It is gone.")),
+    "a spec that no longer fits": ("dlperf_sdk.execution.case.make_plan", SpecError("It does not fit.")),
+    "an environment": ("dlperf_sdk.execution.case.prepare_case", PluginError("It is gone.")),
+    "a full disk": ("dlperf_sdk.planning.bundle.build", OSError(errno.ENOSPC, "No space left on device")),
+    "a package": ("dlperf_sdk.planning.bundle.build", PluginError("It is gone.")),
+}
+
+
+@pytest.mark.parametrize(("place", "error"), BREAKS.values(), ids=BREAKS.keys())
+def test_a_failure_of_one_case_does_not_end_the_campaign(tmp_path, monkeypatch, place, error):
+    """The first case that comes to it fails, and the other one is measured."""
+    name, _, attribute = place.rpartition(".")
+    real, errors = getattr(importlib.import_module(name), attribute), [error]
+
+    def fail_once(*args, **kwargs):
+        if errors:
+            raise errors.pop()
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(place, fail_once)
+    outcome = campaign(small(seed=[1, 2]), tmp_path / "it", interleave=False, retry={"unavailable": 0})
+    failed, fine = sorted(outcome.results(), key=lambda result: result.ok)
+    assert (failed.status, fine.status) == ("unavailable", "ok")
+    assert str(error.args[-1]) in failed.failure.message
+    assert outcome.exit_code == 5
 
 
 DAMAGES = {

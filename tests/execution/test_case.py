@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from dlperf_sdk import RunSpec
 from dlperf_sdk.errors import InvalidRecord, StoreError, Unavailable
 from dlperf_sdk.execution.case import Case
+from dlperf_sdk.execution.execute import execute
 from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.records import Failure
@@ -90,3 +92,44 @@ def test_what_fails_during_an_interruption_is_an_interruption(
             raise consequence("release unlocked lock")
     assert case.failure is not None
     assert case.failure.kind == "interrupted"
+
+
+RESOURCES = {
+    "full disk": (OSError(errno.ENOSPC, "No space left on device", "/tmp/x"), "TMPDIR"),
+    "quota": (OSError(errno.EDQUOT, "Disk quota exceeded"), "TMPDIR"),
+    "descriptors": (OSError(errno.EMFILE, "Too many open files"), "ulimit -n"),
+    "memory": (MemoryError(), "ran out of memory"),
+    "address space": (OSError(errno.ENOMEM, "Cannot allocate memory"), "ran out of memory"),
+    "processes": (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), "ulimit -u"),
+    "threads": (RuntimeError("can't start new thread"), "ulimit -u"),
+}
+
+
+@pytest.mark.parametrize(("error", "remedy"), RESOURCES.values(), ids=RESOURCES.keys())
+def test_a_lack_of_a_resource_is_a_failure_that_names_it(case, monkeypatch, error, remedy):
+    def build(*args):
+        raise error
+
+    monkeypatch.setattr("dlperf_sdk.planning.bundle.build", build)
+    result = execute(case)
+    assert result.failure is not None
+    assert result.failure.kind == "unavailable"
+    assert remedy in result.failure.message
+
+
+def test_a_fault_of_ours_is_not_taken_for_a_lack_of_a_resource(case, monkeypatch):
+    def build(*args):
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr("dlperf_sdk.planning.bundle.build", build)
+    with pytest.raises(RuntimeError, match="a fault"):
+        execute(case)
+
+
+def test_a_folder_for_temporary_files_that_is_gone_is_named(case, monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+    result = execute(case)
+    assert result.failure is not None
+    assert result.failure.kind == "unavailable"
+    assert "TMPDIR" in result.failure.message
+    assert "gone" in result.failure.message

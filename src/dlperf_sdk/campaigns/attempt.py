@@ -7,6 +7,7 @@ import time
 
 from dlperf_sdk.campaigns import machine_load
 from dlperf_sdk.campaigns.case_progress import CaseProgress
+from dlperf_sdk.campaigns.case_steps import own_failures
 from dlperf_sdk.campaigns.session import Session
 from dlperf_sdk.execution.case import Case
 from dlperf_sdk.results import metrics
@@ -24,7 +25,8 @@ def take_attempt(session: Session, progress: CaseProgress, case: Case) -> None:
     limit = session.seconds_left(spare)
     session.write("attempt-started", case=case.id, attempt=number)
     before, began, finished = machine_load.snapshot(), time.monotonic(), len(case.repeats)
-    case.measure(number, None if math.isinf(limit) else began + limit)
+    with own_failures(case):
+        case.measure(number, None if math.isinf(limit) else began + limit)
     seconds = time.monotonic() - began
     foreign = machine_load.foreign(before, machine_load.snapshot())
     if session.ended_by_time(case.failure):

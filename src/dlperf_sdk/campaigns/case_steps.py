@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -11,10 +13,14 @@ from dlperf_sdk import max_batch
 from dlperf_sdk.campaigns.case_progress import CaseProgress
 from dlperf_sdk.campaigns.session import Session
 from dlperf_sdk.documents.reading import load_document
-from dlperf_sdk.errors import DocumentError
+from dlperf_sdk.errors import DlperfError, DocumentError, PluginError, RunFailed, StoreError, UsageError
 from dlperf_sdk.execution.case import Case
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.records import Failure
+from dlperf_sdk.spec.run_spec import RunSpec
+
+_OWN_ERRORS = (UsageError, PluginError)
+"""Errors that are of one case: between two cases a plugin, or what a case names, may have changed."""
 
 
 def begin_case(session: Session, progress: CaseProgress) -> Case | None:
@@ -26,9 +32,12 @@ def begin_case(session: Session, progress: CaseProgress) -> Case | None:
     spec, refusal = progress.case.spec, None
     registry = Registry(session.registry.extra)  # between two cases a plugin may have been installed anew
     if spec.wants_max_batch and progress.batch_size is None:
-        spec, refusal, note = max_batch.resolve_max_batch(
-            spec, session.observers, registry, run_id=id, deadline=session.deadline
-        )
+        try:
+            spec, refusal, note = max_batch.resolve_max_batch(
+                spec, session.observers, registry, run_id=id, deadline=session.deadline
+            )
+        except _OWN_ERRORS as error:
+            spec, refusal, note = _smallest(spec), _failure_of(error), "batch_size max was not searched for."
         if session.ended_by_time(refusal):
             return None
         found = None if refusal is not None else spec.batch_size
@@ -37,12 +46,25 @@ def begin_case(session: Session, progress: CaseProgress) -> Case | None:
         spec = attrs.evolve(spec, batch_size=progress.batch_size)
     if progress.started_at is None:
         session.write("case-started", case=id)
-    case = Case.begin(
-        spec, directory.store, session.observers, registry, run_id=id, started_at=progress.started_at
+    begin = partial(
+        Case.begin,
+        spec,
+        directory.store,
+        session.observers,
+        registry,
+        run_id=id,
+        started_at=progress.started_at,
     )
-    case.fail(refusal or _final_failure(session, progress))
+    refusal = refusal or _final_failure(session, progress)
+    try:
+        case = begin(refusal=refusal)
+    except StoreError:
+        raise
+    except _OWN_ERRORS as error:
+        case = begin(refusal=_failure_of(error))
     before = read_lock(directory.store.directory / id / "environment.json") if progress.highest else None
-    case.prepare()
+    with own_failures(case):
+        case.prepare()
     changes = list(session.host_changes) if progress.highest else []
     if before is not None and case.environment is not None and before != case.environment.lock:
         changes.append("the versions in its environment changed.")
@@ -53,6 +75,29 @@ def begin_case(session: Session, progress: CaseProgress) -> Case | None:
         session.write("not-begun", case=id, status=case.failure.kind, message=case.failure.message)
     session.open_cases[id] = case
     return case
+
+
+@contextmanager
+def own_failures(case: Case) -> Iterator[None]:
+    """Record an error of a plugin or of the case's values as the case's failure: the campaign goes on.
+
+    Raises:
+        StoreError: as it was: what comes after could not be written either.
+    """
+    try:
+        yield
+    except StoreError:
+        raise
+    except _OWN_ERRORS as error:
+        case.fail(_failure_of(error))
+
+
+def _failure_of(error: DlperfError) -> Failure:
+    return Failure(error.kind if isinstance(error, RunFailed) else "unavailable", str(error))
+
+
+def _smallest(spec: RunSpec) -> RunSpec:
+    return attrs.evolve(spec, batch_size=spec.accumulation)
 
 
 def settle_case(session: Session, progress: CaseProgress, case: Case) -> None:

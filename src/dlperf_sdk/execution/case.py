@@ -22,6 +22,7 @@ from dlperf_sdk.documents.json_values import now, shown
 from dlperf_sdk.errors import DocumentError, InvalidRecord, RunFailed, StoreError
 from dlperf_sdk.execution.launch import launch
 from dlperf_sdk.execution.prepare import PreparedCase, check_parity, prepare_case
+from dlperf_sdk.execution.resource_failures import resource_failure
 from dlperf_sdk.execution.summarize import summarize
 from dlperf_sdk.execution.tracing import STEPS, take_trace
 from dlperf_sdk.hookspecs import Observers
@@ -79,10 +80,12 @@ class Case:
         *,
         run_id: str | None = None,
         started_at: str | None = None,
+        refusal: Failure | None = None,
     ) -> Case:
         """Plan a case, make its directory and write the spec into it. Nothing is started.
 
-        A case that was begun before continues under its `run_id`: the attempts on disk are read back.
+        A case that was begun before continues under its `run_id`: the attempts on disk are read back. One with a
+        `refusal` has failed already, and is not planned.
 
         Raises:
             UsageError, PluginError: the case cannot be understood, its data folder does not exist, or the store
@@ -91,9 +94,9 @@ class Case:
         if run_id is None:
             data.check_exists(spec.data)
         measurers = tuple(registry.measurers())
-        plan, failure = None, None
+        plan, failure = None, refusal
         try:
-            plan = make_plan(spec, registry)
+            plan = make_plan(spec, registry) if refusal is None else None
         except RunFailed as error:
             failure = Failure(error.kind, str(error))
         id = run_id or new_run_id(spec, datetime.now(UTC))
@@ -220,9 +223,12 @@ class Case:
             if _is_interruption(error):
                 self.failure = Failure("interrupted", "The run was interrupted; finished repeats are kept.")
                 raise KeyboardInterrupt from error
-            if not isinstance(error, RunFailed):
+            failure = (
+                Failure(error.kind, str(error)) if isinstance(error, RunFailed) else resource_failure(error)
+            )
+            if failure is None:
                 raise
-            self.failure = Failure(error.kind, str(error))
+            self.failure = failure
 
     def record_environment(self, environment: Environment) -> None:
         """Record what the workers run in; raises StoreError if it cannot be written."""
