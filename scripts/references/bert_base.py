@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import torch
 import trajectory
-from trajectory import Product, Setting, Tensors, exact
+from trajectory import Product, Setting, Storage, Tensors, as_is, exact
 
 from dlperf_sdk.harness import in_process
 from dlperf_sdk.models.bert_base import BertBase
@@ -36,6 +36,8 @@ class Variant:
     """`mean` or `first`. A sum would not be a mistake: where gradients are clipped, it comes to the same update."""
     product: Product = exact
     """How a matrix product is computed: a narrower format can be put here."""
+    stored: Storage = as_is
+    """How what stands between two products is stored: a narrower format can be put here."""
 
 
 RIGHT = Variant()
@@ -81,18 +83,19 @@ class Network:
         self.p, self.v, self.heads = p, variant, heads
 
     def linear(self, name: str, x: torch.Tensor) -> torch.Tensor:
-        return self.v.product(lambda a, b: a @ b.T, x, self.p[f"{name}.weight"]) + self.p[f"{name}.bias"]
+        product = self.v.product(lambda a, b: a @ b.T, x, self.p[f"{name}.weight"])
+        return self.v.stored(product + self.p[f"{name}.bias"])
 
     def norm(self, name: str, x: torch.Tensor) -> torch.Tensor:
         mean = x.mean(-1, keepdim=True)
         variance = ((x - mean) ** 2).mean(-1, keepdim=True)
         scale, shift = self.p[f"{name}.weight"], self.p[f"{name}.bias"]
-        return (x - mean) / (variance + self.v.epsilon).sqrt() * scale + shift
+        return self.v.stored((x - mean) / (variance + self.v.epsilon).sqrt() * scale + shift)
 
     def gelu(self, x: torch.Tensor) -> torch.Tensor:
         if self.v.tanh_gelu:
-            return x / 2 * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
-        return x / 2 * (1 + torch.erf(x / math.sqrt(2)))
+            return self.v.stored(x / 2 * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))))
+        return self.v.stored(x / 2 * (1 + torch.erf(x / math.sqrt(2))))
 
     def attention(self, at: str, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """(B, S, H), (B, S) → (B, S, H), before its projection."""
@@ -102,29 +105,33 @@ class Network:
         if not self.v.unscaled:
             scores = scores / math.sqrt(q.shape[-1])
         scores = scores.masked_fill(mask[:, None, None, :] == 0, -float("inf"))
-        context = self.v.product(lambda a, b: a @ b, scores.softmax(-1), v)
+        context = self.v.product(lambda a, b: a @ b, self.v.stored(scores.softmax(-1)), v)
         return context.transpose(1, 2).flatten(2)
 
     def layer(self, at: str, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         context = self.attention(f"{at}.attention", x, mask)
-        x = self.norm(f"{at}.attention.norm", x + self.linear(f"{at}.attention.output", context))
+        x = self.norm(
+            f"{at}.attention.norm", self.v.stored(x + self.linear(f"{at}.attention.output", context))
+        )
         wide = self.gelu(self.linear(f"{at}.intermediate", x))
-        return self.norm(f"{at}.norm", x + self.linear(f"{at}.output", wide))
+        return self.norm(f"{at}.norm", self.v.stored(x + self.linear(f"{at}.output", wide)))
 
     def loss(self, batch: Tensors, layers: int) -> torch.Tensor:
         """Masked language model, plus next sentence."""
         p, ids = self.p, batch["input_ids"]
-        x = p["embeddings.word.weight"][ids] + p["embeddings.position.weight"][: ids.shape[1]]
-        x = self.norm("embeddings.norm", x + p["embeddings.segment.weight"][batch["segment_ids"]])
+        x = self.v.stored(p["embeddings.word.weight"][ids] + p["embeddings.position.weight"][: ids.shape[1]])
+        x = self.v.stored(x + p["embeddings.segment.weight"][batch["segment_ids"]])
+        x = self.norm("embeddings.norm", x)
         for i in range(layers):
             x = self.layer(f"encoder.{i}", x, batch["attention_mask"])
         rows = torch.arange(len(ids))[:, None]
         y = self.gelu(self.linear("masked_lm.transform", x[rows, batch["masked_positions"]]))
         y = self.norm("masked_lm.norm", y)
-        words = self.v.product(lambda a, b: a @ b.T, y, p["embeddings.word.weight"]) + p["masked_lm.bias"]
+        words = self.v.product(lambda a, b: a @ b.T, y, p["embeddings.word.weight"])
+        words = self.v.stored(words + p["masked_lm.bias"])
         weights = batch["masked_weights"]
         loss = (weights * surprise(words, batch["masked_ids"])).sum() / weights.sum()
-        follows = self.linear("next_sentence", torch.tanh(self.linear("pooler", x[:, 0])))
+        follows = self.linear("next_sentence", self.v.stored(torch.tanh(self.linear("pooler", x[:, 0]))))
         if self.v.next_sentence:
             loss = loss + surprise(follows, batch["next_sentence_label"]).mean()
         return loss

@@ -3,8 +3,10 @@
     PYTHONPATH=src:scripts/references python scripts/references/precisions.py bert_base small
 
 Everything is computed in float32, and the operands of every convolution and matrix product are rounded to the
-significand of the precision, forwards and backwards; for the two autocast precisions their results as well. So this is
-what the formats must do, whatever computes them: tf32 exists on GPUs only, and is emulated here.
+significand of the precision, forwards and backwards; for the two autocast precisions their results as well. For pure
+fp16 the network's weights, what stands between two products, and all gradients are rounded to float16 with its range,
+under the loss scale; batch norm's parameters and the optimizer are not. So this is what the formats must do, whatever
+computes them: tf32 exists on GPUs only, and is emulated here.
 """
 
 from __future__ import annotations
@@ -12,14 +14,28 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+from collections.abc import Collection
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 import trajectory
-from trajectory import Product
+from trajectory import Forward, Meet, Product, Setting, Storage, Tensors
 
-from dlperf_sdk.spec.precision import PRECISIONS
+from dlperf_sdk.spec.precision import PRECISIONS, Precision
+
+
+def rounding_of(precision: Precision) -> Storage:
+    """How a float32 tensor becomes one of the precision's format."""
+    if precision.is_pure:
+        return in_float16
+    return partial(rounded, bits=precision.significand_bits)
+
+
+def in_float16(x: torch.Tensor) -> torch.Tensor:
+    """A float32 tensor to float16, and back: the range of the exponent is float16's too."""
+    return x.half().float()
 
 
 def rounded(x: torch.Tensor, bits: int) -> torch.Tensor:
@@ -36,8 +52,8 @@ class Operand(torch.autograd.Function):
     """Rounded on its way in; its gradient comes out as it is."""
 
     @staticmethod
-    def forward(context: Any, x: torch.Tensor, bits: int) -> torch.Tensor:
-        return rounded(x, bits)
+    def forward(context: Any, x: torch.Tensor, rounding: Storage) -> torch.Tensor:
+        return rounding(x)
 
     @staticmethod
     def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
@@ -48,22 +64,63 @@ class Outcome(torch.autograd.Function):
     """A product's result; its gradient is an operand of the backward pass, and rounded."""
 
     @staticmethod
-    def forward(context: Any, x: torch.Tensor, bits: int, narrow: bool) -> torch.Tensor:
-        context.bits = bits
-        return rounded(x, bits) if narrow else x.clone()
+    def forward(context: Any, x: torch.Tensor, rounding: Storage, narrow: bool) -> torch.Tensor:
+        context.rounding = rounding
+        return rounding(x) if narrow else x.clone()
 
     @staticmethod
     def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-        return rounded(gradient, context.bits), None, None
+        return context.rounding(gradient), None, None
 
 
-def product_in(bits: int, narrow: bool) -> Product:
+class Scaled(torch.autograd.Function):
+    """A loss; the backward pass starts from it times the loss scale."""
+
+    @staticmethod
+    def forward(context: Any, loss: torch.Tensor, scale: float) -> torch.Tensor:
+        context.scale = scale
+        return loss.clone()
+
+    @staticmethod
+    def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return gradient * context.scale, None
+
+
+def product_in(rounding: Storage, narrow: bool) -> Product:
     """Products in a narrower format."""
 
     def product(function: Product, *operands: torch.Tensor) -> torch.Tensor:
-        return Outcome.apply(function(*(Operand.apply(one, bits) for one in operands)), bits, narrow)
+        return Outcome.apply(function(*(Operand.apply(one, rounding) for one in operands)), rounding, narrow)
 
     return product
+
+
+def stored_in(rounding: Storage) -> Storage:
+    """What stands between two products in a narrower format, and so its gradient."""
+    return lambda x: Outcome.apply(x, rounding, True)
+
+
+def with_narrow_weights(forward: Forward, stored: Storage, wide: Collection[str], scale: float) -> Forward:
+    """The forward pass of float32 master weights, of which the network has all but the `wide` ones in the format."""
+
+    def narrow_forward(
+        masters: Tensors, batches: list[Tensors], setting: Setting, variant: Any
+    ) -> list[tuple[torch.Tensor, Tensors]]:
+        weights = {name: value if name in wide else stored(value) for name, value in masters.items()}
+        results = forward(weights, batches, setting, variant)
+        return [(Scaled.apply(loss, scale), means) for loss, means in results]
+
+    return narrow_forward
+
+
+def unscaled(meet: Meet, scale: float) -> Meet:
+    """The replicas' gradients without the loss scale, and then as they meet."""
+
+    def meet_unscaled(gradients: list[Tensors], variant: Any, setting: Setting) -> Tensors:
+        plain = [{name: value / scale for name, value in of_one.items()} for of_one in gradients]
+        return meet(plain, variant, setting)
+
+    return meet_unscaled
 
 
 def main(model: str, case: str) -> None:
@@ -71,12 +128,17 @@ def main(model: str, case: str) -> None:
     setting = script.CASES[case]
     path = trajectory.PLACE / f"{model}.json"
     right = json.loads(path.read_text(encoding="utf-8"))["cases"][case]["alone"][0]
+    norms = {name.removesuffix("running_mean") for name in right["running_means"]}
+    wide = {name for name in right["updates"] if name[: name.rindex(".") + 1] in norms}
     for precision in PRECISIONS:
-        product = product_in(precision.significand_bits, precision.rounds_products)
-        variant = replace(script.RIGHT, product=product)
-        found = trajectory.follow(
-            setting, [0], script.forward, script.meet, script.update, variant, torch.float32
-        )
+        rounding = rounding_of(precision)
+        variant = replace(script.RIGHT, product=product_in(rounding, precision.rounds_products))
+        forward, meet = script.forward, unscaled(script.meet, precision.loss_scale)
+        if precision.is_pure:
+            stored = stored_in(rounding)
+            variant = replace(variant, stored=stored)
+            forward = with_narrow_weights(forward, stored, wide, precision.loss_scale)
+        found = trajectory.follow(setting, [0], forward, meet, script.update, variant, torch.float32)
         apart = [abs(a - b) / b for a, b in zip(found.losses[0], right["losses"], strict=True)]
         prints = {"updates": trajectory.prints(found.updates[0]), "means": trajectory.prints(found.means[0])}
         wholes = {

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 import trajectory
 from torch.nn import functional
-from trajectory import Product, Setting, Tensors, exact
+from trajectory import Product, Setting, Storage, Tensors, as_is, exact
 
 from dlperf_sdk.models.resnet50 import ResNet50
 
@@ -36,6 +36,8 @@ class Variant:
     meet: str = "mean"
     product: Product = exact
     """How a convolution or matrix product is computed: a narrower format can be put here."""
+    stored: Storage = as_is
+    """How what stands between two products is stored: a narrower format can be put here."""
 
 
 RIGHT = Variant()
@@ -113,7 +115,7 @@ class Network:
             for kept in self.means:
                 kept[f"{name}.running_mean"] = torch.zeros(x.shape[2], dtype=x.dtype)
         scale, shift = (self.p[f"{name}.{part}"][:, None, None] for part in ("weight", "bias"))
-        return (x - mean) / (variance + self.v.epsilon).sqrt() * scale + shift
+        return self.v.stored((x - mean) / (variance + self.v.epsilon).sqrt() * scale + shift)
 
     def layer(self, conv: str, norm: str, x: torch.Tensor, stride: int = 1) -> torch.Tensor:
         """Convolution and batch norm; the replicas are folded into the batch for the former."""
@@ -127,7 +129,7 @@ class Network:
         y = self.layer(f"{at}.conv3", f"{at}.bn3", y)
         if f"{at}.downsample.0.weight" in self.p:
             x = self.layer(f"{at}.downsample.0", f"{at}.downsample.1", x, stride)
-        return (y + x).relu()
+        return self.v.stored(y + x).relu()
 
     def logits(self, x: torch.Tensor) -> torch.Tensor:
         """(replicas, B, 3, H, W) → (replicas, B, classes)."""
@@ -137,9 +139,9 @@ class Network:
         for stage, blocks in enumerate((3, 4, 6, 3), start=1):
             for block in range(blocks):
                 y = self.bottleneck(f"layer{stage}.{block}", y, 2 if stage > 1 and block == 0 else 1)
-        features = y.mean((3, 4))
+        features = self.v.stored(y.mean((3, 4)))
         product = self.v.product(lambda a, b: a @ b.T, features.flatten(0, 1), self.p["fc.weight"])
-        return (product + self.p["fc.bias"]).unflatten(0, features.shape[:2])
+        return self.v.stored(product + self.p["fc.bias"]).unflatten(0, features.shape[:2])
 
 
 def forward(

@@ -34,6 +34,15 @@ def exact(function: Product, *operands: torch.Tensor) -> torch.Tensor:
     return function(*operands)
 
 
+Storage = Callable[[torch.Tensor], torch.Tensor]
+"""What is computed between two products → as it is stored."""
+
+
+def as_is(x: torch.Tensor) -> torch.Tensor:
+    """In the format that it is computed in."""
+    return x
+
+
 @dataclass(frozen=True)
 class Setting:
     """A case, ready to be computed."""

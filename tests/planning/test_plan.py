@@ -16,6 +16,7 @@ from dlperf_sdk.planning.plan import DEADLINES, make_plan
 from dlperf_sdk.registry.capabilities import VOCABULARY, device_of
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.spec.compiler import Compiler
+from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.values import PHASES
 from dlperf_sdk.worker.gpu import gpus
 from dlperf_sdk.worker.processes import SERVICE, TRAINER, Cluster, Process, one_per_device
@@ -394,6 +395,14 @@ def test_what_the_nodes_are_told_is_the_whole_case():
     }
     assert set(request.deadlines) == set(PHASES)
     assert type(request).from_dict(json.loads(json.dumps(request.to_dict()))) == request
+
+
+def test_workers_get_the_loss_scaling_that_the_precision_declares():
+    ours = plan()
+    for precision in PRECISIONS:
+        case = attrs.evolve(ours, spec=attrs.evolve(ours.spec, precision=precision.name))
+        request = case.request("case", ("python",), {}, {"source": "synthetic"})
+        assert (request.scales_loss, request.loss_scale) == (precision.scales_loss, precision.loss_scale)
 
 
 def test_the_framework_is_never_imported(monkeypatch):

@@ -25,6 +25,7 @@ PRECISIONS = {
     "fp32": Precision("float32", "float32"),
     "tf32": Precision("float32", "float32", tf32=True),
     "amp-fp16": Precision("float32", "float16"),
+    "fp16": Precision("float16", "float16"),
 }
 
 
@@ -90,7 +91,7 @@ class Linear(BaseTrainer):
         return value
 
     def in_effect(self):
-        return {"precision": self.name_precision("float32", tf32=False), "layout": None}
+        return {"precision": self.name_precision(["float32"], tf32=False), "layout": None}
 
 
 def request(**changes):
@@ -104,6 +105,7 @@ def request(**changes):
         "accumulation": 1,
         "precision": "fp32",
         "scales_loss": False,
+        "loss_scale": 1.0,
         "layout": "auto",
         "seed": 0,
         "parameters": MANIFEST,
@@ -125,7 +127,7 @@ def test_an_unknown_data_source_is_refused():
 
 
 def test_an_unknown_precision_is_refused():
-    with pytest.raises(Unsupported, match="no precision 'fp8'; choose one of amp-fp16, fp32, tf32"):
+    with pytest.raises(Unsupported, match="no precision 'fp8'; choose one of amp-fp16, fp16, fp32, tf32"):
         Linear(request(precision="fp8"))
 
 
@@ -212,11 +214,13 @@ def test_the_deviation_is_over_all_outputs_without_dropout():
 
 
 def test_precisions_are_named_by_their_types():
-    def name(products, tf32=False, weights="float32"):
+    def name(products, tf32=False, weights=("float32",)):
         return name_precision(PRECISIONS, weights, products, tf32)
 
     assert name(["float32"]) == "fp32"
     assert name(["float32"], tf32=True) == "tf32"
     assert name(["float16", "float32", "float16"]) == "amp-fp16+fp32"
     assert name(["float64"]) == "float64"
-    assert name(["float16"], weights="float16") == "float16"
+    assert name(["float16"], weights=["float16"]) == "fp16"
+    assert name(["float16"], weights=["float16", "float32"]) == "amp-fp16+fp16"
+    assert name(["float32"], weights=["float16"]) == "float32"

@@ -94,10 +94,10 @@ def test_an_overflow_is_skipped_and_changes_nothing(make_trainer):
     good = trainer.canonical_batch()
     bad = dict(good, masked_weights=tf.zeros_like(good["masked_weights"]))  # 0 / 0
     trainer.step(good)
-    before, scale = [v.numpy() for v in trainer.variables], float(trainer.loss_scale.scale)
+    before, scale = [v.numpy() for v in trainer.variables], float(trainer.scaler.scale)
     trainer.step(bad)
     assert trainer.skipped_steps() == 1
-    assert float(trainer.loss_scale.scale) == scale / 2
+    assert float(trainer.scaler.scale) == scale / 2
     assert float(trainer.optimizer.steps) == 1
     assert all((a == b.numpy()).all() for a, b in zip(before, trainer.variables, strict=True))
     trainer.step(good)

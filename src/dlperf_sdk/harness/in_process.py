@@ -64,6 +64,7 @@ def request(
     """
     entry = MODELS[model]
     chosen = entry.Options(**(options or {}))
+    precision = PRECISIONS[changes.get("precision", PRECISIONS.default)]
     replicas = changes.get("nodes", 1) * changes.get("devices_per_node", 1)
     optimizer = entry.optimizer(chosen, changes.get("batch_size", 4) * replicas)
     fields: dict[str, Any] = {
@@ -96,7 +97,8 @@ def request(
         "variables": {},
         "samplers": [],
         "on_busy": "note",
-        "scales_loss": PRECISIONS[changes.get("precision", PRECISIONS.default)].scales_loss,
+        "scales_loss": precision.scales_loss,
+        "loss_scale": precision.loss_scale,
     }
     return Request(**{**fields, **changes})
 

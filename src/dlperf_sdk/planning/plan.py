@@ -69,11 +69,11 @@ class Plan:
         data: Mapping[str, Any],
     ) -> Request:
         """Return what the nodes are told: the arguments, and of the plan and its spec the fields of the same names."""
-        topology = self.spec.topology
+        topology, precision = self.spec.topology, PRECISIONS[self.spec.precision]
         values = ChainMap(
             {"id": run_id, "command": command, "variables": variables, "data": data},
             {"nodes": topology.nodes, "devices_per_node": topology.devices_per_node},
-            {"scales_loss": PRECISIONS[self.spec.precision].scales_loss},
+            {"scales_loss": precision.scales_loss, "loss_scale": precision.loss_scale},
             attrs.asdict(self, recurse=False),
             attrs.asdict(self.spec, recurse=False),
         )

@@ -33,8 +33,14 @@ class Precision:
     """Limit of that deviation some steps later, as training amplifies it: further off it is another step's loss, or
     another training's. A cap only, for being the nearest is little evidence: BERT on three of four samples has losses
     of which each is nearest to its own step's on all four, and 6 % off at the second."""
+    is_pure: bool = False
+    """True if weights, activations and gradients are stored in that format as well, batch norm's parameters and
+    statistics excepted. The optimizer updates float32 master weights, and the network gets them rounded."""
     scales_loss: bool = False
     """True if a loss scaler is used, which may skip steps whose gradients overflow."""
+    loss_scale: float = 1.0
+    """Constant factor of the loss in the backward pass, divided out of the gradients before they are clipped: a power
+    of two changes nothing but which gradients are too small for the format."""
     devices: frozenset[str] | None = None
     """Kinds of device that have it; None for any."""
 

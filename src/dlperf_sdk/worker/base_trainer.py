@@ -55,7 +55,7 @@ class BaseTrainer(Trainer):
     def __init__(self, runtime: Runtime, request: Request, process: Process) -> None:
         super().__init__(runtime, request, process)
         self.precision = precision_named(request.precision, self.precisions)
-        self.scales_loss = request.scales_loss
+        self.scales_loss, self.loss_scale = request.scales_loss, request.loss_scale
         self.layout = self.auto_layout if request.layout == "auto" else request.layout
         self.dropout: float = request.model_options.get("dropout", 0.0)
         """The rate of dropout for networks that take it as an argument: see `without_dropout`."""
@@ -127,8 +127,8 @@ class BaseTrainer(Trainer):
         raise NotImplementedError("a framework's trainer implements forward()")
 
     def scale_loss(self, loss: Any) -> Any:
-        """Return the loss as the loss scaler, if there is one, hands it to the backward pass."""
-        return loss
+        """Return the loss, times the loss scale, as the backward pass starts from it."""
+        return loss if self.loss_scale == 1 else loss * self.loss_scale
 
     def defer_synchronization(self) -> ContextManager[Any]:
         """Return a context in which backward passes do not synchronize gradients with other replicas."""
@@ -288,8 +288,13 @@ class BaseTrainer(Trainer):
             norm += float((y32**2).sum())
         return float((difference / norm) ** 0.5)
 
-    def name_precision(self, weights: Any, tf32: bool) -> Optional[str]:
-        """Return the name of the precision that was in effect; None before `deviation` saw any products."""
+    def name_precision(self, weights: Iterable[Any], tf32: bool) -> Optional[str]:
+        """Return the name of the precision that was in effect; None before `deviation` saw any products.
+
+        Args:
+            weights: Data types of the weights of convolutions and linear layers, as the network holds them.
+            tf32: True if float32 products may be rounded to TF32.
+        """
         if not self.product_types:
             return None
         return name_precision(self.precisions, weights, self.product_types, tf32)

@@ -1,5 +1,6 @@
 """Define a precision in one framework: the table that its trainers train by, and report by."""
 
+import itertools
 from typing import Any, Iterable, Mapping, NamedTuple
 
 from dlperf_sdk.worker.interface import Unsupported
@@ -35,7 +36,7 @@ def precision_named(name: str, precisions: Mapping[str, Precision]) -> Precision
 
 
 def name_precision(
-    precisions: Mapping[str, Precision], weights: Any, products: Iterable[Any], tf32: bool
+    precisions: Mapping[str, Precision], weights: Iterable[Any], products: Iterable[Any], tf32: bool
 ) -> str:
     """Return the name of the precision that computes in these data types: the inverse of `precision_named`.
 
@@ -44,7 +45,12 @@ def name_precision(
     """
     names = {(known.weights, known.products, known.tf32): name for name, known in precisions.items()}
     return "+".join(
-        sorted(names.get((weights, product, tf32), _type_name(product)) for product in set(products))
+        sorted(
+            {
+                names.get((weight, product, tf32), _type_name(product))
+                for weight, product in itertools.product(set(weights), set(products))
+            }
+        )
     )
 
 

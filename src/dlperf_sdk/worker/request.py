@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Command,
         DataRequest,
         InputManifest,
+        LossScale,
         MemoryLimit,
         OptimizerRequest,
         ParameterManifest,
@@ -104,6 +105,8 @@ class Request(NamedTuple):
     """Number of the first repeat of this launch: a case may be measured in several."""
     scales_loss: bool = False
     """True if the precision uses a loss scaler, which may skip steps."""
+    loss_scale: LossScale = 1.0
+    """Constant factor of the loss in the backward pass, divided out of the gradients."""
     program: Program = "measure"
     """Program of the trainers: `measure`; `parity`, a few steps that are compared with a reference; `trace`, a few
     steps under the framework's profiler; or one of the programs in `dlperf_sdk.worker.conformance`."""

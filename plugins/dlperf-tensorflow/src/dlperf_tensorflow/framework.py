@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
+from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_tensorflow.options import TensorFlowOptions, means_nothing
 
@@ -95,7 +96,7 @@ def _not_with_servers(spec: RunSpec) -> str | None:
             "XLA compiles what lies on one device, and with parameter_server_async the variables lie on the servers; "
             "choose the compiler none."
         )
-    if spec.precision == "amp-fp16":
+    if PRECISIONS[spec.precision].scales_loss:
         return (
             "With parameter_server_async one worker could change the loss scale between another's backward pass and "
             "its update, whose gradients would then be wrong by a factor; choose fp32 or amp-bf16."

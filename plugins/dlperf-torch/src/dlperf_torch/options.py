@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from attrs import frozen
 
 from dlperf_sdk.spec.fields import context, factor, one_of, whole, yes_or_no
+from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.run_spec import RunSpec
 
 ATTENTION = {"flash": {"cpu"}, "efficient": {"cuda"}, "cudnn": {"cuda"}, "math": {"cpu", "cuda"}}
@@ -105,10 +106,10 @@ def _training(options: TorchOptions, spec: RunSpec) -> str | None:
         )
     if options.max_autotune and spec.compiler != "inductor":
         return "max_autotune tunes what inductor compiles; add --compiler inductor, or leave it at false."
-    if not options.fused_optimizer and spec.precision == "amp-fp16":
+    if not options.fused_optimizer and PRECISIONS[spec.precision].scales_loss:
         return (
-            "Without the fused optimizer the loss scaler of amp-fp16 waits for the device in every step, which a "
-            "measured step must not; leave fused_optimizer at true, or choose amp-bf16."
+            f"Without the fused optimizer the loss scaler of {spec.precision} waits for the device in every step, "
+            "which a measured step must not; leave fused_optimizer at true, or choose amp-bf16."
         )
     return None
 

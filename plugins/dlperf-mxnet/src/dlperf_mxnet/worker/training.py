@@ -172,7 +172,7 @@ class MXNetTrainer(BaseTrainer):
     def in_effect(self):
         """Return what the types seen in `deviation` and MXNet's objects say."""
         return {
-            "precision": self.name_precision("float32", tf32=False),
+            "precision": self.name_precision(["float32"], tf32=False),
             "compiler": "graph" if self.network._active else "none",
             "layout": self.layout if any(len(p.shape) == 4 for p in self.trained) else None,
             "strategy": self.runtime.strategy_in_effect(),

@@ -150,7 +150,7 @@ class OneFlowTrainer(BaseTrainer):
         parameters = list(self.network.parameters())
         meets = hasattr(self.network, "_buckets") or parameters[0].is_global or self._averaged
         return {
-            "precision": self.name_precision(flow.float32, self.precision.tf32),
+            "precision": self.name_precision([flow.float32], self.precision.tf32),
             "compiler": "graph" if compiled else "none",
             "layout": "nchw" if any(parameter.dim() == 4 for parameter in parameters) else None,
             "strategy": "all_reduce" if meets else None,

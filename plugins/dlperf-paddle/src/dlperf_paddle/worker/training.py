@@ -171,7 +171,7 @@ class PaddleTrainer(BaseTrainer):
     def in_effect(self):
         """Return what the types seen in `deviation` and Paddle's objects say."""
         return {
-            "precision": self.name_precision("float32", evidence.allows_tf32(self.request.device)),
+            "precision": self.name_precision(["float32"], evidence.allows_tf32(self.request.device)),
             "compiler": evidence.compiler(self.network),
             "layout": "+".join(sorted(evidence.layouts(self.network))) or None,
             "strategy": "all_reduce" if isinstance(self.trained, paddle.DataParallel) else None,

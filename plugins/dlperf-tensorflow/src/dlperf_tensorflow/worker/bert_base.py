@@ -32,9 +32,10 @@ class LayerNorm(tf.Module):
 
     def __call__(self, x):
         wide = tf.cast(x, tf.float32)
+        gamma, beta = tf.cast(self.gamma, tf.float32), tf.cast(self.beta, tf.float32)
         mean, variance = tf.nn.moments(wide, -1, keepdims=True)
         return tf.cast(
-            tf.nn.batch_normalization(wide, mean, variance, self.beta, self.gamma, LAYER_NORM_EPSILON),
+            tf.nn.batch_normalization(wide, mean, variance, beta, gamma, LAYER_NORM_EPSILON),
             x.dtype,
         )
 

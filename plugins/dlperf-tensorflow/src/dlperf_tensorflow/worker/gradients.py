@@ -21,7 +21,7 @@ def accumulate(gradients_of, batch, count, variables):
         more, others = gradients_of({name: value[i] for name, value in pieces.items()})
         return i + 1, loss + more, [a + b for a, b in zip(gradients, others)]
 
-    zeros = [tf.zeros(variable.shape) for variable in variables]
+    zeros = [tf.zeros(variable.shape, variable.dtype) for variable in variables]
     _, loss, gradients = tf.while_loop(
         lambda i, *_: i < count,
         add,

@@ -3,8 +3,6 @@
 Everything here runs in a replica's context, on that replica's copy of each variable.
 """
 
-import contextlib
-
 import numpy as np
 import tensorflow as tf
 
@@ -13,12 +11,12 @@ GROWTH_STEPS = 2000
 """Defaults of Keras' `LossScaleOptimizer`: the first scale, and the number of good steps that double it."""
 
 
-def optimizer_for(numbers, variables, decays, near=None):
+def optimizer_for(numbers, variables, decays, near):
     """The optimizer of a request. `decays` says of each variable whether weight decay is for it. `near(variable)` is a
-    scope in which the variable is updated: nothing, unless given."""
+    scope in which the variable is updated."""
     kinds = {"sgd": Momentum, "adamw": AdamW}
     if numbers["kind"] in kinds:
-        return kinds[numbers["kind"]](numbers, variables, decays, near or contextlib.nullcontext)
+        return kinds[numbers["kind"]](numbers, variables, decays, near)
     raise ValueError("the tensorflow plugin has no optimizer %r" % numbers["kind"])
 
 
@@ -34,7 +32,7 @@ def _zeros_like(variables):
 class Momentum:
     """g ← g + w·θ;  v ← momentum·v + g;  θ ← θ - rate·v."""
 
-    def __init__(self, numbers, variables, decays, near=contextlib.nullcontext):
+    def __init__(self, numbers, variables, decays, near):
         self.momentum, self.variables, self._near = numbers["momentum"], variables, near
         self.decays = [numbers["weight_decay"] * decay for decay in decays]
         self.velocities = _zeros_like(variables)
@@ -61,7 +59,7 @@ class AdamW:
     above. It rounds β₁ and β₂ to float32 first, and so the corrections are those of the rounded ones.
     """
 
-    def __init__(self, numbers, variables, decays, near=contextlib.nullcontext):
+    def __init__(self, numbers, variables, decays, near):
         self._near = near
         self.beta1, self.beta2 = np.float32(numbers["beta1"]), np.float32(numbers["beta2"])
         self.epsilon, self.variables = numbers["epsilon"], variables
@@ -96,7 +94,24 @@ class AdamW:
                 )
 
 
-class LossScale:
+class ConstantScale:
+    """A loss scale that stays; 1 for none."""
+
+    skipped = 0
+
+    def __init__(self, scale):
+        self._scale = scale
+
+    def scaled(self, loss):
+        """Return the loss that the backward pass starts from."""
+        return loss if self._scale == 1 else loss * self._scale
+
+    def update(self, gradients, apply):
+        """Call `apply` with the gradients unscaled."""
+        apply(gradients if self._scale == 1 else [gradient / self._scale for gradient in gradients])
+
+
+class DynamicScale:
     """The dynamic scale that keeps fp16 gradients from vanishing: halved where they overflow, doubled in time.
 
     Keras' policy, in this file because Keras' own works for Keras' optimizers only.
@@ -106,6 +121,10 @@ class LossScale:
         self.scale = tf.Variable(FIRST_SCALE, trainable=False)
         self.good_steps = tf.Variable(0, trainable=False)
         self.skipped = tf.Variable(0, trainable=False)
+
+    def scaled(self, loss):
+        """Return the loss that the backward pass starts from."""
+        return loss * self.scale
 
     def update(self, gradients, apply):
         """Call `apply` with the gradients unscaled, or skip the step if one of them is not finite."""

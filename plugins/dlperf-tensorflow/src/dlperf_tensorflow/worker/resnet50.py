@@ -37,7 +37,8 @@ class BatchNorm(tf.Module):
     def __init__(self, weights, name):
         super().__init__()
         self.layout = weights.layout
-        self.gamma, self.beta = weights(name + ".weight"), weights(name + ".bias")
+        self.gamma = weights(name + ".weight", is_wide=True)
+        self.beta = weights(name + ".bias", is_wide=True)
         channels = self.gamma.shape
         self.running_mean = weights.statistic(name + ".running_mean", tf.zeros(channels))
         self.running_variance = weights.statistic(name + ".running_var", tf.ones(channels))

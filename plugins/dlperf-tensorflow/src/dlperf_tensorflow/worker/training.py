@@ -6,6 +6,8 @@ reads and writes its own copy. Gradients meet in one place, `_replica_step`, whi
 and `asynchronous` on servers, where there is one copy for all.
 """
 
+import contextlib
+from functools import partial
 from types import MappingProxyType
 
 import tensorflow as tf
@@ -17,7 +19,7 @@ from dlperf_tensorflow.worker.asynchronous import Scheduled, beside
 from dlperf_tensorflow.worker.gradients import accumulate, split
 from dlperf_tensorflow.worker.images import load_images
 from dlperf_tensorflow.worker.loading import Loader
-from dlperf_tensorflow.worker.optimizers import LossScale, optimizer_for
+from dlperf_tensorflow.worker.optimizers import ConstantScale, DynamicScale, optimizer_for
 from dlperf_tensorflow.worker.precisions import PRECISIONS
 from dlperf_tensorflow.worker.synchronous import Together
 from dlperf_tensorflow.worker.text import load_text
@@ -37,14 +39,17 @@ class TensorFlowTrainer(BaseTrainer):
         super().__init__(runtime, request, process)
         self.strategy, self.dtype = runtime.strategy, self.precision.products
         with self.strategy.scope():
-            self.weights = Weights(request.parameters, self.strategy, self.layout.upper())
+            dtype = self.precision.weights
+            self.weights = Weights(request.parameters, self.strategy, self.layout.upper(), dtype)
             self.network = self.build(request.model_options)
+            self.plain = self.network if dtype == tf.float32 else self.build(request.model_options)
             self.load_canonical_weights(self.weights.variables)
             self.variables = [self.weights.variables[entry["name"]] for entry in request.parameters]
             decays = [entry["decay"] for entry in request.parameters]
-            near = beside if runtime.served else None
-            self.optimizer = optimizer_for(request.optimizer, self.variables, decays, near)
-            self.loss_scale = LossScale() if self.scales_loss else None
+            self.trained = [self.weights.trained[entry["name"]] for entry in request.parameters]
+            self.near = beside if runtime.served else contextlib.nullcontext
+            self.optimizer = optimizer_for(request.optimizer, self.variables, decays, self.near)
+            self.scaler = DynamicScale() if self.scales_loss else ConstantScale(self.loss_scale)
         # XLA takes what one replica computes by itself; the collectives stay outside.
         self._gradients = self._compiled(self._accumulate)
         self._update = self._compiled(self._update_variables)
@@ -102,15 +107,15 @@ class TensorFlowTrainer(BaseTrainer):
         return loss
 
     def _accumulate(self, batch):
-        return accumulate(self._gradients_of, batch, self.request.accumulation, self.variables)
+        return accumulate(self._gradients_of, batch, self.request.accumulation, self.trained)
 
     def _gradients_of(self, batch):
         """Return the loss of a micro-batch, and the gradients (of the scaled loss, where it is scaled)."""
         with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(self.variables)
+            tape.watch(self.trained)
             loss = self.loss(self.outputs(self.network, batch), batch)
-            scaled = loss if self.loss_scale is None else loss * self.loss_scale.scale
-        gradients = tape.gradient(scaled, self.variables)
+            scaled = self.scaler.scaled(loss)
+        gradients = tape.gradient(scaled, self.trained)
         # Of embeddings that are only looked up the gradient is sparse.
         return loss, [tf.convert_to_tensor(gradient) for gradient in gradients]
 
@@ -123,16 +128,12 @@ class TensorFlowTrainer(BaseTrainer):
                 gradients, _ = tf.clip_by_global_norm(gradients, clip)
             self.optimizer.apply(gradients, rate)
 
-        if self.loss_scale is None:
-            apply(gradients)
-        else:
-            self.loss_scale.update(gradients, apply)
+        self.scaler.update([tf.cast(gradient, tf.float32) for gradient in gradients], apply)
+        self.weights.round_masters(self.near)
 
     def skipped_steps(self):
         """Return how many steps had scaled gradients that were not finite."""
-        if self.loss_scale is None:
-            return 0
-        return int(self.strategy.experimental_local_results(self.loss_scale.skipped)[0].numpy())
+        return int(self.strategy.experimental_local_results(self.scaler.skipped)[0])
 
     def read_loss(self, loss):
         """Return the losses of this process's replicas."""
@@ -146,18 +147,20 @@ class TensorFlowTrainer(BaseTrainer):
         y is computed as `step` traces and compiles the network, in the precision's type; y32 in float32 without TF32,
         eagerly where this process computes. In both batch norm uses the batch's statistics, and no trace stays.
         """
-        batch, in_effect = self.canonical_batch(), self._compiled(self._first_outputs)
+        batch = self.canonical_batch()
+        in_effect = self._compiled(partial(self._first_outputs, self.network))
+        plain = partial(self._first_outputs, self.plain)
         with evidence.undisturbed(self.strategy, self.weights.statistics.values()):
             outputs = self._replicas.traced_outputs(in_effect, batch)
             dtype, self.dtype = self.dtype, tf.float32
             try:
-                return outputs, self._replicas.plain_outputs(self._first_outputs, batch)
+                return outputs, self._replicas.plain_outputs(plain, batch)
             finally:
                 self.dtype = dtype
 
-    def _first_outputs(self, batch):
+    def _first_outputs(self, network, batch):
         pieces = split(batch, self.request.accumulation)
-        return self.outputs(self.network, {name: value[0] for name, value in pieces.items()})
+        return self.outputs(network, {name: value[0] for name, value in pieces.items()})
 
     def widen(self, value):
         """Return it in float64, on the host."""
@@ -168,7 +171,7 @@ class TensorFlowTrainer(BaseTrainer):
         seen = evidence.Seen(self._replicas.graph(self.canonical_batch()))
         self.product_types = seen.product_types()
         return {
-            "precision": self.name_precision(tf.float32, evidence.allows_tf32(self.request.device)),
+            "precision": self.name_precision(self.weights.types(), evidence.allows_tf32(self.request.device)),
             "compiler": seen.compiler(),
             "layout": seen.layout() or None,
             "strategy": self._replicas.name,

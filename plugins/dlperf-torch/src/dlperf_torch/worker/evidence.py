@@ -24,6 +24,12 @@ def layouts_of_weights(network):
     return {layout_of(w) for w in network.parameters() if w.dim() == 4 and w.shape[2] > 1}
 
 
+def weight_types(network):
+    """Return the data types of the weights of convolutions, linear layers and embeddings."""
+    kinds = (nn.Conv2d, nn.Linear, nn.Embedding)
+    return {module.weight.dtype for module in network.modules() if isinstance(module, kinds)}
+
+
 def allows_tf32(device):
     """Return True if float32 products may be rounded to TF32 on this device now."""
     return device.type == "cuda" and torch.backends.cuda.matmul.allow_tf32 and torch.backends.cudnn.allow_tf32

@@ -1,4 +1,4 @@
-"""The models' optimizers in torch."""
+"""The models' optimizers in torch, and its loss scaler."""
 
 import torch
 
@@ -24,3 +24,21 @@ def optimizer(parameters, request):
         betas = (numbers["beta1"], numbers["beta2"])
         return torch.optim.AdamW(groups, lr=rate, betas=betas, eps=numbers["epsilon"], fused=fused)
     raise ValueError("the torch plugin has no optimizer %r" % numbers["kind"])
+
+
+class LossScaler(torch.amp.GradScaler):
+    """torch's own, which counts the steps that it skips; on the device, so that nothing waits."""
+
+    def __init__(self, device, enabled):
+        super().__init__(device.type, enabled=enabled)
+        self.skipped = torch.zeros((), dtype=torch.int64, device=device)
+        self._one = torch.ones((), device=device)
+        self._last = self.scale(self._one)
+
+    def update(self):
+        """Change the scale: a skipped step halves it, and nothing else lowers it."""
+        super().update()
+        if self.is_enabled():
+            scale = self.scale(self._one)
+            self.skipped += scale < self._last
+            self._last = scale

@@ -65,7 +65,7 @@ class ResNet50(nn.Module):
 
     def forward(self, x):
         """(B, 3, H, W) → (B, classes)."""
-        x = self.bn1.activated(self.conv1(x))
+        x = self.bn1.activated(self.conv1(x.to(self.conv1.weight.dtype)))
         x = F.max_pool2d(x, 3, stride=2, padding=1)
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
         return self.fc(x.mean((2, 3)))

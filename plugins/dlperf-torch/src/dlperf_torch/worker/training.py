@@ -13,7 +13,8 @@ from torch.nn.parallel import DistributedDataParallel
 from dlperf_sdk.worker.base_trainer import BaseTrainer
 from dlperf_torch.worker import evidence, levers
 from dlperf_torch.worker.loading import Loader
-from dlperf_torch.worker.optimizers import optimizer
+from dlperf_torch.worker.master_weights import MasterWeights
+from dlperf_torch.worker.optimizers import LossScaler, optimizer
 from dlperf_torch.worker.precisions import PRECISIONS
 
 _KNOWN = inspect.signature(DistributedDataParallel).parameters
@@ -35,15 +36,14 @@ class TorchTrainer(BaseTrainer):
         self.load_canonical_weights(dict(self.network.named_parameters()))
         order = torch.channels_last if self.channels_last else torch.preserve_format
         self.network = self.network.to(self.device, memory_format=order).train()
-        self.named = dict(self.network.named_parameters())
+        self.masters = MasterWeights(self.network, self.precision.weights)
+        self.named = self.masters.named
         self.replicated = self._wrap_network()
         self.trained = levers.compiled(self.replicated, request)
-        self.criterion = levers.compiled(self.loss, request)
+        self.criterion = levers.compiled(self._fp32_loss, request)
         self.optimizer = optimizer(self.named, request)
-        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.scales_loss)
-        self._one = torch.ones((), device=self.device)
-        self._scale = self.scaler.scale(self._one)
-        self.skipped = torch.zeros((), dtype=torch.int64, device=self.device)
+        self.scaler = LossScaler(self.device, self.scales_loss)
+        self.skipped = self.scaler.skipped
         self.image_layouts = set()
 
     def _wrap_network(self):
@@ -100,12 +100,15 @@ class TorchTrainer(BaseTrainer):
 
     def clear_gradients(self):
         """Give their memory back."""
-        self.optimizer.zero_grad(set_to_none=True)
+        self.network.zero_grad(set_to_none=True)
 
     def forward(self, piece):
         """Return the loss of a micro-batch."""
         with self.autocast():
             return self.criterion(self.outputs(self.trained, piece), piece)
+
+    def _fp32_loss(self, outputs, piece):
+        return self.loss([value.float() for value in outputs], piece)
 
     def autocast(self):
         """Return the context in which convolutions and matrix products are computed in the precision's type."""
@@ -113,7 +116,7 @@ class TorchTrainer(BaseTrainer):
 
     def scale_loss(self, loss):
         """Scale it, where gradients may underflow."""
-        return self.scaler.scale(loss)
+        return self.scaler.scale(super().scale_loss(loss))
 
     def defer_synchronization(self):
         """Return DistributedDataParallel's context."""
@@ -121,17 +124,14 @@ class TorchTrainer(BaseTrainer):
 
     def update(self):
         """Update all weights; a loss scaler skips that where a gradient is not finite."""
+        self.masters.receive_gradients(self.loss_scale)
         clip = self.request.optimizer.get("clip_norm")
         if clip is not None:
             self.scaler.unscale_(self.optimizer)
-            nn.utils.clip_grad_norm_(self.network.parameters(), clip)
+            nn.utils.clip_grad_norm_(self.named.values(), clip)
         self.scaler.step(self.optimizer)
+        self.masters.round_into_network()
         self.scaler.update()
-        if self.scaler.is_enabled():
-            # A skipped step halves the scale, and nothing else lowers it. Counting on the device never waits.
-            scale = self.scaler.scale(self._one)
-            self.skipped += scale < self._scale
-            self._scale = scale
 
     def read_loss(self, loss):
         """Return the loss of this process's one replica."""
@@ -140,7 +140,7 @@ class TorchTrainer(BaseTrainer):
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return y of the network that `step` calls, and y32 of the plain network, eager, in fp32 without TF32.
+        """Return y of the network that `step` calls, and y32 of its master weights, eager, in fp32 without TF32.
 
         y is computed with gradients recorded: what is compiled here serves `step` as well, unless the model has
         dropout, which is off here. In both batch norm uses the batch's statistics, and no trace stays.
@@ -155,7 +155,7 @@ class TorchTrainer(BaseTrainer):
             # Without their gradients, or this would be the moment that takes the most memory.
             outputs = [value.detach() for value in outputs]
             with torch.no_grad(), evidence.plain_fp32():
-                return outputs, self.outputs(self.network, batch)
+                return outputs, self.outputs(self.masters, batch)
 
     def note_output(self, output):
         """Note its layout as well."""
@@ -169,9 +169,10 @@ class TorchTrainer(BaseTrainer):
 
     def in_effect(self):
         """Return what the types and layouts seen in `deviation` and torch's objects say."""
+        weights = evidence.weight_types(self.network)
         layouts = self.image_layouts or evidence.layouts_of_weights(self.network)
         return {
-            "precision": self.name_precision(torch.float32, evidence.allows_tf32(self.device)),
+            "precision": self.name_precision(weights, evidence.allows_tf32(self.device)),
             "compiler": "inductor" if isinstance(self.trained, torch._dynamo.OptimizedModule) else "none",
             "layout": "+".join(sorted(layouts)) or None,
             "strategy": "all_reduce" if isinstance(self.replicated, DistributedDataParallel) else None,

@@ -1,0 +1,46 @@
+"""The float32 weights that the optimizer updates, where the network's own are narrower."""
+
+import torch
+from torch import nn
+from torch.func import functional_call
+
+
+class MasterWeights:
+    """A network's parameters in float32: copies of those that are stored in a narrower type, the others themselves.
+
+    Making it stores the network's weights in `dtype`, all but batch norm's.
+    """
+
+    def __init__(self, network, dtype):
+        self._network = network
+        self.named = dict(network.named_parameters())
+        """Parameter → the tensor that the optimizer updates."""
+        kept = {id(p) for m in network.modules() if isinstance(m, nn.BatchNorm2d) for p in m.parameters()}
+        narrow = {
+            name: parameter
+            for name, parameter in self.named.items()
+            if parameter.dtype != dtype and id(parameter) not in kept
+        }
+        for name, parameter in narrow.items():
+            master = self.named[name] = parameter.detach().clone()
+            master.grad = torch.empty_like(master)
+            parameter.data = parameter.data.to(dtype)
+        self._narrow = list(narrow.values())
+        self._masters = [self.named[name] for name in narrow]
+
+    def __call__(self, *inputs):
+        """Return what the network computes from these weights."""
+        return functional_call(self._network, self.named, inputs)
+
+    def receive_gradients(self, loss_scale):
+        """Take over the network's gradients, divided by the loss scale."""
+        if self._narrow:
+            torch._foreach_copy_([each.grad for each in self._masters], [each.grad for each in self._narrow])
+        if loss_scale != 1:
+            torch._foreach_div_([master.grad for master in self.named.values()], loss_scale)
+
+    def round_into_network(self):
+        """Set the network's weights to these, rounded."""
+        if self._narrow:
+            with torch.no_grad():
+                torch._foreach_copy_(self._narrow, self._masters)
