@@ -42,6 +42,7 @@ def test_the_shared_half_is_python_3_7():
         ({"layout": "nchw", "device": "cuda"}, None),
         ({"precision": "tf32", "device": "cuda"}, None),
         ({"precision": "amp-fp16"}, None),
+        ({"precision": "fp16"}, None),
         ({}, None),
     ],
 )

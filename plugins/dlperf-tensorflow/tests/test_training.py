@@ -73,6 +73,7 @@ def test_label_smoothing_is_the_published_formula(make_trainer):
         ("bert-base", "fp32", 0.0, 1e-5),
         ("bert-base", "amp-fp16", 2.5e-4, 4e-3),
         ("bert-base", "amp-bf16", 2e-3, 6e-2),
+        ("bert-base", "fp16", 2.5e-4, 4e-3),
         ("resnet50", "amp-bf16", 2e-3, 6e-2),
     ],
 )
@@ -87,6 +88,17 @@ def test_a_precision_without_effect_is_seen(make_trainer):
     trainer.dtype = tf.float32
     assert trainer.deviation() < 1e-5
     assert trainer.observed()["precision"] == "fp32"
+
+
+def test_fp16_updates_float32_master_weights(make_trainer):
+    trainer = make_trainer("bert-base", precision="fp16")
+    losses(trainer, 2)
+    for name, master in trainer.weights.variables.items():
+        own, values = trainer.weights.trained[name], master.numpy()
+        assert (master.dtype, own.dtype) == (tf.float32, tf.float16)
+        assert (own.numpy() == values.astype(np.float16)).all()
+        if values.size > 1000:
+            assert (own.numpy() != values).any()  # the master has what float16 cannot hold
 
 
 def test_an_overflow_is_skipped_and_changes_nothing(make_trainer):

@@ -45,6 +45,7 @@ def test_what_the_plugin_names_is_in_its_files():
     [
         ({"precision": "tf32", "device": "cuda"}, None),
         ({"precision": "amp-fp16"}, None),
+        ({"precision": "fp16"}, None),
         ({}, None),
     ],
 )

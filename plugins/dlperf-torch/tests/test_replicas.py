@@ -12,6 +12,7 @@ CASES = {
     "bert-base": ("bert-base", {}),
     "accumulation": ("bert-base", {"accumulation": 2}),
     "amp-fp16": ("bert-base", {"precision": "amp-fp16"}),
+    "fp16": ("bert-base", {"precision": "fp16"}),
     "independent": ("bert-base", {"strategy": "independent"}),
 }
 
@@ -57,10 +58,11 @@ def test_two_replicas_train_as_one_with_both_shards(answers, make_trainer, case)
     assert multiprocess.mean_losses([first, second]) == pytest.approx(expected, rel=1e-6)
 
 
-def test_mixed_precision_replicas_are_equal(answers):
-    first, second = replicas(answers, "amp-fp16")
+@pytest.mark.parametrize("precision", ["amp-fp16", "fp16"])
+def test_replicas_in_a_narrow_precision_are_equal(answers, precision):
+    first, second = replicas(answers, precision)
     assert first["digest"] == second["digest"]
-    assert min(said["amp-fp16"]["deviation"] for said in answers) > 1e-4
+    assert min(said[precision]["deviation"] for said in answers) > 1e-4
 
 
 def test_independent_replicas_do_not_meet(answers):

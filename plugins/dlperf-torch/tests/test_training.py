@@ -89,7 +89,8 @@ def test_the_warm_up_policy_moves_the_rate(make_trainer):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_deviation_tells_the_precision(make_trainer, model):
-    for precision, low, high in (("fp32", 0.0, 1e-5), ("amp-bf16", 1e-3, 1e-1), ("amp-fp16", 1e-4, 1e-2)):
+    narrow = (("amp-bf16", 1e-3, 1e-1), ("amp-fp16", 1e-4, 1e-2), ("fp16", 1e-4, 1e-2))
+    for precision, low, high in (("fp32", 0.0, 1e-5), *narrow):
         trainer = make_trainer(model, precision=precision)
         assert low <= trainer.deviation() <= high
         assert trainer.observed()["precision"] == precision
@@ -101,6 +102,44 @@ def test_a_precision_without_effect_is_seen(make_trainer, monkeypatch, precision
     monkeypatch.setattr(trainer, "autocast", lambda: torch.autocast("cpu", enabled=False))
     assert trainer.deviation() < 1e-5
     assert trainer.observed()["precision"] == "fp32"
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_fp16_updates_float32_master_weights(make_trainer, model):
+    trainer = make_trainer(model, precision="fp16")
+    losses(trainer, 2)
+    own = dict(trainer.network.named_parameters())
+    norms = {name for name, parameter in own.items() if parameter.dtype == torch.float32}
+    assert all(".bn" in name or "downsample.1" in name or name.startswith("bn1.") for name in norms)
+    assert bool(norms) == (model == "resnet50")
+    for name, values in trainer.parameters(0):
+        master = torch.from_numpy(values.copy())
+        assert torch.equal(own[name], master.to(own[name].dtype))
+        if values.size > 1000 and name not in norms:
+            assert not torch.equal(own[name].float(), master)  # the master has what float16 cannot hold
+
+
+@pytest.mark.parametrize("scale", [1.0, 128.0, 2.0**-16])
+def test_the_loss_scale_of_fp16_changes_only_what_underflows(make_trainer, scale):
+    options = {"clip_norm": None}
+
+    def momentum(**changes):
+        trainer = make_trainer("bert-base", options=options, **changes)
+        losses(trainer, 1)
+        return torch.cat(
+            [trainer.optimizer.state[parameter]["exp_avg"].flatten() for parameter in trainer.named.values()]
+        )
+
+    exact = momentum()
+    distance = ((momentum(precision="fp16", loss_scale=scale) - exact).norm() / exact.norm()).item()
+    assert distance > 0.1 if scale < 1 else distance < 0.01
+
+
+def test_weights_that_are_not_float16_are_seen(make_trainer):
+    trainer = make_trainer("bert-base", precision="fp16")
+    trainer.deviation()
+    trainer.network.pooler.float()
+    assert trainer.observed()["precision"] == "amp-fp16+fp16"
 
 
 @pytest.mark.parametrize(("model", "dropout"), [("resnet50", None), ("bert-base", 0.1)])

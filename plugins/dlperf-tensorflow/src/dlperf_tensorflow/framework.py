@@ -29,7 +29,7 @@ class TensorFlow(Framework):
     processes = "dlperf_tensorflow.processes:processes"
     capabilities = Capabilities(
         devices={"cpu", "cuda"},
-        precisions={"fp32", "tf32", "amp-fp16", "amp-bf16"},
+        precisions={"fp32", "tf32", "amp-fp16", "amp-bf16", "fp16"},
         compilers={"none", "xla"},
         strategies={"all_reduce", "parameter_server_async", "independent"},
         layouts={"auto", "nchw", "nhwc"},

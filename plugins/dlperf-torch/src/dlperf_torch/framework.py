@@ -27,7 +27,7 @@ class Torch(Framework):
     processes = "dlperf_torch.processes:processes"
     capabilities = Capabilities(
         devices={"cpu", "cuda"},
-        precisions={"fp32", "tf32", "amp-fp16", "amp-bf16"},
+        precisions={"fp32", "tf32", "amp-fp16", "amp-bf16", "fp16"},
         compilers={"none", "inductor"},
         strategies={"all_reduce", "independent"},
         layouts={"auto", "nchw", "nhwc"},
