@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import subprocess
+import sys
 
 import cyclopts
 import pytest
@@ -704,9 +706,45 @@ def test_a_program_with_another_parser_hands_on_its_words(capsys):
 def test_main_leaves_the_signal_handlers_as_they_were():
     import signal
 
-    before = signal.getsignal(signal.SIGTERM)
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
     main(["--version"])
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert [signal.getsignal(number) for number in numbers] == before
+
+
+def test_nohup_keeps_sighup_ignored(monkeypatch):
+    import signal
+
+    from dlperf_sdk.cli import app
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with app._terminable():
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("words", [["--json"], ["--json", "--unknown"]])
+def test_what_a_plugin_prints_under_json_goes_to_standard_error(words):
+    """Printed by Python, and by a program that inherits standard output."""
+    script = (
+        "import os, sys\n"
+        "from dlperf_sdk import cli\n"
+        "from dlperf_sdk.registry.plugins import Registry\n"
+        "def rows(self, group):\n"
+        "    print('from the plugin', flush=True)\n"
+        "    os.system('echo from its program')\n"
+        "    return real(self, group)\n"
+        "real, Registry.rows = Registry.rows, rows\n"
+        "sys.exit(cli.main(['list', 'models', *sys.argv[1:]]))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, *words], check=False, capture_output=True, text=True)
+    assert isinstance(json.loads(done.stdout), dict), done
+    if done.returncode == 0:
+        assert "from the plugin" in done.stderr
+        assert "from its program" in done.stderr
 
 
 def test_the_script_is_main(monkeypatch, capsys):

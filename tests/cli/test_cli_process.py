@@ -249,7 +249,7 @@ def gone(run_id, patience=10.0):
     return processes_with(run_id) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_run_keeps_its_repeats_and_leaves_no_process(number):
     program, directory = started(*LONG, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert processes_with(directory.name), "the agents should be running"

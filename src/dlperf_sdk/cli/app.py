@@ -97,7 +97,7 @@ def mount(parent: App, name: str = "dlperf") -> App:
 def main(words: Sequence[str] | None = None) -> int:
     """Run `dlperf` with these words, those of the command line unless given; the value is the exit code.
 
-    Nothing is raised: errors are said on standard error. SIGTERM is taken for Ctrl-C meanwhile.
+    Nothing is raised: errors are said on standard error. SIGTERM and SIGHUP are taken for Ctrl-C meanwhile.
     """
     tokens = list(sys.argv[1:] if words is None else words)
     screen.open_missing_streams()
@@ -134,7 +134,7 @@ def _common(tokens: Sequence[str]) -> screen.Common:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM ends as Ctrl-C does: workers ended, finished repeats kept."""
+    """SIGTERM and SIGHUP end as Ctrl-C does: workers ended, finished repeats kept. `nohup` keeps SIGHUP ignored."""
     if threading.current_thread() is not threading.main_thread():
         yield  # signals are the main thread's
         return
@@ -142,11 +142,15 @@ def _terminable() -> Iterator[None]:
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -10,10 +10,10 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from functools import wraps
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any, TextIO
 
 from attrs import frozen
 from cyclopts import Parameter
@@ -68,6 +68,36 @@ def out() -> Console:
     return _Console(file=sys.stdout)
 
 
+_reserved: list[TextIO] = []
+"""Standard output while it is reserved for what was asked for."""
+
+
+@contextmanager
+def reserved_stdout() -> Iterator[None]:
+    """Reserve standard output for `emit`: what plugins and programs that they start print goes to standard error."""
+    stdout, descriptor = sys.stdout, None
+    with suppress(OSError, ValueError):  # a stream of Python's alone has no descriptor
+        stdout.flush()
+        if stdout.fileno() == 1:
+            descriptor = os.dup(1)
+            os.dup2(2, 1)
+            _reserved.append(
+                os.fdopen(descriptor, "w", encoding=stdout.encoding, errors=stdout.errors, closefd=False)
+            )
+    if descriptor is None:
+        _reserved.append(stdout)
+    sys.stdout = sys.stderr
+    try:
+        yield
+    finally:
+        sys.stdout = stdout
+        with suppress(OSError, ValueError):
+            _reserved.pop().flush()
+        if descriptor is not None:
+            os.dup2(descriptor, 1)
+            os.close(descriptor)
+
+
 def emit(document: Any) -> None:
     """One JSON object on standard output.
 
@@ -79,25 +109,27 @@ def emit(document: Any) -> None:
 
 def write(text: str) -> None:
     """A text on standard output, as it is; raises as `emit` does."""
+    stdout = _reserved[-1] if _reserved else sys.stdout
     try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        stdout.write(text)
+        stdout.flush()
     except BrokenPipeError:
-        _mute(sys.stdout)
+        _mute(stdout)
     except OSError as error:
-        _mute(sys.stdout)
+        _mute(stdout)
         raise UsageError(f"Standard output cannot be written: {error.strerror}.") from error
 
 
 def write_bytes(data: bytes) -> None:
     """Write bytes to standard output; raises as `emit` does."""
+    stdout = _reserved[-1] if _reserved else sys.stdout
     try:
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+        stdout.buffer.write(data)
+        stdout.buffer.flush()
     except BrokenPipeError:
-        _mute(sys.stdout)
+        _mute(stdout)
     except OSError as error:
-        _mute(sys.stdout)
+        _mute(stdout)
         raise UsageError(f"Standard output cannot be written: {error.strerror}.") from error
 
 
@@ -139,6 +171,10 @@ def command(function: Callable[..., int]) -> Callable[..., int]:
     @wraps(function)
     def guarded(*args: Any, **kwargs: Any) -> int:
         common = kwargs.get("common") or Common()
+        with reserved_stdout() if common.json else nullcontext():
+            return guard(common, args, kwargs)
+
+    def guard(common: Common, args: Any, kwargs: Any) -> int:
         try:
             return function(*args, **kwargs)
         except DlperfError as error:

@@ -3,7 +3,7 @@
 import ctypes
 import os
 import signal
-from typing import List
+from typing import Any, Callable, List
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -22,6 +22,13 @@ def die_with(parent: int) -> None:
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)  # the parent ended before the kernel was asked
+
+
+def handle_termination(handler: Callable[..., Any]) -> None:
+    """Handle SIGTERM, and SIGHUP likewise unless it is ignored, as under nohup."""
+    signal.signal(signal.SIGTERM, handler)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, handler)
 
 
 def adopt_orphans() -> None:

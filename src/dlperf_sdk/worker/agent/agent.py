@@ -11,6 +11,7 @@ import threading
 import time
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+from dlperf_sdk.worker import lifetime
 from dlperf_sdk.worker.agent import link, node_check, preflight
 from dlperf_sdk.worker.agent.attempt import Attempt
 from dlperf_sdk.worker.agent.coordinator import PARITY
@@ -62,7 +63,7 @@ class Agent:
 
     def serve(self) -> int:
         """Until the coordinator says quit, or is gone, or this process is asked to end. Returns the exit code."""
-        signal.signal(signal.SIGTERM, lambda *_: self._inbox.put({"do": "abandon"}))
+        lifetime.handle_termination(lambda *_: self._inbox.put({"do": "abandon"}))
         signal.signal(signal.SIGINT, lambda *_: self._inbox.put({"do": "abandon"}))
         signal.signal(signal.SIGCHLD, lambda *_: self._inbox.put({}))
         threading.Thread(target=self._listen, daemon=True).start()

@@ -7,13 +7,13 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import threading
 import time
 from typing import List, Optional
 
+from dlperf_sdk.worker import lifetime
 from dlperf_sdk.worker.agent import tether
 from dlperf_sdk.worker.agent.diagnostics import diagnostics_event
 from dlperf_sdk.worker.agent.scratch import scratch
@@ -33,7 +33,7 @@ def main(folder: str, linger: float, step: List[str]) -> int:
         The exit code, which the scheduler reports as the job's: 0 if the run succeeded. The step's own code says less:
         the end of the tether, and the grace period, may reach agents that have nothing left to do.
     """
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    lifetime.handle_termination(lambda *_: sys.exit(1))
     process: Optional["subprocess.Popen[bytes]"] = None
     code: Optional[int] = None
     stopped = threading.Event()

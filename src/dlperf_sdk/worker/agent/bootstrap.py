@@ -45,7 +45,9 @@ def _report_failure(words: "list[str]", error: Exception) -> int:
 
 def main(words: "list[str]") -> int:
     os.umask(0o077)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # until the agent serves: leave nothing behind
+    for number in (signal.SIGTERM, signal.SIGHUP):  # until the agent serves: leave nothing behind
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda *_: sys.exit(1))
     folder = None
     try:
         try:

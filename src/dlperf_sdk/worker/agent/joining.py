@@ -5,7 +5,6 @@ On node 0 the coordinator runs beside the agent, which connects to it like every
 
 import json
 import os
-import signal
 import sys
 import threading
 from socket import gethostname
@@ -34,7 +33,7 @@ def main(
     """Run the agent of a node, as the bundle's `agent --help` describes, and return its exit code."""
     os.umask(0o077)
     lifetime.adopt_orphans()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # until it serves: leave no directory behind
+    lifetime.handle_termination(lambda *_: sys.exit(1))  # until it serves: leave no directory behind
     if tethered:
         threading.Thread(target=tether.watch, daemon=True).start()
     with scratch_directory(scratch) as directory:
