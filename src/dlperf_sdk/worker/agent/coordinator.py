@@ -60,7 +60,7 @@ class Coordinator(threading.Thread):
             said = "The coordinator could not make sense of what a node sent: %r" % error
             self._fail(dict(failure("invalid-record", said), traceback=traceback.format_exc()))
         finally:
-            self._roster.order({"do": "quit"})
+            self._roster.close()
 
     def _tell(self, message: Dict[str, Any]) -> None:
         self._emitted = time.monotonic()

@@ -30,7 +30,10 @@ class Link:
 
     def send(self, message: Dict[str, Any]) -> bool:
         """False if the other side has gone."""
-        line = json.dumps(message, allow_nan=False).encode() + b"\n"
+        return self.send_line(encode(message))
+
+    def send_line(self, line: bytes) -> bool:
+        """Send a message that is encoded already; False if the other side has gone."""
         try:
             with self._lock:
                 self._socket.sendall(line)
@@ -56,6 +59,11 @@ class Link:
             pass  # the other side was faster
         self._reader.close()
         self._socket.close()
+
+
+def encode(message: Dict[str, Any]) -> bytes:
+    """Return the line of a message. Raises ValueError if it holds a number that is not finite."""
+    return json.dumps(message, allow_nan=False).encode() + b"\n"
 
 
 def _parse(line: bytes) -> Optional[Dict[str, Any]]:

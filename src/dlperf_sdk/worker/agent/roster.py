@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 from dlperf_sdk.worker.agent import link, preflight
 from dlperf_sdk.worker.agent.admission import Admission
 from dlperf_sdk.worker.agent.link import SILENCE
+from dlperf_sdk.worker.agent.outbox import Outbox
 from dlperf_sdk.worker.failures import Failed, failure
 
 BEAT = 2.0
@@ -23,7 +24,7 @@ class Roster:
         self._nodes, self._listener, self._while_waiting = nodes, listener, while_waiting
         self._admission = Admission(listener, secret, nodes, self._receive)
         self._inbox: "queue.Queue[Dict[str, Any]]" = queue.Queue()
-        self._links: Dict[int, link.Link] = {}
+        self._outboxes: Dict[int, Outbox] = {}
         self._heard: Dict[int, float] = {}
         self._hellos: Dict[int, Dict[str, Any]] = {}
         self._beat = 0.0
@@ -90,12 +91,25 @@ class Roster:
 
     def present(self) -> Set[int]:
         """The nodes that there are still to hear from."""
-        return set(self._links)
+        return set(self._outboxes)
 
     def order(self, message: Dict[str, Any]) -> None:
         """Tell all nodes the same."""
-        for connection in list(self._links.values()):
-            connection.send(message)
+        for outbox in list(self._outboxes.values()):
+            outbox.put(message)
+
+    def close(self) -> None:
+        """Tell all nodes to quit, and wait until that is sent; no longer than a node may be silent."""
+        self.order({"do": "quit"})
+        deadline = time.monotonic() + SILENCE
+        for outbox in list(self._outboxes.values()):
+            outbox.close(deadline)
+
+    def _beat_nodes(self) -> None:
+        """Give a sign of life to the nodes that have nothing else to receive."""
+        for outbox in list(self._outboxes.values()):
+            if outbox.is_empty():
+                outbox.put({"do": "beat"})
 
     def order_each(self, message_for: Callable[[Dict[str, Any]], Dict[str, Any]]) -> None:
         """Tell each node its own: made from `address`, and its `host_index` among the `host_count` on its machine."""
@@ -109,8 +123,8 @@ class Roster:
                     "host_index": index,
                     "host_count": len(group),
                 }
-                if node in self._links:
-                    self._links[node].send(message_for(place))
+                if node in self._outboxes:
+                    self._outboxes[node].put(message_for(place))
 
     def next(self, patience: float) -> Optional[Dict[str, Any]]:
         """The next message, or None after `patience` seconds. Raises Failed once for each node that is lost."""
@@ -120,13 +134,9 @@ class Roster:
             now = time.monotonic()
             if now - self._beat > BEAT:
                 self._beat = now
-                self.order({"do": "beat"})
-            for node, heard in list(self._heard.items()):
-                if now - heard > SILENCE:
-                    raise self._lost(node, "has not been heard for %.0f s" % SILENCE)
-            try:
-                message: Dict[str, Any] = self._inbox.get(timeout=max(0.0, min(1.0, end - now)))
-            except queue.Empty:
+                self._beat_nodes()
+            message = self._received(max(0.0, min(1.0, end - now)))
+            if message is None:
                 if now >= end:
                     return None
                 continue
@@ -136,9 +146,30 @@ class Roster:
             if message["event"] != "heartbeat":
                 return message
 
+    def _received(self, timeout: float) -> Optional[Dict[str, Any]]:
+        """Return the next message in the inbox, or None. Only with an empty inbox a node can count as silent.
+
+        Raises:
+            Failed: a node has not been heard for too long.
+        """
+        try:
+            return self._inbox.get_nowait()
+        except queue.Empty:
+            pass
+        now = time.monotonic()
+        for node, heard in list(self._heard.items()):
+            if now - heard > SILENCE:
+                raise self._lost(node, "has not been heard for %.0f s" % SILENCE)
+        try:
+            return self._inbox.get(timeout=timeout)
+        except queue.Empty:
+            return None
+
     def _lost(self, node: int, how: str) -> Failed:
         self._heard.pop(node, None)
-        self._links.pop(node, None)
+        outbox = self._outboxes.pop(node, None)
+        if outbox is not None:
+            outbox.close(0.0)
         said = "The agent of %s %s. The other nodes' workers were ended; finished repeats are kept."
         return Failed(failure("lost-node", said % (self.name(node), how), None, node))
 
@@ -150,7 +181,8 @@ class Roster:
             if not isinstance(node, int) or not 0 <= node < self._nodes:
                 node = None
                 break
-            self._links.setdefault(node, joined)
+            if node not in self._outboxes:
+                self._outboxes[node] = Outbox(joined)
             if "time" in message:
                 message["skew"] = preflight.skewed(message["time"])
             self._inbox.put(message)
