@@ -130,14 +130,14 @@ class Network:
         words = self.v.product(lambda a, b: a @ b.T, y, p["embeddings.word.weight"])
         words = self.v.stored(words + p["masked_lm.bias"])
         weights = batch["masked_weights"]
-        loss = (weights * surprise(words, batch["masked_ids"])).sum() / weights.sum()
+        loss = (weights * negative_log_likelihood(words, batch["masked_ids"])).sum() / weights.sum()
         follows = self.linear("next_sentence", self.v.stored(torch.tanh(self.linear("pooler", x[:, 0]))))
         if self.v.next_sentence:
-            loss = loss + surprise(follows, batch["next_sentence_label"]).mean()
+            loss = loss + negative_log_likelihood(follows, batch["next_sentence_label"]).mean()
         return loss
 
 
-def surprise(logits: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
+def negative_log_likelihood(logits: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
     """-log p of the truth."""
     return torch.logsumexp(logits, -1) - logits.gather(-1, truth[..., None])[..., 0]
 

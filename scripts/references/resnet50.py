@@ -158,9 +158,9 @@ def forward(
 
 def loss(logits: torch.Tensor, labels: torch.Tensor, v: Variant) -> torch.Tensor:
     """Cross entropy with label smoothing 0.1, the mean over the batch."""
-    surprise = torch.logsumexp(logits, 1, keepdim=True) - logits
+    negative_log = torch.logsumexp(logits, 1, keepdim=True) - logits
     smoothing = 0.1 if v.smoothing else 0.0
-    each = (1 - smoothing) * surprise.gather(1, labels[:, None])[:, 0] + smoothing * surprise.mean(1)
+    each = (1 - smoothing) * negative_log.gather(1, labels[:, None])[:, 0] + smoothing * negative_log.mean(1)
     return each.sum() if v.summed_loss else each.mean()
 
 

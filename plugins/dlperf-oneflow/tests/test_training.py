@@ -9,7 +9,7 @@ import pytest
 flow = pytest.importorskip(
     "oneflow", reason="the worker half needs OneFlow, which is not in this environment"
 )
-from dlperf_oneflow.worker.arithmetic import surprise, surprise_at  # noqa: E402
+from dlperf_oneflow.worker.arithmetic import negative_log_likelihood, negative_log_softmax  # noqa: E402
 from dlperf_oneflow.worker.optimizers import clip_, optimizer, warm_up  # noqa: E402
 
 from dlperf_sdk.worker.schedule import learning_rate  # noqa: E402
@@ -68,13 +68,13 @@ def test_adamw_is_the_models_with_its_clip():
     assert trained(ADAMW) == pytest.approx(weight, rel=1e-6, abs=1e-7)
 
 
-def test_surprise_is_exact():
+def test_negative_log_softmax_is_exact():
     logits = np.random.RandomState(0).standard_normal((64, 10)).astype(np.float32) * 5
     wide = logits.astype(np.float64)
     exact = np.log(np.exp(wide).sum(axis=1, keepdims=True)) - wide
-    assert surprise(flow.from_numpy(logits)).numpy() == pytest.approx(exact, rel=5e-7, abs=1e-6)
+    assert negative_log_softmax(flow.from_numpy(logits)).numpy() == pytest.approx(exact, rel=5e-7, abs=1e-6)
     labels = np.arange(64) % 10
-    found = surprise_at(flow.from_numpy(logits), flow.from_numpy(labels)).numpy()
+    found = negative_log_likelihood(flow.from_numpy(logits), flow.from_numpy(labels)).numpy()
     assert found == pytest.approx(exact[np.arange(64), labels], rel=5e-7, abs=1e-6)
 
 

@@ -3,12 +3,12 @@
 import oneflow as flow
 
 
-def surprise(logits):
+def negative_log_softmax(logits):
     """-log p over the last axis, written out: the fp32 of oneDNN's log-softmax is off by 2e-6."""
     shifted = logits - flow.max(logits, dim=-1, keepdim=True)[0].detach()
     return shifted.exp().sum(dim=-1, keepdim=True).log() - shifted
 
 
-def surprise_at(logits, labels):
+def negative_log_likelihood(logits, labels):
     """-log p[label]: (N, K), (N,) → (N,)."""
-    return flow.gather(surprise(logits), 1, labels.unsqueeze(-1)).squeeze(-1)
+    return flow.gather(negative_log_softmax(logits), 1, labels.unsqueeze(-1)).squeeze(-1)

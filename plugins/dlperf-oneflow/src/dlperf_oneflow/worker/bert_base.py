@@ -8,7 +8,7 @@ import oneflow as flow
 import oneflow.nn.functional as F
 from oneflow import nn
 
-from dlperf_oneflow.worker.arithmetic import surprise_at
+from dlperf_oneflow.worker.arithmetic import negative_log_likelihood
 from dlperf_oneflow.worker.training import OneFlowTrainer
 from dlperf_sdk.worker.architectures import LAYER_NORM_EPSILON, POSITIONS, SEGMENTS
 
@@ -147,6 +147,6 @@ class BertBaseTrainer(OneFlowTrainer):
         words, follows = outputs
         # A row for each replica whose predictions are in this batch: they are not all in use on each as often.
         weights = batch["masked_weights"].reshape(self.replicas, -1)
-        each = surprise_at(words, batch["masked_ids"].flatten()).reshape(self.replicas, -1)
+        each = negative_log_likelihood(words, batch["masked_ids"].flatten()).reshape(self.replicas, -1)
         masked = ((weights * each).sum(dim=1) / weights.sum(dim=1)).mean()
-        return masked + surprise_at(follows, batch["next_sentence_label"]).mean()
+        return masked + negative_log_likelihood(follows, batch["next_sentence_label"]).mean()

@@ -7,7 +7,7 @@ import oneflow as flow
 import oneflow.nn.functional as F
 from oneflow import nn
 
-from dlperf_oneflow.worker.arithmetic import surprise
+from dlperf_oneflow.worker.arithmetic import negative_log_softmax
 from dlperf_oneflow.worker.training import OneFlowTrainer
 from dlperf_sdk.worker.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMENTUM, EXPANSION, STAGES
 
@@ -83,6 +83,6 @@ class ResNet50Trainer(OneFlowTrainer):
     def loss(self, outputs, batch):
         """(1 - ε) · (-log p[label]) + ε · mean over the classes of -log p, mean over the batch."""
         smoothing = self.request.model_options["label_smoothing"]
-        every = surprise(outputs[0])
+        every = negative_log_softmax(outputs[0])
         label = flow.gather(every, 1, batch["label"].unsqueeze(-1)).mean()
         return (1 - smoothing) * label + smoothing * every.mean()
