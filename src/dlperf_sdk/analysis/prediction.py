@@ -24,6 +24,7 @@ from dlperf_sdk.analysis.case import Case, cases, differing_facts, key
 from dlperf_sdk.errors import AnalysisError
 from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.results.result import Result
+from dlperf_sdk.spec.strategy import NO_STRATEGY
 from dlperf_sdk.spec.values import TopologySpec
 
 CONFIDENCE = 0.9
@@ -269,10 +270,10 @@ def group_by_series(many: Iterable[Case]) -> list[dict[TopologySpec, Case]]:
     for case in many:
         held = sorted(case.holds() - {"topology", "strategy"})
         at = key({name: case.facts[name] for name in held})
-        groups.setdefault((at, str(case.facts.get("strategy", "none"))), {})[case.topology] = case
+        groups.setdefault((at, str(case.facts.get("strategy", NO_STRATEGY))), {})[case.topology] = case
     for (at, strategy), alone in list(groups.items()):
         others = [group for (same, other), group in groups.items() if same == at and other != strategy]
-        if strategy == "none" and others:
+        if strategy == NO_STRATEGY and others:
             for group in others:
                 group.update({each: case for each, case in alone.items() if each not in group})
             del groups[at, strategy]

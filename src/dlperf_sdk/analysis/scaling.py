@@ -12,6 +12,7 @@ from dlperf_sdk.analysis.significance import ratio_interval
 from dlperf_sdk.errors import UnknownName
 from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.results.result import Result
+from dlperf_sdk.spec.strategy import NO_STRATEGY
 from dlperf_sdk.spec.values import TopologySpec
 
 Scaling = Literal["weak", "strong"]
@@ -92,7 +93,7 @@ def efficiency(
 
 def _same_but_topology(one: Case, other: Case, scaling: str) -> bool:
     unheld = {"topology", "batch_size"}
-    if "none" in (one.facts.get("strategy"), other.facts.get("strategy")):
+    if NO_STRATEGY in (one.facts.get("strategy"), other.facts.get("strategy")):
         unheld.add("strategy")
     if scaling == "weak" and one.batch_size != other.batch_size:
         return False

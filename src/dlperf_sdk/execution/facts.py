@@ -12,6 +12,7 @@ from dlperf_sdk.results.records import Record
 from dlperf_sdk.results.result import Fact
 from dlperf_sdk.spec.fields import Role
 from dlperf_sdk.spec.run_spec import RunSpec
+from dlperf_sdk.spec.strategy import NO_STRATEGY
 
 
 def facts_of(spec: RunSpec, plan: Plan | None, records: Iterable[Record]) -> tuple[Fact, ...]:
@@ -38,7 +39,7 @@ def facts_of(spec: RunSpec, plan: Plan | None, records: Iterable[Record]) -> tup
         "repeats": len({record.attempt for record in records}),
         "max_repeats": plan.protocol.max_repeats,
         "target": plan.protocol.target,
-        "strategy": "none" if records and spec.topology.devices == 1 else None,
+        "strategy": NO_STRATEGY if records and spec.topology.devices == 1 else None,
     }
     facts: list[Fact] = []
     for field in attrs.fields(RunSpec):

@@ -27,6 +27,9 @@ class Strategy:
 INDEPENDENT = "independent"
 """No synchronization: the control of what synchronization changes, and what a plugin offers unless it says more."""
 
+NO_STRATEGY = "none"
+"""The strategy in the facts of a case with one device, where nothing is synchronized; no spec asks for it."""
+
 STRATEGIES = Table(
     "strategy",
     (

@@ -18,7 +18,7 @@ from dlperf_sdk.reports.numbers import counted
 from dlperf_sdk.spec.compiler import COMPILERS
 from dlperf_sdk.spec.data_source import DATA_SOURCES
 from dlperf_sdk.spec.precision import PRECISIONS
-from dlperf_sdk.spec.strategy import STRATEGIES
+from dlperf_sdk.spec.strategy import NO_STRATEGY, STRATEGIES
 
 _USUAL = {
     "precision": PRECISIONS.default,
@@ -27,7 +27,7 @@ _USUAL = {
     "strategy": STRATEGIES.default,
 }
 """Default level of each factor, which its other levels are compared with; else the level that most cases have."""
-_NO_LEVEL = {"strategy": (None, "none")}
+_NO_LEVEL = {"strategy": (None, NO_STRATEGY)}
 _OF_WORKLOAD = ("batch_size", "clip_norm", "model")
 """Parts of the workload whose effect is asked for all the same: then they are what the ratio is of."""
 MOST = 16

@@ -15,6 +15,7 @@ from dlperf_sdk.reports.html.page import Abreast, Item, Plot, Section
 from dlperf_sdk.reports.html.rates import MOST, folded
 from dlperf_sdk.reports.html.series import Merged, Workload, labels
 from dlperf_sdk.reports.numbers import Scale, common_scale, counted, quantity
+from dlperf_sdk.spec.strategy import NO_STRATEGY
 
 MOST_SERIES = 10
 """Lines of a plot: as many as there are colours."""
@@ -106,8 +107,8 @@ def series_of(workload: Workload, kind: Scaling = "weak") -> list[Series]:
 
 
 def _by_strategy(group: Sequence[Merged]) -> list[list[Merged]]:
-    met = [each for each in group if each.case.facts.get("strategy") != "none"]
-    alone = [each for each in group if each.case.facts.get("strategy") == "none"]
+    met = [each for each in group if each.case.facts.get("strategy") != NO_STRATEGY]
+    alone = [each for each in group if each.case.facts.get("strategy") == NO_STRATEGY]
     strategies = list(dict.fromkeys(key(each.case.facts.get("strategy")) for each in met))
     return [
         sorted([*alone, *(each for each in met if key(each.case.facts.get("strategy")) == name)], key=_size)

@@ -8,6 +8,8 @@ from typing import Any
 from attrs import evolve, frozen
 
 from dlperf_sdk.analysis.case import Case, key
+from dlperf_sdk.spec.compiler import NONE
+from dlperf_sdk.spec.strategy import NO_STRATEGY
 from dlperf_sdk.worker.estimate import median, median_interval
 
 _FIRST = ("framework", "precision")
@@ -25,7 +27,7 @@ _SAID = (
     "data",
 )
 """The order in which they are said."""
-_DULL = {"compiler": "none", "strategy": "none"}
+_DULL = {"compiler": NONE, "strategy": NO_STRATEGY}
 
 
 @frozen
