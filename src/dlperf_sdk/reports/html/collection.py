@@ -32,10 +32,10 @@ def page(collection: Collection) -> Page:
         Section(
             "The source's tables, regenerated",
             tuple(collection.tables()),
-            "Computed from the figures, with no number typed by hand. A note marks a cell that is printed otherwise.",
+            "Computed from the figures. A note marks a cell whose printed value differs.",
         ),
         Section(
-            "Where the source disagrees with itself",
+            "Disagreements in the source",
             (Sortable(wrong) if isinstance(wrong, Table) else wrong,),
         ),
         _figures(collection.figures, measured),
@@ -64,14 +64,14 @@ def _tiles(
 ) -> tuple[Tile, ...]:
     cells = count_cells(disagreements)
     documents = {figure.source.document for figure in figures}
-    aside = "in which what is printed and what the figures give differ"
+    aside = "where the printed value differs from the figures"
     return (
         Tile(
             "Figures", f"{len(figures):,}", f"from {counted(len(documents), 'document')}, each with its line"
         ),
         Tile(
-            "The source disagrees with itself in",
-            counted(cells, "cell") if cells else "nowhere",
+            "Disagreements in the source",
+            counted(cells, "cell") if cells else "none",
             aside,
             "doubt" if cells else "good",
         ),

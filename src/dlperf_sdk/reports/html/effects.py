@@ -40,16 +40,16 @@ def section(cases: Sequence[Case], factors: Sequence[str] = ()) -> Section:
     """The effect of each factor that has two levels, of `factors` only where they are given."""
     title = "Effects"
     if len(cases) > MOST_CASES:
-        said = f"{len(cases):,} different cases are too many to pair: report on fewer of them to see the effects."
-        return Section(title, (Paragraph(said, "quiet"),))
-    found = [each for unit in _units(cases) for each in _effects(unit, factors)]
-    if not found:
+        text = f"{len(cases):,} different cases are too many to pair: report on fewer of them to see the effects."
+        return Section(title, (Paragraph(text, "quiet"),))
+    estimates = [estimate for unit in _units(cases) for estimate in _effects(unit, factors)]
+    if not estimates:
         return Section(title, ())
     lede = (
         "Each ring is a pair of cases that differ in one factor only; the diamond is the median of a factor's ratios, "
         "the pale bar its interval (six pairs or more). Above 1 the first of the two is faster."
     )
-    return Section(title, _items(found), lede)
+    return Section(title, _items(estimates), lede)
 
 
 def _units(cases: Sequence[Case]) -> Iterator[list[Case]]:
@@ -76,101 +76,106 @@ def _effects(cases: Sequence[Case], factors: Sequence[str]) -> Iterator[Effect]:
 def _levels(cases: Sequence[Case], name: str) -> Iterator[tuple[Any, Any]]:
     """Every other level against the usual one."""
     # One device has no strategy: that is no level of it.
-    said = [case.facts[name] for case in cases if case.facts.get(name) not in _NO_LEVEL.get(name, (None,))]
-    values = {key(value): value for value in said}
+    stated = [case.facts[name] for case in cases if case.facts.get(name) not in _NO_LEVEL.get(name, (None,))]
+    values = {key(value): value for value in stated}
     if len(values) < 2:
         return
     usual = key(_USUAL.get(name))
-    against = usual if usual in values else Counter(map(key, said)).most_common(1)[0][0]
+    against = usual if usual in values else Counter(map(key, stated)).most_common(1)[0][0]
     for level, value in values.items():
         if level != against:
             yield value, values[against]
 
 
-def _names(found: Sequence[Effect]) -> list[str]:
+def _names(estimates: Sequence[Effect]) -> list[str]:
     """Return a name for each effect: its two levels, and the throughput's unit if the levels alone are ambiguous."""
     bare = []
-    for each in found:
-        first, second = each.levels
+    for estimate in estimates:
+        first, second = estimate.levels
         if isinstance(first, str) and isinstance(second, str):
-            bare.append(f"{said_of(each.of, first)} ÷ {said_of(each.of, second)}")
+            bare.append(f"{said_of(estimate.of, first)} ÷ {said_of(estimate.of, second)}")
         else:
-            bare.append(f"{said_of(each.of, first)} ÷ {key(second)}")
+            bare.append(f"{said_of(estimate.of, first)} ÷ {key(second)}")
     often = Counter(bare)
     return [
-        f"{name}, {each.pairs[0].a.unit}" if often[name] > 1 else name
-        for name, each in zip(bare, found, strict=True)
+        f"{name}, {estimate.pairs[0].a.unit}" if often[name] > 1 else name
+        for name, estimate in zip(bare, estimates, strict=True)
     ]
 
 
-def _items(found: Sequence[Effect]) -> tuple[Item, ...]:
-    named = list(zip(_names(found), found, strict=True))
-    least = sorted((len(each.pairs) for each in found), reverse=True)[:MOST][-1]
-    drawn = [(name, each) for name, each in named if len(each.pairs) >= least][:MOST]
+def _items(estimates: Sequence[Effect]) -> tuple[Item, ...]:
+    named = list(zip(_names(estimates), estimates, strict=True))
+    least = sorted((len(estimate.pairs) for estimate in estimates), reverse=True)[:MOST][-1]
+    drawn = [(name, estimate) for name, estimate in named if len(estimate.pairs) >= least][:MOST]
     rows: list[dict[str, Any]] = []
     summaries = []
-    for name, each in drawn:
-        summary: dict[str, Any] = {"label": name, "value": each.median, "shown": f"{each.median:.3f}"}
-        if each.low is not None and each.high is not None:
-            summary |= {"low": each.low, "high": each.high, "interval": f"{each.low:.3f} – {each.high:.3f}"}
+    for name, estimate in drawn:
+        summary: dict[str, Any] = {"label": name, "value": estimate.median, "shown": f"{estimate.median:.3f}"}
+        if estimate.low is not None and estimate.high is not None:
+            summary |= {
+                "low": estimate.low,
+                "high": estimate.high,
+                "interval": f"{estimate.low:.3f} – {estimate.high:.3f}",
+            }
         summaries.append(summary)
-        for pair in each.pairs:
+        for pair in estimate.pairs:
             held = ", ".join(said_of(fact, value) for fact, value in pair.held.items() if value is not None)
             rows.append({"label": name, "held": held, "ratio": pair.ratio, "shown": f"{pair.ratio:.3f}"})
-    name, most = max(drawn, key=lambda each: abs(math.log(each[1].median)))
-    said = (
-        f"{counted(len(rows), 'pair')} of {counted(len(drawn), 'effect')}. The largest is {name}: {most.median:.3f} "
-        f"in the median of {counted(len(most.pairs), 'pair')}."
+    name, largest = max(drawn, key=lambda entry: abs(math.log(entry[1].median)))
+    caption = (
+        f"{counted(len(rows), 'pair')} of {counted(len(drawn), 'effect')}. The largest is {name}: {largest.median:.3f} "
+        f"in the median of {counted(len(largest.pairs), 'pair')}."
     )
-    if len(found) > len(drawn):
-        said += f" {len(found) - len(drawn)} more with fewer pairs are in the table only."
-    plot = Plot("Paired ratios of throughputs", said, charts.ratios(rows, summaries), _table(named))
+    if len(estimates) > len(drawn):
+        caption += f" {len(estimates) - len(drawn)} more with fewer pairs are in the table only."
+    plot = Plot("Paired ratios of throughputs", caption, charts.ratios(rows, summaries), _table(named))
     return (plot, *_notes(named))
 
 
 def _table(named: Sequence[tuple[str, Effect]]) -> Table:
     rows = [
         (
-            each.of.replace("_", " "),
+            estimate.of.replace("_", " "),
             name,
-            str(len(each.pairs)),
-            str(each.unpaired),
-            f"{each.median:.3f}",
+            str(len(estimate.pairs)),
+            str(estimate.unpaired),
+            f"{estimate.median:.3f}",
             Cell("–", "quiet")
-            if each.low is None or each.high is None
-            else f"{each.low:.3f} – {each.high:.3f}",
-            f"{min(pair.ratio for pair in each.pairs):.3f} – {max(pair.ratio for pair in each.pairs):.3f}",
-            _significance(each),
+            if estimate.low is None or estimate.high is None
+            else f"{estimate.low:.3f} – {estimate.high:.3f}",
+            f"{min(pair.ratio for pair in estimate.pairs):.3f} – {max(pair.ratio for pair in estimate.pairs):.3f}",
+            _significance(estimate),
         )
-        for name, each in named
+        for name, estimate in named
     ]
     columns = (
         Column("factor"),
         Column("ratio"),
         Column("pairs", right=True),
-        Column("without a partner", right=True),
+        Column("unpaired", right=True),
         Column("median", right=True),
         Column("95 % interval", right=True),
         Column("lowest – highest", right=True),
-        Column("more than chance?"),
+        Column("significant?"),
     )
     return Table(columns, tuple(rows))
 
 
-def _significance(found: Effect) -> Cell:
-    if found.significant is None:
-        return Cell("too few pairs to tell", "quiet")
-    told = f"p = {found.test.p:.2g}"
+def _significance(estimate: Effect) -> Cell:
+    if estimate.significant is None:
+        return Cell("too few pairs", "quiet")
+    p_value = f"p = {estimate.test.p:.2g}"
     return Cell(
-        f"yes, {told}" if found.significant else f"no, {told}", "good" if found.significant else "quiet"
+        f"yes, {p_value}" if estimate.significant else f"no, {p_value}",
+        "good" if estimate.significant else "quiet",
     )
 
 
 def _notes(named: Sequence[tuple[str, Effect]]) -> tuple[Block, ...]:
     notes = [
-        f"{name}: {', '.join(fact.replace('_', ' ') for fact in each.confounded)} changed along with it, and the two "
-        "cannot be told apart."
-        for name, each in named
-        if each.confounded
+        f"{name}: {', '.join(fact.replace('_', ' ') for fact in estimate.confounded)} changed along "
+        "with it, so their effects cannot be separated."
+        for name, estimate in named
+        if estimate.confounded
     ]
     return (Notes(tuple(notes)),) if notes else ()

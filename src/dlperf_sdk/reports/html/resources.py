@@ -36,7 +36,7 @@ def section(results: Sequence[Result]) -> Section:
             if values and len(units) == 1:
                 said = f"{title}: {model}, {batch} per device"
                 items.append(spread.plot(values, name.replace("-", " "), units.pop(), said))
-    lede = "What nobody could measure is not here: it is never taken for zero."
+    lede = "A quantity that could not be measured is absent, never zero."
     return Section("Memory and energy", tuple(items), lede if items else "")
 
 
