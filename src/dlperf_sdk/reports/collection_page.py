@@ -30,8 +30,14 @@ def disagreement_table(collection: Collection) -> Table | Paragraph:
             f"{collection.title}: what is printed and what the figures give agree everywhere.", "good"
         )
     rows = [
-        (f"{each.document}:{each.line}", each.cell, each.printed, each.computed, each.reason)
-        for each in disagreements
+        (
+            f"{disagreement.document}:{disagreement.line}",
+            disagreement.cell,
+            disagreement.printed,
+            disagreement.computed,
+            disagreement.reason,
+        )
+        for disagreement in disagreements
     ]
     columns = tuple(map(Column, ("where", "cell", "printed", "computed", "what is wrong")))
     cells = counted(count_cells(disagreements), "cell")
@@ -40,12 +46,14 @@ def disagreement_table(collection: Collection) -> Table | Paragraph:
 
 def count_cells(disagreements: Sequence[Disagreement]) -> int:
     """Return the number of cells: one may disagree for several reasons."""
-    return len({(each.document, each.line, each.cell) for each in disagreements})
+    return len(
+        {(disagreement.document, disagreement.line, disagreement.cell) for disagreement in disagreements}
+    )
 
 
 def to_dict(collection: Collection) -> dict[str, Any]:
     """Return the figures and disagreements as plain JSON values."""
     return {
         "figures": [figure.to_dict() for figure in collection.figures],
-        "disagreements": [attrs.asdict(each) for each in collection.disagreements()],
+        "disagreements": [attrs.asdict(disagreement) for disagreement in collection.disagreements()],
     }

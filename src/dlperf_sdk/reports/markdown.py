@@ -54,8 +54,8 @@ def _row(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _opened(found: re.Match[str]) -> str:
-    sign = found[0]
+def _opened(match: re.Match[str]) -> str:
+    sign = match[0]
     return f"{sign}\\" if sign.isdecimal() else f"\\{sign}"
 
 

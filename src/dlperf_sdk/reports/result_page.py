@@ -19,20 +19,20 @@ _KINDS = ((INTEGRITY, "Validity checks"), (QUALITY, "Measurement quality"))
 
 def page(result: Result, directory: Path | None = None) -> list[Block]:
     """The whole report; `directory` is where the result's files lie, None where it has none."""
-    found = contradictions(result)
-    blocks: list[Block] = [Heading(title(result), outcome(result, found)), _case(result)]
+    errors = contradictions(result)
+    blocks: list[Block] = [Heading(title(result), outcome(result, errors)), _case(result)]
     if result.failure is not None:
         blocks.append(Paragraph(result.failure.message, "bad"))
-    if found:
-        said = "This file contradicts itself, as one that was edited does: "
-        blocks.append(Paragraph(said + " ".join(found), "bad"))
+    if errors:
+        text = "This file contradicts itself, as one that was edited does: "
+        blocks.append(Paragraph(text + " ".join(errors), "bad"))
     notes = _Notes()
     if result.metrics:
         blocks.append(_metrics(result.metrics, notes))
         if all(metric.low is None for metric in result.metrics):
             count = max(len(result.repeats), *(len(metric.repeats) for metric in result.metrics))
-            said = f"No interval: {counted(count, 'repeat')}, six are needed."
-            blocks.append(Paragraph(said, "quiet"))
+            text = f"No interval: {counted(count, 'repeat')}, six are needed."
+            blocks.append(Paragraph(text, "quiet"))
     for kind, heading in _KINDS:
         verdicts = [verdict for verdict in result.verdicts if verdict.kind == kind]
         if verdicts:
@@ -101,7 +101,7 @@ def _imported(result: Result, imported: Imported) -> Labels:
             ),
             ("Estimator", imported.estimator),
             ("Known", ", ".join(known)),
-            *(("Log", each) for each in logs),
+            *(("Log", log) for log in logs),
         )
     )
 

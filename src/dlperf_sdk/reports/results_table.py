@@ -45,7 +45,7 @@ def pages(results: Sequence[Result]) -> list[Block]:
     """A table per workload. Where there are several, each says in what it differs from the others."""
     groups = grouped(results)
     among = contradictions_among(results)
-    found = {id(result): outcome(result, each) for result, each in zip(results, among, strict=True)}
+    outcomes = {id(result): outcome(result, peers) for result, peers in zip(results, among, strict=True)}
     differing = {
         name
         for name in {name for group in groups for name in group.workload}
@@ -57,7 +57,7 @@ def pages(results: Sequence[Result]) -> list[Block]:
         text = f"{len(groups)} workloads, which cannot be compared: they differ in {names}."
         blocks.append(Paragraph(text, "doubt"))
     for group in groups:
-        blocks += _table(group, differing, [found[id(result)] for result in group.results])
+        blocks += _table(group, differing, [outcomes[id(result)] for result in group.results])
     if len(results) > WITH_RECORDS:
         blocks.append(Paragraph(UNREAD, "quiet"))
     return blocks
@@ -69,20 +69,20 @@ def grouped(results: Sequence[Result]) -> list[Group]:
     A case that was refused before it had a plan knows fewer facts than one that ran: it belongs to the first
     workload that agrees in all of them, and of which the same options were asked.
     """
-    found: dict[str, Group] = {}
+    by_key: dict[str, Group] = {}
     refused = []
     for result in results:
         if result.workload is None and result.imported is None:
             refused.append(result)
             continue
         facts = _workload(result)
-        found.setdefault(_key(facts), Group(facts, [])).results.append(result)
-    groups = list(found.values())
+        by_key.setdefault(_key(facts), Group(facts, [])).results.append(result)
+    groups = list(by_key.values())
     for result in refused:
         facts = {**_workload(result), **result.spec.options}
         for group in groups:
             agrees = all(_key(group.workload.get(name)) == _key(value) for name, value in facts.items())
-            if agrees and any(each.spec.options == result.spec.options for each in group.results):
+            if agrees and any(member.spec.options == result.spec.options for member in group.results):
                 group.results.append(result)
                 break
         else:
@@ -95,8 +95,8 @@ def _workload(result: Result) -> dict[str, Any]:
 
     Little is known of an imported result, so the importer is one of these facts.
     """
-    found = {fact.name: value_of(fact) for fact in result.facts if fact.role == "workload"}
-    return {**found, "imported": "no" if result.imported is None else result.imported.importer}
+    workload = {fact.name: value_of(fact) for fact in result.facts if fact.role == "workload"}
+    return {**workload, "imported": "no" if result.imported is None else result.imported.importer}
 
 
 def value_of(fact: Fact) -> Any:
@@ -109,15 +109,15 @@ def _key(value: Any) -> str:
 
 
 def _table(group: Group, differing: set[str], outcomes: Sequence[Cell]) -> list[Block]:
-    said = [
+    parts = [
         f"{name} {shown(group.workload[name])}"
         for name in sorted(differing - {"model", "batch_size"})
         if name in group.workload
     ]
-    aside = "; ".join([f"batch size {group.workload.get('batch_size')} per device", *said])
+    aside = "; ".join([f"batch size {group.workload.get('batch_size')} per device", *parts])
     cases, same = _cases([_treatments(result) for result in group.results])
     notes: dict[str, int] = {}
-    found = [_column(group.results, *each) for each in _COLUMNS]
+    found = [_column(group.results, *column) for column in _COLUMNS]
     measured = [column for column in found if column is not None]
     rows: list[tuple[Cell | str, ...]] = [
         (
@@ -142,38 +142,40 @@ def _table(group: Group, differing: set[str], outcomes: Sequence[Cell]) -> list[
 
 
 def _treatments(result: Result) -> dict[str, str]:
-    found = {fact.name: str(value_of(fact)) for fact in result.facts if fact.role == "factor"}
+    levels = {fact.name: str(value_of(fact)) for fact in result.facts if fact.role == "factor"}
     # One device has nobody to meet, whatever the strategy.
     unsaid = ("strategy",) if result.spec.topology.devices == 1 else ()
     return {
-        name: value for name, value in found.items() if value not in ("None", "auto") and name not in unsaid
+        name: value for name, value in levels.items() if value not in ("None", "auto") and name not in unsaid
     }
 
 
 def _cases(factors: Sequence[dict[str, str]]) -> tuple[list[str], str]:
     """Return a name for each case, and a phrase of the other factors that all cases share."""
-    names = list(dict.fromkeys(name for each in factors for name in each))
-    differing = [name for name in names if len({each.get(name) for each in factors if name in each}) > 1]
+    names = list(dict.fromkeys(name for levels in factors for name in levels))
+    differing = [
+        name for name in names if len({levels.get(name) for levels in factors if name in levels}) > 1
+    ]
     named = [*_ALWAYS, *(name for name in differing if name not in _ALWAYS)]
-    cases = [" ".join(each[name] for name in named if name in each) for each in factors]
+    cases = [" ".join(levels[name] for name in named if name in levels) for levels in factors]
     shared = [
         f"{name} {factors[0][name]}"
         for name in names
-        if name not in named and all(name in each for each in factors) and len(factors) > 1
+        if name not in named and all(name in levels for levels in factors) and len(factors) > 1
     ]
     return cases, ", ".join(shared)
 
 
 def _column(results: Sequence[Result], name: str, heading: str, what: str) -> tuple[str, list[Cell]] | None:
     """A metric's column, all rows in one unit; None where no result has it."""
-    found = [result.metric(name) for result in results]
-    known = [metric for metric in found if metric is not None]
+    metrics = [result.metric(name) for result in results]
+    known = [metric for metric in metrics if metric is not None]
     if not known or len({metric.unit for metric in known}) > 1:
         return None
     how = common_scale([metric.value for metric in known], known[0].unit)
     if what == "interval":
-        return heading, [_interval(metric, how) for metric in found]
-    cells = [Cell("" if metric is None else how(metric.value)) for metric in found]
+        return heading, [_interval(metric, how) for metric in metrics]
+    cells = [Cell("" if metric is None else how(metric.value)) for metric in metrics]
     # The first column says the unit of the throughputs.
     unit = "" if name == "throughput-per-device" else how.unit
     return ", ".join(part for part in (heading, unit) if part), cells

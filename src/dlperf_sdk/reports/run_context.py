@@ -25,13 +25,13 @@ def surroundings(result: Result, directory: Path | None) -> tuple[tuple[str, Cel
         how = _ENVIRONMENTS.get(environment.kind, environment.kind)
         pairs.append(("Environment", f"Python {environment.python}, {how}; {environment.plugin}"))
         if environment.variables:
-            said = ", ".join(f"{name}={value}" for name, value in environment.variables.items())
-            pairs.append(("Variables", said))
+            listing = ", ".join(f"{name}={value}" for name, value in environment.variables.items())
+            pairs.append(("Variables", listing))
     pairs += [(label, text) for label, text in hardware(result.hardware)]
-    found = context_of(result)
-    if found and result.imported is None:
-        said = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in found)
-        pairs.append(("Workers", said))
+    context = context_of(result)
+    if context and result.imported is None:
+        listing = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in context)
+        pairs.append(("Workers", listing))
     for fact in result.facts if result.imported is None else ():
         if differs(fact.requested, fact.observed) and fact.name not in ("repeats", "strategy"):
             text = f"{fact.name} {fact.observed} ran where {fact.requested} was asked for"

@@ -15,29 +15,34 @@ NAMED = 12
 """Parameters that are listed of a framework that fails."""
 
 
-def page(found: Iterable[Verification], *, tracebacks: bool = False) -> list[Block]:
+def page(verifications: Iterable[Verification], *, tracebacks: bool = False) -> list[Block]:
     """All of it; with `tracebacks`, also what a worker that failed said at last."""
-    return [block for one in found for block in _model(one, tracebacks)]
+    return [block for one in verifications for block in _model(one, tracebacks)]
 
 
-def _model(found: Verification, tracebacks: bool) -> Iterator[Block]:
-    compiler = "" if found.compiler == "none" else f", {found.compiler}"
-    what = f"{found.model}: case {found.case}, {found.topology}, {found.precision}{compiler}"
+def _model(verification: Verification, tracebacks: bool) -> Iterator[Block]:
+    compiler = "" if verification.compiler == "none" else f", {verification.compiler}"
+    settings = f"{verification.topology}, {verification.precision}{compiler}"
+    what = f"{verification.model}: case {verification.case}, {settings}"
     yield Heading(what, Cell("relative deviation from float64", "quiet"))
-    steps = max((len(losses) for losses in found.losses), default=0)
+    steps = max((len(losses) for losses in verification.losses), default=0)
     columns = (
         Column("framework", whole=True),
         *(Column(f"step {step}", right=True) for step in range(steps)),
         Column("updates", right=True),
         Column("parity", whole=True),
     )
-    right = [_reference(shard, losses) for shard, losses in enumerate(found.losses)]
-    yield Table(columns, (*right, *(_row(row, steps) for row in found.rows)))
-    for row in found.rows:
+    right = [_reference(shard, losses) for shard, losses in enumerate(verification.losses)]
+    yield Table(columns, (*right, *(_row(row, steps) for row in verification.rows)))
+    for row in verification.rows:
         yield from _explained(row)
         if row.parity is not None and row.parity.traceback:
-            said = row.parity.traceback.rstrip()
-            text = said if tracebacks else f"{said.splitlines()[-1]} (--debug shows all that the worker said)"
+            traceback = row.parity.traceback.rstrip()
+            text = (
+                traceback
+                if tracebacks
+                else f"{traceback.splitlines()[-1]} (--debug shows all that the worker said)"
+            )
             yield Paragraph(text, "quiet")
 
 

@@ -149,10 +149,10 @@ def ratios(rows: Rows, summaries: Rows) -> dict[str, Any]:
     import altair as alt
 
     values = [
-        each[name]
-        for each in (*rows, *summaries)
+        row[name]
+        for row in (*rows, *summaries)
         for name in ("ratio", "value", "low", "high")
-        if each.get(name)
+        if row.get(name)
     ]
     reach = max(1.1, *(max(value, 1 / value) for value in values)) * 1.03
     scale = alt.Scale(type="log", domain=[1 / reach, reach], nice=False)
@@ -303,4 +303,4 @@ def _finished(layers: Sequence[altair.Chart], height: int, rows: Rows) -> dict[s
 
 
 def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: text(each) if isinstance(each, str) else each for name, each in row.items()}
+    return {name: text(value) if isinstance(value, str) else value for name, value in row.items()}

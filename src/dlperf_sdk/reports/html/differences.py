@@ -35,10 +35,10 @@ def _between(workloads: Sequence[Workload]) -> Item | None:
     rows = []
     for one, other in pairs:
         reasons = compare(one.merged[0].case, other.merged[0].case, footnoted=True).reasons
-        found = [reason for reason in reasons if _fact(reason) in {*one.facts, *other.facts, "unit"}]
+        relevant = [reason for reason in reasons if _fact(reason) in {*one.facts, *other.facts, "unit"}]
         unsaid = sorted(set(one.facts) ^ set(other.facts))
-        found += [f"{name.replace('_', ' ')}: stated by one of them only" for name in unsaid]
-        rows.append((one.title, other.title, "; ".join(found)))
+        relevant += [f"{name.replace('_', ' ')}: stated by one of them only" for name in unsaid]
+        rows.append((one.title, other.title, "; ".join(relevant)))
     if not rows:
         return None
     columns = (Column("workload"), Column("and"), Column("why they are never in one plot"))
@@ -47,14 +47,14 @@ def _between(workloads: Sequence[Workload]) -> Item | None:
 
 def _within(workloads: Sequence[Workload]) -> Item | None:
     """Return a table of the differences within each workload other than the factors, fact by fact; None if empty."""
-    found: dict[tuple[str, str, str], int] = {}
+    counts: dict[tuple[str, str, str], int] = {}
     for workload in workloads:
         for comparison in islice(_compared(workload.cases), _MOST):
             for kind, texts in (("reason", comparison.reasons), ("footnote", comparison.footnotes)):
-                for said in texts:
-                    at = (kind, workload.title, said)
-                    found[at] = found.get(at, 0) + 1
-    if not found:
+                for text in texts:
+                    at = (kind, workload.title, text)
+                    counts[at] = counts.get(at, 0) + 1
+    if not counts:
         return None
     rows = [
         (
@@ -62,11 +62,11 @@ def _within(workloads: Sequence[Workload]) -> Item | None:
                 "not comparable" if kind == "reason" else "footnote", "bad" if kind == "reason" else "doubt"
             ),
             title,
-            said,
+            text,
             f"{count:,}",
         )
-        for (kind, title, said), count in sorted(
-            found.items(), key=lambda each: (each[0][0] != "reason", -each[1])
+        for (kind, title, text), count in sorted(
+            counts.items(), key=lambda item: (item[0][0] != "reason", -item[1])
         )
     ]
     columns = (Column("", whole=True), Column("workload"), Column("difference"), Column("pairs", right=True))

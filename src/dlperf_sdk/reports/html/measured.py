@@ -47,28 +47,28 @@ def page(results: Sequence[Result], unread: Sequence[str] = (), published: Colle
         raise StoreError("There is no result to report on.")
     cases, left_out = _cases(results)
     merged = merge(cases)
-    found = workloads(merged)
+    by_workload = workloads(merged)
     among = contradictions_among(results)
     outcomes = [outcome(result, each) for result, each in zip(results, among, strict=True)]
     sections = (
         Section("What could not be read", _notes(unread)),
-        rates.section(found),
-        scaling.section(found),
-        scaling.strong(strong_workloads(merged), found),
-        effects.section([each.case for each in merged]),
+        rates.section(by_workload),
+        scaling.section(by_workload),
+        scaling.strong(strong_workloads(merged), by_workload),
+        effects.section([one.case for one in merged]),
         *([] if published is None else [published_comparison.section(results, published)]),
         every.everything(results, outcomes, left_out),
         verdicts.section(results),
         steps.section(results),
         resources.section(results),
-        differences.section(found),
+        differences.section(by_workload),
         run_context.section(results),
         every.details(results, outcomes),
     )
     return Page(
         title="Benchmark report",
         lede=summary.lede(results),
-        tiles=summary.tiles(results, outcomes, found),
+        tiles=summary.tiles(results, outcomes, by_workload),
         sections=tuple(section for section in sections if section.items),
         colophon=f"Made by dlperf-sdk {dlperf_sdk.__version__} from {counted(len(results), 'result')}.",
     )

@@ -25,12 +25,12 @@ def section(workloads: Sequence[Workload]) -> Section:
     return Section("Throughput", folded([(title, (plot,)) for title, plot in plots], len(workloads)), lede)
 
 
-def folded(found: Sequence[tuple[str, tuple[Item, ...]]], of: int) -> tuple[Item, ...]:
+def folded(parts: Sequence[tuple[str, tuple[Item, ...]]], of: int) -> tuple[Item, ...]:
     """The first few workloads open, the others on request, and how many there is no room for."""
     from dlperf_sdk.reports.blocks import Paragraph
 
-    items: list[Item] = [item for _, shown in found[:OPEN] for item in shown]
-    items += [Folded(title, shown) for title, shown in found[OPEN:]]
+    items: list[Item] = [item for _, shown in parts[:OPEN] for item in shown]
+    items += [Folded(title, shown) for title, shown in parts[OPEN:]]
     if of > MOST:
         items.append(
             Paragraph(f"{counted(of - MOST, 'more workload')} not plotted; the tables hold them.", "quiet")

@@ -56,8 +56,8 @@ def everything(results: Sequence[Result], outcomes: Sequence[Cell], left_out: Se
     columns = [Column("framework"), Column("model"), Column("topology"), Column("batch", right=True)]
     columns += [Column("precision")]
     # What is the same everywhere says nothing in a column.
-    told = [name for name, said in _TOLD.items() if len({said(result) for result in results}) > 1]
-    columns += [*(Column(name) for name in told), Column("ok?", whole=True)]
+    differing = [name for name, column in _TOLD.items() if len({column(result) for result in results}) > 1]
+    columns += [*(Column(name) for name in differing), Column("ok?", whole=True)]
     for name, title in measured:
         written = {how.unit for how in scales[name].values()}
         columns.append(Column(", ".join([title, *written]) if len(written) == 1 else title, right=True))
@@ -68,7 +68,7 @@ def everything(results: Sequence[Result], outcomes: Sequence[Cell], left_out: Se
     for result, whole in zip(results, outcomes, strict=True):
         spec = result.spec
         cells: list[Cell | str] = [spec.framework, spec.model, str(spec.topology), labels.batch_size(spec)]
-        cells += [spec.precision, *(_TOLD[name](result) for name in told), _briefly(whole, result)]
+        cells += [spec.precision, *(_TOLD[name](result) for name in differing), _briefly(whole, result)]
         for name, _ in measured:
             metric, of = result.metric(name), scales[name]
             several = len({how.unit for how in of.values()}) > 1
@@ -81,8 +81,8 @@ def everything(results: Sequence[Result], outcomes: Sequence[Cell], left_out: Se
     items: list[Item] = [Sortable(table, filters)]
     few = sum(1 <= len(result.repeats) < 6 for result in results)
     if few:
-        said = f"{counted(few, 'result')} without an interval: six repeats are needed for one."
-        items.append(Paragraph(said, "quiet"))
+        note = f"{counted(few, 'result')} without an interval: six repeats are needed for one."
+        items.append(Paragraph(note, "quiet"))
     if len(results) > WITH_RECORDS:
         items.append(Paragraph(UNREAD, "quiet"))
     if left_out:
@@ -128,13 +128,13 @@ def details(results: Sequence[Result], outcomes: Sequence[Cell]) -> Section:
     """Each result as its own report has it."""
     title = "Every result in full"
     if len(results) > DETAILED:
-        said = f"There are {len(results):,} results: `dlperf report RUN` shows one in full."
-        return Section(title, (Paragraph(said, "quiet"),))
-    found = zip(names(results), outcomes, results, strict=True)
+        text = f"There are {len(results):,} results: `dlperf report RUN` shows one in full."
+        return Section(title, (Paragraph(text, "quiet"),))
+    listed = zip(names(results), outcomes, results, strict=True)
     return Section(
         title,
         tuple(
             Folded(f"{name}: {outcome.text}", tuple(result_page.page(result)), outcome.tone)
-            for name, outcome, result in found
+            for name, outcome, result in listed
         ),
     )

@@ -28,11 +28,11 @@ def section(results: Sequence[Result]) -> Section:
             environments[framework, environment.plugin, environment.python, environment.kind] += 1
             locks.setdefault(environment.lock, []).append(framework)
         machines.update({text for _, text in run_context.hardware(result.hardware)})
-        found = ", ".join(
+        summary = ", ".join(
             f"{name.replace('_', ' ')} {value}" for name, value in run_context.context_of(result)
         )
-        if found:
-            workers[f"{framework}: {found}"] += 1
+        if summary:
+            workers[f"{framework}: {summary}"] += 1
     items: list[Item] = []
     if environments:
         heads = (*(Column(name) for name in ("framework", "plugin", "Python", "environment")), _COUNT)
@@ -51,7 +51,7 @@ _COUNT = Column("results", right=True)
 def _counted(title: str, heading: str, counts: Counter[str]) -> list[Item]:
     if not counts:
         return []
-    rows = tuple((said, f"{count:,}") for said, count in counts.most_common())
+    rows = tuple((text, f"{count:,}") for text, count in counts.most_common())
     table = Table((Column(heading), _COUNT), rows, title)
     return [table if len(rows) <= _FEW else Sortable(table)]
 

@@ -33,36 +33,36 @@ class Value:
 
 def plot(values: Sequence[Value], name: str, unit: str, title: str) -> Plot:
     """The numbers, largest first: `name` says what they are, `title` what the plot is of. There must be some."""
-    how = common_scale([each.value for each in values], unit)
+    how = common_scale([item.value for item in values], unit)
     axis = f"{name}, {how.unit}" if how.unit else name
     if len(values) > MOST:
         kinds: dict[str, list[float]] = {}
-        for each in values:
-            kinds.setdefault(each.kind, []).append(each.value)
+        for item in values:
+            kinds.setdefault(item.kind, []).append(item.value)
         return distributions(kinds, how, axis, title, "cases")
-    ordered = sorted(values, key=lambda each: -each.value)
+    ordered = sorted(values, key=lambda item: -item.value)
 
     def written(value: float) -> str:
         return f"{how.own(value)} {how.unit}".rstrip()
 
-    rows = [_row(each, how) for each in ordered]
+    rows = [_row(item, how) for item in ordered]
     columns = (Column("case"), Column(axis, right=True), Column("interval", right=True))
-    cells = [(each.label, how.own(each.value), _interval(each, how)) for each in ordered]
+    cells = [(item.label, how.own(item.value), _interval(item, how)) for item in ordered]
     first, last = ordered[0], ordered[-1]
-    said = f"The highest is {first.label} with {written(first.value)}"
+    text = f"The highest is {first.label} with {written(first.value)}"
     if len(ordered) > 1:
-        said += f", the lowest {last.label} with {written(last.value)}"
-    bare = sum(each.low is None for each in values)
+        text += f", the lowest {last.label} with {written(last.value)}"
+    bare = sum(item.low is None for item in values)
     if bare:
         count = "None of them has" if bare == len(values) else f"{bare} of {len(values)} have no"
-        said += f". {count} an interval" if bare == len(values) else f". {count} interval"
-        said += ": it takes six repeats"
-    return Plot(title, f"{said}.", charts.dots(rows, axis), Table(columns, tuple(cells)))
+        text += f". {count} an interval" if bare == len(values) else f". {count} interval"
+        text += ": it takes six repeats"
+    return Plot(title, f"{text}.", charts.dots(rows, axis), Table(columns, tuple(cells)))
 
 
 def distributions(groups: dict[str, list[float]], how: Scale, axis: str, title: str, counted_as: str) -> Plot:
     """A box per group, the largest groups first where there are too many. Groups must not be empty."""
-    largest = sorted(groups.items(), key=lambda each: -len(each[1]))
+    largest = sorted(groups.items(), key=lambda group: -len(group[1]))
     shown, left = largest[:MOST], len(largest) - MOST
     if len(groups) <= MOST:
         shown = list(groups.items())
@@ -79,29 +79,29 @@ def distributions(groups: dict[str, list[float]], how: Scale, axis: str, title: 
         cells.append((label, f"{len(values):,}", *map(how, points)))
     heads = (counted_as, *("median" if percent == 50 else f"{percent} %" for percent in _PERCENTS))
     columns = (Column("case"), *(Column(head, right=True) for head in heads))
-    said = (
+    text = (
         "The line goes from the 1st to the 99th percentile, the box holds the middle half, the mark is the median; "
         f"in {how.unit or 'no unit'}."
     )
     if left > 0:
-        said += f" {left:,} more with fewer {counted_as} are not drawn."
-    return Plot(title, said, charts.boxes(rows, axis), Table(columns, tuple(cells)))
+        text += f" {left:,} more with fewer {counted_as} are not drawn."
+    return Plot(title, text, charts.boxes(rows, axis), Table(columns, tuple(cells)))
 
 
-def _row(each: Value, how: Scale) -> dict[str, object]:
+def _row(value: Value, how: Scale) -> dict[str, object]:
     row: dict[str, object] = {
-        "label": each.label,
-        "series": each.series,
-        "value": each.value / how.divisor,
-        "shown": f"{how.own(each.value)} {how.unit}".rstrip(),
+        "label": value.label,
+        "series": value.series,
+        "value": value.value / how.divisor,
+        "shown": f"{how.own(value.value)} {how.unit}".rstrip(),
     }
-    if each.low is not None and each.high is not None:
-        row |= {"low": each.low / how.divisor, "high": each.high / how.divisor}
-        row["interval"] = how.own_interval(each.low, each.high)
+    if value.low is not None and value.high is not None:
+        row |= {"low": value.low / how.divisor, "high": value.high / how.divisor}
+        row["interval"] = how.own_interval(value.low, value.high)
     return row
 
 
-def _interval(each: Value, how: Scale) -> Cell:
-    if each.low is None or each.high is None:
+def _interval(value: Value, how: Scale) -> Cell:
+    if value.low is None or value.high is None:
         return Cell("–", "quiet")
-    return Cell(how.own_interval(each.low, each.high))
+    return Cell(how.own_interval(value.low, value.high))

@@ -22,25 +22,25 @@ _MOST_UNREAD = 20
 def section(results: Sequence[Result]) -> Section:
     """The step times of all repeats of each case: of so many of the newest as a plot can show."""
     title = "Step times"
-    measured = [each for each in zip(names(results), results, strict=True) if each[1].repeats]
-    newest = sorted(measured, key=lambda each: each[1].started_at, reverse=True)
+    measured = [item for item in zip(names(results), results, strict=True) if item[1].repeats]
+    newest = sorted(measured, key=lambda item: item[1].started_at, reverse=True)
     # No more records are read than are drawn: they are most of a store.
-    found, unread = _timed(newest if len(measured) > spread.MOST else measured)
+    timed, unread = _timed(newest if len(measured) > spread.MOST else measured)
     items: list[Item] = []
     if len(measured) > spread.MOST:
-        said = f"{len(measured):,} results have repeats; the steps of the {len(found)} newest are drawn."
-        items.append(Paragraph(said, "quiet"))
-    items += [Paragraph(said, "doubt") for said in unread]
-    if not found:
+        text = f"{len(measured):,} results have repeats; the steps of the {len(timed)} newest are drawn."
+        items.append(Paragraph(text, "quiet"))
+    items += [Paragraph(message, "doubt") for message in unread]
+    if not timed:
         return Section(title, tuple(items) if unread else ())
-    for (model, batch), of in _by_workload(found).items():
+    for (model, batch), of in _by_workload(timed).items():
         groups = {
             name: [time for repeat in repeats for time in metrics.step_times(repeat)] for name, repeats in of
         }
         how = common_scale([metrics.percentile(values, 50) for values in groups.values()], "s")
         title_of = f"Distribution of the step times: {model}, {batch} per device"
         items.append(spread.distributions(groups, how, f"step time, {how.unit}", title_of, "steps"))
-    clocks = {record.clock for _, _, repeats in found for repeat in repeats for record in repeat.records}
+    clocks = {record.clock for _, _, repeats in timed for repeat in repeats for record in repeat.records}
     items.append(Paragraph(f"Clock: {', '.join(sorted(clocks))}.", "quiet"))
     lede = "Every measured step of every repeat; per step the slowest process counts. Nothing is trimmed."
     return Section(title, tuple(items), lede)
@@ -51,7 +51,7 @@ Timed = tuple[str, Result, tuple[Repeat, ...]]
 
 def _timed(named: Sequence[tuple[str, Result]]) -> tuple[list[Timed], list[str]]:
     """The first of them that have step times, with their repeats, and what could not be read on the way."""
-    found: list[Timed] = []
+    timed: list[Timed] = []
     unread: list[str] = []
     for name, result in named:
         try:
@@ -60,15 +60,15 @@ def _timed(named: Sequence[tuple[str, Result]]) -> tuple[list[Timed], list[str]]
             unread.append(str(error))
         else:
             if any(repeat.records and all(r.step_times for r in repeat.records) for repeat in repeats):
-                found.append((name, result, repeats))
-        if len(found) == spread.MOST or len(unread) == _MOST_UNREAD:
+                timed.append((name, result, repeats))
+        if len(timed) == spread.MOST or len(unread) == _MOST_UNREAD:
             break
-    return found, unread
+    return timed, unread
 
 
 def _by_workload(timed: Sequence[Timed]) -> dict[tuple[str, str], list[tuple[str, tuple[Repeat, ...]]]]:
     """Steps of different models, or of different batches, are different work."""
-    found: dict[tuple[str, str], list[tuple[str, tuple[Repeat, ...]]]] = {}
+    groups: dict[tuple[str, str], list[tuple[str, tuple[Repeat, ...]]]] = {}
     for name, result, repeats in timed:
-        found.setdefault((result.spec.model, batch_size(result.spec)), []).append((name, repeats))
-    return found
+        groups.setdefault((result.spec.model, batch_size(result.spec)), []).append((name, repeats))
+    return groups

@@ -69,7 +69,7 @@ def fastest(workloads: Sequence[Workload]) -> tuple[Tile, ...]:
     found = []
     for workload in workloads[:_MOST]:
         named = zip(labels(workload.cases, ("topology", "batch_size")), workload.merged, strict=True)
-        name, best = max(named, key=lambda each: each[1].case.throughput)
+        name, best = max(named, key=lambda item: item[1].case.throughput)
         interval = ""
         if best.low is not None and best.high is not None:
             interval = f" ({quantity(best.low, '')} – {quantity(best.high, '')})"

@@ -26,10 +26,12 @@ def section(results: Sequence[Result]) -> Section:
     counts: dict[str, Counter[str]] = {name: Counter() for name in checks}
     rows = []
     for name, result in zip(names(results), results, strict=True):
-        found = {verdict.name: verdict.outcome for verdict in result.verdicts}
-        for check, outcome in found.items():
+        outcomes = {verdict.name: verdict.outcome for verdict in result.verdicts}
+        for check, outcome in outcomes.items():
             counts[check][outcome] += 1
-        rows.append((name, *(labels.marked(found[check]) if check in found else "" for check in checks)))
+        rows.append(
+            (name, *(labels.marked(outcomes[check]) if check in outcomes else "" for check in checks))
+        )
     tally = [
         (
             name,
