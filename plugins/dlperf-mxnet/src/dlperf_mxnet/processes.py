@@ -36,8 +36,8 @@ def processes(cluster: Cluster) -> List[Process]:
 
     def service(role: str, node: int) -> Process:
         # An idle server's threads must not spin on the cores of the trainers.
-        found = dict(variables(role, cluster.nodes[node]), OMP_WAIT_POLICY="PASSIVE")
-        return Process(SERVICE, node, found, target=SERVE)
+        values = dict(variables(role, cluster.nodes[node]), OMP_WAIT_POLICY="PASSIVE")
+        return Process(SERVICE, node, values, target=SERVE)
 
     return [
         service("scheduler", 0),

@@ -17,7 +17,7 @@ def processes(cluster: Cluster) -> List[Process]:
     hosts = [cluster.nodes[trainer.node].host for trainer in trainers]
 
     def variables(rank: int) -> Dict[str, str]:
-        found = {
+        values = {
             "MASTER_ADDR": cluster.nodes[0].host,
             "MASTER_PORT": cluster.nodes[0].ports[0],
             "RANK": str(rank),
@@ -26,7 +26,7 @@ def processes(cluster: Cluster) -> List[Process]:
         }
         if cluster.device == "cuda":
             same = [node for node in cluster.nodes if node.host == hosts[rank]]
-            found["CUDA_VISIBLE_DEVICES"] = ",".join(device for node in same for device in node.devices)
-        return found
+            values["CUDA_VISIBLE_DEVICES"] = ",".join(device for node in same for device in node.devices)
+        return values
 
     return [trainer._replace(variables=variables(rank)) for rank, trainer in enumerate(trainers)]

@@ -21,7 +21,7 @@ def processes(cluster: Cluster) -> List[Process]:
     ]
 
     def variables(trainer: Process) -> Dict[str, str]:
-        found = {
+        values = {
             "PADDLE_MASTER": "%s:%s" % (cluster.nodes[0].host, ports[-1]),
             "PADDLE_TRAINER_ID": str(trainer.rank),
             "PADDLE_TRAINERS_NUM": str(len(trainers)),
@@ -31,9 +31,9 @@ def processes(cluster: Cluster) -> List[Process]:
         }
         interface = cluster.nodes[trainer.node].interface
         if cluster.device == "cuda":
-            found["FLAGS_selected_gpus"] = "0"  # the only one that it is let see
+            values["FLAGS_selected_gpus"] = "0"  # the only one that it is let see
             if interface:
-                found["NCCL_SOCKET_IFNAME"] = "=" + interface
-        return found
+                values["NCCL_SOCKET_IFNAME"] = "=" + interface
+        return values
 
     return [trainer._replace(variables=variables(trainer)) for trainer in trainers]

@@ -63,14 +63,14 @@ def cells(figures: Figures) -> tuple[Printed, ...]:
 def mismatches(figures: Figures) -> tuple[Mismatch, ...]:
     """Return every reason for which a printed cell is wrong, in the order of the documents' tables."""
     by_name = {grid.name: grid for grid in grids(figures)}
-    found: list[Mismatch] = []
+    result: list[Mismatch] = []
     for cell in cells(figures):
         square = by_name[cell.table].square(cell.row, cell.column)
-        found += [
+        result += [
             Mismatch(cell, square.text if square else "–", reason)
             for reason in dict.fromkeys(_reasons(cell, square, figures))
         ]
-    return tuple(found)
+    return tuple(result)
 
 
 def numbers(text: str) -> list[tuple[float, int]]:
@@ -96,8 +96,8 @@ def _reasons(cell: Printed, square: Square | None, figures: Figures) -> Iterator
         claims = square.claims if square else {}
         for name, claimed in claims.items():
             real = {figure.value(name) for figure in value.figures} - {claimed}
-            for each in real:
-                yield f"{name.replace('_', ' ')} is {each}, under a heading that says {claimed}"
+            for actual in real:
+                yield f"{name.replace('_', ' ')} is {actual}, under a heading that says {claimed}"
 
 
 def _instead(number: float, value: Value, figures: Figures) -> str:

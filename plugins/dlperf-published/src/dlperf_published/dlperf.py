@@ -72,16 +72,16 @@ def _largest(group: list[PublishedFigure]) -> PublishedFigure:
 
 def _marked(figures: Iterable[PublishedFigure]) -> list[tuple[PublishedFigure, str]]:
     """Return each figure with the mark that distinguishes it from the others in its cell."""
-    found = list(figures)
-    if len(found) == 1:
-        compiled = found[0].compiler != "none"
-        return [(found[0], " w/XLA" if compiled else "")]
+    listed = list(figures)
+    if len(listed) == 1:
+        compiled = listed[0].compiler != "none"
+        return [(listed[0], " w/XLA" if compiled else "")]
     marks = []
-    for figure in found:
+    for figure in listed:
         if figure.compiler == "xla":
             marks.append((figure, " w/XLA"))
         elif figure.options.get("input_pipeline") == "dali" and any(
-            other.options.get("input_pipeline") != "dali" for other in found
+            other.options.get("input_pipeline") != "dali" for other in listed
         ):
             marks.append((figure, " w/DALI"))
         else:
@@ -125,7 +125,7 @@ def _summary_resnet(figures: Figures) -> Grid:
         squares = []
         for precision, batch in (("fp32", 128), (_MIXED, 256)):
             claims = _claims("resnet50", precision, batch)
-            found = _order(
+            chosen = _order(
                 name,
                 _chosen(
                     figures,
@@ -137,18 +137,18 @@ def _summary_resnet(figures: Figures) -> Grid:
                 ),
             )
             among = cases(figures.where(**wanted))
-            squares += [_throughputs(found, claims), _speedups(found, among, claims)]
+            squares += [_throughputs(chosen, claims), _speedups(chosen, among, claims)]
         rows[name] = tuple(squares)
     columns = ("FP32 throughput", "FP32 speedup", "AMP throughput", "AMP speedup")
     title = "ResNet-50 v1.5, 4 nodes of 8 V100, img/s: FP32 at batch size 128, AMP at 256 per device"
     return Grid("summary-resnet50", title, "implementation", columns, rows)
 
 
-def _order(name: str, found: list[PublishedFigure]) -> list[PublishedFigure]:
+def _order(name: str, chosen: list[PublishedFigure]) -> list[PublishedFigure]:
     """Return figures in the order of the source: with XLA before without, without DALI before with."""
     if name == "PaddlePaddle":
-        return sorted(found, key=lambda figure: figure.options.get("input_pipeline") == "dali")
-    return sorted(found, key=lambda figure: figure.compiler != "xla")
+        return sorted(chosen, key=lambda figure: figure.options.get("input_pipeline") == "dali")
+    return sorted(chosen, key=lambda figure: figure.compiler != "xla")
 
 
 def _summary_bert(figures: Figures) -> Grid:
@@ -157,15 +157,15 @@ def _summary_bert(figures: Figures) -> Grid:
     for name, wanted in _BERT.items():
         squares = []
         for precision, batch in kinds:
-            found = _order(
+            chosen = _order(
                 name,
                 _chosen(figures, batch, model="bert-base", topology="4n8d", precision=precision, **wanted),
             )
             if batch is None:
                 # Of the compilers that were tried, the fastest.
-                found = sorted(found, key=lambda figure: -figure.throughput)[:1]
+                chosen = sorted(chosen, key=lambda figure: -figure.throughput)[:1]
             claims = _claims("bert-base", precision, batch)
-            squares.append(_throughputs(found, claims, batch=batch is None))
+            squares.append(_throughputs(chosen, claims, batch=batch is None))
         rows[name] = tuple(squares)
     columns = ("FP32 bsz=max", "FP32 bsz=32", "AMP bsz=max", "AMP bsz=64")
     title = "BERT-Base, 4 nodes of 8 V100, seq/s, batch size per device"
@@ -193,8 +193,8 @@ def _by_topology(figures: Figures, name: str, model: str, precision: Any, batch:
     models = ("resnet50", "resnet50-v1b") if model == "resnet50" else model
     columns: dict[str, dict[str, PublishedFigure]] = {}
     for title, wanted in (_RESNET if model == "resnet50" else _BERT).items():
-        found = _chosen(figures, batch, model=models, topology=_TOPOLOGIES, precision=precision, **wanted)
-        for figure in found:
+        chosen = _chosen(figures, batch, model=models, topology=_TOPOLOGIES, precision=precision, **wanted)
+        for figure in chosen:
             mark = "" if figure.compiler == "none" else " w/XLA"
             if figure.framework == "paddle" and figure.options.get("input_pipeline") == "dali":
                 mark = " w/DALI"
@@ -202,7 +202,8 @@ def _by_topology(figures: Figures, name: str, model: str, precision: Any, batch:
     claims = _claims(model, precision, batch)
     rows = {
         topology: tuple(
-            _throughputs([each[topology]] if topology in each else [], claims) for each in columns.values()
+            _throughputs([column[topology]] if topology in column else [], claims)
+            for column in columns.values()
         )
         for topology in _TOPOLOGIES
     }

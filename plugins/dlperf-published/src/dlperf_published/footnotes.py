@@ -15,12 +15,12 @@ _NGC = "NVIDIADeepLearningExamples"
 
 def footnotes(figures: Figures) -> tuple[Observation, ...]:
     """Derive the footnotes of a collection's summaries, in their order; only DLPerf's has some."""
-    found = []
+    result = []
     for cell in printed(figures.collection):
         if cell.table == "footnotes":
             outcome, derived = _DERIVED[cell.row](figures)
-            found.append(Observation(cell.text, cell.line, outcome, derived))
-    return tuple(found)
+            result.append(Observation(cell.text, cell.line, outcome, derived))
+    return tuple(result)
 
 
 def _tensorflow_resnet(figures: Figures) -> tuple[str, str]:
@@ -45,9 +45,10 @@ def _pytorch(figures: Figures) -> tuple[str, str]:
 def _paddle(figures: Figures) -> tuple[str, str]:
     runs = figures.where(framework="paddle", model="resnet50", precision="amp-fp16", topology="4n8d")
     plain, dali = (
-        max(runs.where(input_pipeline=each), key=lambda figure: figure.throughput) for each in (None, "dali")
+        max(runs.where(input_pipeline=pipeline), key=lambda figure: figure.throughput)
+        for pipeline in (None, "dali")
     )
-    right = [(each.throughput, each.batch_size) for each in (plain, dali)] == [
+    right = [(figure.throughput, figure.batch_size) for figure in (plain, dali)] == [
         (10633.22, 224),
         (11617.57, 196),
     ]
@@ -61,24 +62,24 @@ def _tensorflow_bert(figures: Figures) -> tuple[str, str]:
     runs = figures.where(
         framework="tensorflow", implementation=_NGC, model="bert-base", precision="amp-fp16", batch_size=64
     )
-    found = effect(runs, of="compiler", levels=("xla", "none"))
-    most = {each.compiler: each for each in runs.where(topology="4n8d")}
+    xla = effect(runs, of="compiler", levels=("xla", "none"))
+    most = {figure.compiler: figure for figure in runs.where(topology="4n8d")}
     return HOLDS if set(most) == {"xla", "none"} else DOES_NOT, (
         f"On 32 GPUs {most['xla'].throughput:.2f} with XLA, {most['none'].throughput:.2f} without. XLA is worth "
-        f"{found.median:.3f} (median of {len(found.pairs)} topologies)."
+        f"{xla.median:.3f} (median of {len(xla.pairs)} topologies)."
     )
 
 
 def _clip(figures: Figures) -> tuple[str, str]:
     mxnet = figures.where(implementation="gluon-nlp").values("clip_norm")
     oneflow = figures.where(framework="oneflow", model="bert-base", release="v1.0")
-    found = effect(oneflow, of="clip_norm", levels=(0.0, 1.0))
-    ratios = [pair.ratio for pair in found.pairs]
-    larger = mxnet == (0.0,) and found.significant and found.median > 1
+    clipping = effect(oneflow, of="clip_norm", levels=(0.0, 1.0))
+    ratios = [pair.ratio for pair in clipping.pairs]
+    larger = mxnet == (0.0,) and clipping.significant and clipping.median > 1
     return PARTLY if larger else DOES_NOT, (
-        f"OneFlow without clipping over OneFlow with it: {found.median:.3f} (median of {len(ratios)} pairs, from "
-        f"{min(ratios):.3f} to {max(ratios):.3f}; {found.test.above} above 1, {found.test.below} below, p "
-        f"{found.test.p:.2g}). No figure is of an accuracy."
+        f"OneFlow without clipping over OneFlow with it: {clipping.median:.3f} (median of {len(ratios)} pairs, from "
+        f"{min(ratios):.3f} to {max(ratios):.3f}; {clipping.test.above} above 1, {clipping.test.below} below, p "
+        f"{clipping.test.p:.2g}). No figure is of an accuracy."
     )
 
 

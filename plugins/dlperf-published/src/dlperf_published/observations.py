@@ -33,12 +33,12 @@ class Observation:
 
 def observations(figures: Figures) -> tuple[Observation, ...]:
     """Derive the spreadsheet's observations, in its order."""
-    found = []
+    result = []
     for cell in printed(figures.collection):
         if cell.table == "observations":
             outcome, derived = _derivation(cell.text)(figures)
-            found.append(Observation(cell.text, cell.line, outcome, derived))
-    return tuple(found)
+            result.append(Observation(cell.text, cell.line, outcome, derived))
+    return tuple(result)
 
 
 def _derivation(text: str) -> Callable[[Figures], tuple[str, str]]:
@@ -48,12 +48,12 @@ def _derivation(text: str) -> Callable[[Figures], tuple[str, str]]:
 def _efficiencies(figures: Figures) -> dict[int, list[float]]:
     """Return the efficiencies by the number of devices."""
     among = cases(figures)
-    found: dict[int, list[float]] = {}
+    by_count: dict[int, list[float]] = {}
     for figure in figures:
         value = efficiency(figure, among).value
         if value is not None:
-            found.setdefault(figure.devices, []).append(value)
-    return found
+            by_count.setdefault(figure.devices, []).append(value)
+    return by_count
 
 
 def _scaling(figures: Figures) -> tuple[str, str]:
@@ -67,8 +67,8 @@ def _scaling(figures: Figures) -> tuple[str, str]:
 
 def _decline(figures: Figures) -> tuple[str, str]:
     by_count = _efficiencies(figures)
-    medians = {count: median(each) for count, each in by_count.items()}
-    lowest = min(min(each) for each in by_count.values())
+    medians = {count: median(values) for count, values in by_count.items()}
+    lowest = min(min(values) for values in by_count.values())
     falls = all(medians[b] < medians[a] for a, b in pairwise(DEVICES))
     outcome = HOLDS if falls and lowest > 0.9 else PARTLY if lowest > 0.9 else DOES_NOT
     summary = ", ".join(f"{medians[count]:.1%} on {count}" for count in DEVICES)
@@ -93,14 +93,16 @@ def _superlinear(figures: Figures) -> tuple[str, str]:
     )
 
 
-def _effect_by_count(found: Mapping[int, Effect], what: str) -> tuple[str, str]:
+def _effect_by_count(by_count: Mapping[int, Effect], what: str) -> tuple[str, str]:
     parts, worst = [], HOLDS
-    for count, each in found.items():
-        test = each.test
-        parts.append(f"{count}: {each.median:.3f} ({test.above} above 1, {test.below} below, p {test.p:.3g})")
-        if each.significant:
-            worst = DOES_NOT if each.median > 1.05 else PARTLY
-    shown = [count for count, each in found.items() if each.significant]
+    for count, effect in by_count.items():
+        test = effect.test
+        parts.append(
+            f"{count}: {effect.median:.3f} ({test.above} above 1, {test.below} below, p {test.p:.3g})"
+        )
+        if effect.significant:
+            worst = DOES_NOT if effect.median > 1.05 else PARTLY
+    shown = [count for count, effect in by_count.items() if effect.significant]
     significance = (
         f" Significant at 5 % on {', '.join(map(str, shown))} GPUs."
         if shown
@@ -114,7 +116,7 @@ def _data(figures: Figures) -> tuple[str, str]:
 
 
 def _batch(figures: Figures) -> tuple[str, str]:
-    throughput = [pair.ratio for each in effects(figures, "batch_size").values() for pair in each.pairs]
+    throughput = [pair.ratio for effect in effects(figures, "batch_size").values() for pair in effect.pairs]
     test = sign_test(throughput)
     outcome, summary = _effect_by_count(
         scaling_effects(figures, "batch_size"), "Speedup at batch size 64 over that at 32"
@@ -130,11 +132,11 @@ def _batch(figures: Figures) -> tuple[str, str]:
 def _factor(of: str, printed_ratio: str) -> Callable[[Figures], tuple[str, str]]:
     def derive(figures: Figures) -> tuple[str, str]:
         by_count = effects(figures, of)
-        ratios = [pair.ratio for each in by_count.values() for pair in each.pairs]
+        ratios = [pair.ratio for effect in by_count.values() for pair in effect.pairs]
         decimals = len(printed_ratio.partition(".")[2])
         middle, test = median(ratios), sign_test(ratios)
         outcome = HOLDS if abs(middle - float(printed_ratio)) <= 0.5 * 10**-decimals + 1e-9 else DOES_NOT
-        confounded = {name for each in by_count.values() for name in each.confounded}
+        confounded = {name for effect in by_count.values() for name in effect.confounded}
         text = (
             f"Median of {len(ratios)} pairs: {middle:.3f}, from {min(ratios):.2f} to {max(ratios):.2f}; "
             f"p {test.p:.2g}."

@@ -50,15 +50,15 @@ def effects(figures: Figures, of: str) -> dict[int, Effect]:
 
 def scaling_effects(figures: Figures, of: str) -> dict[int, Effect]:
     """Return the effect of a factor on the *speedup*, by the number of devices."""
-    found = {}
+    by_count = {}
     for count in DEVICES:
         scaled = [
             attrs.evolve(Case.of(figure), throughput=value, unit="x")
             for figure in figures.where(topology=f"1n{count}d")
             if (value := speedup(figure, cases(figures)).value) is not None
         ]
-        found[count] = effect(scaled, of=of, levels=_levels(of))
-    return found
+        by_count[count] = effect(scaled, of=of, levels=_levels(of))
+    return by_count
 
 
 def _levels(of: str) -> tuple[Any, Any]:
@@ -97,8 +97,8 @@ def _scaled(
 ) -> Grid:
     among, rows = cases(figures), {}
     for count in DEVICES:
-        found = [figures.one(topology=f"1n{count}d", **wanted) for _, wanted in columns()]
-        values = [(figure, by(figure, among).value) for figure in found]
+        row_figures = [figures.one(topology=f"1n{count}d", **wanted) for _, wanted in columns()]
+        values = [(figure, by(figure, among).value) for figure in row_figures]
         numbers = [(figure, value * times) for figure, value in values if value is not None]
         row = [Square((Value(number, 2, sign, (figure,)),)) for figure, number in numbers]
         row.append(Square((Value(median([number for _, number in numbers]), 2, sign),)))
@@ -110,19 +110,19 @@ def _scaled(
 def _ratios(figures: Figures, name: str, title: str, of: str, *, per_row: bool) -> Grid:
     """Return a table of paired ratios with the median of each row, or that of all rows in the first."""
     by_count = scaling_effects(figures, of) if of == "batch_size" else effects(figures, of)
-    everything = [pair.ratio for found in by_count.values() for pair in found.pairs]
+    everything = [pair.ratio for measured in by_count.values() for pair in measured.pairs]
     rows = {}
-    for count, found in by_count.items():
+    for count, measured in by_count.items():
         row = []
         for _, wanted in columns(of):
             ratio = next(
                 pair.ratio
-                for pair in found.pairs
+                for pair in measured.pairs
                 if all(pair.a.facts[factor] == value for factor, value in wanted.items())
             )
             row.append(Square((Value(ratio, 2, "x"),)))
-        middle = found.median if per_row else median(everything)
+        middle = measured.median if per_row else median(everything)
         shown = per_row or count == DEVICES[0]
         row.append(Square((Value(middle, 2, "x"),) if shown else ()))
         rows[str(count)] = tuple(row)
-    return Grid(name, title, "GPUs", (*(each for each, _ in columns(of)), "median"), rows)
+    return Grid(name, title, "GPUs", (*(heading for heading, _ in columns(of)), "median"), rows)

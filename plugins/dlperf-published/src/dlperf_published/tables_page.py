@@ -20,22 +20,26 @@ _LONGEST = 30
 
 def blocks(figures: Figures) -> list[Block]:
     """Return the tables of a collection, the footnotes of its summaries, and its observations."""
-    found = mismatches(figures)
+    wrong = mismatches(figures)
     shown: list[Block] = []
     for grid in grids(figures):
-        shown += _grid(grid, [each for each in found if each.cell.table == grid.name])
+        shown += _grid(grid, [mismatch for mismatch in wrong if mismatch.cell.table == grid.name])
     shown += _statements(footnotes(figures), "Footnotes of the summaries")
     shown += _statements(observations(figures), "Observations")
     return shown
 
 
-def _grid(grid: Grid, found: Sequence[Mismatch]) -> list[Block]:
+def _grid(grid: Grid, wrong: Sequence[Mismatch]) -> list[Block]:
     """Return a table, and the notes that its cells refer to."""
     notes: list[str] = []
     note_numbers: dict[tuple[str, str], list[str]] = {}
-    for each in found:
-        note = f"{each.reason} ({each.cell.document}:{each.cell.line})" if _is_number(each) else each.reason
-        _point(note_numbers, notes, (each.cell.row, each.cell.column), note)
+    for mismatch in wrong:
+        note = (
+            f"{mismatch.reason} ({mismatch.cell.document}:{mismatch.cell.line})"
+            if _is_number(mismatch)
+            else mismatch.reason
+        )
+        _point(note_numbers, notes, (mismatch.cell.row, mismatch.cell.column), note)
     for row, squares in grid.rows.items():
         for column, square in zip(grid.columns, squares, strict=True):
             if "precision" in square.claims and not square.values:
@@ -82,8 +86,8 @@ def _point(
         note_numbers[at].append(number)
 
 
-def _is_number(each: Mismatch) -> bool:
-    return "is printed" in each.reason
+def _is_number(mismatch: Mismatch) -> bool:
+    return "is printed" in mismatch.reason
 
 
 def _table(
@@ -158,14 +162,19 @@ def _mixed(grid: Grid) -> list[str]:
     for name in _MIXED:
         values = list(dict.fromkeys(figure.value(name) for figure in figures))
         if len(values) > 1:
-            shown = ", ".join("not stated" if each is None else str(each) for each in values)
+            shown = ", ".join("not stated" if value is None else str(value) for value in values)
             notes.append(f"The figures of this table do not share one {name.replace('_', ' ')}: {shown}.")
     return notes
 
 
-def _statements(found: Sequence[Observation], title: str) -> list[Block]:
+def _statements(statements: Sequence[Observation], title: str) -> list[Block]:
     rows = [
-        (Cell(each.outcome, _TONES.get(each.outcome, "quiet")), each.printed, each.derived) for each in found
+        (
+            Cell(statement.outcome, _TONES.get(statement.outcome, "quiet")),
+            statement.printed,
+            statement.derived,
+        )
+        for statement in statements
     ]
     columns = (Column("outcome", whole=True), Column("the source says"), Column("its figures say"))
     return [Table(columns, tuple(rows), title)] if rows else []

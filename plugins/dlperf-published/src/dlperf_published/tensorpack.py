@@ -23,7 +23,7 @@ def _by_devices(figures: Figures, strategy: str) -> Grid:
     rows = {}
     for topology in figures.values("topology"):
         here = figures.where(topology=topology)
-        ours = [here.one(implementation="tensorpack", input_pipeline=each) for each in _PIPELINES]
+        ours = [here.one(implementation="tensorpack", input_pipeline=pipeline) for pipeline in _PIPELINES]
         theirs = here.one(implementation="tf_cnn_benchmarks")
         rows[str(topology.devices)] = (
             Square(tuple(_value(figure) for figure in ours)),

@@ -9,7 +9,9 @@ from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Paragraph, T
 
 def validation() -> list[Block]:
     """Return the summary by kind of step, and every series."""
-    trials = [trial for each in COLLECTIONS for trial in predict_largest_topologies(each().figures)]
+    trials = [
+        trial for collection in COLLECTIONS for trial in predict_largest_topologies(collection().figures)
+    ]
     over_nodes = [trial for trial in trials if trial.prediction.topology.nodes > 1]
     within = [trial for trial in trials if trial.prediction.topology.nodes == 1]
     text = (
@@ -33,22 +35,22 @@ def validation() -> list[Block]:
 
 
 def _summary(kind: str, trials: list[Trial]) -> tuple[str, ...]:
-    found = summary(trials)
-    errors = (f"{found.median:.1%}", f"{found.ninetieth:.1%}", f"{found.largest:.1%}")
-    return (kind, str(found.trials), *errors, f"{found.covered:.0%}")
+    total = summary(trials)
+    errors = (f"{total.median:.1%}", f"{total.ninetieth:.1%}", f"{total.largest:.1%}")
+    return (kind, str(total.trials), *errors, f"{total.covered:.0%}")
 
 
 def _every(trials: list[Trial]) -> Table:
     rows = []
     for trial in trials:
-        found = trial.prediction
+        prediction = trial.prediction
         rows.append(
             (
                 trial.truth.name,
                 str(trial.truth.batch_size),
                 f"{trial.truth.throughput:.2f}",
-                f"{found.throughput:.2f}",
-                f"{found.low:.2f} – {found.high:.2f}",
+                f"{prediction.throughput:.2f}",
+                f"{prediction.low:.2f} – {prediction.high:.2f}",
                 Cell(f"{trial.error:+.1%}", "plain" if trial.covered else "doubt"),
                 "yes" if trial.covered else "no",
             )

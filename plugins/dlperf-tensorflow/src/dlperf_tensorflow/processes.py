@@ -25,23 +25,23 @@ def processes(cluster: Cluster) -> List[Process]:
     workers = [_address(cluster, trainer.node, trainer.devices[0]) for trainer in trainers]
 
     def variables(trainer: Process) -> Dict[str, str]:
-        found = _told({"worker": workers}, "worker", trainer.rank or 0)
+        values = _told({"worker": workers}, "worker", trainer.rank or 0)
         interface = cluster.nodes[trainer.node].interface
         if interface and cluster.device == "cuda":
-            found["NCCL_SOCKET_IFNAME"] = "=" + interface
-        return found
+            values["NCCL_SOCKET_IFNAME"] = "=" + interface
+        return values
 
     return [trainer._replace(variables=variables(trainer)) for trainer in trainers]
 
 
 def one_per_node(cluster: Cluster) -> List[Process]:
     """A trainer per node, which owns all devices of its node."""
-    found = []
+    result = []
     for node, facts in enumerate(cluster.nodes):
         devices = tuple(range(len(facts.devices)))
         first = cluster.first_replica(node)
-        found.append(Process(TRAINER, node, {}, devices, tuple(first + device for device in devices), node))
-    return found
+        result.append(Process(TRAINER, node, {}, devices, tuple(first + device for device in devices), node))
+    return result
 
 
 def with_servers(cluster: Cluster) -> List[Process]:

@@ -16,7 +16,7 @@ def processes(cluster: Cluster) -> List[Process]:
         return trainers
 
     def variables(trainer: Process) -> Dict[str, str]:
-        found = {
+        values = {
             "MASTER_ADDR": cluster.nodes[0].host,
             "MASTER_PORT": cluster.nodes[0].ports[0],
             "RANK": str(trainer.rank),
@@ -25,9 +25,9 @@ def processes(cluster: Cluster) -> List[Process]:
         }
         interface = cluster.nodes[trainer.node].interface
         if interface:
-            found["GLOO_SOCKET_IFNAME"] = interface
+            values["GLOO_SOCKET_IFNAME"] = interface
             if cluster.device == "cuda":
-                found["NCCL_SOCKET_IFNAME"] = "=" + interface
-        return found
+                values["NCCL_SOCKET_IFNAME"] = "=" + interface
+        return values
 
     return [trainer._replace(variables=variables(trainer)) for trainer in trainers]

@@ -142,8 +142,8 @@ class Loss(HybridBlock):
     def hybrid_forward(self, F, words, follows, masked_ids, masked_weights, next_sentence_label):
         """(B · P, V), (B, 2), (B, P) twice, (B,) → (1,)."""
         weights = masked_weights.reshape((-1,))
-        each = F.pick(negative_log_likelihood(F, words), masked_ids.reshape((-1,)))
-        masked = (weights * each).sum() / weights.sum()
+        per_token = F.pick(negative_log_likelihood(F, words), masked_ids.reshape((-1,)))
+        masked = (weights * per_token).sum() / weights.sum()
         return masked + F.pick(negative_log_likelihood(F, follows), next_sentence_label).mean()
 
 

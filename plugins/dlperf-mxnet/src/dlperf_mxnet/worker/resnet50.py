@@ -88,8 +88,8 @@ class Loss(HybridBlock):
     def hybrid_forward(self, F, logits, label):
         """(B, classes), (B,) → (1,)."""
         every = negative_log_likelihood(F, logits)
-        each = (1 - self.smoothing) * F.pick(every, label) + self.smoothing * every.mean(axis=1)
-        return each.mean()
+        per_sample = (1 - self.smoothing) * F.pick(every, label) + self.smoothing * every.mean(axis=1)
+        return per_sample.mean()
 
 
 class ResNet50Trainer(MXNetTrainer):

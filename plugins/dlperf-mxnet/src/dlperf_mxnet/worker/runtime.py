@@ -97,7 +97,7 @@ class MXNetRuntime(Runtime):
 
     def facts(self):
         """Versions, devices, libraries, threads and transport."""
-        found = {
+        report = {
             "framework_version": mx.__version__,
             "devices": [str(context) for context in self.contexts],
             "features": sorted(name for name, feature in mx.runtime.Features().items() if feature.enabled),
@@ -106,17 +106,17 @@ class MXNetRuntime(Runtime):
         }
         if self.request.device == "cuda":
             free_and_total = [mx.context.gpu_memory_info(context.device_id) for context in self.contexts]
-            found.update(
+            report.update(
                 device_memory=free_and_total[0][1],
                 tf32_override=os.environ["NVIDIA_TF32_OVERRIDE"],
             )
-        return found
+        return report
 
     def is_out_of_memory(self, error):
         """The interpreter's exception, and MXNet's messages."""
         if isinstance(error, MemoryError):
             return True
-        return isinstance(error, mx.MXNetError) and any(said in str(error) for said in _OUT_OF_MEMORY)
+        return isinstance(error, mx.MXNetError) and any(message in str(error) for message in _OUT_OF_MEMORY)
 
     def stop(self):
         """Leave the kvstore: when the last trainer has, the scheduler and the servers end by themselves."""

@@ -57,18 +57,18 @@ class OneFlowRuntime(Runtime):
 
     def facts(self):
         """Versions, devices, libraries, threads and transport."""
-        found = {
+        report = {
             "framework_version": flow.__version__,
             "devices": [str(self.device)],
             "threads": int(os.environ.get("OMP_NUM_THREADS", "0")) or None,
             "transport": ("nccl" if self.request.device == "cuda" else "epoll") if self.meets else None,
         }
         if self.request.device == "cuda":
-            found["tf32_override"] = os.environ["NVIDIA_TF32_OVERRIDE"]
-        return found
+            report["tf32_override"] = os.environ["NVIDIA_TF32_OVERRIDE"]
+        return report
 
     def is_out_of_memory(self, error):
         """The interpreter's exception, and OneFlow's messages."""
         if isinstance(error, MemoryError):
             return True
-        return isinstance(error, RuntimeError) and any(said in str(error) for said in _OUT_OF_MEMORY)
+        return isinstance(error, RuntimeError) and any(message in str(error) for message in _OUT_OF_MEMORY)

@@ -139,6 +139,6 @@ class BertBaseTrainer(PaddleTrainer):
         """The mean of -log p over the predictions in use, plus its mean over the next-sentence labels."""
         words, follows = (logits.astype("float32") for logits in outputs)
         weights = batch["masked_weights"].flatten()
-        each = F.cross_entropy(words, batch["masked_ids"].flatten(), reduction="none").flatten()
-        masked = (weights * each).sum() / weights.sum()
+        per_token = F.cross_entropy(words, batch["masked_ids"].flatten(), reduction="none").flatten()
+        masked = (weights * per_token).sum() / weights.sum()
         return masked + F.cross_entropy(follows, batch["next_sentence_label"])

@@ -87,7 +87,7 @@ class PaddleRuntime(Runtime):
 
     def facts(self):
         """Versions, devices, threads and transport."""
-        found = {
+        report = {
             "framework_version": paddle.__version__,
             "devices": ["cpu"],
             "threads": int(os.environ.get("OMP_NUM_THREADS", "0")) or None,
@@ -96,7 +96,7 @@ class PaddleRuntime(Runtime):
             "transport": dist.get_backend().lower() if self.meets else None,
         }
         if self.request.device == "cuda":
-            found.update(
+            report.update(
                 devices=[paddle.device.cuda.get_device_name()],
                 compute_capability="%d.%d" % paddle.device.cuda.get_device_capability(),
                 cuda_version=paddle.version.cuda(),
@@ -104,7 +104,7 @@ class PaddleRuntime(Runtime):
                 nccl_version=str(paddle.version.nccl()),
                 matmul_allow_tf32=tf32_is_on(),
             )
-        return found
+        return report
 
     def is_out_of_memory(self, error):
         """Paddle says it with the interpreter's own exception, and names its own in the text."""

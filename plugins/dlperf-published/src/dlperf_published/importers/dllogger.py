@@ -106,20 +106,20 @@ def _stamp(log: Log, line: int, record: Mapping[str, Any]) -> float:
 
 
 def _facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     for theirs, ours in _PARAMETERS:
         value = parameters.get(theirs)
         wanted = int if ours == "batch_size" else str
-        if ours not in found and isinstance(value, wanted) and not isinstance(value, bool):
-            found[ours] = value.lower().replace("_", "-") if isinstance(value, str) else value
+        if ours not in facts and isinstance(value, wanted) and not isinstance(value, bool):
+            facts[ours] = value.lower().replace("_", "-") if isinstance(value, str) else value
     # fp16 without amp is half precision throughout.
     if parameters.get("amp") is True:
-        found["precision"] = "amp-fp16"
+        facts["precision"] = "amp-fp16"
     elif parameters.get("fp16") is True:
-        found["precision"] = "fp16"
+        facts["precision"] = "fp16"
     elif parameters.get("amp") is False or parameters.get("fp16") is False:
-        found["precision"] = "fp32"
+        facts["precision"] = "fp32"
     size = parameters.get("world_size")
     if isinstance(size, int) and not isinstance(size, bool) and size == 1:
-        found["topology"] = "1n1d"
-    return found
+        facts["topology"] = "1n1d"
+    return facts

@@ -43,19 +43,19 @@ class Format:
         match = self.line.match(text) if self.holds in text else None
         if match is None:
             return None
-        found = {name: value for name, value in match.groupdict().items() if value is not None}
-        iteration = int(found["iteration"])
-        seconds = float(found["seconds"]) if "seconds" in found else None
-        rate = float(found["rate"]) if "rate" in found else None
-        if "steps_per_second" in found:
-            rate = float(found["steps_per_second"]) * global_batch
-        if "milliseconds" in found:
-            if not float(found["milliseconds"]):
+        groups = {name: value for name, value in match.groupdict().items() if value is not None}
+        iteration = int(groups["iteration"])
+        seconds = float(groups["seconds"]) if "seconds" in groups else None
+        rate = float(groups["rate"]) if "rate" in groups else None
+        if "steps_per_second" in groups:
+            rate = float(groups["steps_per_second"]) * global_batch
+        if "milliseconds" in groups:
+            if not float(groups["milliseconds"]):
                 raise ValueError("a step that took no time")
-            rate = 1000 * global_batch / float(found["milliseconds"])
-        covers = iteration - int(found["since"]) if "since" in found else 1
-        stamp = None if self.stamp is None or "clock" not in found else self.stamp(found["clock"])
-        return found.get("epoch", ""), Tick(iteration, stamp, seconds, covers, rate)
+            rate = 1000 * global_batch / float(groups["milliseconds"])
+        covers = iteration - int(groups["since"]) if "since" in groups else 1
+        stamp = None if self.stamp is None or "clock" not in groups else self.stamp(groups["clock"])
+        return groups.get("epoch", ""), Tick(iteration, stamp, seconds, covers, rate)
 
 
 def _date(text: str) -> float:

@@ -52,72 +52,72 @@ class DlperfLog(Importer):
         window = LogWindow(log, given.get("warmup", WARMUP), given.get("steps", STEPS))
         known = {**_of_path(log.path), **given}
         lines: dict[str, str] = {}
-        found: Format | None = None
+        chosen: Format | None = None
         first_epoch = ""
         for line, text in log:
-            if found is None and (match := _SAID.fullmatch(text)):
+            if chosen is None and (match := _SAID.fullmatch(text)):
                 lines[match[1]] = match[2]
-            for each in FORMATS if found is None else (found,):
-                if each.holds not in text or len(text) > _LONGEST:
+            for candidate in FORMATS if chosen is None else (chosen,):
+                if candidate.holds not in text or len(text) > _LONGEST:
                     continue
                 size, topology = _case(log.path, {**known, **_of_lines(log, line, lines), **given})
                 try:
-                    epoch_tick = each.tick(text, size * topology.devices)
+                    epoch_tick = candidate.tick(text, size * topology.devices)
                 except ValueError as error:
-                    raise log.error_at(line, f"{error}, in a line of {each.implementation}") from None
+                    raise log.error_at(line, f"{error}, in a line of {candidate.implementation}") from None
                 if epoch_tick is None:
                     continue
                 epoch, tick = epoch_tick
-                if found is None:
-                    found, first_epoch = each, epoch
+                if chosen is None:
+                    chosen, first_epoch = candidate, epoch
                     window.ranks = frozenset({1, topology.devices_per_node, topology.devices})
                 if epoch == first_epoch:
                     window.take(line, tick)
                 break
-        if found is None:
+        if chosen is None:
             raise log.error_missing("a line about an iteration in any of the formats of DLPerf's frameworks")
         facts = {
             **_of_path(log.path),
             **_of_lines(log, log.line_count, lines),
-            "implementation": found.implementation,
+            "implementation": chosen.implementation,
         }
-        if found.framework:
-            facts["framework"] = found.framework
+        if chosen.framework:
+            facts["framework"] = chosen.framework
         size, topology = _case(log.path, {**facts, **given})
         estimate = window.estimate(size * topology.devices)
         facts |= {"warmup": window.warmup, "steps": window.steps}
         return Reading(
-            found.implementation, facts, estimate.throughput, estimate.estimator, estimate.description
+            chosen.implementation, facts, estimate.throughput, estimate.estimator, estimate.description
         )
 
 
 def _of_path(path: Path) -> dict[str, Any]:
     """Return the facts in the names of the directory and the file."""
-    found: dict[str, Any] = {"device": "cuda"}
+    facts: dict[str, Any] = {"device": "cuda"}
     if match := _CASE.fullmatch(path.absolute().parent.name):
-        found["topology"] = f"{match[1]}n{match[2]}d"
+        facts["topology"] = f"{match[1]}n{match[2]}d"
     if match := _NAME.fullmatch(path.name):
         model = match[1].lower()
-        found |= {"model": _MODELS.get(model, model), "batch_size": int(match[2])}
+        facts |= {"model": _MODELS.get(model, model), "batch_size": int(match[2])}
         if match[3].lower() in _PRECISIONS:
-            found["precision"] = _PRECISIONS[match[3].lower()]
-    return found
+            facts["precision"] = _PRECISIONS[match[3].lower()]
+    return facts
 
 
 def _of_lines(log: Log, line: int, lines: Mapping[str, str]) -> dict[str, Any]:
     """Return the facts in OneFlow's own lines."""
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     numbers = {name: value for name, value in lines.items() if name != "model"}
     for name, value in numbers.items():
         if not value.isdecimal() or not int(value):
             raise log.error_at(line, f"{name} is {value!r} above")
     if "model" in lines:
-        found["model"] = _MODELS.get(lines["model"].lower(), lines["model"].lower())
+        facts["model"] = _MODELS.get(lines["model"].lower(), lines["model"].lower())
     if "batch_size_per_device" in numbers:
-        found["batch_size"] = int(numbers["batch_size_per_device"])
+        facts["batch_size"] = int(numbers["batch_size_per_device"])
     if "num_nodes" in numbers and "gpu_num_per_node" in numbers:
-        found["topology"] = f"{int(numbers['num_nodes'])}n{int(numbers['gpu_num_per_node'])}d"
-    return found
+        facts["topology"] = f"{int(numbers['num_nodes'])}n{int(numbers['gpu_num_per_node'])}d"
+    return facts
 
 
 def _case(path: Path, known: Mapping[str, Any]) -> tuple[int, TopologySpec]:

@@ -101,7 +101,7 @@ def _facts(log: Log, header: Mapping[str, tuple[int, str]], per_device: tuple[in
     if strategy == "parameter_server" and header.get("Sync", (0, "True"))[1] == "False":
         strategy = "parameter_server_async"
     line, model = header["Model"]
-    found: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "framework": "tensorflow",
         "implementation": "tf_cnn_benchmarks",
         "model": _MODELS.get(model, model.lower().replace("_", "-")),
@@ -110,17 +110,17 @@ def _facts(log: Log, header: Mapping[str, tuple[int, str]], per_device: tuple[in
         "strategy": strategy,
     }
     if "Data format" in header:
-        found["layout"] = header["Data format"][1].lower()
+        facts["layout"] = header["Data format"][1].lower()
     if "Dataset" in header:
-        found["data"] = "synthetic" if header["Dataset"][1].endswith("(synthetic)") else "images"
+        facts["data"] = "synthetic" if header["Dataset"][1].endswith("(synthetic)") else "images"
     if "Num batches" in header and header["Num batches"][1].isdecimal():
-        found["steps"] = int(header["Num batches"][1])
+        facts["steps"] = int(header["Num batches"][1])
     line, devices = header["Devices"]
     if kinds := set(re.findall(r"/(cpu|gpu):[0-9]+'", devices)):
         if len(kinds) > 1:
             raise log.error_at(line, "it names devices of two kinds")
-        found["device"] = {"cpu": "cpu", "gpu": "cuda"}[kinds.pop()]
-    return found
+        facts["device"] = {"cpu": "cpu", "gpu": "cuda"}[kinds.pop()]
+    return facts
 
 
 def _topology(log: Log, header: Mapping[str, tuple[int, str]], per_device: tuple[int, int]) -> str:

@@ -137,7 +137,7 @@ class LogWindow:
 
     def _throughput(self, global_batch: int) -> tuple[float, str]:
         first, last = (self._ticks(at) for at in (self._first, self._end))
-        starts, ends = ([tick.stamp for tick in each if tick.stamp is not None] for each in (first, last))
+        starts, ends = ([tick.stamp for tick in ticks if tick.stamp is not None] for ticks in (first, last))
         if len(starts) == len(first) and len(ends) == len(last):
             # An iteration is over when its slowest rank is.
             return self._over(max(ends) - max(starts), global_batch), "elapsed-between-lines"
@@ -145,9 +145,9 @@ class LogWindow:
         times = [[tick.seconds for tick in self._ticks(at) if tick.seconds is not None] for at in inside]
         if all(times):
             self._without_a_gap(inside)
-            return self._over(math.fsum(math.fsum(each) / len(each) for each in times), global_batch), (
-                "summed-step-times"
-            )
+            return self._over(
+                math.fsum(math.fsum(seconds) / len(seconds) for seconds in times), global_batch
+            ), ("summed-step-times")
         rates = [[tick.rate for tick in self._ticks(at) if tick.rate is not None] for at in inside]
         if not all(rates) or not math.fsum(map(median, rates)):
             raise DocumentError(
@@ -189,7 +189,7 @@ class LogWindow:
                 f"the window of {self.steps} iterations begins at {self._first}, but there is no line for its "
                 f"end: {beyond} is the next. Choose steps that the log has lines for, with --set steps=N",
             )
-        window = {at: len(each) for at, each in self._lines.items() if at <= self._end}
+        window = {at: len(lines) for at, lines in self._lines.items() if at <= self._end}
         ranks = max(window.values())
         for at, written in window.items():
             if written != ranks or ranks not in self.ranks:

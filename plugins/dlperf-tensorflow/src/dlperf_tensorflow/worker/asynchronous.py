@@ -14,15 +14,15 @@ _STATUS = "/proc/self/status"
 
 def join():
     """The strategy of this process, which TF_CONFIG calls the chief, and its coordinator; both need all servers."""
-    told = tf.distribute.cluster_resolver.TFConfigClusterResolver(rpc_layer="grpc")
-    strategy = tf.distribute.ParameterServerStrategy(told)
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver(rpc_layer="grpc")
+    strategy = tf.distribute.ParameterServerStrategy(resolver)
     return strategy, tf.distribute.coordinator.ClusterCoordinator(strategy)
 
 
 def servers(job):
     """The names of the CPUs of all servers of a job (`worker`, `ps`), in order."""
-    found = [device.name for device in tf.config.list_logical_devices("CPU")]
-    return [name for name in found if name.startswith("/job:%s/" % job)]
+    names = [device.name for device in tf.config.list_logical_devices("CPU")]
+    return [name for name in names if name.startswith("/job:%s/" % job)]
 
 
 def most(name):

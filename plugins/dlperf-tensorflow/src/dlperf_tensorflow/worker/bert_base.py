@@ -168,8 +168,8 @@ class BertBaseTrainer(TensorFlowTrainer):
         """The mean of -log p over the predictions in use, plus its mean over the next-sentence labels."""
         words, follows = (tf.cast(logits, tf.float32) for logits in outputs)
         weights = tf.reshape(batch["masked_weights"], (-1,))
-        each = cross_entropy(tf.reshape(batch["masked_ids"], (-1,)), words)
-        masked = tf.reduce_sum(weights * each) / tf.reduce_sum(weights)
+        per_token = cross_entropy(tf.reshape(batch["masked_ids"], (-1,)), words)
+        masked = tf.reduce_sum(weights * per_token) / tf.reduce_sum(weights)
         return masked + tf.reduce_mean(cross_entropy(batch["next_sentence_label"], follows))
 
 

@@ -141,5 +141,5 @@ class ResNet50Trainer(TensorFlowTrainer):
         """(1 - ε) · (-log p[label]) + ε · mean over the classes of -log p, mean over the batch."""
         smoothing = self.request.model_options["label_smoothing"]
         minus_log = -tf.nn.log_softmax(tf.cast(outputs[0], tf.float32))
-        each = tf.gather(minus_log, batch["label"], batch_dims=1)
-        return tf.reduce_mean((1.0 - smoothing) * each + smoothing * tf.reduce_mean(minus_log, -1))
+        per_sample = tf.gather(minus_log, batch["label"], batch_dims=1)
+        return tf.reduce_mean((1.0 - smoothing) * per_sample + smoothing * tf.reduce_mean(minus_log, -1))

@@ -78,20 +78,20 @@ class TensorFlowRuntime(Runtime):
         )
 
     def _take_gpus(self, count):
-        found = tf.config.list_physical_devices("GPU")
-        if len(found) < count:
+        gpus = tf.config.list_physical_devices("GPU")
+        if len(gpus) < count:
             raise Unsupported(
                 "TensorFlow %s finds %d of %d GPUs (built for CUDA: %s, CUDA_VISIBLE_DEVICES is %r); check the "
                 "driver with nvidia-smi, or run with --device cpu"
                 % (
                     tf.__version__,
-                    len(found),
+                    len(gpus),
                     count,
                     tf.test.is_built_with_cuda(),
                     os.environ.get("CUDA_VISIBLE_DEVICES"),
                 )
             )
-        for device in found[:count]:
+        for device in gpus[:count]:
             details = tf.config.experimental.get_device_details(device)
             capability = details.get("compute_capability", (0, 0))
             if capability < (8, 0) and (self.precision.tf32 or self.precision.products == tf.bfloat16):
@@ -151,7 +151,7 @@ class TensorFlowRuntime(Runtime):
                 "transport": "grpc",
                 **({"allocated_memory": asynchronous.most("VmData")} if limited else {}),
             }
-        found = {
+        report = {
             "framework_version": tf.__version__,
             "devices": ["cpu"] * len(self.process.devices),
             "threads": tf.config.threading.get_intra_op_parallelism_threads(),
@@ -164,14 +164,14 @@ class TensorFlowRuntime(Runtime):
                 tf.config.experimental.get_device_details(device)
                 for device in tf.config.list_physical_devices("GPU")[: len(self.process.devices)]
             ]
-            found.update(
-                devices=[each.get("device_name", "GPU") for each in details],
+            report.update(
+                devices=[detail.get("device_name", "GPU") for detail in details],
                 compute_capability="%d.%d" % details[0].get("compute_capability", (0, 0)),
                 cuda_version=tf.sysconfig.get_build_info().get("cuda_version"),
                 cudnn_version=tf.sysconfig.get_build_info().get("cudnn_version"),
                 tensor_float_32=tf.config.experimental.tensor_float_32_execution_enabled(),
             )
-        return found
+        return report
 
     def _transport(self):
         if not self.meets:

@@ -11,10 +11,10 @@ def serve() -> None:
     """
     import tensorflow as tf
 
-    told = tf.distribute.cluster_resolver.TFConfigClusterResolver()
-    spec = told.cluster_spec()
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    spec = resolver.cluster_spec()
     config = tf.compat.v1.ConfigProto(
         intra_op_parallelism_threads=int(os.environ.get("OMP_NUM_THREADS", "0")),
         inter_op_parallelism_threads=spec.num_tasks("worker") + 1,
     )
-    tf.distribute.Server(spec, told.task_type, told.task_id, protocol="grpc", config=config).join()
+    tf.distribute.Server(spec, resolver.task_type, resolver.task_id, protocol="grpc", config=config).join()

@@ -94,10 +94,10 @@ def _finish(
     _, _, c, real = _tile(0, strips, channels, ROWS, CHANNELS)
     tl.store(mean_out + c, mean, real)
     tl.store(scale_out + c, 1.0 / tl.sqrt(square / rows + epsilon), real)
-    kept = 1.0 - momentum
-    tl.store(running_mean + c, kept * tl.load(running_mean + c, real) + momentum * mean, real)
+    decay = 1.0 - momentum
+    tl.store(running_mean + c, decay * tl.load(running_mean + c, real) + momentum * mean, real)
     unbiased = square / (rows - 1)
-    tl.store(running_variance + c, kept * tl.load(running_variance + c, real) + momentum * unbiased, real)
+    tl.store(running_variance + c, decay * tl.load(running_variance + c, real) + momentum * unbiased, real)
 
 
 @triton.jit

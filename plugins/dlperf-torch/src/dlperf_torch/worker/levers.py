@@ -93,8 +93,8 @@ def is_rounded(dropout):
 def allow_attention(name, dropout=0.0):
     """Let scaled dot product attention use this implementation and no other; "auto" is torch's own choice, of those
     that drop out what they are told to."""
-    for each, allow in ATTENTION.items():
-        allow(each == name or (name == "auto" and not (each == "cudnn" and is_rounded(dropout))))
+    for backend, allow in ATTENTION.items():
+        allow(backend == name or (name == "auto" and not (backend == "cudnn" and is_rounded(dropout))))
 
 
 def probe_attention(name, device, dtype, heads, tokens, size, dropout):

@@ -124,7 +124,7 @@ class TorchRuntime(Runtime):
 
     def facts(self):
         """Versions, devices, libraries, threads and transport."""
-        found = {
+        report = {
             "framework_version": torch.__version__,
             "devices": ["cpu"],
             "threads": torch.get_num_threads(),
@@ -137,7 +137,7 @@ class TorchRuntime(Runtime):
         }
         if self.device.type == "cuda":
             properties = torch.cuda.get_device_properties(self.device)
-            found.update(
+            report.update(
                 devices=[properties.name],
                 compute_capability="%d.%d" % (properties.major, properties.minor),
                 device_memory=properties.total_memory,
@@ -150,7 +150,7 @@ class TorchRuntime(Runtime):
                 matmul_allow_tf32=torch.backends.cuda.matmul.allow_tf32,
                 cudnn_allow_tf32=torch.backends.cudnn.allow_tf32,
             )
-        return found
+        return report
 
     def is_out_of_memory(self, error):
         """torch's own exception, the interpreter's, and the messages of those libraries that have none."""
@@ -158,10 +158,10 @@ class TorchRuntime(Runtime):
             return True
         if not isinstance(error, RuntimeError):
             return False
-        said = str(error)
-        if _NO_ENGINE in said and self.device.type == "cuda":
+        description = str(error)
+        if _NO_ENGINE in description and self.device.type == "cuda":
             return torch.cuda.memory_stats(self.device).get("num_ooms", 0) > 0
-        return said == _NO_MEMORY_FOR_CODE or any(message in said for message in _OUT_OF_MEMORY)
+        return description == _NO_MEMORY_FOR_CODE or any(message in description for message in _OUT_OF_MEMORY)
 
     def stop(self):
         """Leave the process group. Its threads live on, and may hold Python objects to the very end."""
