@@ -24,8 +24,8 @@ def expanded(text: str | Path) -> Path:
 
 def home(environ: Mapping[str, str]) -> Path | None:
     """The home directory: HOME, else what the system knows; None where there is none."""
-    found = Path(environ.get("HOME") or expanded("~"))
-    return found if found.is_absolute() else None
+    directory = Path(environ.get("HOME") or expanded("~"))
+    return directory if directory.is_absolute() else None
 
 
 def cache() -> Path:
@@ -36,15 +36,15 @@ def cache() -> Path:
     """
     named = os.environ.get("DLPERF_CACHE_DIR")
     try:
-        found = expanded(named or _usual())
+        folder = expanded(named or _usual())
     except RuntimeError:  # newer versions; older ones give a path that begins with "~"
-        found = Path("~/.cache/dlperf")
-    if str(found).startswith("~"):
+        folder = Path("~/.cache/dlperf")
+    if str(folder).startswith("~"):
         raise Unavailable(
-            f"There is no place for what is kept between runs: {found} is in a home directory, and the system knows "
+            f"There is no place for what is kept between runs: {folder} is in a home directory, and the system knows "
             "none. Set DLPERF_CACHE_DIR to a folder that you can write to."
         )
-    return found.absolute()
+    return folder.absolute()
 
 
 def _usual() -> str:

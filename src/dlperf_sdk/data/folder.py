@@ -41,12 +41,12 @@ def entries(folder: Path) -> Iterator[os.DirEntry[str]]:
     """
     try:
         with os.scandir(folder) as scan:
-            found = sorted(scan, key=lambda entry: entry.name)
+            listed = sorted(scan, key=lambda entry: entry.name)
     except OSError as error:
         raise Unavailable(
             f"The folder {folder} cannot be read: {error.strerror}. Check its permissions."
         ) from error
-    return (entry for entry in found if not entry.name.startswith("."))
+    return (entry for entry in listed if not entry.name.startswith("."))
 
 
 def inside(root: Path, entry: os.DirEntry[str]) -> None:
@@ -71,7 +71,7 @@ def files(root: Path, folder: Path, suffixes: tuple[str, ...]) -> list[File]:
         Unavailable: the folder, or a file's entry, cannot be read.
         DocumentError: such a name is a link out of the root, or is no regular file.
     """
-    found = []
+    listed = []
     for entry in entries(folder):
         if not entry.name.lower().endswith(suffixes):
             continue
@@ -83,8 +83,8 @@ def files(root: Path, folder: Path, suffixes: tuple[str, ...]) -> list[File]:
             status = entry.stat()
         except OSError as error:
             raise Unavailable(f"{entry.path} cannot be read: {error.strerror}.") from error
-        found.append(File(entry.name, status.st_size, status.st_mtime_ns))
-    return found
+        listed.append(File(entry.name, status.st_size, status.st_mtime_ns))
+    return listed
 
 
 def subfolders(root: Path, folder: Path) -> list[str]:

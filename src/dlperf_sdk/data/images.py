@@ -28,8 +28,8 @@ Classes = dict[str, list[folder.File]]
 
 def _classes(root: Path, below: Path) -> Classes:
     """The folders that hold JPEGs, and these, both sorted by name."""
-    found = {name: folder.files(root, below / name, _SUFFIXES) for name in folder.subfolders(root, below)}
-    return {name: images for name, images in found.items() if images}
+    by_class = {name: folder.files(root, below / name, _SUFFIXES) for name in folder.subfolders(root, below)}
+    return {name: images for name, images in by_class.items() if images}
 
 
 def scan(root: Path) -> tuple[Path, Classes]:
@@ -42,16 +42,16 @@ def scan(root: Path) -> tuple[Path, Classes]:
         DocumentError: a link leads out of the root, or an image is not a regular file.
     """
     below = root
-    if "train" in folder.subfolders(root, root) and (found := _classes(root, root / "train")):
+    if "train" in folder.subfolders(root, root) and (classes := _classes(root, root / "train")):
         below = root / "train"
     else:
-        found = _classes(root, root)
-    if not found:
+        classes = _classes(root, root)
+    if not classes:
         raise Unavailable(
             f"There are no images in {root}. They must be JPEG files (.jpg, .jpeg, .JPEG), one folder per "
             "class, in FOLDER/CLASS/ or FOLDER/train/CLASS/."
         )
-    return below, found
+    return below, classes
 
 
 def check_jpeg(path: Path) -> None:

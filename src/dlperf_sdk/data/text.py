@@ -64,16 +64,16 @@ def _checksums(root: Path, on_progress: cache.Progress) -> dict[str, str]:
     names = [file.name for file in folder.files(root, root, (".txt",)) if file.name != _VOCABULARY]
     if not names:
         raise Unavailable(f"There is no text in {root}. It must be in UTF-8 files whose names end in .txt.")
-    found = {}
+    checksums = {}
     for done, name in enumerate(names):
         on_progress("reading text", done, len(names))
         try:
-            found[name] = checksum(os.fspath(root / name))
+            checksums[name] = checksum(os.fspath(root / name))
         except OSError as error:
             raise Unavailable(
                 f"{root / name} cannot be read: {error.strerror}. Check its permissions."
             ) from error
-    return found
+    return checksums
 
 
 def _own_vocabulary(root: Path, limit: int) -> tuple[str, ...] | None:

@@ -22,24 +22,24 @@ def in_file(path: Path, name: str, document: Any, places: Mapping[source_positio
     Raises:
         DocumentError: the document has another version, or is not plain data.
     """
-    found = [
+    messages = [
         (source_positions.line_of(places, error.place), str(error)) for error in schema.faults(name, document)
     ]
-    return [f"{path}:{line}: {said}" for line, said in sorted(found)]
+    return [f"{path}:{line}: {message}" for line, message in sorted(messages)]
 
 
 @contextmanager
-def gathered(found: list[str]) -> Iterator[None]:
-    """Append the lines of a `CampaignError` raised inside to `found`, and suppress it so that more errors are found."""
+def gathered(errors: list[str]) -> Iterator[None]:
+    """Append the lines of a `CampaignError` raised inside to `errors`, and suppress it so that more are found."""
     try:
         yield
     except CampaignError as error:
-        found += str(error).splitlines()
+        errors += str(error).splitlines()
 
 
-def told(found: Iterable[str]) -> str:
+def told(errors: Iterable[str]) -> str:
     """The mistakes, a line each, none twice: at most ten, and how many more there are."""
-    each = list(dict.fromkeys(found))
-    if len(each) <= MOST:
-        return "\n".join(each)
-    return "\n".join([*each[:MOST], f"And {len(each) - MOST} more."])
+    lines = list(dict.fromkeys(errors))
+    if len(lines) <= MOST:
+        return "\n".join(lines)
+    return "\n".join([*lines[:MOST], f"And {len(lines) - MOST} more."])

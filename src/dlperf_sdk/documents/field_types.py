@@ -42,7 +42,9 @@ def text(pattern: str, expected: str) -> Schema:
 
 def keywords_of_type(annotated: Any) -> dict[str, Any]:
     """Return the keywords of an annotated type."""
-    return next(dict(each.keywords) for each in get_args(annotated)[1:] if isinstance(each, Schema))
+    return next(
+        dict(annotation.keywords) for annotation in get_args(annotated)[1:] if isinstance(annotation, Schema)
+    )
 
 
 _NAME = "a name (lower-case letters and digits, and '.', '_' and '-' behind the first)"

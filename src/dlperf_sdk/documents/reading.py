@@ -132,10 +132,10 @@ def _toml(text: str) -> Any:
         return tomllib.loads(text)
     except ValueError as error:
         why, last = str(error), text.count("\n") + 1
-        found = re.search(r" \(at line ([0-9]+), (column [0-9]+)\)$", why)
-        if found is None:  # at the end of the document, or a number with too many digits
+        match = re.search(r" \(at line ([0-9]+), (column [0-9]+)\)$", why)
+        if match is None:  # at the end of the document, or a number with too many digits
             raise _Misread("TOML", why, last) from None
-        raise _Misread("TOML", f"{why[: found.start()]} at {found[2]}", int(found[1])) from None
+        raise _Misread("TOML", f"{why[: match.start()]} at {match[2]}", int(match[1])) from None
 
 
 def _yaml(text: str) -> Any:
@@ -151,8 +151,8 @@ def _yaml(text: str) -> Any:
             why += f" at column {mark.column + 1}"
         if error.context is not None and began is not None:
             why += f", {error.context} that begins in line {began.line + 1}"
-        found = mark or began
-        raise _Misread("YAML", why, 1 if found is None else found.line + 1) from None
+        position = mark or began
+        raise _Misread("YAML", why, 1 if position is None else position.line + 1) from None
     except yaml.reader.ReaderError as error:
         why = f"it holds the character U+{ord(text[error.position]):04X}, which no text has"
         raise _Misread("YAML", why, text.count("\n", 0, error.position) + 1) from None

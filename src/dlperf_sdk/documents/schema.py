@@ -124,17 +124,17 @@ def self_contained(name: str) -> dict[str, Any]:
     def moved(part: Any, within: str) -> Any:
         """Return a part of the schema `within` with its references changed to the new places."""
         if isinstance(part, list):
-            return [moved(each, within) for each in part]
+            return [moved(item, within) for item in part]
         if not isinstance(part, dict):
             return part
-        found = {key: moved(value, within) for key, value in part.items()}
+        copy = {key: moved(value, within) for key, value in part.items()}
         if isinstance(part.get("$ref"), str):
             home, _, pointer = part["$ref"].partition("#")
             other = ids[home] if home else within
             if other != name:
                 taken.add(other)
-            found["$ref"] = f"#{pointer}" if other == name else f"#/$defs/{other}{pointer}"
-        return found
+            copy["$ref"] = f"#{pointer}" if other == name else f"#/$defs/{other}{pointer}"
+        return copy
 
     document: dict[str, Any] = moved({k: v for k, v in _schemas()[name].items() if k != "$id"}, name)
     held: dict[str, Any] = {}
@@ -184,23 +184,23 @@ def _root(name: str, part: str) -> dict[str, Any]:
 
 
 def _check_version(name: str, title: str, document: Any) -> None:
-    found = document.get("schema_version") if isinstance(document, Mapping) else None
-    if isinstance(found, int | float) and not isinstance(found, bool):
+    given = document.get("schema_version") if isinstance(document, Mapping) else None
+    if isinstance(given, int | float) and not isinstance(given, bool):
         raise DocumentError(
-            f'The {title} has the schema_version {found}; write it as text: "{version(name)}".'
+            f'The {title} has the schema_version {given}; write it as text: "{version(name)}".'
         )
-    match = re.fullmatch(r"([0-9]{1,9})\.([0-9]{1,9})", found) if isinstance(found, str) else None
+    match = re.fullmatch(r"([0-9]{1,9})\.([0-9]{1,9})", given) if isinstance(given, str) else None
     major = version(name).split(".")[0]
     if match and int(match[1]) > int(major):
-        raise DocumentError(f"The {title} is of version {found}, this dlperf-sdk reads {major}.x: update it.")
+        raise DocumentError(f"The {title} is of version {given}, this dlperf-sdk reads {major}.x: update it.")
     if match and int(match[1]) < int(major):
-        raise DocumentError(f"The {title} is of version {found}, this dlperf-sdk reads {major}.x only.")
+        raise DocumentError(f"The {title} is of version {given}, this dlperf-sdk reads {major}.x only.")
 
 
 def _newer_minor(name: str, document: Any) -> str:
     """Explain why a document of a newer minor version may have unknown keys."""
-    found = document.get("schema_version") if isinstance(document, Mapping) else None
+    given = document.get("schema_version") if isinstance(document, Mapping) else None
     ours = version(name)
-    if isinstance(found, str) and re.fullmatch(r"1\.[0-9]{1,9}", found) and int(found[2:]) > int(ours[2:]):
-        return f" It is of version {found}, this dlperf-sdk writes {ours}: update it to read what is newer."
+    if isinstance(given, str) and re.fullmatch(r"1\.[0-9]{1,9}", given) and int(given[2:]) > int(ours[2:]):
+        return f" It is of version {given}, this dlperf-sdk writes {ours}: update it to read what is newer."
     return ""

@@ -85,7 +85,7 @@ def explain(error: ValidationError, unknown: Sequence[str]) -> str:
     return f"expected {expected}; found {shown(error.instance)}{_suggestion(error.instance, choices)}"
 
 
-def _suggestion(found: Any, known: Iterable[Any]) -> str:
+def _suggestion(value: Any, known: Iterable[Any]) -> str:
     choices = [choice for choice in known if isinstance(choice, str)]
-    close = difflib.get_close_matches(found[:100], choices, n=1, cutoff=0.5) if isinstance(found, str) else []
+    close = difflib.get_close_matches(value[:100], choices, n=1, cutoff=0.5) if isinstance(value, str) else []
     return f" (did you mean {close[0]!r}?)" if close else ""

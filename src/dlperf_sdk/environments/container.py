@@ -46,14 +46,14 @@ def inside(spec: RunSpec, device: str, placement_variables: Sequence[str] = ()) 
     if not spec.container:
         return ()
     runner, _, image = spec.container.partition(":")
-    listed = (each.partition(":") for each in _listed(spec.container_mounts))
+    listed = (mount.partition(":") for mount in _listed(spec.container_mounts))
     mounts = tuple((source, target or source) for source, _, target in listed)
     devices = tuple(_listed(spec.container_devices))
     return _RUNNERS[runner](image, _Given(mounts, devices, device == "cuda", tuple(placement_variables)))
 
 
 def _listed(text: str | None) -> list[str]:
-    return [each for each in (text or "").split(",") if each]
+    return [entry for entry in (text or "").split(",") if entry]
 
 
 def _handed(given: _Given) -> tuple[str, ...]:
@@ -128,12 +128,12 @@ def contained(
         )
         plain = json.loads(done.stdout.decode("utf-8", "replace").strip().splitlines()[-1])
     except (OSError, ValueError, IndexError, subprocess.SubprocessError) as error:
-        said = (
+        message = (
             done.stderr.decode("utf-8", "replace").strip()[-500:]
             if isinstance(error, IndexError)
             else str(error)
         )
-        raise EnvironmentFailed(f"The container does not start with `{where}`: {said}") from error
+        raise EnvironmentFailed(f"The container does not start with `{where}`: {message}") from error
     facts = probe.facts_from(plain)
     if not probe.python_specifier(spec.python).contains(facts.version, prereleases=True):
         raise EnvironmentFailed(

@@ -110,8 +110,8 @@ def _locate(python: str) -> Path:
         )
     if path.is_file():
         return path.absolute()
-    if "/" not in python and (found := shutil.which(python)):
-        return Path(found).absolute()
+    if "/" not in python and (executable := shutil.which(python)):
+        return Path(executable).absolute()
     raise EnvironmentFailed(
         f"--python {python}: there is no such file, and no command of that name on PATH. Name an "
         "interpreter, for example /usr/bin/python3.11, or the folder of a virtual environment."

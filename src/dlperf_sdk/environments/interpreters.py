@@ -39,7 +39,7 @@ class _Search:
 
     def look(self, place: str, path: Path) -> Interpreter | None:
         """The interpreter at a path, if it is a CPython of a version that is wanted."""
-        found = self.places.setdefault(place, [])
+        versions = self.places.setdefault(place, [])
         target = path.resolve()
         first = target not in self.seen
         if first:
@@ -48,7 +48,7 @@ class _Search:
         if interpreter is None:
             return None
         if first:
-            found.append(str(interpreter.version))
+            versions.append(str(interpreter.version))
         # Hardly any framework has wheels for free-threaded builds, which have an ABI of their own, or for
         # versions that are not released yet.
         usable = interpreter.implementation == "cpython" and not interpreter.free_threaded
@@ -56,7 +56,9 @@ class _Search:
         return interpreter if usable and wanted else None
 
     def __str__(self) -> str:
-        return ", ".join(f"{place} ({', '.join(found) or 'none'})" for place, found in self.places.items())
+        return ", ".join(
+            f"{place} ({', '.join(versions) or 'none'})" for place, versions in self.places.items()
+        )
 
 
 def find(specifier: str, environ: Mapping[str, str]) -> Interpreter:
@@ -73,10 +75,10 @@ def find(specifier: str, environ: Mapping[str, str]) -> Interpreter:
     """
     plain = {name: value for name, value in environ.items() if not name.startswith("PYTHON")}
     key = (specifier, sys.executable, *sorted(item for item in environ.items() if _PLACES.match(item[0])))
-    kept = _KEPT.get(key)
-    if kept is None or probe.version_of(kept.path, plain) != kept:
-        kept = _KEPT[key] = _searched(specifier, environ, plain)
-    return kept
+    interpreter = _KEPT.get(key)
+    if interpreter is None or probe.version_of(interpreter.path, plain) != interpreter:
+        interpreter = _KEPT[key] = _searched(specifier, environ, plain)
+    return interpreter
 
 
 def _searched(specifier: str, environ: Mapping[str, str], plain: Mapping[str, str]) -> Interpreter:
@@ -89,21 +91,21 @@ def _searched(specifier: str, environ: Mapping[str, str], plain: Mapping[str, st
         ("pyenv", _of_pyenv(environ)),
         ("uv", _of_uv(environ)),
     )
-    found = []
+    candidates = []
     for place, paths in places:
         search.places.setdefault(place, [])
-        found += [
+        candidates += [
             interpreter
             for path in paths
             if _may_satisfy(path, search.specifier) and (interpreter := search.look(place, path))
         ]
-    if not found:
+    if not candidates:
         raise EnvironmentFailed(
             f"A Python that satisfies {specifier!r} is needed, and none was found in {search}. Install one "
             "(with pyenv, `uv python install`, or the system's packages), or name an existing one with "
             "--python PATH."
         )
-    return max(found, key=lambda interpreter: interpreter.version)
+    return max(candidates, key=lambda interpreter: interpreter.version)
 
 
 def _may_satisfy(path: Path, specifier: SpecifierSet) -> bool:

@@ -71,13 +71,13 @@ def holders(path: Path) -> list[int]:
         table = Path("/proc/locks").read_text(encoding="ascii").splitlines()
     except OSError:
         return []
-    found = set()
+    process_ids = set()
     for line in table:
         words = line.split()
         # 1: FLOCK ADVISORY WRITE 4711 fd:01:12345 0 EOF; a waiting one has '->' in second place
         if len(words) > 5 and words[1] == "FLOCK" and words[5].rpartition(":")[2] == str(inode):
-            found.add(int(words[4]))
-    return sorted(process for process in found if Path(f"/proc/{process}").exists())
+            process_ids.add(int(words[4]))
+    return sorted(process for process in process_ids if Path(f"/proc/{process}").exists())
 
 
 def named(path: Path) -> str:

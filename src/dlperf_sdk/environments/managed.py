@@ -111,9 +111,9 @@ def obtain(recipe: Recipe, on_progress: Progress) -> PreparedEnvironment:
 
     # Using is shared, so that an environment is found at once while a long run goes on in it; making is not.
     with locked(lock, shared=True, waiting=waiting):
-        found = _complete(folder, on_progress)
-        if found:
-            return found
+        environment = _complete(folder, on_progress)
+        if environment:
+            return environment
     with locked(lock, shared=False, waiting=waiting) as descriptor:
         try:
             return _complete(folder, None) or _make(recipe, folder, descriptor, on_progress)
@@ -140,8 +140,8 @@ def in_use(environment: PreparedEnvironment) -> Iterator[None]:
     if not environment.path.is_dir():
         raise EnvironmentFailed(gone)
     with locked(lock_file(environment.path.name), shared=True, waiting=lambda: None):
-        found = marker.read(environment.path)
-        if found is None or found.lock != environment.lock:
+        contents = marker.read(environment.path)
+        if contents is None or contents.lock != environment.lock:
             raise EnvironmentFailed(gone)
         marker.touch(environment.path)
         yield
@@ -157,9 +157,9 @@ def same_lock(
             continue
         if about.lock == lock and about.python.split(".")[:2] == minor.split("."):
             with locked(lock_file(folder.name), shared=True, waiting=lambda: None):
-                found = _complete(folder, on_progress)
-            if found and found.lock == lock:
-                return found
+                environment = _complete(folder, on_progress)
+            if environment and environment.lock == lock:
+                return environment
     return None
 
 
@@ -211,7 +211,7 @@ def _fill(recipe: Recipe, installer: Installer) -> PreparedEnvironment:
         recipe.requirements,
         recipe.lock,
         recipe.uv_options,
-        asked=recipe.asked,
+        requested=recipe.asked,
         exact=recipe.exact,
         framework=recipe.framework,
         device=recipe.device,

@@ -189,20 +189,20 @@ def unmet(requirements: tuple[str, ...], device: str, facts: Facts) -> list[str]
         wanted = requirement(text)
         if wanted.marker is not None and not wanted.marker.evaluate({**facts.markers, "extra": ""}):
             continue
-        found = present.get(canonicalize_name(wanted.name))
-        if found is None:
+        installed = present.get(canonicalize_name(wanted.name))
+        if installed is None:
             complaints.append(f'requested "{redact(text)}", found nothing of that name')
-        elif not _satisfies(found, wanted.specifier):
-            complaints.append(f'requested "{redact(text)}", found "{wanted.name} {found}"')
-        elif device != "cpu" and found.endswith("+cpu"):
+        elif not _satisfies(installed, wanted.specifier):
+            complaints.append(f'requested "{redact(text)}", found "{wanted.name} {installed}"')
+        elif device != "cpu" and installed.endswith("+cpu"):
             complaints.append(
-                f'requested "{redact(text)}" for {device}, found "{wanted.name} {found}", a build for CPUs'
+                f'requested "{redact(text)}" for {device}, found "{wanted.name} {installed}", a build for CPUs'
             )
     return complaints
 
 
-def _satisfies(found: str, specifier: SpecifierSet) -> bool:
+def _satisfies(version: str, specifier: SpecifierSet) -> bool:
     try:
-        return specifier.contains(Version(found), prereleases=True)
+        return specifier.contains(Version(version), prereleases=True)
     except InvalidVersion:
         return not specifier  # a version that nothing can be said about meets only a bare name

@@ -16,7 +16,7 @@ from pathlib import Path
 
 def headers(path: Path) -> dict[str, str]:
     """The fields of a METADATA or PKG-INFO file, up to its first empty line; nothing if it is unreadable."""
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             for line in file:
@@ -24,10 +24,10 @@ def headers(path: Path) -> dict[str, str]:
                     break
                 name, colon, value = line.partition(":")
                 if colon:
-                    found.setdefault(name.strip().lower(), value.strip())
+                    fields.setdefault(name.strip().lower(), value.strip())
     except OSError:
         pass
-    return found
+    return fields
 
 
 def origin(record: Path) -> str:
@@ -46,7 +46,7 @@ def origin(record: Path) -> str:
 def installed(folders: list[Path]) -> list[dict[str, str]]:
     """`name`, `version` and `origin` of each distribution; as in an import, the first on the path counts."""
     links = {link.stem.lower() for folder in folders for link in folder.glob("*.egg-link")}
-    found: dict[str, dict[str, str]] = {}
+    distributions: dict[str, dict[str, str]] = {}
     for folder in folders:
         for record in sorted(folder.iterdir()):
             if record.suffix == ".dist-info":
@@ -58,7 +58,7 @@ def installed(folders: list[Path]) -> list[dict[str, str]]:
             if "name" in about and "version" in about:
                 name = re.sub(r"[-_.]+", "-", about["name"]).lower()
                 linked = record.suffix == ".egg-info" and about["name"].lower() in links
-                found.setdefault(
+                distributions.setdefault(
                     name,
                     {
                         "name": name,
@@ -66,7 +66,7 @@ def installed(folders: list[Path]) -> list[dict[str, str]]:
                         "origin": "editable" if linked else origin(record),
                     },
                 )
-    return [found[name] for name in sorted(found)]
+    return [distributions[name] for name in sorted(distributions)]
 
 
 def main() -> None:

@@ -42,9 +42,9 @@ def from_lock(
     if not all(part.isdecimal() for part in minor.split(".")) or minor.count(".") != 1:
         raise DocumentError(f"{python_version!r} is no version of Python, such as 3.11.7.")
     lock = "".join(f"{pin}\n" for pin in pins)
-    found = managed.same_lock(framework, device, minor, lock, on_progress)
-    if found:
-        return found
+    environment = managed.same_lock(framework, device, minor, lock, on_progress)
+    if environment:
+        return environment
     recipe = Recipe(
         framework=framework,
         device=device,
@@ -74,7 +74,7 @@ def unlisted_packages(
     if managed.same_lock(framework, device, minor, "".join(f"{pin}\n" for pin in pins), lambda text: None):
         return []
     wanted = own.requirements if own.lock is None else _requirements(own.lock.read_text(encoding="utf-8"))
-    known = {canonicalize_name(Requirement(each).name) for each in wanted}
+    known = {canonicalize_name(Requirement(requirement).name) for requirement in wanted}
     return [pin for pin in pins if canonicalize_name(Requirement(pin).name) not in known]
 
 

@@ -39,23 +39,23 @@ class Resolution:
         path.write_text("".join(f"{pin}\n" for pin in self.pins), encoding="utf-8")
 
 
-def unfit(pins: Sequence[str], device: str, asked: Sequence[str]) -> list[str]:
+def unfit(pins: Sequence[str], device: str, requested: Sequence[str]) -> list[str]:
     """The pins that have no place in an environment for this kind of device; pure.
 
-    For `cpu`: CUDA's libraries and CUDA builds, which are gigabytes, unless a requirement in `asked` names
+    For `cpu`: CUDA's libraries and CUDA builds, which are gigabytes, unless a requirement in `requested` names
     the distribution itself (some frameworks have one build for all, and do not start without those
     libraries). For other devices: builds for CPUs (`+cpu`).
     """
-    names = {canonicalize_name(probe.requirement(text).name) for text in asked}
+    names = {canonicalize_name(probe.requirement(text).name) for text in requested}
     if device != "cpu":
         return [pin for pin in pins if pin.endswith("+cpu")]
-    found = []
+    unwanted = []
     for pin in pins:
         name = canonicalize_name(re.split(r"[=@\s\[]", pin, maxsplit=1)[0])
         cuda = _CUDA_NAME.fullmatch(name) and name not in _NOT_CUDA
         if (cuda and name not in names) or _CUDA_BUILD.search(pin):
-            found.append(pin)
-    return found
+            unwanted.append(pin)
+    return unwanted
 
 
 def resolve(
@@ -63,7 +63,7 @@ def resolve(
     lock: str | None,
     uv_options: Sequence[str],
     *,
-    asked: Sequence[str],
+    requested: Sequence[str],
     exact: bool,
     framework: str,
     device: str,
@@ -73,7 +73,7 @@ def resolve(
     """The exact versions of everything that is to be installed.
 
     First from the configured indexes alone; where they do not hold it, or hold only what does not fit the
-    device, once more with `uv_options`. `asked`: see `unfit`. `exact`: the requirements are a whole lock, to
+    device, once more with `uv_options`. `requested`: see `unfit`. `exact`: the requirements are a whole lock, to
     which nothing is added.
 
     Raises:
@@ -103,7 +103,7 @@ def resolve(
             continue
         text = output.read_text(encoding="utf-8")
         pins = tuple(sorted(line.partition(" #")[0].strip() for line in text.splitlines() if line.strip()))
-        wrong = [redact(pin) for pin in unfit(pins, device, asked)]
+        wrong = [redact(pin) for pin in unfit(pins, device, requested)]
         if not wrong:
             return Resolution(pins, options)
         shown = ", ".join(wrong[:4]) + (f" and {len(wrong) - 4} more" if len(wrong) > 4 else "")

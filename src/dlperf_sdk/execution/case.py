@@ -102,8 +102,8 @@ class Case:
         id = run_id or new_run_id(spec, datetime.now(UTC))
         case = cls(id, spec, registry, observers, measurers, started_at or now(), plan, failure)
         if store is not None:
-            kept = store if isinstance(store, ResultStore) else ResultStore(Path(store))
-            case._open_directory(kept, resume=run_id is not None)
+            results = store if isinstance(store, ResultStore) else ResultStore(Path(store))
+            case._open_directory(results, resume=run_id is not None)
         return case
 
     def prepare(

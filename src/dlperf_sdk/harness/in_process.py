@@ -126,7 +126,7 @@ def start(asked: Request, ports: Sequence[str] = (), rank: int = 0) -> tuple[Run
     """The runtime of one trainer process, started, and its trainer with the canonical weights. This process has the
     variables of that one from here on."""
     nodes = cluster(asked, ports)
-    process = next(each for each in resolve(asked.processes)(nodes) if each.rank == rank)
+    process = next(candidate for candidate in resolve(asked.processes)(nodes) if candidate.rank == rank)
     os.environ.update(process.variables)
     runtime = resolve(asked.runtime)(asked, nodes, process)
     runtime.start()

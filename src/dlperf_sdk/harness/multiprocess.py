@@ -45,14 +45,14 @@ def answers(program: str, *words: str, ports: int, processes: int = 2) -> list[A
         for rank in range(processes)
     ]
     try:
-        said = [one.communicate(timeout=PATIENCE)[0] for one in started]
+        outputs = [one.communicate(timeout=PATIENCE)[0] for one in started]
     finally:
         for one in started:
             one.kill()
             one.wait()
     if any(one.returncode for one in started):
         raise RuntimeError(f"Exit codes by rank: {[one.returncode for one in started]}.")
-    return [json.loads(text.splitlines()[-1]) for text in said]
+    return [json.loads(text.splitlines()[-1]) for text in outputs]
 
 
 def answer(train: Callable[..., Any]) -> None:
@@ -65,20 +65,20 @@ def answer(train: Callable[..., Any]) -> None:
 
 
 def trained(
-    asked: Request,
+    request: Request,
     ports: Sequence[str],
     rank: int,
     batch: Callable[[Trainer], Any] = lambda trainer: trainer.canonical_batch(),
 ) -> dict[str, Any]:
     """Some steps on the canonical shard, or on another `batch`: what one process says of them, replica by replica."""
-    runtime, trainer = in_process.start(asked, ports, rank)
+    runtime, trainer = in_process.start(request, ports, rank)
     deviation, shard = trainer.deviation(), batch(trainer)
     losses = losses_of(trainer, shard)
-    said = {
+    report = {
         "replicas": [
             {
                 "losses": [step[i] for step in losses],
-                "digest": digest_of([*asked.parameters], trainer.parameters(i)),
+                "digest": digest_of([*request.parameters], trainer.parameters(i)),
                 "means": [float(abs(mean).sum()) for _, mean in trainer.running_means(i)],
             }
             for i in range(len(losses[0]))
@@ -88,7 +88,7 @@ def trained(
         "facts": runtime.facts(),
     }
     runtime.stop()
-    return said
+    return report
 
 
 def losses_of(trainer: Trainer, batch: Any) -> list[Sequence[float]]:
@@ -96,10 +96,10 @@ def losses_of(trainer: Trainer, batch: Any) -> list[Sequence[float]]:
     return [trainer.read_loss(trainer.step(batch).loss) for _ in range(STEPS)]
 
 
-def both_shards(asked: Request) -> dict[str, Any]:
+def both_shards(request: Request) -> dict[str, Any]:
     """The canonical shards of two replicas as the one batch of a request for one replica: name → NumPy array."""
-    half = asked.batch_size // 2
-    shards = [canonical.batch(asked.inputs, half, shard, asked.seed) for shard in range(2)]
+    half = request.batch_size // 2
+    shards = [canonical.batch(request.inputs, half, shard, request.seed) for shard in range(2)]
     return {name: np.concatenate([shard[name] for shard in shards]) for name in shards[0]}
 
 

@@ -29,12 +29,12 @@ class Flops(Measurer):
             metrics.throughput(repeat) / measured.devices * measured.flops_per_sample
             for repeat in measured.repeats
         ]
-        found = [metrics.metric("flops-per-device", "FLOP/s", rates, _CONVENTION)]
+        results = [metrics.metric("flops-per-device", "FLOP/s", rates, _CONVENTION)]
         known = _peak(measured)
         if known is not None:
             note = f"of {known.flops:.4g} FLOP/s, dense ({known.source}); {_CONVENTION}"
-            found.append(metrics.metric("mfu", "%", [100 * rate / known.flops for rate in rates], note))
-        return tuple(found)
+            results.append(metrics.metric("mfu", "%", [100 * rate / known.flops for rate in rates], note))
+        return tuple(results)
 
 
 def _peak(measured: Measured) -> Peak | None:

@@ -18,9 +18,9 @@ class Memory(Measurer):
         host = [max(record.peak_host_memory for record in repeat.records) for repeat in measured.repeats]
         device: list[float | None] = []
         for repeat in measured.repeats:
-            told = [record.peak_device_memory for record in repeat.records]
-            known = [peak for peak in told if peak is not None]
-            device.append(max(known) if len(known) == len(told) else None)
+            peaks = [record.peak_device_memory for record in repeat.records]
+            known = [peak for peak in peaks if peak is not None]
+            device.append(max(known) if len(known) == len(peaks) else None)
         return (
             *metrics.measured_metric("peak-host-memory", "B", host, "of one process, since its start"),
             *metrics.measured_metric(

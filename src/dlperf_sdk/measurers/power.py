@@ -41,19 +41,19 @@ class Power(Measurer):
 
     def summarise(self, measured: Measured) -> tuple[Metric, ...]:
         """The metrics of what was sampled."""
-        found = list(_energy_metrics("device", measured.repeats, _device_energy, "all devices"))
+        results = list(_energy_metrics("device", measured.repeats, _device_energy, "all devices"))
         for name, unit, value, note in _QUANTITIES:
             values = [value(repeat) for repeat in measured.repeats]
-            found += metrics.measured_metric(name, unit, values, note)
-        found += _energy_metrics("host", measured.repeats, _host_energy, "everything on the nodes")
-        return tuple(found)
+            results += metrics.measured_metric(name, unit, values, note)
+        results += _energy_metrics("host", measured.repeats, _host_energy, "everything on the nodes")
+        return tuple(results)
 
 
 def _energy_metrics(
     prefix: str, repeats: tuple[Repeat, ...], energy_of: Callable[[Repeat], _Energy | None], scope: str
 ) -> tuple[Metric, ...]:
-    found = [energy_of(repeat) for repeat in repeats]
-    known = [energy for energy in found if energy is not None]
+    energies = [energy_of(repeat) for repeat in repeats]
+    known = [energy for energy in energies if energy is not None]
     if len(known) < len(repeats):
         return ()
     note = "; ".join((scope, *sorted({energy.source for energy in known})))
@@ -80,11 +80,13 @@ def _host_energy(repeat: Repeat) -> _Energy | None:
     zones = []
     for node, window in _nodes(repeat).items():
         here = [
-            each
-            for each in repeat.series
-            if each.node == node and each.name == "energy" and each.device.startswith(("package-", "dram-"))
+            recorded
+            for recorded in repeat.series
+            if recorded.node == node
+            and recorded.name == "energy"
+            and recorded.device.startswith(("package-", "dram-"))
         ]
-        zones += [_energy(each, None, window) for each in here] or [None]
+        zones += [_energy(recorded, None, window) for recorded in here] or [None]
     return _sum(zones)
 
 
@@ -107,14 +109,14 @@ def _sum(parts: Iterable[_Energy | None]) -> _Energy | None:
 
 def _device_mean(repeat: Repeat, name: str) -> float | None:
     """A gauge's mean over the window and over the replicas' devices."""
-    found = []
+    means = []
     for node, device, window in _devices(repeat):
-        each = _series(repeat, node, device, name)
-        value = None if each is None else series.mean(each, window)
+        recorded = _series(repeat, node, device, name)
+        value = None if recorded is None else series.mean(recorded, window)
         if value is None:
             return None
-        found.append(value)
-    return math.fsum(found) / len(found) if found else None
+        means.append(value)
+    return math.fsum(means) / len(means) if means else None
 
 
 def _host_share(repeat: Repeat, state: str) -> float | None:
@@ -123,8 +125,8 @@ def _host_share(repeat: Repeat, state: str) -> float | None:
     for node, window in _nodes(repeat).items():
         grown = {}
         for name in ("busy", "idle", "steal"):
-            each = _series(repeat, node, "host", f"cpu-{name}")
-            value = None if each is None else series.growth(each, window)
+            recorded = _series(repeat, node, "host", f"cpu-{name}")
+            value = None if recorded is None else series.growth(recorded, window)
             if value is None:
                 return None
             grown[name] = value
@@ -145,17 +147,19 @@ def _nodes(repeat: Repeat) -> dict[int, Window]:
 
     Nothing where one of the nodes has no trainer, and so no window on its own clock: a part is not the whole.
     """
-    found: dict[int, Window] = {}
+    windows: dict[int, Window] = {}
     for record in repeat.records:
-        known = found.get(record.node, record.window)
-        found[record.node] = Window(min(known.start, record.window.start), max(known.end, record.window.end))
-    return found if {each.node for each in repeat.series} <= set(found) else {}
+        known = windows.get(record.node, record.window)
+        windows[record.node] = Window(
+            min(known.start, record.window.start), max(known.end, record.window.end)
+        )
+    return windows if {recorded.node for recorded in repeat.series} <= set(windows) else {}
 
 
 def _series(repeat: Repeat, node: int, device: str, name: str) -> Series | None:
-    for each in repeat.series:
-        if (each.node, each.device, each.name) == (node, device, name):
-            return each
+    for recorded in repeat.series:
+        if (recorded.node, recorded.device, recorded.name) == (node, device, name):
+            return recorded
     return None
 
 

@@ -23,13 +23,16 @@ class StepTime(Measurer):
         times = [metrics.step_times(repeat) for repeat in measured.repeats]
         clocks = sorted({record.clock for repeat in measured.repeats for record in repeat.records})
         note = f"per step the slowest process; clock: {', '.join(clocks)}"
-        found = [
+        results = [
             metrics.metric(
-                f"step-time-{suffix}", "s", [metrics.percentile(each, percent) for each in times], note
+                f"step-time-{suffix}",
+                "s",
+                [metrics.percentile(durations, percent) for durations in times],
+                note,
             )
             for suffix, percent, fewest in _PERCENTILES
             if min(map(len, times)) >= fewest
         ]
         waits = [100 * metrics.data_wait(repeat) for repeat in measured.repeats]
         note = "share of the window, of the process that waited longest for its input"
-        return (*found, metrics.metric("data-wait", "%", waits, note))
+        return (*results, metrics.metric("data-wait", "%", waits, note))

@@ -21,7 +21,7 @@ class Throughput(Measurer):
         if not rates:
             return ()
         note = "samples of all processes over the slowest process's window"
-        found = [
+        results = [
             metrics.metric("throughput", measured.unit, rates, note),
             metrics.metric(
                 "throughput-per-device", measured.unit, [rate / measured.devices for rate in rates], note
@@ -29,5 +29,5 @@ class Throughput(Measurer):
         ]
         if PRECISIONS[measured.precision].scales_loss or any(skipped):
             note = "optimisation steps in the window that the loss scaler skipped"
-            found.append(metrics.metric("skipped-steps", "steps", skipped, note))
-        return tuple(found)
+            results.append(metrics.metric("skipped-steps", "steps", skipped, note))
+        return tuple(results)

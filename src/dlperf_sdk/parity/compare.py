@@ -37,18 +37,18 @@ class Comparison:
 def expected(case: ReferenceCase, strategy: str, replicas: int) -> tuple[Trajectory, ...] | Comparison:
     """The trajectory of each replica, which trains on the canonical shard of its index mod 2; or why there is none."""
     if STRATEGIES[strategy].is_asynchronous:
-        said = "Asynchronous updates have no one trajectory that could be right."
-        return Comparison(NOT_APPLICABLE, said)
+        reason = "Asynchronous updates have no one trajectory that could be right."
+        return Comparison(NOT_APPLICABLE, reason)
     if replicas == 1 or not STRATEGIES[strategy].syncs_gradients:
         given = case.alone
     elif replicas % 2:
-        said = f"The reference serves one replica and even numbers of them; {replicas} is odd."
-        return Comparison(INCONCLUSIVE, said)
+        reason = f"The reference serves one replica and even numbers of them; {replicas} is odd."
+        return Comparison(INCONCLUSIVE, reason)
     else:
         given = case.pair
     if len(given) < min(replicas, 2):
-        said = f"The reference's case has no trajectory for {replicas} replicas that meet by {strategy}."
-        return Comparison(INCONCLUSIVE, said)
+        reason = f"The reference's case has no trajectory for {replicas} replicas that meet by {strategy}."
+        return Comparison(INCONCLUSIVE, reason)
     return tuple(given[replica % 2] for replica in range(replicas))
 
 
@@ -71,18 +71,20 @@ def compare(
     # Steps that a loss scaler skips move the running means, and nothing else.
     skipped = any(record.skipped_steps for record in records)
     of_means = [] if skipped else [(one.running_means, other.running_means) for one, other in pairs]
-    found = _Found(losses, largest(of_updates), as_one(of_updates), largest(of_means), as_one(of_means))
-    problems = [*_apart_from_each_other(followers, case, strategy), *_problems(found, case, tolerance)]
-    differing = tuple(_beyond({**found.updates, **found.means}, case, tolerance))
+    deviations = _Deviations(
+        losses, largest(of_updates), as_one(of_updates), largest(of_means), as_one(of_means)
+    )
+    problems = [*_apart_from_each_other(followers, case, strategy), *_problems(deviations, case, tolerance)]
+    differing = tuple(_beyond({**deviations.updates, **deviations.means}, case, tolerance))
     if not problems:
-        return Comparison(PASS, _summary(found, tolerance, case), losses, found.update)
+        return Comparison(PASS, _summary(deviations, tolerance, case), losses, deviations.update)
     follows = followed(followers, case, tolerance, meet=right[0] is not case.alone[0], skipped=skipped)
-    said = " ".join(_said(problems, differing, follows))
-    return Comparison(FAIL, said, losses, found.update, differing, follows)
+    detail = " ".join(_said(problems, differing, follows))
+    return Comparison(FAIL, detail, losses, deviations.update, differing, follows)
 
 
 @frozen
-class _Found:
+class _Deviations:
     """Relative deviations."""
 
     losses: tuple[float, ...]
@@ -138,14 +140,14 @@ def _beyond(distances: Mapping[str, float], case: ReferenceCase, tolerance: Tole
     return (name for name, apart in distances.items() if apart > allowed(name, case, tolerance))
 
 
-def _problems(found: _Found, case: ReferenceCase, tolerance: Tolerance) -> Iterator[str]:
-    for step, apart in enumerate(found.losses):
+def _problems(deviations: _Deviations, case: ReferenceCase, tolerance: Tolerance) -> Iterator[str]:
+    for step, apart in enumerate(deviations.losses):
         if apart > tolerance.losses:
             yield f"The loss of step {step} deviates from float64 by {apart:.2g}; it may by {tolerance.losses:.2g}."
             break
     for what, distances, whole, most in (
-        ("first updates", found.updates, found.update, tolerance.updates),
-        ("running means", found.means, found.mean, tolerance.means),
+        ("first updates", deviations.updates, deviations.update, tolerance.updates),
+        ("running means", deviations.means, deviations.mean, tolerance.means),
     ):
         far = list(_beyond(distances, case, tolerance))
         if tolerance.parameter is not None and far:
@@ -154,7 +156,9 @@ def _problems(found: _Found, case: ReferenceCase, tolerance: Tolerance) -> Itera
             yield f"As a whole the {what} deviate by {whole:.2g}; they may by {most:.2g}."
     # Running means come from the forward pass alone: what the format does to them, nothing amplifies.
     what, seen = (
-        ("first updates", found.update) if not case.alone[0].running_means else ("running means", found.mean)
+        ("first updates", deviations.update)
+        if not case.alone[0].running_means
+        else ("running means", deviations.mean)
     )
     if seen is not None and seen < tolerance.least:
         yield (
@@ -177,16 +181,18 @@ def _worst(
     return f"{worst} the most: by {distances[worst]:.2g}"
 
 
-def _summary(found: _Found, tolerance: Tolerance, case: ReferenceCase) -> str:
+def _summary(deviations: _Deviations, tolerance: Tolerance, case: ReferenceCase) -> str:
     updates = (
         ""
-        if found.update is None
-        else f", {len(found.updates)} first updates by {found.update:.2g} as a whole"
+        if deviations.update is None
+        else f", {len(deviations.updates)} first updates by {deviations.update:.2g} as a whole"
     )
-    means = "" if found.mean is None else f", {len(found.means)} running means by {found.mean:.2g}"
+    means = (
+        "" if deviations.mean is None else f", {len(deviations.means)} running means by {deviations.mean:.2g}"
+    )
     return (
-        f"Over {case.steps} steps the losses deviate from the float64 reference by {max(found.losses):.2g} at most "
-        f"({tolerance.losses:.2g} is allowed){updates}{means}."
+        f"Over {case.steps} steps the losses deviate from the float64 reference by {max(deviations.losses):.2g} "
+        f"at most ({tolerance.losses:.2g} is allowed){updates}{means}."
     )
 
 

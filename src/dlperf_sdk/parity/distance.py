@@ -53,11 +53,11 @@ Pairs = Iterable[tuple[Mapping[str, Fingerprint], Mapping[str, Fingerprint]]]
 
 def largest(pairs: Pairs) -> dict[str, float]:
     """Name → the largest distance over the replicas that have it, in the model's order."""
-    found: dict[str, float] = {}
+    maxima: dict[str, float] = {}
     for ours, theirs in pairs:
         for name, apart in between(ours, theirs).items():
-            found[name] = max(found.get(name, 0.0), apart)
-    return found
+            maxima[name] = max(maxima.get(name, 0.0), apart)
+    return maxima
 
 
 def as_one(pairs: Pairs) -> float | None:
@@ -65,13 +65,13 @@ def as_one(pairs: Pairs) -> float | None:
 
     What hardly moves hardly counts, so that noise does not hide in numbers.
     """
-    found: list[float] = []
+    distances: list[float] = []
     for ours, theirs in pairs:
         norm = math.sqrt(math.fsum(theirs[name][0] ** 2 for name in theirs if name in ours))
         if norm:
-            apart = (each * (theirs[name][0] or 1.0) for name, each in between(ours, theirs).items())
-            found.append(math.sqrt(math.fsum(one**2 for one in apart)) / norm)
-    return max(found, default=None)
+            apart = (ratio * (theirs[name][0] or 1.0) for name, ratio in between(ours, theirs).items())
+            distances.append(math.sqrt(math.fsum(one**2 for one in apart)) / norm)
+    return max(distances, default=None)
 
 
 def allowed(name: str, case: ReferenceCase, tolerance: Tolerance) -> float:

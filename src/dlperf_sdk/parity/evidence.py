@@ -177,8 +177,10 @@ def _reference(plan: Plan, registry: Registry, case: str) -> tuple[Reference | N
     """The model's reference if it serves this case and precision, or why not."""
     model, precision = registry.model(plan.spec.model), plan.spec.precision
     if model.references is None:
-        said = "ships no reference trajectories (Model.references), so nothing shows that this is the model."
-        return None, f"{model.name} {said}"
+        reason = (
+            "ships no reference trajectories (Model.references), so nothing shows that this is the model."
+        )
+        return None, f"{model.name} {reason}"
     try:
         reference = load(model.references)
     except DocumentError as error:
@@ -194,8 +196,8 @@ def _reference(plan: Plan, registry: Registry, case: str) -> tuple[Reference | N
 def _plan(plan: Plan, registry: Registry, reference: Reference, case: str) -> Plan:
     """The plan of the parity run: the case's model, batch and seed; all else as it is measured."""
     of_case, spec = reference.cases[case], plan.spec
-    kept = {*plan.framework_options, *attrs.asdict(plan.topology_options)}
-    own = {name: value for name, value in spec.options.items() if name in kept}
+    names = {*plan.framework_options, *attrs.asdict(plan.topology_options)}
+    own = {name: value for name, value in spec.options.items() if name in names}
     changes: dict[str, Any] = {
         "batch_size": of_case.batch_size,
         "accumulation": _accumulation(spec.accumulation, of_case),
@@ -215,10 +217,10 @@ def _plan(plan: Plan, registry: Registry, reference: Reference, case: str) -> Pl
     return make_plan(attrs.evolve(spec, **changes), registry)
 
 
-def _accumulation(asked: int, case: ReferenceCase) -> int:
+def _accumulation(requested: int, case: ReferenceCase) -> int:
     """As many micro-batches of those that are asked for as keep the trajectory: the mean over equal parts is the mean
     over all, but for batch norm, which sees each part alone."""
-    return 1 if case.alone[0].running_means else math.gcd(asked, case.batch_size)
+    return 1 if case.alone[0].running_means else math.gcd(requested, case.batch_size)
 
 
 def _request(plan: Plan, prepared: PreparedEnvironment, variables: Mapping[str, str | None]) -> Request:

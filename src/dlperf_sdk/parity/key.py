@@ -33,12 +33,12 @@ def parts(plan: Plan, request: Request, prepared: PreparedEnvironment, reference
 
     Shell and devices are this machine's: of nodes that a launcher places elsewhere, only the launcher is known here.
     """
-    asked = {name: value for name, value in request.to_dict().items() if name not in CONTEXT}
+    fields = {name: value for name, value in request.to_dict().items() if name not in CONTEXT}
     spec, files = plan.spec, bundle.contents(request, plan.packages)
     variables = worker_environment(os.environ, request.variables, {})
     facts = hardware.describe()
     return {
-        "request": asked,
+        "request": fields,
         "code": {name: _digest(content) for name, content in files.items() if name != "request.json"},
         "lock": prepared.lock,
         "python": prepared.python,

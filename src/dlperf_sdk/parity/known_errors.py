@@ -60,7 +60,7 @@ def _beyond(
     if tolerance.parameter is not None:
         return in_tolerances(distances, case, tolerance)
     norm = math.sqrt(math.fsum(fingerprint[0] ** 2 for fingerprint in theirs.values()))
-    apart = math.sqrt(math.fsum((each * theirs[name][0]) ** 2 for name, each in distances.items()))
+    apart = math.sqrt(math.fsum((distance * theirs[name][0]) ** 2 for name, distance in distances.items()))
     return apart / norm / whole if norm else 0.0
 
 

@@ -77,14 +77,14 @@ def contents(request: Request, packages: Iterable[str] = ()) -> dict[str, bytes]
 def _package(name: str) -> Iterator[tuple[str, bytes]]:
     """The Python files of a top-level package or module, found without importing it."""
     try:
-        found = importlib.util.find_spec(name)
+        spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):
-        found = None
-    if found is None or found.origin is None or not found.origin.endswith(".py"):
+        spec = None
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         raise PluginError(
             f"The package {name!r}, which a plugin says its worker half is in, is not installed here as Python files."
         )
-    origin = Path(found.origin)
+    origin = Path(spec.origin)
     if origin.name != "__init__.py":
         yield origin.name, origin.read_bytes()
         return

@@ -92,8 +92,8 @@ class Plan:
             for node in range(self.spec.topology.nodes)
         )
         cluster = Cluster(nodes, self.device, self.spec.strategy, self.framework_options)
-        found: list[Process] = resolve(self.processes)(cluster)
-        return found
+        processes: list[Process] = resolve(self.processes)(cluster)
+        return processes
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values, for people and for the store; the long manifests are left to the request."""

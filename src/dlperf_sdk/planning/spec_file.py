@@ -108,9 +108,9 @@ def load_spec(
     fields = fields or {}
     document = {name: value for name, value in load_document(path).items() if name not in fields}
     places = source_positions.lines_of(path.read_text(encoding="utf-8-sig"), path.suffix.lower())
-    found = diagnostics.in_file(path, "run-spec", {"schema_version": SPEC_VERSION, **document}, places)
-    if found:
-        raise DocumentError(diagnostics.told(found))
+    errors = diagnostics.in_file(path, "run-spec", {"schema_version": SPEC_VERSION, **document}, places)
+    if errors:
+        raise DocumentError(diagnostics.told(errors))
     spec = attrs.evolve(RunSpec.from_dict(resolve_data(document, path)), **fields)
     plugins = {"framework": spec.framework, "model": spec.model, "topology": spec.topology}
     for setting in restricted({**document, **plugins}, declarations(registry or Registry())):

@@ -33,10 +33,10 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(names)) or "nothing"
 
 
-def device_of(asked: str, framework: Framework) -> str:
+def device_of(requested: str, framework: Framework) -> str:
     """Return the requested kind of device; for `auto` a GPU where there is one that the framework can use."""
-    if asked != "auto":
-        return asked
+    if requested != "auto":
+        return requested
     offered = framework.capabilities.devices
     if "cuda" in offered:
         from dlperf_sdk.worker.gpu.gpus import list_gpus
@@ -54,7 +54,7 @@ def check_capabilities(spec: RunSpec, device: str, framework: Framework, model: 
         Unsupported: the framework's plugin does not offer it, or it means nothing to the model or the device.
     """
     can: Capabilities = framework.capabilities
-    asked = {
+    choices = {
         "device": (device, can.devices),
         "precision": (spec.precision, can.precisions),
         "compiler": (spec.compiler, can.compilers),
@@ -64,8 +64,8 @@ def check_capabilities(spec: RunSpec, device: str, framework: Framework, model: 
     }
     # One replica has nothing to synchronize: any strategy is then the same.
     if spec.topology.devices == 1 and spec.strategy in STRATEGIES:
-        del asked["strategy"]
-    for kind, (value, offered) in asked.items():
+        del choices["strategy"]
+    for kind, (value, offered) in choices.items():
         if value in offered:
             continue
         known = VOCABULARY[kind] | offered

@@ -118,12 +118,12 @@ class Asynchrony(Training):
 
 def _said(rank: int, times: list[Times]) -> str:
     last = times[-1]
-    said = (
+    text = (
         f"on rank {rank} {last['steps']} steps took {last['enqueue'] * 1e3:.1f} ms to enqueue, "
         f"{last['synchronize'] * 1e3:.1f} ms to synchronise, {last['read'] * 1e3:.1f} ms to read"
     )
     return (
-        said
+        text
         if last["device"] is None
-        else f"{said}, and {last['device'] * 1e3:.1f} ms by the device's own events"
+        else f"{text}, and {last['device'] * 1e3:.1f} ms by the device's own events"
     )

@@ -25,9 +25,9 @@ class DeclaredCapabilities(FrameworkSubject):
     def test_the_requested_precision_is_in_effect(self, cell: Cell) -> None:
         """The outputs deviate from fp32 as far as that precision must, and no further."""
         spec = self.spec_of(cell)
-        found = verdict(self.valid_result_of(spec), "precision-effective")
-        assert found.outcome == PASS, advice(
-            f"{describe(spec)}: {found.detail}",
+        judgement = verdict(self.valid_result_of(spec), "precision-effective")
+        assert judgement.outcome == PASS, advice(
+            f"{describe(spec)}: {judgement.detail}",
             "a framework that falls back to fp32 without a word would be measured under another name",
             "let `deviation` compare the outputs as `step` computes them with plain fp32, and let `observed` say which "
             "type was really at work",
@@ -67,11 +67,11 @@ class DeclaredCapabilities(FrameworkSubject):
             )
         self.valid_result_of(spec)
 
-    def _observed(self, spec: RunSpec, name: str, asked: str) -> Result:
+    def _observed(self, spec: RunSpec, name: str, requested: str) -> Result:
         result = self.valid_result_of(spec)
-        told = result.repeats[0].records[0].observed.get(name)
-        assert told == asked, advice(
-            f"{describe(spec)}: the worker observed the {name} {told!r}.",
+        observed = result.repeats[0].records[0].observed.get(name)
+        assert observed == requested, advice(
+            f"{describe(spec)}: the worker observed the {name} {observed!r}.",
             "a request that changes nothing would be published as if it had",
             f"do what is asked; and let `observed` say under {name!r} what was really in effect, from the state of the "
             "framework, not from the request",

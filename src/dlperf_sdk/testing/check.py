@@ -66,7 +66,7 @@ def check(
     """
     suite, subject = SUITES[group]
     _chosen[:] = [type("TestPlugin", (suite,), {subject: name, "registry": Registry(), **members})]
-    told = _Told(on_check, on_start, tuple(only))
+    reporter = _Told(on_check, on_start, tuple(only))
     place = Path(__file__).with_name("selected_suite.py")
     arguments = [
         str(place),
@@ -76,11 +76,11 @@ def check(
     ]
     arguments += ["-c", os.devnull, "-p", "no:cacheprovider", "-p", "no:terminal", "-p", "no:faulthandler"]
     with _undisturbed():
-        code = pytest.main(arguments, plugins=[told])
-    if told.raised is not None:
-        raise told.raised
-    if told.uncollected:
-        raise PluginError(f"The tests of {name} cannot be put together: {told.uncollected}")
+        code = pytest.main(arguments, plugins=[reporter])
+    if reporter.raised is not None:
+        raise reporter.raised
+    if reporter.uncollected:
+        raise PluginError(f"The tests of {name} cannot be put together: {reporter.uncollected}")
     if code == pytest.ExitCode.INTERRUPTED:
         raise KeyboardInterrupt
     if code == pytest.ExitCode.NO_TESTS_COLLECTED:
@@ -88,7 +88,7 @@ def check(
         raise UsageError(f"The suite has no test to run: {words} is in the name of none of them.")
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         raise RuntimeError(f"pytest ended with {code!r}; what it said is above")
-    return tuple(told.checks)
+    return tuple(reporter.checks)
 
 
 def chosen() -> type[Conformance]:
@@ -170,8 +170,8 @@ class _Told:
 
 def _detail(report: pytest.TestReport) -> str:
     """The reason of a skip, or the message of what was raised."""
-    found = report.longrepr
-    if isinstance(found, tuple):
-        return str(found[2]).removeprefix("Skipped: ")
-    crash = getattr(found, "reprcrash", None)
-    return str(crash.message if crash is not None else found or "").removeprefix("AssertionError: ")
+    representation = report.longrepr
+    if isinstance(representation, tuple):
+        return str(representation[2]).removeprefix("Skipped: ")
+    crash = getattr(representation, "reprcrash", None)
+    return str(crash.message if crash is not None else representation or "").removeprefix("AssertionError: ")

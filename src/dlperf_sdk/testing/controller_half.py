@@ -102,7 +102,7 @@ class ControllerHalf(FrameworkSubject):
         specs = [spec.to_dict() for spec in self._combined()]
         for spec in specs:
             del spec["schema_version"]  # the others are the fields of a RunSpec
-        told = {
+        arguments = {
             "path": sys.path,
             "forbidden": names,
             "plugin": f"{cls.__module__}:{cls.__qualname__}",
@@ -111,7 +111,7 @@ class ControllerHalf(FrameworkSubject):
         }
         ended = subprocess.run(
             [sys.executable, "-I", "-c", WITHOUT],
-            input=json.dumps(told),
+            input=json.dumps(arguments),
             capture_output=True,
             text=True,
             check=False,
@@ -127,10 +127,10 @@ class ControllerHalf(FrameworkSubject):
     def test_its_requirements_can_be_read(self) -> None:
         """Every environment is a range of Pythons and a list of requirements, with a lock that fits, if any."""
         for case, spec in self._environments():
-            told = f"environment{case}"
-            assert isinstance(spec, EnvironmentSpec), f"{told} gave {spec!r}; it must give an EnvironmentSpec"
+            name = f"environment{case}"
+            assert isinstance(spec, EnvironmentSpec), f"{name} gave {spec!r}; it must give an EnvironmentSpec"
             assert spec.requirements, advice(
-                f"{told} requires nothing.",
+                f"{name} requires nothing.",
                 "an environment without the framework cannot be told from one with it",
                 "list the framework's distribution in `requirements`, with the versions that you have tried",
             )
@@ -139,12 +139,12 @@ class ControllerHalf(FrameworkSubject):
                 wanted = Requirement(text)
                 pinned = pins.get(canonicalize_name(wanted.name))
                 assert not pins or (pinned and wanted.specifier.contains(pinned, prereleases=True)), advice(
-                    f"{told}: the lock {spec.lock} has {wanted.name} {pinned}, which {text!r} does not allow.",
+                    f"{name}: the lock {spec.lock} has {wanted.name} {pinned}, which {text!r} does not allow.",
                     "an environment made from the lock would be refused at once",
                     "make the lock anew",
                 )
             assert minors(spec), advice(
-                f"{told} takes Python {spec.python!r}, which is no CPython 3.7 or later.",
+                f"{name} takes Python {spec.python!r}, which is no CPython 3.7 or later.",
                 "no interpreter can be found for it",
                 "write a range such as '>=3.9,<3.13'",
             )
@@ -236,12 +236,12 @@ class ControllerHalf(FrameworkSubject):
             for _, spec in self._environments()
             for text in spec.requirements
         }
-        found = {name.replace("-", "_") for name in required} | {self.framework}
+        names = {name.replace("-", "_") for name in required} | {self.framework}
         for module, distributions in packages_distributions().items():
             if required & {canonicalize_name(name) for name in distributions}:
-                found.add(module)
+                names.add(module)
         own = {reference.partition(".")[0].partition(":")[0] for reference in (self.plugin.runtime,)}
-        yield from sorted(found - own - {"attr", "attrs", "dlperf_sdk"})
+        yield from sorted(names - own - {"attr", "attrs", "dlperf_sdk"})
 
 
 _PLURAL = {
@@ -255,8 +255,8 @@ _PLURAL = {
 
 def _declared(can: Capabilities, kind: str) -> frozenset[str]:
     """Return the declared values of one kind of the vocabulary."""
-    found: frozenset[str] = getattr(can, _PLURAL.get(kind, kind))
-    return found
+    offered: frozenset[str] = getattr(can, _PLURAL.get(kind, kind))
+    return offered
 
 
 def _asked(kind: str, value: str) -> dict[str, str]:

@@ -34,9 +34,13 @@ class Ending(Training):
 
     def test_memory_that_runs_out_is_told_from_other_errors(self, model: str) -> None:
         """`is_out_of_memory` knows the interpreter's own error, and does not take others for it."""
-        found = self._answer(model)["out_of_memory"]
-        wrong = [f"{said} of {error}" for error, said in found.items() if said != (error == "MemoryError()")]
-        assert found and not wrong, advice(
+        answers = self._answer(model)["out_of_memory"]
+        wrong = [
+            f"{answer} of {error}"
+            for error, answer in answers.items()
+            if answer != (error == "MemoryError()")
+        ]
+        assert answers and not wrong, advice(
             f"`is_out_of_memory` says {', '.join(wrong)}.",
             "out of memory is a result (this batch size does not fit); a bug is not",
             "look for the framework's own exception, or the words it uses, and hand the rest to super()",

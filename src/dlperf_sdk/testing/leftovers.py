@@ -41,13 +41,13 @@ def leaves_nothing(run: Callable[[Mapping[str, str]], object]) -> None:
         "a campaign makes thousands of them, and disks are finite",
         "remove them in `Runtime.stop`; what lies in the worker's own working directory is removed for you",
     )
-    kept = nobodys(before)
-    if kept:  # or somebody else's, who was killed meanwhile: what leaves some does so every time
+    orphans = nobodys(before)
+    if orphans:  # or somebody else's, who was killed meanwhile: what leaves some does so every time
         before = shared_memory()
         run({MARK: uuid.uuid4().hex})
-        kept = nobodys(before)
-    assert not kept, advice(
-        f"After the run this shared memory is left, and no process has it: {', '.join(kept[:10])}.",
+        orphans = nobodys(before)
+    assert not orphans, advice(
+        f"After the run this shared memory is left, and no process has it: {', '.join(orphans[:10])}.",
         "it is memory of the machine, until somebody removes it by hand",
         "unlink it in `Runtime.stop`, or as soon as all that share it have it",
     )
@@ -55,7 +55,7 @@ def leaves_nothing(run: Callable[[Mapping[str, str]], object]) -> None:
 
 def alive(mark: str) -> list[str]:
     """The command lines of all processes that carry a mark in their environment."""
-    found = []
+    commands = []
     for process in _processes():
         try:
             environment = (process / "environ").read_bytes()
@@ -63,8 +63,8 @@ def alive(mark: str) -> list[str]:
         except OSError:
             continue
         if f"{MARK}={mark}".encode() in environment and line:
-            found.append(line)
-    return found
+            commands.append(line)
+    return commands
 
 
 @frozen
@@ -80,15 +80,15 @@ class Shared:
 
 def shared_memory() -> frozenset[Shared]:
     """The files in shared memory that are this user's."""
-    found = set()
+    files = set()
     for folder, _, names in os.walk(SHARED):
         for name in names:
             path = Path(folder, name)
             with suppress(OSError):  # gone meanwhile
                 about = path.lstat()
                 if about.st_uid == os.getuid():
-                    found.add(Shared(str(path), about.st_ino, about.st_ctime_ns))
-    return frozenset(found)
+                    files.add(Shared(str(path), about.st_ino, about.st_ctime_ns))
+    return frozenset(files)
 
 
 def nobodys(before: frozenset[Shared]) -> list[str]:
@@ -107,16 +107,16 @@ def nobodys(before: frozenset[Shared]) -> list[str]:
 
 def _held() -> set[str]:
     """The files in shared memory that processes have open or mapped, as far as this user may see."""
-    found = set()
+    paths = set()
     for process in (*_processes(), Path("/proc/self")):
         with suppress(OSError):
             lines = (process / "maps").read_bytes().splitlines()
-            found |= {os.fsdecode(line.split(maxsplit=5)[-1]) for line in lines}
+            paths |= {os.fsdecode(line.split(maxsplit=5)[-1]) for line in lines}
         with suppress(OSError):
             for one in (process / "fd").iterdir():
                 with suppress(OSError):
-                    found.add(str(one.readlink()))
-    return found
+                    paths.add(str(one.readlink()))
+    return paths
 
 
 def _processes() -> Iterator[Path]:

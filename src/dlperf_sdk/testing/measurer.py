@@ -97,10 +97,10 @@ class MeasurerConformance(Conformance):
         if not self.plugin.samplers:
             pytest.skip("the measurer has no samplers")
         for reference in self.plugin.samplers:
-            found = importlib.util.find_spec(reference.partition(":")[0])
-            assert found is not None and found.origin is not None, f"{reference} is not there"
-            source = Path(found.origin).read_text(encoding="utf-8")
-            ast.parse(source, found.origin, feature_version=(3, 7))
+            module_spec = importlib.util.find_spec(reference.partition(":")[0])
+            assert module_spec is not None and module_spec.origin is not None, f"{reference} is not there"
+            source = Path(module_spec.origin).read_text(encoding="utf-8")
+            ast.parse(source, module_spec.origin, feature_version=(3, 7))
 
     def _measured(self) -> Measured:
         if not self._kept:

@@ -104,9 +104,9 @@ class ModelConformance(Conformance):
         import sys
 
         cls = type(self.plugin)
-        said = (cls.__doc__ or "") + (sys.modules[cls.__module__].__doc__ or "")
-        assert len(said.split()) >= 10, advice(
-            f"{cls.__qualname__} says {said!r} about itself.",
+        text = (cls.__doc__ or "") + (sys.modules[cls.__module__].__doc__ or "")
+        assert len(text.split()) >= 10, advice(
+            f"{cls.__qualname__} says {text!r} about itself.",
             "two frameworks can only train the same model where it is laid down, to the epsilon",
             "say in the docstring what is computed: layers, padding, epsilons, the loss and its reduction",
         )

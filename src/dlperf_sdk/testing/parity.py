@@ -43,7 +43,7 @@ class Following(FrameworkSubject):
         if not cases:
             pytest.skip(f"{model} has no other reference than {REFERENCE_CASE!r}")
         for case in cases:
-            (found,) = verify(
+            (parity,) = verify(
                 [self.framework],
                 model,
                 case=case,
@@ -51,7 +51,7 @@ class Following(FrameworkSubject):
                 device=self.device,
                 python=self.python,
             )
-            (row,) = found.rows
+            (row,) = parity.rows
             assert row.parity is not None, f"{self.framework} {model}, case {case}: {row.reason}"
             self.excuse(row.parity.traceback)
             self._passed(f"{self.framework} {model}, case {case}", row.parity)
@@ -73,15 +73,15 @@ class Following(FrameworkSubject):
     def _follows(self, spec: RunSpec) -> None:
         if self.registry.model(spec.model).references is None:
             pytest.skip(f"{spec.model} ships no reference trajectories")
-        found = self.parity_of(spec)
-        if found.outcome == NOT_APPLICABLE:
-            pytest.skip(found.detail)
-        self.excuse(found.traceback)
-        self._passed(describe(spec), found)
+        parity = self.parity_of(spec)
+        if parity.outcome == NOT_APPLICABLE:
+            pytest.skip(parity.detail)
+        self.excuse(parity.traceback)
+        self._passed(describe(spec), parity)
 
-    def _passed(self, what: str, found: Parity) -> None:
-        assert found.outcome == PASS, advice(
-            f"{what}: {found.detail}",
+    def _passed(self, what: str, parity: Parity) -> None:
+        assert parity.outcome == PASS, advice(
+            f"{what}: {parity.detail}",
             "a throughput of another model, or of another optimizer, is compared with nobody's",
             "compare the worker half with the model's page (`dlperf describe`) at the first parameter that differs: "
             "its layer, or one after it, is wrong; if all differ by a factor, look at the loss's reduction, the mean "

@@ -54,9 +54,9 @@ class Reports(Training):
         spec = self.spec_of(cell)
         observed = self._values_of(spec)[0]["observed"]
         for name in ("precision", "compiler", "strategy", "accumulation"):
-            asked = getattr(spec, name)
-            assert observed.get(name, asked) == asked, advice(
-                f"{describe(spec)}: `observed()` says {name} {observed[name]!r}; {asked!r} was asked for.",
+            requested = getattr(spec, name)
+            assert observed.get(name, requested) == requested, advice(
+                f"{describe(spec)}: `observed()` says {name} {observed[name]!r}; {requested!r} was asked for.",
                 "requested and observed stand side by side in every result",
                 "do what the request says, or raise `Unsupported` with a sentence",
             )

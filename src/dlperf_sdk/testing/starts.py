@@ -116,7 +116,7 @@ def check_case(
 def _parity_event(parity: ParityRun, records: Sequence[Record]) -> Mapping[str, Any]:
     """Return the event that ends the attempt of a parity run, made of what the program `conformance` left."""
     head = {"request": parity.request.id, "attempt": 1, "status": "ok", "failure": None}
-    found = [
+    records_found = [
         {
             **head,
             "rank": record.rank,
@@ -127,7 +127,7 @@ def _parity_event(parity: ParityRun, records: Sequence[Record]) -> Mapping[str, 
         }
         for record in records
     ]
-    return {"event": "parity-ended", "failure": None, "records": found}
+    return {"event": "parity-ended", "failure": None, "records": records_found}
 
 
 def ask(spec: RunSpec, registry: Registry) -> tuple[Answer, ...]:

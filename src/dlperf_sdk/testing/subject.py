@@ -254,16 +254,18 @@ class FrameworkSubject(Conformance):
         that this machine cannot do it, such as a processor without 16-bit products (never the plainest case)."""
         if isinstance(failed, Failure) and failed.kind == "unsupported":
             pytest.skip(f"not on this machine: {failed.message}")
-        said = failed.traceback if isinstance(failed, Failure) else failed
-        if said and UNSUPPORTED in said:
-            pytest.skip(f"not on this machine: {said[said.rindex(UNSUPPORTED) + len(UNSUPPORTED) :].strip()}")
-        lack = _RAISED.search(said or "")
+        traceback = failed.traceback if isinstance(failed, Failure) else failed
+        if traceback and UNSUPPORTED in traceback:
+            pytest.skip(
+                f"not on this machine: {traceback[traceback.rindex(UNSUPPORTED) + len(UNSUPPORTED) :].strip()}"
+            )
+        lack = _RAISED.search(traceback or "")
         if lack:
             self._skip_for(lack[1])
 
-    def _note_unfinished(self, started: str, spec: RunSpec, said: str | None) -> None:
+    def _note_unfinished(self, started: str, spec: RunSpec, traceback: str | None) -> None:
         """Record what the model's plainest case has yet to implement: all other cases lack it as well."""
-        lack = _RAISED.search(said or "")
+        lack = _RAISED.search(traceback or "")
         if lack and spec == self.spec(spec.model):
             self._unfinished[started, spec.model] = lack[1]
 

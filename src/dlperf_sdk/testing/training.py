@@ -45,12 +45,14 @@ class Training(FrameworkSubject):
     def test_the_parameters_are_the_manifests(self, model: str) -> None:
         """Names, shapes, order and type, as the model's manifest has them."""
         answer = self.answers_of(self.spec(model))[0]
-        found = answer.values["manifest"] if "manifest" in answer.values else self._answer(model)["manifest"]
+        manifest = (
+            answer.values["manifest"] if "manifest" in answer.values else self._answer(model)["manifest"]
+        )
         wanted = [[one["name"], list(one["shape"]), "float32", True] for one in self._manifest(model)]
-        different = [f"{one} where the manifest has {other}" for one, other in zip(found, wanted, strict=False)
+        different = [f"{one} where the manifest has {other}" for one, other in zip(manifest, wanted, strict=False)
                      if one != other]  # fmt: skip
-        assert len(found) == len(wanted) and not different, advice(
-            f"{len(found)} parameters, and {len(wanted)} in the manifest; (name, shape, type, C order): "
+        assert len(manifest) == len(wanted) and not different, advice(
+            f"{len(manifest)} parameters, and {len(wanted)} in the manifest; (name, shape, type, C order): "
             + "; ".join(different[:5]),
             "replicas and frameworks are compared by these, one by one",
             "let `parameters` go through `request.parameters`, transpose what the framework keeps otherwise, and "
@@ -174,9 +176,9 @@ class Training(FrameworkSubject):
 
     def test_the_loss_falls(self, cell: Cell) -> None:
         """Over the steps on the canonical batch."""
-        found = verdict(self.valid_result_of(self.spec_of(cell)), "loss-falls")
-        assert found.outcome == PASS, advice(
-            found.detail,
+        judgement = verdict(self.valid_result_of(self.spec_of(cell)), "loss-falls")
+        assert judgement.outcome == PASS, advice(
+            judgement.detail,
             "what does not learn is not training",
             "look for an update that is not applied, has the wrong sign, or uses the gradients of another step",
         )

@@ -52,7 +52,7 @@ class WorkerHalf(FrameworkSubject):
             reached = self._reached(model)
             oldest = max(oldest for _, oldest in reached.values())
             try:
-                found = interpreters.find(f"==3.{oldest}.*", os.environ)
+                interpreter = interpreters.find(f"==3.{oldest}.*", os.environ)
             except EnvironmentFailed:
                 pytest.skip(f"there is no Python 3.{oldest} on this machine; the syntax alone was checked")
             for file, (content, _) in reached.items():
@@ -60,7 +60,7 @@ class WorkerHalf(FrameworkSubject):
                 place.write_text(content, encoding="utf-8")
             files = [str(path) for path in sorted(tmp_path.iterdir())]
             ended = subprocess.run(
-                [str(found.path), "-I", "-W", "error", "-c", COMPILE, *files],
+                [str(interpreter.path), "-I", "-W", "error", "-c", COMPILE, *files],
                 capture_output=True,
                 text=True,
                 check=False,
@@ -86,13 +86,13 @@ class WorkerHalf(FrameworkSubject):
 
     def test_nothing_is_left_to_fill_in(self) -> None:
         """Every gap of the skeleton of `dlperf new-plugin` is filled: each is named once, here."""
-        found = {
-            f"{file}, line {line}, {name}(): {said}"
+        gaps = {
+            f"{file}, line {line}, {name}(): {gap}"
             for model in self.models_to_test()
             for file, (content, _) in self._reached(model).items()
-            for line, name, said in _gaps(ast.parse(content))
+            for line, name, gap in _gaps(ast.parse(content))
         }
-        left = sorted(found)
+        left = sorted(gaps)
         assert not left, advice(
             f"{len(left)} methods still have to be filled in:\n    " + "\n    ".join(left),
             "a worker that comes to one of them ends there; tests that need it are skipped meanwhile",
@@ -121,15 +121,15 @@ class WorkerHalf(FrameworkSubject):
 def _closure(references: list[str], files: dict[str, str]) -> set[str]:
     """The files that importing these references imports, as far as `import` statements tell."""
     wanted = [reference.partition(":")[0] for reference in references]
-    found: set[str] = set()
+    reached: set[str] = set()
     while wanted:
         parts = wanted.pop().split(".")
         for depth in range(1, len(parts) + 1):
             for name in ("/".join(parts[:depth]) + ".py", "/".join(parts[:depth]) + "/__init__.py"):
-                if name in files and name not in found:
-                    found.add(name)
+                if name in files and name not in reached:
+                    reached.add(name)
                     wanted += _imported(name, ast.parse(files[name]))
-    return found
+    return reached
 
 
 def _gaps(tree: ast.AST) -> Iterator[tuple[int, str, str]]:
@@ -147,13 +147,13 @@ def _gaps(tree: ast.AST) -> Iterator[tuple[int, str, str]]:
 
 def _imported(file: str, tree: ast.AST) -> list[str]:
     """All modules that a file names in imports; `from a import b` may mean `a.b`."""
-    found = []
+    modules = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
+            modules += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             # `.` is the file's own folder, `..` the one above; without a dot the name is whole.
             folder = file.split("/")[: -node.level]
             module = ".".join([*folder, *([node.module] if node.module else [])])
-            found += [module, *(f"{module}.{alias.name}" for alias in node.names)]
-    return found
+            modules += [module, *(f"{module}.{alias.name}" for alias in node.names)]
+    return modules
