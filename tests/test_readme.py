@@ -40,11 +40,13 @@ def test_relative_links_lead_to_files():
 
 
 @pytest.mark.framework
+@pytest.mark.timeout(1200)
 def test_the_command_prints_what_the_readme_shows(tmp_path):
     execute(MEASURE, tmp_path)
 
 
 @pytest.mark.framework
+@pytest.mark.timeout(1200)
 def test_the_python_example_prints_a_throughput(tmp_path):
     assert re.fullmatch(r"ok \d+\.\d+ img/s\n", execute(PYTHON, tmp_path))
 

@@ -53,21 +53,25 @@ def programs(tmp_path: Path) -> Path:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1200)
 def test_framework_plugin(tmp_path, programs, monkeypatch):
     monkeypatch.setenv("PIP_NO_BUILD_ISOLATION", "0")  # pip's word for: without isolation
     follow("framework-plugin", tmp_path, programs)
 
 
 @pytest.mark.framework
+@pytest.mark.timeout(1200)
 def test_first_benchmark(tmp_path):
     follow("first-benchmark", tmp_path)
 
 
 @pytest.mark.framework
+@pytest.mark.timeout(1200)
 def test_campaign_on_a_cluster(tmp_path):
     follow("campaign-on-a-cluster", tmp_path)
 
 
 @pytest.mark.frameworks
+@pytest.mark.timeout(1200)
 def test_compare_two_frameworks(tmp_path):
     follow("compare-two-frameworks", tmp_path)
