@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from parity_samples import record
@@ -19,6 +20,32 @@ KEY = "0" * 64
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DLPERF_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path / "cache" / "parity"
+
+
+def entry(**changes: Any) -> bytes:
+    """An entry of the cache with other fields, and the checksum that belongs to them unless it is given."""
+    document = {"version": cache.VERSION, "key": KEY, "made_at": "2025-01-31T10:15:02", "records": [record()]}
+    document |= changes
+    checksum = cache._checksum(KEY, document["records"], document["made_at"])
+    return json.dumps({"checksum": checksum, **document}).encode()
+
+
+def test_an_entry_is_believed_as_it_was_written(place: Path) -> None:
+    assert cache.directory() == place
+    path = place / f"{KEY}.json"
+    path.write_bytes(entry())
+    path.chmod(0o600)
+    assert cache.fetch(KEY) is not None
+
+
+def test_a_value_that_was_changed_is_not_believed(place: Path) -> None:
+    """What is left is a valid document: its records follow their schema."""
+    cache.keep(KEY, [record()], "2025-01-31T10:15:02+00:00")
+    path = place / f"{KEY}.json"
+    document = json.loads(path.read_text())
+    document["records"][0]["rank"] = 1
+    path.write_text(json.dumps(document))
+    assert cache.fetch(KEY) is None
 
 
 def test_what_was_kept_comes_back(place: Path) -> None:
@@ -48,14 +75,14 @@ def test_nobody_else_can_read_it(place: Path) -> None:
         b'{"version": 1}',
         b"\xff\xfe",
         b"[" * 100_000,
-        json.dumps(
-            {"version": 2, "key": KEY, "made_at": "2025-01-31T10:15:02", "records": [record()]}
-        ).encode(),
-        json.dumps({"version": 1, "key": "1" * 64, "made_at": "2025-01-31", "records": [record()]}).encode(),
-        json.dumps({"version": 1, "key": KEY, "made_at": "yesterday", "records": [record()]}).encode(),
-        json.dumps({"version": 1, "key": KEY, "made_at": "2025-01-31T10:15:02", "records": []}).encode(),
-        json.dumps({"version": 1, "key": KEY, "made_at": "2025-01-31T10:15:02", "records": [{}]}).encode(),
-        json.dumps({"version": 1, "key": KEY, "made_at": 3, "records": {"a": 1}}).encode(),
+        entry(version=1),
+        entry(key="1" * 64),
+        entry(made_at="yesterday"),
+        entry(records=[]),
+        entry(records=[{}]),
+        entry(made_at=3, records={"a": 1}),
+        entry(checksum="0" * 64),
+        entry(checksum=None),
     ],
 )
 def test_what_is_not_whole_is_done_again(place: Path, content: bytes) -> None:

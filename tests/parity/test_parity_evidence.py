@@ -22,7 +22,7 @@ from dlperf_sdk.execution import replay
 from dlperf_sdk.execution.launch import launch
 from dlperf_sdk.execution.verification import exit_code
 from dlperf_sdk.launchers.local import Local
-from dlperf_sdk.parity import reference
+from dlperf_sdk.parity import cache, reference
 from dlperf_sdk.parity.evidence import follow_parity_run, plan_parity_run
 from dlperf_sdk.planning import bundle
 from dlperf_sdk.planning.plan import make_plan
@@ -66,6 +66,24 @@ def test_a_run_carries_its_evidence_and_the_next_one_finds_it(place: Path, topol
     again = run("numpy", "mine", topology=topology, registry=registry(place), observers=[stages], **QUICK)
     assert "from the cache" in [detail for stage, detail in stages.told if stage == "parity"][-1]
     assert again.parity == result.parity
+
+
+def test_evidence_in_the_cache_that_fails_is_measured_again(place: Path) -> None:
+    """A valid entry with its checksum, but wrong: it must not fail every run until it is deleted."""
+    assert run("numpy", "mine", registry=registry(place), **QUICK).exit_code == 0
+    (path,) = (place / "cache" / "parity").glob("*.json")
+    entry = json.loads(path.read_text())
+    for replica in entry["records"][0]["replicas"]:
+        replica["losses"] = [2 * loss for loss in replica["losses"]]
+    cache.keep(entry["key"], entry["records"], entry["made_at"])
+    assert cache.fetch(entry["key"]) is not None
+    stages = Stages()
+    result = run("numpy", "mine", registry=registry(place), observers=[stages], **QUICK)
+    assert result.verdict("parity").outcome == "pass"
+    assert any("in the cache fails; measuring again" in detail for _, detail in stages.told)
+    kept = cache.fetch(entry["key"])
+    assert kept is not None
+    assert kept.records[0].replicas[0].losses == result.parity.losses[0]
 
 
 @pytest.mark.parametrize("topology", ["1n1d", "1n1d@queue"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import stat
@@ -17,7 +18,7 @@ from dlperf_sdk.documents.reading import load_document
 from dlperf_sdk.errors import DocumentError, Unavailable
 from dlperf_sdk.parity.record import ParityRecord, records_from
 
-VERSION = 1
+VERSION = 2
 LARGEST = 64 * 1024 * 1024
 
 
@@ -57,7 +58,8 @@ def fetch(key: str) -> Kept | None:
         if document.get("version") != VERSION or document.get("key") != key:
             return None
         made_at, records = document.get("made_at"), document.get("records")
-        if not isinstance(made_at, str) or not isinstance(records, list) or not records:
+        is_whole = document.get("checksum") == _checksum(key, records, made_at)
+        if not is_whole or not isinstance(made_at, str) or not isinstance(records, list) or not records:
             return None
         datetime.fromisoformat(made_at)
         return Kept(records_from(records), made_at)
@@ -72,9 +74,16 @@ def keep(key: str, records: list[Any], made_at: str) -> None:
         return
     document = {"version": VERSION, "key": key, "made_at": made_at, "records": records}
     try:
+        document["checksum"] = _checksum(key, records, made_at)
         write(folder / f"{key}.json", json.dumps(document, allow_nan=False).encode())
     except (OSError, ValueError):
         return
+
+
+def _checksum(key: str, records: Any, made_at: Any) -> str:
+    """Return the SHA-256 of an entry, which a damaged one no longer has."""
+    text = json.dumps([key, made_at, records], sort_keys=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _own(about: os.stat_result, kind: Any) -> bool:
