@@ -95,8 +95,8 @@ def create_campaign(path: Path, campaign: Campaign, entries: list[Entry], stamp:
     """
     _check_free(path)
     missing = {e.case.id: e.refusal[1] for e in entries if e.refusal is not None and e.refusal[0] == MISSING}
-    cases = tuple(each.case for each in entries if each.case.id not in missing)
-    skipped = tuple(each.case for each in entries if each.case.id in missing)
+    cases = tuple(entry.case for entry in entries if entry.case.id not in missing)
+    skipped = tuple(entry.case for entry in entries if entry.case.id in missing)
     source = None if campaign.source is None else str(Path(campaign.source).resolve())
     specs = tuple(each.spec for each in skipped)
     directory = CampaignDirectory(
@@ -112,7 +112,7 @@ def create_campaign(path: Path, campaign: Campaign, entries: list[Entry], stamp:
         "settings": attrs.asdict(campaign.settings),
         "given": list(campaign.given),
         "order": "of a round: the cases in the order of this file, shuffled by a seed of the settings' and the round's",
-        "cases": [{"id": each.id, "from": each.where, "spec": each.spec.to_dict()} for each in cases],
+        "cases": [{"id": case.id, "from": case.where, "spec": case.spec.to_dict()} for case in cases],
         "skipped": [
             {"id": each.id, "from": each.where, "spec": each.spec.to_dict(), "why": missing[each.id]}
             for each in skipped
@@ -178,7 +178,7 @@ def reopen_campaign(
         SpecError: a case names something else.
     """
     directory = open_campaign(path)
-    cases = (each.spec.to_dict() for each in directory.cases)
+    cases = (case.spec.to_dict() for case in directory.cases)
     check_allowed(cases, str(path / "campaign.json"), allow, registry or Registry())
     return directory
 

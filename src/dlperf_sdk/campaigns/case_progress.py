@@ -116,7 +116,7 @@ def read_progress(
     cases: Iterable[CampaignCase], entries: Iterable[Mapping[str, Any]]
 ) -> dict[str, CaseProgress]:
     """Return the progress of each case by the journal alone."""
-    by_id = {each.id: CaseProgress(each) for each in cases}
+    by_id = {case.id: CaseProgress(case) for case in cases}
     for entry in entries:
         progress = by_id.get(entry.get("case", ""))
         if progress is not None:
@@ -217,7 +217,7 @@ def _attempts(directory: CampaignDirectory, progress: CaseProgress) -> None:
             throughput=metrics.throughput(attempt.repeat) if failure is None else None,
         )
         progress.apply(entry)
-    for number in [each for each in progress.throughputs if each not in on_disk]:
+    for number in [throughput for throughput in progress.throughputs if throughput not in on_disk]:
         progress.problems.append(f"repeat {number} is gone, and is taken again")
         progress.apply(directory.journal.append("attempt-lost", case=progress.case.id, attempt=number))
 

@@ -35,10 +35,10 @@ def edits(directory: CampaignDirectory) -> list[str]:
     given = {name: getattr(directory.settings, name) for name in directory.given}
     try:
         now = make_campaign(load_campaign(Path(directory.source)), **given)
-        specs = [each.spec for each in expand_cases(now, directory.stamp)]
+        specs = [case.spec for case in expand_cases(now, directory.stamp)]
     except DlperfError as error:
         return [f"{directory.source} cannot be read as a campaign any more: {error} {_advice(directory)}"]
-    said = differences([*(each.spec for each in directory.cases), *directory.skipped], specs)
+    said = differences([*(case.spec for case in directory.cases), *directory.skipped], specs)
     said += _settings(directory.settings, now.settings)
     return [f"{directory.source} was edited since the start: {each}" for each in said] + (
         [_advice(directory)] if said else []
@@ -121,7 +121,7 @@ def _counted(cases: Sequence[RunSpec]) -> str:
 
 
 def _names(cases: Sequence[RunSpec]) -> str:
-    names = [each.label for each in cases[:MOST]]
+    names = [case.label for case in cases[:MOST]]
     return "; ".join(names) + (f"; and {len(cases) - MOST:,} more" if len(cases) > MOST else "")
 
 

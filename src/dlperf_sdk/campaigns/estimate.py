@@ -64,7 +64,7 @@ def total_seconds(cases: Iterable[CampaignCase], known: Iterable[CaseProgress], 
     """
     before = list(known)
     times = {digest(each.case.spec): each.times for each in before if each.times}
-    planned = [CaseProgress(each, times=list(times.get(digest(each.spec), ()))) for each in cases]
+    planned = [CaseProgress(case, times=list(times.get(digest(case.spec), ()))) for case in cases]
     others = [attrs.evolve(each, status="ok") for each in before]
     return remaining_seconds([*planned, *others], settings)
 
@@ -86,9 +86,9 @@ def seconds_per_repeat(progress: CaseProgress, known: Mapping[tuple[str, ...], f
 
 def _known(cases: Sequence[CaseProgress]) -> dict[tuple[str, ...], float]:
     times: dict[tuple[str, ...], list[float]] = {}
-    for each in cases:
-        for key in _keys(each.case.spec) if each.times else ():
-            times.setdefault(key, []).append(median(each.times))
+    for case in cases:
+        for key in _keys(case.case.spec) if case.times else ():
+            times.setdefault(key, []).append(median(case.times))
     return {key: median(values) for key, values in times.items()}
 
 

@@ -46,10 +46,10 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 def _flat(value: Any, name: str = "") -> dict[str, Any]:
     if isinstance(value, Mapping):
         entries = [_flat(item, f"{name}.{key}" if name else str(key)) for key, item in value.items()]
-        return {key: item for each in entries for key, item in each.items()}
+        return {key: item for entry in entries for key, item in entry.items()}
     if isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
         entries = [_flat(item, f"{name}[{i}]") for i, item in enumerate(value)]
-        return {key: item for each in entries for key, item in each.items()}
+        return {key: item for entry in entries for key, item in entry.items()}
     return {name: list(value) if isinstance(value, tuple) else value}
 
 

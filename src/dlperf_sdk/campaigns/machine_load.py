@@ -100,7 +100,7 @@ def foreign_on(repeat: Repeat, nodes: Sequence[Mapping[str, Any]], here: str | N
         seconds = [grown.get((node, f"cpu-{state}")) for state in ("busy", "idle", "steal", "own")]
         if boot is None or boot == here or boots.count(boot) > 1 or None in seconds:
             continue
-        busy, idle, steal, own = (each or 0.0 for each in seconds)
+        busy, idle, steal, own = (share or 0.0 for share in seconds)
         whole = busy + idle + steal
         if whole > 0:
             found[node] = min(1.0, max(0.0, busy - own) / whole)

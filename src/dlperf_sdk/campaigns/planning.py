@@ -71,19 +71,19 @@ def plan_cases(campaign: Campaign, registry: Registry, stamp: str) -> Iterator[E
     once = _Once(registry.extra)
     judged: dict[str, tuple[str, str] | UsageError | None] = {}
     places: dict[tuple[str, str], str] = {}
-    for each in expand_cases(campaign, stamp, once):
-        key = _key(each.spec)
+    for case in expand_cases(campaign, stamp, once):
+        key = _key(case.spec)
         if key not in judged:
-            judged[key] = _judged(each.spec, once, campaign.settings.missing == "skip")
+            judged[key] = _judged(case.spec, once, campaign.settings.missing == "skip")
         verdict = judged[key]
         if isinstance(verdict, UsageError):
-            raise CampaignError(f"{_where(campaign, each, verdict)}{verdict}") from verdict
-        where = each.where
+            raise CampaignError(f"{_where(campaign, case, verdict)}{verdict}") from verdict
+        where = case.where
         if verdict is not None:
             if (where, key) not in places:
-                places[where, key] = _refused_at(campaign, each, verdict[1])
+                places[where, key] = _refused_at(campaign, case, verdict[1])
             where = places[where, key]
-        yield Entry(each, verdict, where)
+        yield Entry(case, verdict, where)
 
 
 def plan_campaign(campaign: Campaign, registry: Registry) -> tuple[str, list[Entry]]:
@@ -132,7 +132,11 @@ def _known(campaign: Campaign, field: str, registry: Registry) -> set[str]:
         found |= set(registry.names(_PLUGINS.get(field, "topologies")))
     layers: list[Any] = [override.set for override, _ in campaign.overrides]
     for block in campaign.blocks:
-        layers += [block.matrix.fields, *block.matrix.include, *(each.set for each in block.matrix.overrides)]
+        layers += [
+            block.matrix.fields,
+            *block.matrix.include,
+            *(override.set for override in block.matrix.overrides),
+        ]
         layers += [{field: value} for value in block.matrix.axes.get(field, ())]
         layers += [{field: value} for group in block.matrix.zip for value in group.get(field, ())]
     found |= {str(layer[field]) for layer in layers if field in layer}

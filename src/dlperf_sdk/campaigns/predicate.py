@@ -83,7 +83,7 @@ def predicate(plain: Any) -> Predicate:
             tests.append(_any(wanted, values))
             continue
         kind = _kind_of(name)
-        tests += [_on(name, each) for each in _conditions(name, kind, wanted, values)]
+        tests += [_on(name, condition) for condition in _conditions(name, kind, wanted, values)]
     return Predicate(dict(plain), lambda fields: all(test(fields) for test in tests), tuple(values))
 
 

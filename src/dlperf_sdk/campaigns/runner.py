@@ -48,9 +48,9 @@ class Outcome:
     @property
     def exit_code(self) -> int:
         """0 all well, 1 a verdict failed, 4 all failed, 5 some failed or are left."""
-        statuses = [each.status for each in self.cases.values()]
+        statuses = [case.status for case in self.cases.values()]
         if all(status == "ok" for status in statuses):
-            return 0 if all(each.ok for each in self.cases.values()) else 1
+            return 0 if all(case.ok for case in self.cases.values()) else 1
         return 5 if "ok" in statuses or None in statuses else 4
 
 
@@ -102,7 +102,7 @@ def _open_session(
         orphaned_jobs.cancel_orphaned_jobs(
             pending, registry, lambda jobs: watch(directory.journal.append("ending-left", jobs=jobs))
         )
-    orphaned_jobs.wait_for_processes(each.id for each in directory.cases)
+    orphaned_jobs.wait_for_processes(case.id for case in directory.cases)
     host = describe_host(registry)
     host_changes = [] if before is None else changes(before["host"], host)
     by_id = verify_progress(directory)
@@ -133,7 +133,7 @@ def _reopen(session: Session, kinds: Iterable[str]) -> None:
 
 def _run_until_done(session: Session) -> str:
     """Take attempt after attempt; return `complete` or `time-limit`."""
-    settings, ids = session.settings, [each.id for each in session.directory.cases]
+    settings, ids = session.settings, [case.id for case in session.directory.cases]
     while pending := session.pending():
         if session.is_over():
             return "time-limit"

@@ -44,7 +44,7 @@ class Status:
     @property
     def counts(self) -> dict[str, int]:
         """Cases by conclusion."""
-        return dict(Counter(each.conclusion for each in self.cases.values()))
+        return dict(Counter(case.conclusion for case in self.cases.values()))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""

@@ -34,7 +34,7 @@ def standing_of(found: Status, all: bool) -> list[Block]:
         pairs.append(("now", f"{found.cases[case].case.spec.label}, repeat {attempt}"))
     if found.state != "complete":
         pairs.append(("time left", f"about {duration(found.left)}"))
-    pairs += [("changed", Cell(each, "doubt")) for each in found.changes]
+    pairs += [("changed", Cell(change, "doubt")) for change in found.changes]
     tone = {"complete": "good", "running": "plain"}.get(found.state, "doubt")
     blocks: list[Block] = [Heading(found.name, Cell(found.state, tone)), Labels(tuple(pairs))]  # type: ignore[arg-type]
     return [*blocks, *_standing_table(found, all)]
@@ -45,17 +45,17 @@ def _standing_table(found: Status, all: bool) -> list[Block]:
     from dlperf_sdk.worker.estimate import median
 
     registry = Registry()
-    models = {each.case.spec.model for each in found.cases.values() if each.throughputs}
+    models = {case.case.spec.model for case in found.cases.values() if case.throughputs}
     units = {model: unit_of(model, registry) for model in models}
     rows: list[tuple[Cell | str, ...]] = []
-    for each in found.cases.values():
-        state = found.condition(each)
+    for case in found.cases.values():
+        state = found.condition(case)
         tone = _TONES.get(state, "bad")
         rate = ""
-        if each.throughputs:
-            rate = quantity(median(list(each.throughputs.values())), units[each.case.spec.model])
-        repeats = f"{each.finished}/{each.case.spec.resolved_protocol().repeats}"
-        rows.append((each.case.spec.label, Cell(state, tone), repeats, rate))
+        if case.throughputs:
+            rate = quantity(median(list(case.throughputs.values())), units[case.case.spec.model])
+        repeats = f"{case.finished}/{case.case.spec.resolved_protocol().repeats}"
+        rows.append((case.case.spec.label, Cell(state, tone), repeats, rate))
     shown = rows if all else rows[:SHOWN]
     columns = (
         Column("case"),
@@ -75,8 +75,8 @@ def plan_of(asked: Campaign, entries: Sequence[Entry], seconds: float, basis: st
     `seconds` is the estimated duration in all, and `basis` a phrase that says what the estimate is based on.
     """
 
-    skipped = [each for each in entries if each.refusal is not None]
-    runnable = [each for each in entries if each.refusal is None]
+    skipped = [entry for entry in entries if entry.refusal is not None]
+    runnable = [entry for entry in entries if entry.refusal is None]
     repeats = sum(each.case.spec.resolved_protocol().repeats for each in runnable)
     blocks: list[Block] = [Heading(asked.name)]
     if asked.description:

@@ -200,7 +200,7 @@ def show_plan(file: str, all: bool, common: Common, measured: Path | None = None
     known = (
         [] if directory is None else list(read_progress(directory.cases, directory.journal.read()).values())
     )
-    runnable = [each.case for each in entries if each.refusal is None]
+    runnable = [entry.case for entry in entries if entry.refusal is None]
     seconds = estimate.total_seconds(runnable, known, asked.settings)
     basis = (
         f"by the {counted(sum(len(each.times) for each in known), 'repeat')} in {measured}"
@@ -210,14 +210,14 @@ def show_plan(file: str, all: bool, common: Common, measured: Path | None = None
     if common.json:
         cases = [
             {
-                "case": each.case.id,
-                "from": each.where,
-                "spec": each.case.spec.to_dict(),
+                "case": entry.case.id,
+                "from": entry.where,
+                "spec": entry.case.spec.to_dict(),
                 "skipped": None
-                if each.refusal is None
-                else {"kind": each.refusal[0], "reason": each.refusal[1]},
+                if entry.refusal is None
+                else {"kind": entry.refusal[0], "reason": entry.refusal[1]},
             }
-            for each in entries
+            for entry in entries
         ]
         emit({"name": asked.name, "cases": cases, "seconds_guessed": seconds})
     else:

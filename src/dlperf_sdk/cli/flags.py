@@ -144,7 +144,11 @@ def fields_of(given: Mapping[str, Any]) -> dict[str, Any]:
 def takes_a_case(function: Callable[..., int]) -> Callable[..., int]:
     """Give a command a flag for each field of `RunSpec`, in place of its `**given`."""
     signature = inspect.signature(function)
-    own = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+    own = [
+        parameter
+        for parameter in signature.parameters.values()
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+    ]
     hints = get_type_hints(RunSpec)
     flags = [
         inspect.Parameter(

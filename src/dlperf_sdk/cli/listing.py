@@ -36,12 +36,12 @@ def list_plugins(
     """List the installed plugins of each group. Without --check, none is imported."""
     registry = Registry()
     groups = GROUPS if group is None else (group_named(group),)
-    rows = [row for each in groups for row in registry.rows(each)]
+    rows = [row for group in groups for row in registry.rows(group)]
     errors = {row: _error(registry, row) for row in rows} if check else {}
     if common.json:
-        emit({each: [_listed(row, errors) for row in rows if row.group == each] for each in groups})
+        emit({group: [_listed(row, errors) for row in rows if row.group == group] for group in groups})
     else:
-        show([_table(each, [row for row in rows if row.group == each], errors) for each in groups])
+        show([_table(group, [row for row in rows if row.group == group], errors) for group in groups])
     return _BROKEN if any(errors.values()) else 0
 
 

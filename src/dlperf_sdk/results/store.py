@@ -43,8 +43,8 @@ def run_id(spec: RunSpec, stamp: str, key: str) -> str:
 
 def campaign_of(run_id: str) -> str | None:
     """The stamp of the campaign whose case a run's name is, else None."""
-    found = _OF_A_CAMPAIGN.fullmatch(run_id)
-    return None if found is None else found[1]
+    match = _OF_A_CAMPAIGN.fullmatch(run_id)
+    return None if match is None else match[1]
 
 
 class ResultStore:
