@@ -105,7 +105,7 @@ $(filter-out test-torch,$(FRAMEWORKS:%=test-%)): test-%: $(READY)
 
 # All frameworks from one interpreter that has none of them.
 test-together: $(READY)
-	$(PYTEST) --numprocesses 2 --dist loadgroup -m frameworks tests/test_frameworks.py
+	$(PYTEST) --numprocesses 2 --dist loadgroup -m frameworks tests
 
 test-frameworks: $(FRAMEWORKS:%=test-%) test-together
 

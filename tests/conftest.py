@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from pathlib import Path
@@ -32,21 +31,6 @@ settings.load_profile("short")
 def root() -> Path:
     """The checkout."""
     return ROOT
-
-
-def processes_with(marker: str) -> list[str]:
-    """The command lines of all living processes that hold a text."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
-            except OSError:
-                continue
-            if marker in line and state != "Z":
-                found.append(line)
-    return found
 
 
 @pytest.fixture

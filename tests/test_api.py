@@ -15,7 +15,7 @@ from pathlib import Path
 
 import attrs
 import pytest
-from conftest import processes_with
+from processes import processes_with
 
 import dlperf_sdk
 from dlperf_sdk import (

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+from pathlib import Path
 
 import pytest
-from conftest import ROOT
 
 from dlperf_sdk import run, verify
 from dlperf_sdk.execution.verification import exit_code
 from dlperf_sdk.harness.in_process import SMALL as PLAIN
+
+ROOT = Path(__file__).parents[1]
 
 pytestmark = pytest.mark.frameworks
 

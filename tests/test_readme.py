@@ -6,13 +6,14 @@ import re
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from code_blocks import blocks_of, execute
-from conftest import ROOT
 
 from dlperf_sdk.cli import main
 
+ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 MAXIMUM_LINES = 150
 INSTALL, WHEELS, MEASURE, PYTHON = blocks_of(README)

@@ -12,8 +12,8 @@ import threading
 import time
 
 import pytest
-from conftest import processes_with
 from data_samples import image_folder, text_folder
+from processes import processes_with
 
 from dlperf_sdk import ResultStore, hookimpl, run, verify
 from dlperf_sdk.harness.in_process import SMALL as PLAIN

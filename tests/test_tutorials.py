@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from code_blocks import LANGUAGES, PROGRAMS, blocks_of, execute
-from conftest import ROOT
 
+ROOT = Path(__file__).parents[1]
 TUTORIALS = ROOT / "docs" / "tutorials"
 LAUNCHER = """\
 #!{python}

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 import pytest
 from attrs import frozen
-from conftest import processes_with
+from processes import processes_with
 from record_samples import gauge, repeat
 from test_runner import CONTROLLER, SMALL, entries_of, kept_with, small
 

@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from conftest import processes_with
+from processes import processes_with
 from record_samples import counter, repeat
 
 from dlperf_sdk import Matrix, campaign, hookimpl, resume

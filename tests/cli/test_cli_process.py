@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import processes_with
+from processes import processes_with
 
 from dlperf_sdk.results.store import ResultStore
 

@@ -9,9 +9,9 @@ import subprocess
 import sys
 
 import pytest
-from conftest import processes_with
 from hypothesis import example, given
 from hypothesis import strategies as st
+from processes import processes_with
 
 from dlperf_sdk import Matrix, RunSpec, campaign, dry_run, hookimpl, run
 from dlperf_sdk.errors import SpecError

@@ -13,7 +13,7 @@ import attrs
 import numpy
 import pytest
 import toy_reference
-from conftest import processes_with
+from processes import processes_with
 from toy_reference import RATE, registry
 
 from dlperf_sdk import RunSpec, environments, hookimpl, run, verify

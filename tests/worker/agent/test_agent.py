@@ -11,7 +11,7 @@ import textwrap
 import time
 
 import pytest
-from conftest import processes_with
+from processes import processes_with
 
 from dlperf_sdk.errors import DocumentError
 from dlperf_sdk.results.agent_events import repeat_from
