@@ -19,8 +19,9 @@ from dlperf_sdk.registry.plugins import Registry
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# A shell's background job ignores Ctrl-C, and so would all that the tests start and interrupt.
+# A shell's background job ignores Ctrl-C, and one under nohup SIGHUP; so would all that the tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # The core's tests are run often, so they stay short; explaining a failure takes longer than reading it.
 settings.register_profile("short", max_examples=40, deadline=None, phases=set(Phase) - {Phase.explain})
