@@ -12,12 +12,13 @@ from result_samples import a_result, fact
 
 from dlperf_sdk.analysis import Case, attribute, cases, compare, effect, efficiency, speedup
 from dlperf_sdk.analysis.rank_test import mann_whitney_p, smallest_p
-from dlperf_sdk.analysis.significance import ratio_interval, sign_test
+from dlperf_sdk.analysis.significance import sign_test
 from dlperf_sdk.errors import AnalysisError, NotComparable, UnknownName
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.result import Verdict
 from dlperf_sdk.spec.values import TopologySpec
+from dlperf_sdk.worker.estimate import median_interval
 
 ROLES = {
     "framework": "factor",
@@ -64,23 +65,32 @@ def test_the_sign_test_is_the_binomial_distribution():
     assert sign_test([2, 0.5]).p == 1
     assert sign_test([1, 1]) == sign_test([1.0, 1.0])
     assert (sign_test([1, 1, 2]).equal, sign_test([1, 1]).p) == (2, 1)
+    assert sign_test([2] * 6 + [1] * 3).p == 2 * (1 + 9 + 36 + 84) / 512
 
 
-samples = st.lists(st.integers(0, 4).map(float), min_size=1, max_size=5)
+@given(st.lists(st.sampled_from([0.5, 1.0, 2.0]), max_size=40))
+def test_the_median_s_interval_excludes_one_exactly_where_the_sign_test_rejects(ratios):
+    interval = median_interval(ratios)
+    assert (sign_test(ratios).p <= 0.05) == (interval is not None and not interval[0] <= 1 <= interval[1])
+
+
+samples = st.lists(st.integers(1, 5).map(float), min_size=1, max_size=5)
 
 
 @settings(deadline=None)
 @given(samples, samples)
 def test_the_two_sided_p_value_is_what_enumeration_says(a, b):
-    pooled = [*a, *b]
-    rank = {v: sum(p < v for p in pooled) + (sum(p == v for p in pooled) + 1) / 2 for v in pooled}
-    middle = len(a) * (len(pooled) + 1) / 2
-    seen = abs(sum(rank[v] for v in a) - middle)
-    sums = [
-        abs(sum(rank[pooled[i]] for i in chosen) - middle)
-        for chosen in itertools.combinations(range(len(pooled)), len(a))
-    ]
-    assert mann_whitney_p(a, b) == pytest.approx(sum(s >= seen - 1e-9 for s in sums) / len(sums))
+    """Equal values in the order that says least for a difference, of all their orders."""
+    order = range(len(a) + len(b))
+    sums = [sum(chosen) for chosen in itertools.combinations(order, len(a))]
+    middle = len(a) * (len(order) - 1) / 2
+    observed = []
+    for tie in ("ab", "ba"):
+        pooled = sorted([*((v, tie[0]) for v in a), *((v, tie[1]) for v in b)])
+        observed.append(sum(i for i, (_, side) in enumerate(pooled) if side == tie[0]) - middle)
+    seen = 0 if min(observed) <= 0 <= max(observed) else min(map(abs, observed))
+    expected = sum(abs(s - middle) >= seen for s in sums) / len(sums)
+    assert mann_whitney_p(a, b) == pytest.approx(expected)
     assert mann_whitney_p(a, b) == mann_whitney_p(b, a)
 
 
@@ -96,10 +106,10 @@ def test_the_interval_of_a_ratio_covers_it():
     for _ in range(1000):
         a = [1 / (1 + draw.expovariate(10)) for _ in range(7)]
         b = [1 / (1 + draw.expovariate(10)) for _ in range(7)]
-        low, high = ratio_interval(a, b)
-        held += low <= 1 <= high
-    assert held >= 950
-    assert ratio_interval(range(1, 7), range(1, 8)) is None
+        found = compare(a_case(repeats=tuple(a)), a_case(repeats=tuple(b)))
+        held += found.low <= 1 <= found.high
+        assert found.significant == (not found.low <= 1 <= found.high) == (found.p <= 0.05)
+    assert 935 <= held <= 985  # 96.2 % are expected; one that always covers contradicts its test
 
 
 # -- cases
@@ -168,7 +178,8 @@ def test_a_speedup_has_an_interval_where_its_repeats_bear_one():
     a = a_case(200, tuple(range(197, 204)), topology="1n2d")
     b = a_case(100, tuple(range(97, 104)))
     found = efficiency(a, [a, b])
-    assert (found.low, found.high) == (197 / 103 / 2, 203 / 97 / 2)
+    ratios = sorted(x / y for x in a.repeats for y in b.repeats)
+    assert (found.low, found.high) == (ratios[8] / 2, ratios[-9] / 2)
     assert speedup(a, [a, attrs.evolve(b, repeats=(1.0,))]).low is None
     assert speedup(b, [b]).value == 1
 
@@ -198,6 +209,15 @@ def test_an_effect_pairs_what_is_equal_otherwise():
     assert (found.median, found.low, found.significant, found.unpaired) == (2, None, None, 0)
     assert effect(many[1:], of="precision", levels=("amp-bf16", "fp32")).unpaired == 1
     assert effect(many, of="precision", levels=("fp32", "amp-bf16")).median == 0.5
+
+
+def test_an_effect_of_one_pair_has_the_test_of_its_repeats():
+    pair = a_case(110, tuple(range(107, 114))), a_case(100, tuple(range(97, 104)), precision="tf32")
+    found, compared = effect(pair, of="precision"), compare(*pair)
+    assert (found.low, found.high, found.p) == (compared.low, compared.high, compared.p)
+    assert found.significant
+    few = (a_case(110, (109.0, 110.0, 111.0)), a_case(100, (99.0, 100.0, 101.0), precision="tf32"))
+    assert effect(few, of="precision").significant is None
 
 
 def test_an_effect_names_what_cannot_be_told_apart_from_it():
@@ -237,7 +257,8 @@ def test_two_of_one_workload_are_compared_and_tested():
     a = a_case(110, tuple(range(107, 114)), framework="torch", driver="570")
     b = a_case(100, tuple(range(97, 104)), framework="jax", driver="580")
     found = compare(a, b)
-    assert (found.ratio, found.low, found.high) == (1.1, 107 / 103, 113 / 97)
+    ratios = sorted(x / y for x in a.repeats for y in b.repeats)
+    assert (found.ratio, found.low, found.high) == (1.1, ratios[8], ratios[-9])
     assert found.p == pytest.approx(2 / math.comb(14, 7))
     assert found.significant
     assert found.factors == ("framework: torch against jax",)

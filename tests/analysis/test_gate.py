@@ -20,8 +20,8 @@ from dlperf_sdk.analysis import gate as decide
 from dlperf_sdk.analysis.rank_test import (
     hodges_lehmann_shift,
     mann_whitney_p,
-    repeats_for_power,
-    repeats_needed,
+    repeats_to_detect,
+    repeats_to_reach,
     smallest_p,
 )
 from dlperf_sdk.analysis.significance import holm_adjusted
@@ -57,21 +57,28 @@ values = st.lists(st.integers(1, 30).map(float), min_size=1, max_size=6)
 
 @given(values, values)
 def test_the_rank_test_counts_all_ways_to_label(a, b):
-    def rank_sum(chosen, pooled):
-        return sum(
-            sum(other < each for other in pooled) + sum(other == each for other in pooled) / 2
-            for each in chosen
-        )
-
-    pooled = [*a, *b]
-    sums = [
-        rank_sum([pooled[i] for i in chosen], pooled)
-        for chosen in itertools.combinations(range(len(pooled)), len(a))
+    """Among as many different values; pairs of equal ones count against a difference."""
+    counts = [
+        sum(i > j for i in chosen for j in set(range(len(a) + len(b))) - set(chosen))
+        for chosen in itertools.combinations(range(len(a) + len(b)), len(a))
     ]
-    observed = rank_sum(a, pooled)
-    assert mann_whitney_p(a, b, "less") == pytest.approx(
-        sum(each <= observed + 1e-9 for each in sums) / len(sums)
-    )
+    for alternative, observed in (
+        ("less", sum(x >= y for x in a for y in b)),
+        ("greater", sum(x <= y for x in a for y in b)),
+    ):
+        extreme = sum(count <= observed for count in counts)
+        assert mann_whitney_p(a, b, alternative) == pytest.approx(extreme / len(counts))
+        scaled = [0.25 * x for x in a]
+        assert mann_whitney_p(scaled, b, alternative, ratio=0.25) == mann_whitney_p(a, b, alternative)
+
+
+@given(values, values, st.sampled_from([0.05, 0.1, 0.3]))
+def test_the_interval_excludes_one_exactly_where_the_test_rejects(a, b, level):
+    shift = hodges_lehmann_shift(a, b, level)
+    rejects = mann_whitney_p(a, b) <= level
+    assert rejects == (shift.low is not None and not shift.low <= 1 <= shift.high)
+    if shift.low is None:
+        assert smallest_p(len(a), len(b)) > level
 
 
 @given(values, values)
@@ -91,41 +98,44 @@ def test_the_interval_is_there_from_four_against_four():
     assert hodges_lehmann_shift([1, 2, 3, 4], [5, 6, 7, 8]).low == pytest.approx(1 / 8)
 
 
-@pytest.mark.parametrize("sizes", [(4, 4), (5, 7), (7, 7)])
-def test_the_interval_holds_the_truth_as_often_as_it_says(sizes):
+@pytest.mark.parametrize(
+    ("sizes", "cut", "confidence"), [((4, 4), 1, 34 / 35), ((5, 7), 6, 0.952), ((7, 7), 9, 0.962)]
+)
+def test_the_interval_holds_the_truth_as_often_as_it_says(sizes, cut, confidence):
+    """The critical values are those of the textbook's table; a wider interval would say less than the test."""
     chance = random.Random(1)
     draw = lambda n: [math.exp(chance.gauss(0, 0.02)) for _ in range(n)]  # noqa: E731
+    ranks = hodges_lehmann_shift([10.0**i for i in range(sizes[0])], [math.pi**i for i in range(sizes[1])])
+    ratios = sorted(10.0**i / math.pi**j for i in range(sizes[0]) for j in range(sizes[1]))
+    assert (ranks.low, ranks.high) == (ratios[cut - 1], ratios[-cut])
     held = 0
     for _ in range(2000):
         found = hodges_lehmann_shift([0.95 * each for each in draw(sizes[0])], draw(sizes[1]))
         held += found.low <= 0.95 <= found.high
-    assert held / 2000 >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / 2000)
+    assert abs(held / 2000 - confidence) <= 3 * math.sqrt(0.95 * 0.05 / 2000)
 
 
 def test_how_many_repeats_are_needed():
     assert (smallest_p(3, 3, "less"), smallest_p(7, 7, "less")) == (1 / 20, 1 / 3432)
-    assert repeats_needed(0.05) == 3
-    assert repeats_needed(0.049) == 4
-    assert repeats_needed(0.05 / 100) == 7
+    assert repeats_to_reach(0.05) == 3
+    assert repeats_to_reach(0.049) == 4
+    assert repeats_to_reach(0.05 / 100) == 7
 
 
-@pytest.mark.parametrize("spread", [0.03, 0.06])
-def test_so_many_repeats_tell_it_in_four_of_five_cases(spread):
-    """Two normal samples that differ by 5 %: as many as are said find it about as often as is said."""
+@pytest.mark.parametrize("noise", [0.03, 0.06])
+def test_so_many_repeats_rule_it_out_in_four_of_five_cases(noise):
+    """Two equal samples: as many repeats as are said rule out a slowdown of 5 % about as often as is said."""
     chance = random.Random(4)
 
-    def taken(count, middle):
-        return [chance.gauss(middle, spread) for _ in range(count)]
+    def taken(count):
+        return [math.exp(chance.gauss(0, noise)) for _ in range(count)]
 
-    count = repeats_for_power(taken(400, 0.95), taken(400, 1.0), 0.05)
-    found = (
-        sum(mann_whitney_p(taken(count, 0.95), taken(count, 1.0), "less") <= 0.05 for _ in range(500)) / 500
-    )
+    count = repeats_to_detect(taken(400), taken(400), 0.05, 0.05)
+    found = sum(mann_whitney_p(taken(count), taken(count), "greater", 0.95) <= 0.05 for _ in range(500)) / 500
     assert 0.72 < found < 0.92
-    assert repeats_for_power([1.0, 2.0], [1.0, 2.0], 0.05) is None
-    assert repeats_for_power([1.0, 2.0, 3.0], [4.0, 5.0, 6.0], 0.05) == math.ceil(
-        (1.6449 + 0.8416) ** 2 / 1.5
-    )
+    assert repeats_to_detect([1.0], [2.0], 0.05, 0.05) is None
+    assert repeats_to_detect([1.0, 2.0], [1.0, 2.0], 0.0, 0.05) is None
+    assert repeats_to_detect([1.0, 1.0], [1.0, 1.0], 0.05, 0.05) == 3
 
 
 def test_holm_against_an_example_by_hand():
@@ -278,7 +288,8 @@ def test_a_naive_test_on_steps_would_raise_false_alarms():
 # -- decisions
 
 
-FAST, SLOW = [100.0 + i for i in range(7)], [90.0 + i for i in range(7)]
+FAST, SLOW = [100 + i / 10 for i in range(7)], [90 + i / 10 for i in range(7)]
+NOISY = [100.0, 94, 103, 97, 101, 96, 99]
 
 
 @pytest.mark.parametrize(
@@ -288,13 +299,12 @@ FAST, SLOW = [100.0 + i for i in range(7)], [90.0 + i for i in range(7)]
         (SLOW, FAST, "improvement", 0),
         (FAST, FAST, "unchanged", 0),
         (FAST, [0.985 * each for each in FAST], "unchanged", 0),  # significant or not: too small
-        ([100.0, 101.0], [90.0, 91.0], "inconclusive", 0),
-        (
-            [100.0 + i / 10 for i in range(7)],
-            [99.0 + i / 10 for i in range(7)],
-            "unchanged",
-            0,
-        ),  # 1 %, significant
+        ([100.0, 101.0], [90.0, 91.0], "inconclusive", 6),
+        (FAST, [each - 1 for each in FAST], "unchanged", 0),  # 1 %, significant
+        (NOISY, NOISY, "inconclusive", 6),  # no difference, of which nobody knows more than ±4 %
+        ([0.92 * each for each in NOISY], NOISY, "improvement", 0),
+        ([0.97 * each for each in FAST[:3]], FAST[:3], "improvement", 0),
+        ([0.99 * each for each in NOISY], [1.02 * each for each in NOISY], "not-slower", 0),
     ],
 )
 def test_the_outcome_of_a_case(before, after, outcome, code):
@@ -305,30 +315,62 @@ def test_the_outcome_of_a_case(before, after, outcome, code):
 
 def test_few_repeats_say_how_many_would_do():
     (decision,) = decide([results_with([100.0, 101.0])], [results_with([90.0, 91.0])]).decisions
-    assert "So few repeats cannot be significant: measure at least 3 per side." in decision.detail
+    assert decision.required_repeats == 3
+    assert decision.detail.endswith("Measure at least 3 repeats per side.")
 
 
 def test_an_inconclusive_case_says_how_many_repeats_would_tell():
-    before, after = [100.0, 94, 103, 97, 101, 96, 99], [95.0, 98, 92, 100.5, 93, 96.5, 97]
+    before, after = NOISY, [95.0, 98, 92, 100.5, 93, 96.5, 97]
     (decision,) = decide([results_with(before)], [results_with(after)]).decisions
     assert decision.outcome == "inconclusive"
-    wanted = repeats_for_power(after, before, 0.05)
-    assert wanted > 7
-    assert f"{wanted} repeats per side would give 80 % power" in decision.detail
+    assert decision.required_repeats == repeats_to_detect(after, before, 0.02, 0.05) > 7
+    assert f"Measure at least {decision.required_repeats} repeats per side." in decision.detail
+
+
+def test_a_gate_that_could_not_see_the_minimum_effect_is_not_passed():
+    """Two cases, three repeats each, one slower by 58 %: significant in neither, and no sign of health."""
+    before = [results_with([100.0, 101.0, 102.0], seed) for seed in (0, 1)]
+    after = [results_with([42.0, 43.0, 44.0], 0), results_with([100.0, 101.0, 102.0], 1)]
+    found = decide(before, after)
+    assert found.exit_code == 6
+    assert [each.outcome for each in found.decisions] == ["inconclusive", "not-slower"]
+    assert found.decisions[0].required_repeats == 13  # for 2 % and two cases, at a noise of 1 to 2 %
+    suite = ElementTree.fromstring(junit_of(found).partition("?>")[2])
+    assert (suite.get("failures"), suite.get("skipped")) == ("0", "1")
+    assert suite[0].find("skipped").get("message").startswith("inconclusive: ")
+    assert decide(before, after, minimum_effect=0.0).decisions[1].required_repeats is None
+
+
+def test_a_sentence_agrees_with_its_interval():
+    """Over a range of shifts: a printed interval of 90 % excludes what the outcome excludes."""
+    chance = random.Random(5)
+    outcomes = set()
+    for _ in range(300):
+        shift = chance.choice([0.93, 0.96, 0.98, 1.0, 1.02, 1.06])
+        before, after = ([level * math.exp(chance.gauss(0, 0.012)) for _ in range(7)] for level in (1, shift))
+        (decision,) = decide([results_with(before)], [results_with(after)]).decisions
+        low, high = decision.shift.low, decision.shift.high
+        agrees = {
+            "regression": high < 1 and decision.shift.ratio <= 0.98,
+            "improvement": low > 1 and decision.shift.ratio >= 1.02,
+            "unchanged": low > 0.98 and high < 1.02,
+            "not-slower": low > 0.98 and high >= 1.02,
+            "inconclusive": low <= 0.98 and (high >= 1 or decision.shift.ratio > 0.98),
+        }
+        assert agrees[decision.outcome], decision
+        outcomes.add(decision.outcome)
+    assert outcomes == set(agrees)
 
 
 def test_many_cases_make_each_harder():
-    """Three repeats can decide one case, and not twenty."""
-    before = [results_with([100.0, 101.0, 102.0], seed) for seed in range(20)]
-    after = [
-        results_with([90.0, 91.0, 92.0] if seed == 3 else [100.0, 101.0, 102.0], seed) for seed in range(20)
-    ]
+    """Three repeats can decide one case, and not twenty; that nothing changed, they show in each."""
+    before = [results_with(FAST[:3], seed) for seed in range(20)]
+    after = [results_with(SLOW[:3] if seed == 3 else FAST[:3], seed) for seed in range(20)]
     assert decide(before[3:4], after[3:4]).exit_code == 1
     found = decide(before, after)
-    assert found.exit_code == 0
-    assert "measure at least 6 per side" in next(
-        each.detail for each in found.decisions if each.outcome == "inconclusive"
-    )
+    assert found.exit_code == 6
+    assert [each.required_repeats for each in found.decisions if each.outcome == "inconclusive"] == [6]
+    assert sum(each.outcome == "unchanged" for each in found.decisions) == 19
 
 
 def test_unlike_specs_are_refused():

@@ -196,7 +196,8 @@ def test_the_observations_are_derived_and_two_do_not_bear_it():
         *("holds", "holds", "cannot be derived", "holds"),
     ]
     data, batch, gpu = seen[102].derived, seen[103].derived, seen[104].derived
-    assert "8: 1.023 (7 above 1, 0 below, p 0.0156). Significant at 5 % on 8 GPUs." in data
+    assert "8: 1.023 (1.000 to 1.064, p 0.281). Nowhere significant." in data
+    assert "An effect of 5% or more is not excluded on 4, 8 GPUs." in data
     assert "The throughput at 64 is 1.075 times that at 32" in batch
     assert "The machine changed along with it" in gpu
 

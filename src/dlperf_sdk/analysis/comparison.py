@@ -8,8 +8,7 @@ from typing import Any
 from attrs import frozen
 
 from dlperf_sdk.analysis.case import Case, differing_facts, key, require_fact
-from dlperf_sdk.analysis.rank_test import mann_whitney_p, smallest_p
-from dlperf_sdk.analysis.significance import ratio_interval
+from dlperf_sdk.analysis.rank_test import LEVEL, hodges_lehmann_shift, mann_whitney_p
 from dlperf_sdk.errors import NotComparable
 from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.results.result import Result
@@ -28,11 +27,11 @@ class Comparison:
     ratio: float
     low: float | None
     high: float | None
-    """An interval of at least 95 %; None where either has fewer than seven repeats, or unpublished ones."""
+    """The interval of at least 95 % that inverts the test; None where so few repeats cannot be significant."""
     p: float | None
     """The p-value of the exact rank-sum test; None without repeats of both."""
     significant: bool | None
-    """None where so few repeats cannot be significant."""
+    """True where the interval excludes 1; None without one."""
     reasons: tuple[str, ...]
     """Reasons why the two are not comparable; empty unless footnotes were asked for."""
     footnotes: tuple[str, ...]
@@ -86,21 +85,15 @@ def compare(
             "Name in `of` what the comparison is of, or ask for it with footnotes (footnoted=True).",
             reasons,
         )
-    p, significant = _tested(one, other)
-    low, high = ratio_interval(one.repeats, other.repeats) or (None, None)
+    low = high = p = significant = None
+    if one.repeats and other.repeats:
+        shift = hodges_lehmann_shift(one.repeats, other.repeats)
+        low, high, p = shift.low, shift.high, mann_whitney_p(one.repeats, other.repeats)
+        significant = None if low is None else p <= LEVEL
     ratio = one.throughput / other.throughput
     return Comparison(
         one, other, ratio, low, high, p, significant, tuple(reasons), tuple(footnotes), tuple(factors)
     )
-
-
-def _tested(one: Case, other: Case) -> tuple[float | None, bool | None]:
-    if not one.repeats or not other.repeats:
-        return None, None
-    p = mann_whitney_p(one.repeats, other.repeats)
-    if smallest_p(len(one.repeats), len(other.repeats)) >= 0.05:
-        return p, None
-    return p, p < 0.05
 
 
 def _said(value: Any) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from attrs import field, frozen
 
 from dlperf_sdk.analysis.case import Case, cases, differing_facts, key, require_fact
+from dlperf_sdk.analysis.rank_test import LEVEL, hodges_lehmann_shift, mann_whitney_p
 from dlperf_sdk.analysis.significance import SignTest, sign_test
 from dlperf_sdk.errors import AnalysisError
 from dlperf_sdk.interfaces.figure import PublishedFigure
@@ -46,28 +47,37 @@ class Effect:
     median: float = field(init=False)
     low: float | None = field(init=False)
     high: float | None = field(init=False)
-    """The order-statistic interval of the median; None with fewer than six pairs."""
+    """The 95 % interval that inverts the test of `p`; None where so few pairs or repeats cannot be significant."""
     test: SignTest = field(init=False)
+    p: float = field(init=False)
+    """The p-value of the sign test of the pairs; of a single pair, of the rank-sum test of its repeats."""
 
     def __attrs_post_init__(self) -> None:
         ratios = [pair.ratio for pair in self.pairs]
+        test = sign_test(ratios)
         low, high = median_interval(ratios) or (None, None)
+        p = test.p
+        a, b = self.pairs[0].a.repeats, self.pairs[0].b.repeats
+        if len(self.pairs) == 1 and a and b:
+            shift = hodges_lehmann_shift(a, b)
+            low, high, p = shift.low, shift.high, mann_whitney_p(a, b)
         for name, value in (
             ("median", median(ratios)),
             ("low", low),
             ("high", high),
-            ("test", sign_test(ratios)),
+            ("test", test),
+            ("p", p),
         ):
             object.__setattr__(self, name, value)
 
     @property
     def significant(self) -> bool | None:
-        """Return True if the sign test is significant at 5 %; None with fewer than six pairs that differ.
+        """Return True if the interval excludes 1; None without an interval.
 
         Pairs that share a series (the same case at several topologies) are not independent: it is the
         strength of a pattern, not a confirmed effect.
         """
-        return None if self.test.above + self.test.below < 6 else self.test.p < 0.05
+        return None if self.low is None else self.p <= LEVEL
 
 
 def effect(

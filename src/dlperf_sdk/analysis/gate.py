@@ -1,9 +1,16 @@
 """The gate: decide case by case whether anything became slower, by significance and by a minimum effect.
 
-What is stated: where nothing changed, the gate as a whole (all its cases together) raises a false alarm in at most
-`level` of all comparisons, provided that the repeats of both sides are exchangeable: taken on the same machine in the
-same state. What differs between two days (a warmer room, another neighbour) is not chance, and no test tells it from a
-slower program; the minimum effect is there for that.
+Two rates are stated, for all cases of a gate together: where nothing changed, it fails in at most `level` of all
+comparisons (Holm's procedure); where a case is slower by the minimum effect or more, it passes in at most `level` of
+them, since every case must rule out such a slowdown (an intersection-union test). Data that do neither are
+inconclusive.
+
+Both hold for exchangeable repeats: taken on the same machine in the same state. What differs between two days (a
+warmer room, another neighbour) is not chance, and no test tells it from a slower program; the minimum effect is there
+for that.
+
+Source: R. L. Berger and J. C. Hsu, Bioequivalence trials, intersection-union tests and equivalence confidence sets,
+Statistical Science 11 (1996), 283-319.
 """
 
 from __future__ import annotations
@@ -22,16 +29,21 @@ from dlperf_sdk.analysis.rank_test import (
     Shift,
     hodges_lehmann_shift,
     mann_whitney_p,
-    repeats_for_power,
-    repeats_needed,
-    smallest_p,
+    repeats_to_detect,
+    repeats_to_reach,
 )
 from dlperf_sdk.analysis.significance import holm_adjusted
 from dlperf_sdk.errors import AnalysisError, NotComparable
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.spec.run_spec import RunSpec
 
-REGRESSION, IMPROVEMENT, UNCHANGED, INCONCLUSIVE = "regression", "improvement", "unchanged", "inconclusive"
+REGRESSION, IMPROVEMENT, UNCHANGED, NOT_SLOWER, INCONCLUSIVE = (
+    "regression",
+    "improvement",
+    "unchanged",
+    "not-slower",
+    "inconclusive",
+)
 BROKEN, MENDED, VANISHED, NEW, REFUSED, UNMEASURED = (
     "broken",
     "mended",
@@ -42,7 +54,7 @@ BROKEN, MENDED, VANISHED, NEW, REFUSED, UNMEASURED = (
 )
 FAILING = (REGRESSION, BROKEN)
 """Outcomes that close the gate."""
-DECIDED = (*FAILING, IMPROVEMENT, UNCHANGED, INCONCLUSIVE, MENDED)
+DECIDED = (*FAILING, IMPROVEMENT, UNCHANGED, NOT_SLOWER, INCONCLUSIVE, MENDED)
 """Outcomes that say something of the candidate. A gate without any has not been passed."""
 
 _LOOSE = ("framework", "model", "topology", "precision")
@@ -64,6 +76,8 @@ class Decision:
     baseline: str | None = None
     candidate: str | None = None
     """The runs that were compared."""
+    required_repeats: int | None = None
+    """Repeats per side that should decide an inconclusive case; None where nothing can be planned for."""
 
 
 @frozen
@@ -76,11 +90,17 @@ class Gate:
 
     @property
     def exit_code(self) -> int:
-        """1 with a regression or a case that works no more, 2 where specs were refused or nothing compared, else 0."""
-        outcomes = {each.outcome for each in self.decisions}
+        """Return the exit code of `dlperf gate`.
+
+        1 with a regression or a case that works no more, else 2 where specs were refused or nothing compared, else 6
+        with an inconclusive case, else 0.
+        """
+        outcomes = {decision.outcome for decision in self.decisions}
         if outcomes & set(FAILING):
             return 1
-        return 2 if REFUSED in outcomes or not outcomes & set(DECIDED) else 0
+        if REFUSED in outcomes or not outcomes & set(DECIDED):
+            return 2
+        return 6 if INCONCLUSIVE in outcomes else 0
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -102,14 +122,17 @@ def gate(
     """Decide for each case of two sets of results. Of several results of one case, the newest counts.
 
     A regression is a case that is slower by at least `minimum_effect` in the Hodges-Lehmann ratio, and whose one-sided
-    exact rank-sum test, adjusted by Holm's procedure for all cases compared, is significant at `level`.
+    exact rank-sum test, adjusted by Holm's procedure for all cases compared, is significant at `level`. A case is
+    unchanged if two one-sided tests at `level` show that its ratio is within 1 ± `minimum_effect`, and not slower if
+    only the lower of them does.
 
     Raises:
         AnalysisError: a level or an effect that is none, or one side has no results.
     """
-    if not 0 < level < 1 or not 0 <= minimum_effect < 1:
+    if not 0 < level < 0.5 or not 0 <= minimum_effect < 1:
         raise AnalysisError(
-            f"A level of {level} and a minimum effect of {minimum_effect}: both are fractions of 1."
+            f"A level of {level} and a minimum effect of {minimum_effect}: both are fractions of 1, the level one "
+            "below 0.5."
         )
     before, after = _newest(baseline), _newest(candidate)
     if not before or not after:
@@ -207,34 +230,53 @@ def _decide(
     level: float,
 ) -> Decision:
     """Decide a case from the p-values `p` that it is slower and that it is faster."""
-    found = hodges_lehmann_shift(new.repeats, old.repeats)
-    percent = 100 * (found.ratio - 1)
-    how = f"{abs(percent):.1f} % {'slower' if percent < 0 else 'faster'}"
-    interval = (
-        "no interval from so few repeats"
-        if found.low is None or found.high is None
-        else f"95 % interval {100 * (found.low - 1):+.1f} to {100 * (found.high - 1):+.1f} %"
-    )
-    counts = f"{len(old.repeats)} against {len(new.repeats)} repeats"
-    large = found.ratio <= 1 - minimum_effect, found.ratio >= 1 + minimum_effect
-    if large[0] and p[0] <= level:
-        outcome, detail = REGRESSION, f"{how} ({interval}; p {p[0]:.2g}, {counts})."
-    elif large[1] and p[1] <= level:
-        outcome, detail = IMPROVEMENT, f"{how} ({interval}; p {p[1]:.2g}, {counts})."
-    elif any(large):
-        outcome = INCONCLUSIVE
-        detail = f"{how}, which may be chance ({interval}; p {p[0] if large[0] else p[1]:.2g}, {counts})."
-        if comparisons * smallest_p(len(old.repeats), len(new.repeats), "less") > level:
-            needed = repeats_needed(level / comparisons)
-            detail += f" So few repeats cannot be significant: measure at least {needed} per side."
-        else:
-            sides = (new.repeats, old.repeats) if large[0] else (old.repeats, new.repeats)
-            wanted = repeats_for_power(*sides, level / comparisons)
-            if wanted is not None and wanted > max(len(old.repeats), len(new.repeats)):
-                detail += f" {wanted} repeats per side would give 80 % power."
+    shift = hodges_lehmann_shift(new.repeats, old.repeats, 2 * level)
+    low, high = 1 - minimum_effect, 1 + minimum_effect
+    above_low = mann_whitney_p(new.repeats, old.repeats, "greater", low) <= level
+    below_high = mann_whitney_p(new.repeats, old.repeats, "less", high) <= level
+    percent, limit = 100 * (shift.ratio - 1), f"{100 * minimum_effect:g} %"
+    change = f"{abs(percent):.1f} % {'slower' if percent < 0 else 'faster'}"
+    evidence = f"{_interval(shift, level)}; {{}}{len(old.repeats)} against {len(new.repeats)} repeats"
+    slower, faster = (f"p {value:.2g}, " for value in p)
+    required = None
+    if shift.ratio <= low and p[0] <= level:
+        outcome, detail = REGRESSION, f"{change} ({evidence.format(slower)})."
+    elif shift.ratio >= high and p[1] <= level:
+        outcome, detail = IMPROVEMENT, f"{change} ({evidence.format(faster)})."
+    elif above_low and below_high:
+        outcome, detail = UNCHANGED, f"{change}; a change of {limit} is ruled out ({evidence.format('')})."
+    elif above_low:
+        outcome, detail = NOT_SLOWER, f"{change}; a slowdown of {limit} is ruled out ({evidence.format('')})."
     else:
-        outcome, detail = UNCHANGED, f"{how}, less than {100 * minimum_effect:g} % ({interval}; {counts})."
-    return Decision(name, outcome, detail, found, p[0], old.name, new.name)
+        required = _required_repeats(old, new, minimum_effect, level / comparisons)
+        detail = (
+            f"{change}; a slowdown of {limit} is neither shown nor ruled out ({evidence.format(slower)})."
+        )
+        if required is None:
+            detail += " No number of repeats rules out a slowdown of 0 %: set a minimum effect."
+        else:
+            detail += f" Measure at least {required} repeats per side."
+        outcome = INCONCLUSIVE
+    return Decision(name, outcome, detail, shift, p[0], old.name, new.name, required)
+
+
+def _interval(shift: Shift, level: float) -> str:
+    if shift.low is None or shift.high is None:
+        return "no interval from so few repeats"
+    ends = f"{100 * (shift.low - 1):+.1f} to {100 * (shift.high - 1):+.1f} %"
+    return f"{100 * (1 - 2 * level):g} % interval {ends}"
+
+
+def _required_repeats(old: Case, new: Case, effect: float, level: float) -> int | None:
+    """Return the repeats per side that should decide a case; None where the effect is 0.
+
+    Where so many were taken already, the ratio lies close to a limit: twice as many, then.
+    """
+    if effect == 0:
+        return None
+    planned = repeats_to_detect(old.repeats, new.repeats, effect, level) or repeats_to_reach(level)
+    taken = min(len(old.repeats), len(new.repeats))
+    return planned if planned > taken else 2 * taken
 
 
 def _unmatched(before: dict[str, Result], after: dict[str, Result]) -> list[Decision]:

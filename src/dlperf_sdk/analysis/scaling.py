@@ -8,7 +8,7 @@ from typing import Literal
 from attrs import evolve, frozen
 
 from dlperf_sdk.analysis.case import Case, cases, key
-from dlperf_sdk.analysis.significance import ratio_interval
+from dlperf_sdk.analysis.rank_test import hodges_lehmann_shift
 from dlperf_sdk.errors import UnknownName
 from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.results.result import Result
@@ -29,7 +29,7 @@ class Scaled:
     value: float | None
     low: float | None = None
     high: float | None = None
-    """The interval from the repeats of both; None where they have too few, or unpublished ones."""
+    """The interval of the rank-sum test of both cases' repeats; None where they have too few, or unpublished ones."""
     reason: str = ""
 
 
@@ -64,9 +64,12 @@ def speedup(
         return Scaled(one, None, scaling, None, reason=reason)
     base = found[0]
     value = one.throughput / base.throughput
-    interval = (1.0, 1.0) if one == base else ratio_interval(one.repeats, base.repeats)
-    low, high = interval or (None, None)
-    return Scaled(one, base, scaling, value, low, high)
+    if one == base:
+        return Scaled(one, base, scaling, value, 1.0, 1.0)
+    if not one.repeats or not base.repeats:
+        return Scaled(one, base, scaling, value)
+    shift = hodges_lehmann_shift(one.repeats, base.repeats)
+    return Scaled(one, base, scaling, value, shift.low, shift.high)
 
 
 def efficiency(

@@ -19,7 +19,8 @@ from dlperf_sdk.errors import UsageError
 
 EXIT_CODES = (
     "Exit codes: 0 ok; 1 a verdict or gate failed; 2 usage; 3 plugin or environment; 4 the run failed; "
-    "5 partial (some repeats, cases or checks, or not all of what was named); 130 interrupted."
+    "5 partial (some repeats, cases or checks, or not all of what was named); 6 an inconclusive gate; "
+    "130 interrupted."
 )
 
 COMMANDS = {

@@ -25,6 +25,7 @@ _TONES: dict[str, Tone] = {
     "inconclusive": "doubt",
     "vanished": "doubt",
     "unmeasured": "doubt",
+    "not-slower": "good",
     "improvement": "good",
     "mended": "good",
     "unchanged": "good",
@@ -53,7 +54,8 @@ def gate(
     """Decide for each case whether it has become slower: by significance, and by a minimum effect.
 
     Exit code 1: a case is slower, or no longer works; 2: specs that differ were refused, or there was nothing to
-    compare; 5: passed, but for results that could not be read.
+    compare; 6: the repeats of a case neither show nor rule out a slowdown by the minimum effect; 5: passed, but for
+    results that could not be read.
     """
     from dlperf_sdk.analysis.gate import gate as decide
     from dlperf_sdk.reports import markdown as as_markdown
@@ -134,15 +136,18 @@ def blocks_of(found: Gate) -> list[Block]:
         0: ("passed", "good"),
         1: ("failed", "bad"),
         2: ("refused: specs differ" if refused else "nothing was compared", "bad"),
+        6: ("inconclusive: too few repeats", "doubt"),
     }
+    effect, level = f"{100 * found.minimum_effect:g} %", f"{100 * found.level:g} %"
     said = (
-        f"A regression is slower by {100 * found.minimum_effect:g} % or more and significant; all cases together "
-        f"raise a false alarm in at most {100 * found.level:g} % of comparisons."
+        f"A regression is slower by {effect} or more and significant; all cases together raise a false alarm in at "
+        f"most {level} of comparisons. The gate passes where every case rules out a slowdown of {effect}; it misses "
+        f"one in at most {level} of comparisons."
     )
     columns = (
         Column("case"),
         Column("throughput", right=True),
-        Column("95 %", right=True),
+        Column(f"{100 * (1 - 2 * found.level):g} %", right=True),
         Column("outcome"),
     )
     blocks: list[Block] = [
@@ -154,8 +159,12 @@ def blocks_of(found: Gate) -> list[Block]:
 
 
 def junit_of(found: Gate) -> str:
-    """JUnit XML: a test case per case; what closes the gate is a failure, what could not be compared is skipped."""
-    failing, skipped = ("regression", "broken", "refused"), ("vanished", "new", "unmeasured")
+    """Return JUnit XML: a test case per case.
+
+    What closes the gate is a failure; what could not be compared or decided is skipped.
+    """
+    failing = ("regression", "broken", "refused")
+    skipped = ("inconclusive", "vanished", "new", "unmeasured")
     about = {
         "name": "dlperf gate",
         "tests": str(len(found.decisions)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -12,12 +12,15 @@ from dlperf_published.source_data import printed
 from dlperf_published.spreadsheet import DEVICES, effects, scaling_effects
 from dlperf_sdk.analysis.case import cases
 from dlperf_sdk.analysis.effects import Effect
+from dlperf_sdk.analysis.rank_test import LEVEL
 from dlperf_sdk.analysis.scaling import efficiency
-from dlperf_sdk.analysis.significance import sign_test
+from dlperf_sdk.analysis.significance import holm_adjusted, sign_test
 from dlperf_sdk.interfaces.collection import Figures
 from dlperf_sdk.worker.estimate import median
 
 HOLDS, PARTLY, DOES_NOT, UNKNOWN = "holds", "in part", "does not hold", "cannot be derived"
+MINIMUM_EFFECT = 0.05
+"""A smaller effect of a setting is none: it does not mislead who chooses hardware by these figures."""
 
 
 @frozen
@@ -94,21 +97,40 @@ def _superlinear(figures: Figures) -> tuple[str, str]:
 
 
 def _effect_by_count(by_count: Mapping[int, Effect], what: str) -> tuple[str, str]:
-    parts, worst = [], HOLDS
-    for count, effect in by_count.items():
-        test = effect.test
-        parts.append(
-            f"{count}: {effect.median:.3f} ({test.above} above 1, {test.below} below, p {test.p:.3g})"
-        )
-        if effect.significant:
-            worst = DOES_NOT if effect.median > 1.05 else PARTLY
-    shown = [count for count, effect in by_count.items() if effect.significant]
-    significance = (
-        f" Significant at 5 % on {', '.join(map(str, shown))} GPUs."
-        if shown
-        else " Nowhere significant at 5 %."
+    """Test for an effect at each number of GPUs; "no effect" holds only where the intervals exclude a larger one."""
+    p_values = dict(zip(by_count, holm_adjusted([effect.p for effect in by_count.values()]), strict=True))
+    shown = [count for count, p in p_values.items() if p <= LEVEL]
+    possible = [count for count, effect in by_count.items() if not _is_equivalent(effect)]
+    if any(by_count[count].median > 1 + MINIMUM_EFFECT for count in shown):
+        outcome = DOES_NOT
+    else:
+        outcome = PARTLY if shown or possible else HOLDS
+    parts = [
+        f"{count}: {effect.median:.3f} ({_interval(effect)}, p {p_values[count]:.3g})"
+        for count, effect in by_count.items()
+    ]
+    text = f"{what}, median by number of GPUs (95 % interval, p adjusted for {len(parts)} tests): {'; '.join(parts)}."
+    text += f" Significant on {_listed(shown)} GPUs." if shown else " Nowhere significant."
+    if possible:
+        text += f" An effect of {MINIMUM_EFFECT:.0%} or more is not excluded on {_listed(possible)} GPUs."
+    return outcome, text
+
+
+def _is_equivalent(effect: Effect) -> bool:
+    return (
+        effect.low is not None
+        and effect.high is not None
+        and effect.low > 1 / (1 + MINIMUM_EFFECT)
+        and effect.high < 1 + MINIMUM_EFFECT
     )
-    return worst, f"{what}, median by number of GPUs: {'; '.join(parts)}.{significance}"
+
+
+def _interval(effect: Effect) -> str:
+    return "no interval" if effect.low is None else f"{effect.low:.3f} to {effect.high:.3f}"
+
+
+def _listed(counts: Sequence[int]) -> str:
+    return ", ".join(map(str, counts))
 
 
 def _data(figures: Figures) -> tuple[str, str]:

@@ -163,8 +163,8 @@ def _table(named: Sequence[tuple[str, Effect]]) -> Table:
 
 def _significance(estimate: Effect) -> Cell:
     if estimate.significant is None:
-        return Cell("too few pairs", "quiet")
-    p_value = f"p = {estimate.test.p:.2g}"
+        return Cell(f"too few {'repeats' if len(estimate.pairs) == 1 else 'pairs'} to tell", "quiet")
+    p_value = f"p = {estimate.p:.2g}"
     return Cell(
         f"yes, {p_value}" if estimate.significant else f"no, {p_value}",
         "good" if estimate.significant else "quiet",
