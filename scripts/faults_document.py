@@ -11,28 +11,39 @@ import faults  # noqa: E402
 HEAD = """\
 # Planted faults
 
-What deliberately wrong plugins and trainers are caught by. Each is a few lines over a right one (`tests/faults/`), each
-must be caught by the test or verdict that is named here, for what it is, and the right ones must pass everything.
-`make test` tries those that take no time, `make test-long` all others; both print the score. This page is made by
-`scripts/faults_document.py`.
+This page lists deliberate faults in plugins and trainers, and the check that detects each of them. Use it to judge
+what the conformance suite and the verdicts of a run can detect.
+
+Each fault changes a few lines of a correct implementation (`tests/faults/`). The named test or verdict must detect it
+with a message that contains the text in the last column, and every correct implementation must pass. `make test` runs
+the faults that take no time, `make test-long` all others; both print the score. `scripts/faults_document.py`
+generates this page.
 
 """
 TAIL = """\
 
-## What is not caught
+## Faults that no check detects
 
-A worker half that behaves well as long as it believes to be looked at: that recognises parity's program or the sizes
-of a reference's case, or counts its steps and stops training behind those that the suite takes; that writes anew in
-its record what is not the window's length, or makes that shorter by little more than a second, or tells its agent of
-other phases than those that it is in. Gradient accumulation that is done as one large batch. What the rounding of a
-narrow precision hides (parity.md has the list), where fp32 is computed by other code. In fp32, ResNet-50's
-gradients rounded to fp16 for their exchange (BERT shows it). Dropout at another rate, in other places, or with masks
-that are drawn once. What a compiler gets wrong in a narrow precision at some sizes only, or with several threads
-(BERT in fp32 is tried at 768 wide with all cores). A `synchronize` that waits for the loss alone, where the clock is
-no event's. Files that are left outside TMPDIR and /dev/shm, and shared memory of System V. A framework's own error of
-memory on another device than a CPU, or where NumPy or the interpreter raises one before it. An input pipeline that
-decodes less than it says. A learning-rate schedule that stays at one rate. And nobody but the plugin reports its
-device memory, its versions, and which compiler and layout were at work. For these there is reading the worker half.
+- A worker half that behaves correctly only while it is checked: it recognizes the parity program or the sizes of a
+  reference case, or stops training after the number of steps that the suite takes.
+- A worker half that falsifies its record in fields other than the window's length, shortens that length by little
+  more than a second, or reports wrong phases to its agent.
+- Gradient accumulation that is computed as one large batch.
+- Errors that the rounding of a narrow precision hides ([parity](parity.md) lists them), where fp32 is computed by
+  other code.
+- In fp32, ResNet-50's gradients rounded to fp16 for their exchange (BERT shows it).
+- Dropout at another rate, in other places, or with masks that are drawn once.
+- Compiler errors in a narrow precision at some sizes only, or with several threads (BERT in fp32 is checked at a
+  width of 768 with all cores).
+- A `synchronize` that waits for the loss alone, where the clock does not use events.
+- Files left outside TMPDIR and /dev/shm, and System V shared memory.
+- A framework's own out-of-memory error on a device other than a CPU, or where NumPy or the interpreter raises one
+  first.
+- An input pipeline that decodes less than it reports.
+- A learning-rate schedule that keeps a constant rate.
+- Device memory, versions, compiler and layout in effect: the plugin alone reports them.
+
+These require reading the worker half.
 """
 PARTS = (
     ("Caught by the conformance suite", "tests of `dlperf_sdk.testing`; toy plugins", faults.BY_CONFORMANCE),
@@ -44,18 +55,18 @@ PARTS = (
     ),
     ("Caught by parity", "toy plugins, two replicas", faults.BY_PARITY),
     ("Caught by parity: torch", "one replica, the references' case `small`", faults.BY_TRAJECTORY),
-    ("Caught by parity: torch in company", "two replicas over gloo", faults.BY_PAIR),
+    ("Caught by parity: torch, two replicas", "two replicas over gloo", faults.BY_PAIR),
     (
         "Caught by the conformance suite: torch",
         "the references' other cases, in which every convolution has a gradient at once, and accumulation",
         faults.BY_OTHER_CASES,
     ),
 )
-"""Heading, what it is tried with, and the faults."""
+"""Heading, what the faults are tested with, and the faults."""
 
 
 def document() -> str:
-    """The page."""
+    """Return the page."""
     parts = [_part(*part) for part in PARTS]
     return HEAD + f"{len(faults.ALL)} faults.\n\n" + "\n".join(parts) + TAIL
 
@@ -67,7 +78,7 @@ def _part(title: str, how: str, rows: tuple[faults.Fault, ...]) -> str:
         "",
         f"{how[0].upper()}{how[1:]}.",
         "",
-        "| fault | planted in | caught by | and told as |",
+        "| fault | planted in | detected by | message |",
     ]
     return "\n".join([*head, "|---|---|---|---|", *lines]) + "\n"
 
