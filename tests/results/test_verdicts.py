@@ -511,10 +511,21 @@ def rated(*rates: float) -> tuple[Repeat, ...]:
 
 @pytest.mark.parametrize(
     ("rates", "outcome"),
-    [((100, 102.4, 97.6), PASS), ((100, 103, 97), FAIL), ((100,), INCONCLUSIVE), ((100, 100), PASS)],
+    [((100, 101.6, 98.4), PASS), ((100, 101.8, 98.2), FAIL), ((100,), INCONCLUSIVE), ((100, 100), PASS)],
 )
 def test_spread(rates: tuple[float, ...], outcome: str) -> None:
     assert quality.spread(rated(*rates)).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("noise", "fewest", "most"), [(0.01, 0.0, 0.1), (0.02, 0.38, 0.58), (0.04, 0.75, 1.0)]
+)
+def test_spread_does_not_depend_on_the_number_of_repeats(noise: float, fewest: float, most: float) -> None:
+    source = random.Random(10)
+    for repeats_taken in (3, 7, 12):
+        cases = [rated(*(source.gauss(100, 100 * noise) for _ in range(repeats_taken))) for _ in range(300)]
+        failed = sum(quality.spread(case).outcome == FAIL for case in cases) / len(cases)
+        assert fewest <= failed <= most, (repeats_taken, failed)
 
 
 def test_stopping_rule() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from fractions import Fraction
@@ -63,6 +64,25 @@ def test_the_interval_covers_the_median_of_a_skewed_distribution() -> None:
         covered += low <= math.log(2) <= high
     # 98.4 % is what seven values give; four standard errors are 1.1 %.
     assert covered / runs == pytest.approx(float(coverage(7, 1)), abs=0.012)
+
+
+@given(st.lists(st.floats(1e-3, 1e6), min_size=2, max_size=40))
+def test_the_standard_deviation_is_the_mean_distance_of_all_pairs(values: list[float]) -> None:
+    distances = [abs(a - b) for a, b in itertools.combinations(values, 2)]
+    mean_distance = math.fsum(distances) / len(distances)
+    expected = mean_distance * math.sqrt(math.pi) / 2
+    assert estimate.standard_deviation(values) == pytest.approx(expected, rel=1e-9, abs=1e-9 * max(values))
+
+
+@pytest.mark.parametrize("count", [2, 3, 7, 12])
+def test_the_standard_deviation_is_unbiased_for_normal_values(count: int) -> None:
+    source = random.Random(2)
+    estimates = [
+        estimate.standard_deviation([source.gauss(100, 3) for _ in range(count)]) for _ in range(4000)
+    ]
+    assert math.fsum(estimates) / len(estimates) == pytest.approx(
+        3, rel=0.04
+    )  # four standard errors at two values
 
 
 @given(numbers)
