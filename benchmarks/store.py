@@ -87,7 +87,7 @@ def in_process(store: Path) -> dict[str, Any]:
 def measure(path: Path) -> dict[str, Any]:
     """Seconds of each stage, and the memory before and at its peak, in bytes."""
     from dlperf_sdk.analysis import cases, speedup
-    from dlperf_sdk.exchange.table import to_csv
+    from dlperf_sdk.exchange.csv_table import to_csv
     from dlperf_sdk.reports import results_table, terminal
 
     for file in path.glob("*/result.json"):

@@ -20,10 +20,11 @@ from dlperf_sdk.analysis import (
     speedup,
 )
 from dlperf_sdk.errors import AnalysisError, DlperfError
-from dlperf_sdk.exchange import table
+from dlperf_sdk.exchange.csv_table import read_csv, to_csv
 from dlperf_sdk.exchange.mllog import to_mllog
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.reports import html, markdown, result_page, results_table, terminal
+from dlperf_sdk.results import table
 from dlperf_sdk.results.records import Failure
 
 ODD = (math.nan, math.inf, -math.inf, 0.0, -1.0)
@@ -60,7 +61,7 @@ def test_a_report_shows_it_as_it_is(value):
     for blocks in (result_page.page(odd), results_table.pages([odd, rated(100.0)])):
         for text in (terminal.text_of(blocks), markdown.text_of(blocks)):
             assert str(abs(value)).removesuffix(".0") in text
-    assert table.read_csv(table.to_csv([odd]))[0]["throughput"] == pytest.approx(value, nan_ok=True)
+    assert read_csv(to_csv([odd]))[0]["throughput"] == pytest.approx(value, nan_ok=True)
     assert '"dlperf_throughput"' in to_mllog([odd])
 
 
@@ -118,7 +119,7 @@ def test_thousands_of_results_of_which_many_failed():
     fine = [rated(100.0 + n, batch_size=1 + n % 7, seed=n % 50) for n in range(1500)]
     text = markdown.text_of(results_table.pages([*failed, *fine]))
     assert "Number 1499." in text
-    assert len(table.read_csv(table.to_csv([*failed, *fine]))) == 3000
+    assert len(read_csv(to_csv([*failed, *fine]))) == 3000
 
 
 def test_a_store_with_nothing_but_failures_is_shown(dlperf, stored):

@@ -50,9 +50,9 @@ def export(
     common: Common = AS_USUAL,
 ) -> int:
     """Export results for other programs."""
+    from dlperf_sdk.exchange.csv_table import to_csv
     from dlperf_sdk.exchange.mllog import to_mllog
     from dlperf_sdk.exchange.parquet import to_parquet
-    from dlperf_sdk.exchange.table import to_csv
 
     named = what or (str(output),)
     found = find(named, output)

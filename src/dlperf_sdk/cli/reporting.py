@@ -160,7 +160,7 @@ def _of_results(found: Found, collection: Collection | None, told: Callable[[str
         return shown if collection is None else [*shown, *compare_with_published(results, collection)]
 
     def as_csv() -> str:
-        from dlperf_sdk.exchange.table import to_csv
+        from dlperf_sdk.exchange.csv_table import to_csv
 
         return to_csv(results)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from attrs import frozen
 
@@ -23,6 +23,9 @@ from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.results.records import Failure, Repeat
 from dlperf_sdk.spec.fields import Role
 from dlperf_sdk.spec.run_spec import RunSpec
+
+if TYPE_CHECKING:
+    from dlperf_sdk.results.frames import Per
 
 RESULT_VERSION = "1.0"
 
@@ -166,7 +169,7 @@ class Imported:
     """The logs, one for each value of the throughput, in that order."""
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Result:
     """One case: its spec, its metrics, and the verdicts on their validity."""
 
@@ -209,6 +212,21 @@ class Result:
     parity: Parity | None = None
     """Agreement of the first steps with the model's reference; null or absent if that is unknown."""
 
+    def __repr__(self) -> str:
+        from dlperf_sdk.results.summary import to_text
+
+        return to_text(self)
+
+    def _repr_markdown_(self) -> str:
+        from dlperf_sdk.results.summary import to_markdown
+
+        return to_markdown(self)
+
+    def _repr_html_(self) -> str:
+        from dlperf_sdk.results.summary import to_html
+
+        return to_html(self)
+
     @property
     def ok(self) -> bool:
         """Return True if the case ran and no integrity verdict failed."""
@@ -243,6 +261,24 @@ class Result:
         if self.failure is not None:
             raise FAILURES[self.status](self.failure.message, self)
         return self
+
+    def to_arrow(self, per: Per = "result") -> Any:
+        """Return a `pyarrow.Table` with a row per `result`, `repeat` or `step`, see `results.frames.to_arrow`."""
+        from dlperf_sdk.results.frames import to_arrow
+
+        return to_arrow([self], per)
+
+    def to_pandas(self, per: Per = "result") -> Any:
+        """Return a `pandas.DataFrame` with a row per `result`, `repeat` or `step`, see `results.frames.to_arrow`."""
+        from dlperf_sdk.results.frames import to_pandas
+
+        return to_pandas([self], per)
+
+    def to_polars(self, per: Per = "result") -> Any:
+        """Return a `polars.DataFrame` with a row per `result`, `repeat` or `step`, see `results.frames.to_arrow`."""
+        from dlperf_sdk.results.frames import to_polars
+
+        return to_polars([self], per)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document of the schema `result`."""

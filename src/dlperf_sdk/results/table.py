@@ -1,25 +1,25 @@
-"""Results as a flat table, one row each: plain values, and CSV.
+"""Results as a flat table, one row each: plain values.
 
-`COLUMNS` come first and are the same in every table. After them come, for each metric that any of the results
-has, in alphabetical order, `NAME` (the median), `NAME.low` and `NAME.high` (its interval) and `NAME.unit`. A cell
-is a text, a whole number, a real number, true or false, or None: nobody measured or said it. What is missing is
-never zero, and never an empty text.
+`COLUMNS` come first and are the same in every table. After them come, for each metric that any of the results has, in
+alphabetical order, `NAME` (the median), `NAME_low` and `NAME_high` (its interval) and `NAME_unit`, where characters
+other than letters and digits are underscores. A cell is a text, a whole number, a real number, true or false, or None:
+nobody measured or said it. What is missing is never zero, and never an empty text.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
 from dlperf_sdk.documents.json_values import visible
-from dlperf_sdk.errors import DocumentError
-from dlperf_sdk.interfaces.measurer import Metric
-from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, Fact, Result
+
+if TYPE_CHECKING:
+    from dlperf_sdk.interfaces.measurer import Metric
+    from dlperf_sdk.results.result import Fact, Result
 
 Value = str | int | float | bool | None
 Row = dict[str, Value]
@@ -78,11 +78,11 @@ _FIXED: tuple[tuple[str, Any, _Reader, str], ...] = (
     ("id", str, lambda row: row.result.id, "Name of the run."),
     ("status", str, lambda row: row.result.status, "ok, or the kind of failure."),
     ("ok", bool, lambda row: row.result.ok, "The run finished and no integrity verdict failed."),
-    ("failed", str, lambda row: row.verdicts(FAIL), "Names of the failed verdicts, separated by spaces."),
+    ("failed", str, lambda row: row.verdicts("fail"), "Names of the failed verdicts, separated by spaces."),
     (
         "inconclusive",
         str,
-        lambda row: row.verdicts(INCONCLUSIVE),
+        lambda row: row.verdicts("inconclusive"),
         "Names of the inconclusive verdicts, separated by spaces.",
     ),
     ("framework", str, lambda row: row.result.spec.framework, "Name of the framework's plugin."),
@@ -162,7 +162,7 @@ def rows(results: Sequence[Result]) -> list[Row]:
     """One flat row per result, in their order; every row has the same keys, the names of `columns`."""
     read = _read(results)
     return [
-        {column.name: _cell(column.kind, reader(seen)) for column, reader in read}
+        {column.name: cell(column.kind, reader(seen)) for column, reader in read}
         for seen in map(_Seen.of, results)
     ]
 
@@ -171,13 +171,13 @@ def _read(results: Iterable[Result]) -> list[tuple[TableColumn, _Reader]]:
     found = [(column, reader) for column, (_, _, reader, _) in zip(COLUMNS, _FIXED, strict=True)]
     taken = {column.name for column in COLUMNS}
     for name in sorted({metric.name for result in results for metric in result.metrics}):
-        for part, kind, help in _PARTS:
-            title = _free(f"{_text(name)}.{part}" if part != "value" else _text(name), taken)
+        for part, kind, help in METRIC_PARTS:
+            title = free_name(identifier(f"{name}_{part}" if part != "value" else name), taken)
             found.append((TableColumn(title, kind, help), _part(name, part)))
     return found
 
 
-_PARTS: tuple[tuple[str, Any, str], ...] = (
+METRIC_PARTS: tuple[tuple[str, Any, str], ...] = (
     ("value", float, "Median over the repeats."),
     ("low", float, "Lower end of the median's interval; none below six repeats."),
     ("high", float, "Its upper end."),
@@ -189,17 +189,23 @@ def _part(name: str, part: str) -> _Reader:
     return lambda row: getattr(row.metrics[name], part) if name in row.metrics else None
 
 
-def _free(name: str, taken: set[str]) -> str:
-    """The name, with a number behind it where another column has it; it is taken from then on."""
+def identifier(name: str) -> str:
+    """Return a name that needs no quotes in Python or SQL: ASCII letters, digits and underscores."""
+    plain = re.sub(r"[^0-9A-Za-z_]+", "_", name)
+    return plain if plain[:1].isalpha() else f"metric_{plain}"
+
+
+def free_name(name: str, taken: set[str]) -> str:
+    """Return the name, with a number appended if another column has it, and take it."""
     free, count = name, 2
     while free in taken:
-        free, count = f"{name} {count}", count + 1
+        free, count = f"{name}_{count}", count + 1
     taken.add(free)
     return free
 
 
-def _cell(kind: Any, value: Any) -> Value:
-    """A plain value of the column's kind. What ranks did not agree in, a list, becomes JSON."""
+def cell(kind: Any, value: Any) -> Value:
+    """Return a plain value of the column's kind; a list of what ranks reported differently becomes JSON."""
     if value is None:
         return None
     if kind is str:
@@ -211,79 +217,3 @@ def _cell(kind: Any, value: Any) -> Value:
 def _text(text: str) -> str:
     """Replace what steers a terminal and what no file in UTF-8 can hold: control characters and lone surrogates."""
     return visible(text.encode("utf-8", "backslashreplace").decode("utf-8"))
-
-
-# -- CSV
-
-_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠", "\t", "\n", "'")
-"""Characters that begin a cell, after white space, that a spreadsheet would run, and the mark that prevents it."""
-
-
-def to_csv(results: Sequence[Result]) -> str:
-    """The table as CSV (RFC 4180): a header, then a line per result; nothing where a cell is None.
-
-    A text that a spreadsheet would take for a formula (beginning with = + - @, also full-width or after white
-    space) has an apostrophe before it, and so has one that begins with an apostrophe: `read_csv` takes it away again.
-    Numbers are written so that they read back exactly; those that are not finite as nan, inf and -inf.
-    """
-    file = io.StringIO(newline="")
-    writer = csv.writer(file, lineterminator="\r\n")
-    writer.writerow([_safe(column.name) for column in columns(results)])
-    for row in rows(results):
-        writer.writerow([_written(value) for value in row.values()])
-    return file.getvalue()
-
-
-def _written(value: Value) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return _safe(value) if isinstance(value, str) else repr(value)
-
-
-def _safe(text: str) -> str:
-    return f"'{text}" if text.startswith(_FORMULA) or text.lstrip().startswith(_FORMULA) else text
-
-
-def read_csv(text: str) -> list[Row]:
-    """The rows of a table that `to_csv` wrote.
-
-    Raises:
-        DocumentError: it is no such table; the message names the line.
-    """
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    kinds = {column.name: column.kind for column in COLUMNS}
-    found: list[Row] = []
-    try:
-        names = [_bare(name) for name in next(reader, [])]
-        if names[: len(COLUMNS)] != list(kinds):
-            raise ValueError("its first columns are not those of a table of results")
-        parts = [kind for _, kind, _ in _PARTS]
-        kind_of = [*kinds.values(), *(parts * (len(names) // len(parts) + 1))][: len(names)]
-        for cells in reader:
-            if len(cells) != len(names):
-                raise ValueError(f"{len(cells)} cells under {len(names)} columns")
-            found.append(
-                {name: _parsed(kind, cell) for name, kind, cell in zip(names, kind_of, cells, strict=True)}
-            )
-    except (csv.Error, ValueError) as error:
-        raise DocumentError(
-            f"Line {reader.line_num} of the CSV is none of a table of results: {error}."
-        ) from None
-    return found
-
-
-def _parsed(kind: Any, cell: str) -> Value:
-    if not cell:
-        return None
-    if kind is bool:
-        if cell not in ("true", "false"):
-            raise ValueError(f"{cell[:80]!r} is neither true nor false")
-        return cell == "true"
-    value: Value = _bare(cell) if kind is str else kind(cell)
-    return value
-
-
-def _bare(cell: str) -> str:
-    return cell.removeprefix("'")

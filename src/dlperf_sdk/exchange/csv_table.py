@@ -1,0 +1,85 @@
+"""The table of results as CSV (RFC 4180), and back."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import Any
+
+from dlperf_sdk.errors import DocumentError
+from dlperf_sdk.results.result import Result
+from dlperf_sdk.results.table import COLUMNS, METRIC_PARTS, Row, Value, columns, rows
+
+_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠", "\t", "\n", "'")
+"""Characters that begin a cell, after white space, that a spreadsheet would run, and the mark that prevents it."""
+
+
+def to_csv(results: Sequence[Result]) -> str:
+    """The table as CSV (RFC 4180): a header, then a line per result; nothing where a cell is None.
+
+    A text that a spreadsheet would take for a formula (beginning with = + - @, also full-width or after white
+    space) has an apostrophe before it, and so has one that begins with an apostrophe: `read_csv` takes it away again.
+    Numbers are written so that they read back exactly; those that are not finite as nan, inf and -inf.
+    """
+    file = io.StringIO(newline="")
+    writer = csv.writer(file, lineterminator="\r\n")
+    writer.writerow([_safe(column.name) for column in columns(results)])
+    for row in rows(results):
+        writer.writerow([_written(value) for value in row.values()])
+    return file.getvalue()
+
+
+def _written(value: Value) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return _safe(value) if isinstance(value, str) else repr(value)
+
+
+def _safe(text: str) -> str:
+    return f"'{text}" if text.startswith(_FORMULA) or text.lstrip().startswith(_FORMULA) else text
+
+
+def read_csv(text: str) -> list[Row]:
+    """The rows of a table that `to_csv` wrote.
+
+    Raises:
+        DocumentError: it is no such table; the message names the line.
+    """
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    kinds = {column.name: column.kind for column in COLUMNS}
+    found: list[Row] = []
+    try:
+        names = [_bare(name) for name in next(reader, [])]
+        if names[: len(COLUMNS)] != list(kinds):
+            raise ValueError("its first columns are not those of a table of results")
+        parts = [kind for _, kind, _ in METRIC_PARTS]
+        kind_of = [*kinds.values(), *(parts * (len(names) // len(parts) + 1))][: len(names)]
+        for cells in reader:
+            if len(cells) != len(names):
+                raise ValueError(f"{len(cells)} cells under {len(names)} columns")
+            found.append(
+                {name: _parsed(kind, cell) for name, kind, cell in zip(names, kind_of, cells, strict=True)}
+            )
+    except (csv.Error, ValueError) as error:
+        raise DocumentError(
+            f"Line {reader.line_num} of the CSV is none of a table of results: {error}."
+        ) from None
+    return found
+
+
+def _parsed(kind: Any, cell: str) -> Value:
+    if not cell:
+        return None
+    if kind is bool:
+        if cell not in ("true", "false"):
+            raise ValueError(f"{cell[:80]!r} is neither true nor false")
+        return cell == "true"
+    value: Value = _bare(cell) if kind is str else kind(cell)
+    return value
+
+
+def _bare(cell: str) -> str:
+    return cell.removeprefix("'")

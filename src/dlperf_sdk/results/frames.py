@@ -1,0 +1,164 @@
+"""Results as data frames of Arrow, pandas and Polars: a row per result, repeat or step.
+
+Each library is imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from dlperf_sdk.errors import UnknownName, UsageError
+from dlperf_sdk.results import table
+from dlperf_sdk.results.table import COLUMNS, Row, TableColumn
+
+if TYPE_CHECKING:
+    from dlperf_sdk.results.result import Result
+
+Per = Literal["result", "repeat", "step"]
+
+CASE = COLUMNS[: [column.name for column in COLUMNS].index("estimator")]
+"""Columns that identify a row's case, in the tables of repeats and steps."""
+
+REPEAT = TableColumn("repeat", int, "Number of the repeat, counted from 1.")
+STEP_COLUMNS = (
+    *CASE,
+    REPEAT,
+    TableColumn("rank", int, "Trainer process, counted from 0."),
+    TableColumn("step", int, "Step of the window, counted from 0."),
+    TableColumn("seconds", float, "Duration of the step, in s."),
+    TableColumn("data_wait", float, "Time that the loop waited for its input, in s."),
+    TableColumn("loss", float, "Mean loss of the process's replicas."),
+)
+
+
+def to_arrow(results: Sequence[Result], per: Per = "result") -> Any:
+    """Return the table as a `pyarrow.Table`; each field's metadata has its `description`.
+
+    Args:
+        results: The results.
+        per: A row per `result`, `repeat` or `step`. Imported results have no steps.
+
+    Raises:
+        UnknownName: There is no such row.
+        UsageError: pyarrow is not installed, or a whole number does not fit into 64 bits.
+    """
+    columns, rows = _table(results, per)
+    pa = import_library("pyarrow")
+    kinds = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+    fields = [
+        pa.field(column.name, kinds[column.kind], metadata={"description": column.help}) for column in columns
+    ]
+    try:
+        return pa.Table.from_pylist(rows, schema=pa.schema(fields))
+    except (OverflowError, pa.ArrowException) as error:
+        raise UsageError(f"The results do not fit into an Arrow table: {error}.") from error
+
+
+def to_pandas(results: Sequence[Result], per: Per = "result") -> Any:
+    """Return the table as a `pandas.DataFrame`; missing values are NA, in columns of real numbers NaN.
+
+    Args and errors are those of `to_arrow`.
+    """
+    columns, rows = _table(results, per)
+    pandas = import_library("pandas")
+    kinds = {str: "string", int: "Int64", float: "float64", bool: "boolean"}
+    return pandas.DataFrame(
+        {
+            column.name: pandas.Series([row[column.name] for row in rows], dtype=kinds[column.kind])
+            for column in columns
+        }
+    )
+
+
+def to_polars(results: Sequence[Result], per: Per = "result") -> Any:
+    """Return the table as a `polars.DataFrame`. Args and errors are those of `to_arrow`."""
+    columns, rows = _table(results, per)
+    polars = import_library("polars")
+    kinds = {str: polars.String, int: polars.Int64, float: polars.Float64, bool: polars.Boolean}
+    return polars.DataFrame(rows, schema={column.name: kinds[column.kind] for column in columns})
+
+
+def import_library(module: str) -> Any:
+    """Import a library that dlperf-sdk does not depend on.
+
+    Raises:
+        UsageError: It cannot be imported.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        name = module.partition(".")[0]
+        raise UsageError(
+            f"This table is made with {name}, which cannot be imported ({error}). Install it beside dlperf-sdk: "
+            f"pip install {name}."
+        ) from error
+
+
+def _table(results: Sequence[Result], per: str) -> tuple[Sequence[TableColumn], list[Row]]:
+    if per not in _TABLES:
+        raise UnknownName("row of a table", per, _TABLES)
+    return _TABLES[per](results)
+
+
+def _per_result(results: Sequence[Result]) -> tuple[Sequence[TableColumn], list[Row]]:
+    return table.columns(results), table.rows(results)
+
+
+def _per_repeat(results: Sequence[Result]) -> tuple[Sequence[TableColumn], list[Row]]:
+    """Return a column for each metric, with its value in the repeat, and one for its unit."""
+    columns, taken = [*CASE, REPEAT], {column.name for column in (*CASE, REPEAT)}
+    titles: dict[str, tuple[str, str]] = {}
+    for name in sorted({metric.name for result in results for metric in result.metrics}):
+        value, unit = (table.free_name(table.identifier(text), taken) for text in (name, f"{name}_unit"))
+        columns += [TableColumn(value, float, "Value in the repeat."), TableColumn(unit, str, "Its unit.")]
+        titles[name] = value, unit
+    rows = []
+    for result, case in zip(results, _case_rows(results), strict=True):
+        metrics = {metric.name: metric for metric in result.metrics if metric.repeats}
+        for index in range(max((len(metric.repeats) for metric in metrics.values()), default=0)):
+            row: Row = {**case, REPEAT.name: index + 1}
+            for name, (value, unit) in titles.items():
+                metric = metrics.get(name)
+                has_value = metric is not None and index < len(metric.repeats)
+                row[value] = table.cell(float, metric.repeats[index]) if metric and has_value else None
+                row[unit] = table.cell(str, metric.unit) if metric and has_value else None
+            rows.append(row)
+    return columns, rows
+
+
+def _per_step(results: Sequence[Result]) -> tuple[Sequence[TableColumn], list[Row]]:
+    rows = []
+    for result, case in zip(results, _case_rows(results), strict=True):
+        rows += [{**case, **step} for step in _steps(result)]
+    return STEP_COLUMNS, rows
+
+
+def _steps(result: Result) -> Iterator[Row]:
+    for number, repeat in enumerate(result.repeats, 1):
+        for record in repeat.records:
+            losses = [replica.losses for replica in record.replicas]
+            for step, (seconds, data_wait) in enumerate(
+                zip(record.step_times, record.data_waits, strict=True)
+            ):
+                values = [series[step] for series in losses]
+                yield {
+                    REPEAT.name: number,
+                    "rank": record.rank,
+                    "step": step,
+                    "seconds": float(seconds),
+                    "data_wait": float(data_wait),
+                    "loss": sum(values) / len(values) if values else None,
+                }
+
+
+def _case_rows(results: Sequence[Result]) -> list[Row]:
+    return [{column.name: row[column.name] for column in CASE} for row in table.rows(results)]
+
+
+_TABLES: Mapping[str, Callable[[Sequence[Result]], tuple[Sequence[TableColumn], list[Row]]]] = {
+    "result": _per_result,
+    "repeat": _per_repeat,
+    "step": _per_step,
+}

@@ -1,0 +1,78 @@
+"""A result on one screen: `repr`, and the HTML and Markdown that notebooks show."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from dlperf_sdk.documents.json_values import visible
+
+if TYPE_CHECKING:
+    from dlperf_sdk.interfaces.measurer import Metric
+    from dlperf_sdk.results.result import Result
+
+MAXIMUM_TEXT = 500
+"""Characters of a text from elsewhere, such as a failure's message, before it is cut short."""
+
+
+def to_text(result: Result) -> str:
+    """Return the representation of a result: a fact per line, in angle brackets."""
+    lines = [f"{label}: {text}" for label, text in _facts(result)]
+    return "<Result\n  {}>".format("\n  ".join(lines))
+
+
+def to_markdown(result: Result) -> str:
+    """Return the facts as a table in Markdown."""
+    rows = (f"| {label} | {_escape_markdown(text)} |" for label, text in _facts(result))
+    return "\n".join(["| result | |", "|---|---|", *rows]) + "\n"
+
+
+def to_html(result: Result) -> str:
+    """Return the facts as a table in HTML, without scripts or styles."""
+    rows = "".join(
+        f'<tr><th scope="row">{html.escape(label)}</th><td>{html.escape(text)}</td></tr>'
+        for label, text in _facts(result)
+    )
+    return f"<table><tbody>{rows}</tbody></table>"
+
+
+def _facts(result: Result) -> Iterator[tuple[str, str]]:
+    """Yield label and text of what decides whether and how a number is used."""
+    yield "run", _shortened(result.id)
+    yield "case", _shortened(result.spec.label)
+    yield "status", result.status
+    if result.failure is not None:
+        yield "failure", _shortened(result.failure.message)
+    throughput = result.metric("throughput")
+    if throughput is not None:
+        yield "throughput", _shortened(_with_interval(throughput))
+    if result.imported is None:
+        yield "repeats", str(len(result.repeats))
+    else:
+        yield "imported", f"{len(result.imported.sources)} logs, not verified"
+    outcomes: dict[str, list[str]] = {}
+    for verdict in result.verdicts:
+        outcomes.setdefault(f"{verdict.kind} {verdict.outcome}", []).append(verdict.name)
+    for outcome in sorted(outcomes):
+        yield outcome, _shortened(", ".join(sorted(outcomes[outcome])))
+
+
+def _with_interval(metric: Metric) -> str:
+    text = f"{_digits(metric.value)} {metric.unit}"
+    if metric.low is None or metric.high is None:
+        return text
+    return f"{text} ({_digits(metric.low)} to {_digits(metric.high)})"
+
+
+def _digits(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _shortened(text: str) -> str:
+    text = " ".join(visible(text).split())
+    return text if len(text) <= MAXIMUM_TEXT else f"{text[: MAXIMUM_TEXT - 1]}…"
+
+
+def _escape_markdown(text: str) -> str:
+    return html.escape(text.replace("\\", "\\\\").replace("|", "\\|"), quote=False)
