@@ -27,7 +27,7 @@ from dlperf_sdk.reports import collection_page, html
 from dlperf_sdk.reports.blocks import Cell, Column, Paragraph, Table
 from dlperf_sdk.reports.html import charts, collection, effects, embed, measured, render, scaling
 from dlperf_sdk.reports.html.page import Abreast, Folded, Page, Plot, Section, Sortable
-from dlperf_sdk.reports.html.series import labels, merge, strong_workloads, workloads
+from dlperf_sdk.reports.series import labels, merge, strong_workloads, workloads
 from dlperf_sdk.results.records import Failure
 from dlperf_sdk.results.result import Verdict
 

@@ -13,9 +13,9 @@ from dlperf_sdk.reports.blocks import Cell, Column, Table
 from dlperf_sdk.reports.collection_page import count_cells, disagreement_table
 from dlperf_sdk.reports.html import differences, effects, rates, scaling
 from dlperf_sdk.reports.html.page import Page, Section, Sortable, Tile
-from dlperf_sdk.reports.html.series import Workload, merge, said_of, workloads
 from dlperf_sdk.reports.html.summary import fastest, listed
 from dlperf_sdk.reports.numbers import counted
+from dlperf_sdk.reports.series import Workload, merge, said_of, workloads
 
 
 def page(collection: Collection) -> Page:

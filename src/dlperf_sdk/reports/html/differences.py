@@ -9,8 +9,8 @@ from dlperf_sdk.analysis.case import Case
 from dlperf_sdk.analysis.comparison import Comparison, compare
 from dlperf_sdk.reports.blocks import Cell, Column, Table
 from dlperf_sdk.reports.html.page import Item, Section, Sortable
-from dlperf_sdk.reports.html.series import Workload
 from dlperf_sdk.reports.numbers import counted
+from dlperf_sdk.reports.series import Workload
 
 _MOST = 300
 """Pairs that are looked at."""

@@ -13,8 +13,8 @@ from dlperf_sdk.errors import AnalysisError
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Notes, Paragraph, Table
 from dlperf_sdk.reports.html import charts
 from dlperf_sdk.reports.html.page import Item, Plot, Section
-from dlperf_sdk.reports.html.series import said_of
 from dlperf_sdk.reports.numbers import counted
+from dlperf_sdk.reports.series import said_of
 from dlperf_sdk.spec.compiler import COMPILERS
 from dlperf_sdk.spec.data_source import DATA_SOURCES
 from dlperf_sdk.spec.precision import PRECISIONS

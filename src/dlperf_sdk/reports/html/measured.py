@@ -23,9 +23,9 @@ from dlperf_sdk.reports.html import (
 )
 from dlperf_sdk.reports.html import results as every
 from dlperf_sdk.reports.html.page import Item, Page, Section
-from dlperf_sdk.reports.html.series import merge, strong_workloads, workloads
 from dlperf_sdk.reports.labels import outcome
 from dlperf_sdk.reports.numbers import counted
+from dlperf_sdk.reports.series import merge, strong_workloads, workloads
 from dlperf_sdk.results.consistency import contradictions_among
 from dlperf_sdk.results.result import Result
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from dlperf_sdk.reports.html import spread
 from dlperf_sdk.reports.html.page import Folded, Item, Plot, Section
-from dlperf_sdk.reports.html.series import Workload, labels
 from dlperf_sdk.reports.numbers import counted
+from dlperf_sdk.reports.series import Workload, labels
 
 OPEN = 3
 """Workloads that are shown at once; others on request."""

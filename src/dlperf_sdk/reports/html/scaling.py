@@ -13,8 +13,8 @@ from dlperf_sdk.reports.blocks import Cell, Column, Notes, Table
 from dlperf_sdk.reports.html import charts
 from dlperf_sdk.reports.html.page import Abreast, Item, Plot, Section
 from dlperf_sdk.reports.html.rates import MOST, folded
-from dlperf_sdk.reports.html.series import Merged, Workload, labels
 from dlperf_sdk.reports.numbers import Scale, common_scale, counted, quantity
+from dlperf_sdk.reports.series import Merged, Workload, labels
 from dlperf_sdk.spec.strategy import NO_STRATEGY
 
 MOST_SERIES = 10

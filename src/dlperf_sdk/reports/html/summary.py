@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from dlperf_sdk.reports.blocks import Cell
 from dlperf_sdk.reports.html.page import Tile
-from dlperf_sdk.reports.html.series import Workload, labels
 from dlperf_sdk.reports.numbers import counted, quantity
+from dlperf_sdk.reports.series import Workload, labels
 from dlperf_sdk.results.result import Result
 
 _MOST = 4
