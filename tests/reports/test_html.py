@@ -480,8 +480,39 @@ def test_a_table_shows_its_first_rows_without_a_script():
     rows = tuple((Cell(str(number)),) for number in range(120))
     table = Sortable(Table((Column("number", right=True),), rows, "Numbers"))
     read = Read(render.document(Page("Title", "", (), (Section("One", (table,)),), "made")))
-    assert sum(tag == "td" for tag, _ in read.elements) == render.FIRST_ROWS
+    assert sum(tag == "td" for tag, _ in read.elements) == table.page_rows
     assert entities.unescape("".join(read.words)).count("Numbers") == 1
+
+
+# -- which framework is fastest
+
+
+def test_the_first_screen_answers_which_framework_is_fastest():
+    page = page_of("dlperf-v1.0")
+    (table,) = [item.table for item in page.sections[0].items if isinstance(item, Sortable)]
+    assert page.sections[0].title == "Which framework is fastest?"
+    titles = [column.title for column in table.columns]
+    rows = [dict(zip(titles, (cell.text for cell in row), strict=True)) for row in table.rows]
+    bert = [
+        row
+        for row in rows
+        if (row["topology"], row["model"], row["batch"], row["precision"])
+        == ("4n8d", "bert-base", "64", "amp-fp16")
+    ]
+    answers = {row["also equal"]: (row["fastest"].split()[0], row["not compared"]) for row in bert}
+    assert {clipping: answer[0] for clipping, answer in answers.items()} == {
+        "clip norm 0.0": "mxnet",
+        "clip norm not stated": "tensorflow",
+    }
+    # The faster ones, which do not clip, are named beside the one that is crowned among its equals.
+    assert "mxnet 11,269, oneflow 11,196 (clip norm 0.0)" in answers["clip norm not stated"][1]
+    fastest = [tile for tile in page.tiles if tile.label.startswith("Fastest: ")]
+    assert [tile.label for tile in fastest] == [
+        "Fastest: resnet50 · 4n8d · fp32 · batch 128",
+        "Fastest: bert-base · 4n8d · fp32 · batch 32 · clip norm not stated",
+    ]
+    assert fastest[0].value == "oneflow"
+    assert "Not compared: tensorflow 16,250 (amp-fp16)" in fastest[0].aside
 
 
 # -- effects

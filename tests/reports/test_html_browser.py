@@ -127,6 +127,7 @@ def test_everything_is_drawn_and_nothing_is_asked_for(opened, files, name):
 
 def test_sections_of_a_campaign(opened):
     assert opened("campaign").locator("section > h2").all_inner_texts() == [
+        "Which framework is fastest?",
         "Throughput",
         "Scaling",
         "Effects",

@@ -15,6 +15,7 @@ from dlperf_sdk.analysis.cost import Cost, Price, cost
 from dlperf_sdk.analysis.effects import Effect, Pair, effect
 from dlperf_sdk.analysis.gate import Gate, gate
 from dlperf_sdk.analysis.prediction import Prediction, predict
+from dlperf_sdk.analysis.ranking import Ranking, rankings
 from dlperf_sdk.analysis.scaling import Scaled, efficiency, speedup
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "Pair",
     "Prediction",
     "Price",
+    "Ranking",
     "Scaled",
     "attribute",
     "cases",
@@ -36,5 +38,6 @@ __all__ = [
     "efficiency",
     "gate",
     "predict",
+    "rankings",
     "speedup",
 ]

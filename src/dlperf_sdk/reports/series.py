@@ -128,7 +128,7 @@ def titles_of(short: Sequence[str], facts: Sequence[dict[str, Any]]) -> list[str
             for name in {name for each in alike for name in each}
             if len({key(each.get(name)) for each in alike}) > 1
         }
-        said = [said_of(name, mine[name]) for name in sorted(differing) if name in mine]
+        said = [format_fact(name, mine[name]) for name in sorted(differing) if name in mine]
         titles.append(", ".join([title, *said]))
     return titles
 
@@ -141,7 +141,7 @@ def _identity(case: Case, names: Iterable[str]) -> tuple[str, ...]:
     return tuple(f"{name}={key(case.facts.get(name))}" for name in sorted(names))
 
 
-def said_of(name: str, value: Any) -> str:
+def format_fact(name: str, value: Any) -> str:
     """A fact in a name: a word speaks for itself, a number or a yes does not."""
     if name == "implementation":
         return f"({value})"
@@ -174,4 +174,4 @@ def labels(cases: Sequence[Case], without: Sequence[str] = ()) -> list[str]:
 
 
 def _part(name: str, value: Any) -> str:
-    return "" if value is None or value == _DULL.get(name) else said_of(name, value)
+    return "" if value is None or value == _DULL.get(name) else format_fact(name, value)

@@ -6,29 +6,32 @@ from collections.abc import Sequence
 
 import dlperf_sdk
 from dlperf_sdk.analysis.case import Case, cases
+from dlperf_sdk.analysis.ranking import Ranking, rankings
 from dlperf_sdk.analysis.scaling import efficiency, speedup
 from dlperf_sdk.interfaces.collection import Collection, Disagreement, Figures
 from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.reports.blocks import Cell, Column, Table
 from dlperf_sdk.reports.collection_page import count_cells, disagreement_table
-from dlperf_sdk.reports.html import differences, effects, rates, scaling
+from dlperf_sdk.reports.html import differences, effects, leaders, rates, scaling
 from dlperf_sdk.reports.html.page import Page, Section, Sortable, Tile
-from dlperf_sdk.reports.html.summary import fastest, listed
+from dlperf_sdk.reports.html.summary import fastest_tiles, listed
 from dlperf_sdk.reports.numbers import counted
-from dlperf_sdk.reports.series import Workload, merge, said_of, workloads
+from dlperf_sdk.reports.series import format_fact, merge, workloads
 
 
 def page(collection: Collection) -> Page:
     """Return every figure with its source, the source's tables regenerated, and what follows from them."""
     measured = cases(collection.figures)
     merged = merge(measured)
-    found = workloads(merged)
+    by_workload = workloads(merged)
+    ranked = rankings(run.case for run in merged)
     disagreements = collection.disagreements()
     wrong = disagreement_table(collection)
     sections = (
-        scaling.section(found),
-        rates.section(found),
-        effects.section([each.case for each in merged], FACTORS),
+        leaders.section(ranked),
+        scaling.section(by_workload),
+        rates.section(by_workload),
+        effects.section([run.case for run in merged], FACTORS),
         Section(
             "The source's tables, regenerated",
             tuple(collection.tables()),
@@ -39,12 +42,12 @@ def page(collection: Collection) -> Page:
             (Sortable(wrong) if isinstance(wrong, Table) else wrong,),
         ),
         _figures(collection.figures, measured),
-        differences.section(found),
+        differences.section(by_workload),
     )
     return Page(
         title=collection.title,
         lede=_lede(collection),
-        tiles=_tiles(collection.figures, disagreements, found),
+        tiles=_tiles(collection.figures, disagreements, ranked),
         sections=tuple(section for section in sections if section.items),
         colophon=f"Made by dlperf-sdk {dlperf_sdk.__version__} from figures that are installed as data.",
     )
@@ -60,7 +63,7 @@ def _lede(collection: Collection) -> str:
 
 
 def _tiles(
-    figures: Figures, disagreements: Sequence[Disagreement], found: Sequence[Workload]
+    figures: Figures, disagreements: Sequence[Disagreement], ranked: Sequence[Ranking]
 ) -> tuple[Tile, ...]:
     cells = count_cells(disagreements)
     documents = {figure.source.document for figure in figures}
@@ -75,7 +78,7 @@ def _tiles(
             aside,
             "doubt" if cells else "good",
         ),
-        *fastest(found),
+        *fastest_tiles(ranked, 2),
     )
 
 
@@ -134,7 +137,7 @@ def _row(figure: PublishedFigure, among: Sequence[Case]) -> tuple[Cell | str, ..
     faster, scaled = speedup(figure, among).value, efficiency(figure, among).value
     none = Cell("–", "quiet")
     further = ", ".join(
-        f"{name.replace('_', ' ')} {value}" if isinstance(value, str) else said_of(name, value)
+        f"{name.replace('_', ' ')} {value}" if isinstance(value, str) else format_fact(name, value)
         for name, value in sorted(figure.options.items())
     )
     return (

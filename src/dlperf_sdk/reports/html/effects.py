@@ -14,7 +14,7 @@ from dlperf_sdk.reports.blocks import Block, Cell, Column, Notes, Paragraph, Tab
 from dlperf_sdk.reports.html import charts
 from dlperf_sdk.reports.html.page import Item, Plot, Section
 from dlperf_sdk.reports.numbers import counted
-from dlperf_sdk.reports.series import said_of
+from dlperf_sdk.reports.series import format_fact
 from dlperf_sdk.spec.compiler import COMPILERS
 from dlperf_sdk.spec.data_source import DATA_SOURCES
 from dlperf_sdk.spec.precision import PRECISIONS
@@ -93,9 +93,9 @@ def _names(estimates: Sequence[Effect]) -> list[str]:
     for estimate in estimates:
         first, second = estimate.levels
         if isinstance(first, str) and isinstance(second, str):
-            bare.append(f"{said_of(estimate.of, first)} ÷ {said_of(estimate.of, second)}")
+            bare.append(f"{format_fact(estimate.of, first)} ÷ {format_fact(estimate.of, second)}")
         else:
-            bare.append(f"{said_of(estimate.of, first)} ÷ {key(second)}")
+            bare.append(f"{format_fact(estimate.of, first)} ÷ {key(second)}")
     often = Counter(bare)
     return [
         f"{name}, {estimate.pairs[0].a.unit}" if often[name] > 1 else name
@@ -119,7 +119,9 @@ def _items(estimates: Sequence[Effect]) -> tuple[Item, ...]:
             }
         summaries.append(summary)
         for pair in estimate.pairs:
-            held = ", ".join(said_of(fact, value) for fact, value in pair.held.items() if value is not None)
+            held = ", ".join(
+                format_fact(fact, value) for fact, value in pair.held.items() if value is not None
+            )
             rows.append({"label": name, "held": held, "ratio": pair.ratio, "shown": f"{pair.ratio:.3f}"})
     name, largest = max(drawn, key=lambda entry: abs(math.log(entry[1].median)))
     caption = (

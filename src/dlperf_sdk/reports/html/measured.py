@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 import dlperf_sdk
 from dlperf_sdk.analysis.case import Case
+from dlperf_sdk.analysis.ranking import rankings
 from dlperf_sdk.errors import AnalysisError, StoreError
 from dlperf_sdk.interfaces.collection import Collection
 from dlperf_sdk.reports.blocks import Paragraph
 from dlperf_sdk.reports.html import (
     differences,
     effects,
+    leaders,
     published_comparison,
     rates,
     resources,
@@ -48,14 +50,16 @@ def page(results: Sequence[Result], unread: Sequence[str] = (), published: Colle
     cases, left_out = _cases(results)
     merged = merge(cases)
     by_workload = workloads(merged)
+    ranked = rankings(run.case for run in merged)
     among = contradictions_among(results)
     outcomes = [outcome(result, each) for result, each in zip(results, among, strict=True)]
     sections = (
         Section("What could not be read", _notes(unread)),
+        leaders.section(ranked),
         rates.section(by_workload),
         scaling.section(by_workload),
         scaling.strong(strong_workloads(merged), by_workload),
-        effects.section([one.case for one in merged]),
+        effects.section([run.case for run in merged]),
         *([] if published is None else [published_comparison.section(results, published)]),
         every.everything(results, outcomes, left_out),
         verdicts.section(results),
@@ -68,7 +72,7 @@ def page(results: Sequence[Result], unread: Sequence[str] = (), published: Colle
     return Page(
         title="Benchmark report",
         lede=summary.lede(results),
-        tiles=summary.tiles(results, outcomes, by_workload),
+        tiles=(summary.validity_tile(results, outcomes), *summary.fastest_tiles(ranked, 3)),
         sections=tuple(section for section in sections if section.items),
         colophon=f"Made by dlperf-sdk {dlperf_sdk.__version__} from {counted(len(results), 'result')}.",
     )

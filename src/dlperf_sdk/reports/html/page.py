@@ -38,6 +38,8 @@ class Sortable:
     table: Table
     filters: tuple[str, ...] = ()
     """Titles of the columns that are filtered by their values."""
+    page_rows: int = 50
+    """Rows that are shown at a time."""
 
 
 @frozen

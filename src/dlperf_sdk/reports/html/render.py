@@ -15,8 +15,6 @@ from dlperf_sdk.reports.html.page import Abreast, Folded, Page, Plot, Sortable
 
 _NEEDED = ("altair", "jinja2", "vl_convert")
 _KINDS = (Abreast, Folded, Heading, Labels, Notes, Paragraph, Plot, Sortable, Table)
-FIRST_ROWS = 50
-"""Rows of a sortable table that stand in the document, and that are shown at a time."""
 
 
 def document(page: Page) -> str:
@@ -49,7 +47,6 @@ def document(page: Page) -> str:
         # Our own files, which the policy names by their digests.
         style=Markup(_file("style.css")),  # noqa: S704
         scripts=[Markup(script) for script in scripts],  # noqa: S704
-        first_rows=FIRST_ROWS,
         number=_Numbers(),
     )
 

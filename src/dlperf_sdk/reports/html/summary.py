@@ -1,17 +1,15 @@
-"""The headline: how many results, how many are valid, and which are fastest."""
+"""Headline numbers: the results, the valid ones, and the fastest framework."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from dlperf_sdk.analysis.ranking import Ranking
 from dlperf_sdk.reports.blocks import Cell
+from dlperf_sdk.reports.fastest import equal_facts, format_excluded, lead
 from dlperf_sdk.reports.html.page import Tile
 from dlperf_sdk.reports.numbers import counted, quantity
-from dlperf_sdk.reports.series import Workload, labels
 from dlperf_sdk.results.result import Result
-
-_MOST = 4
-"""Workloads whose fastest case is a headline."""
 
 
 def lede(results: Sequence[Result]) -> str:
@@ -38,10 +36,8 @@ def listed(names: Iterable[str]) -> str:
     return " and ".join(part for part in (", ".join(every[:-1]), every[-1]) if part) if every else ""
 
 
-def tiles(
-    results: Sequence[Result], outcomes: Sequence[Cell], workloads: Sequence[Workload]
-) -> tuple[Tile, ...]:
-    """The numbers that a reader sees first."""
+def validity_tile(results: Sequence[Result], outcomes: Sequence[Cell]) -> Tile:
+    """Return the number of valid results, and of those that failed or have warnings."""
     tones = [outcome.tone for outcome in outcomes]
     failed = sum(result.failure is not None for result in results)
     invalid = tones.count("bad") - failed
@@ -55,24 +51,29 @@ def tiles(
     total = (
         f"all {len(results):,}" if valid == len(results) and not remarks else f"{valid:,} of {len(results):,}"
     )
-    validity = Tile(
+    return Tile(
         "Validity",
         f"{total} valid",
         "; ".join(remarks) or "every check passed",
         "bad" if invalid else "doubt" if remarks else "good",
     )
-    return (validity, *fastest(workloads))
 
 
-def fastest(workloads: Sequence[Workload]) -> tuple[Tile, ...]:
-    """The highest throughput of each of the first few workloads."""
-    found = []
-    for workload in workloads[:_MOST]:
-        named = zip(labels(workload.cases, ("topology", "batch_size")), workload.merged, strict=True)
-        name, best = max(named, key=lambda item: item[1].case.throughput)
-        interval = ""
-        if best.low is not None and best.high is not None:
-            interval = f" ({quantity(best.low, '')} – {quantity(best.high, '')})"
-        aside = f"{name} on {best.case.topology}{interval}"
-        found.append(Tile(f"Fastest: {workload.title}", quantity(best.case.throughput, workload.unit), aside))
-    return tuple(found)
+def fastest_tiles(rankings: Sequence[Ranking], at_most: int) -> tuple[Tile, ...]:
+    """Return the fastest framework of the first rankings, of each model and precision once."""
+    tiles: dict[tuple[str, ...], Tile] = {}
+    for ranking in rankings:
+        first, facts = ranking.entries[0], ranking.facts
+        about = (str(facts.get("model", "")), str(facts.get("precision", "")))
+        if about in tiles:
+            continue
+        case = [about[0], f"{facts['topology']}", about[1], f"batch {facts['batch_size']}"]
+        case += [text for text in [equal_facts(ranking, rankings)] if text]
+        excluded = format_excluded(ranking)
+        aside = f"{quantity(first.throughput, first.unit)}: {lead(ranking).text}"
+        if excluded:
+            aside += f". Not compared: {excluded}"
+        tiles[about] = Tile(f"Fastest: {' · '.join(case)}", str(first.facts.get(ranking.of)), f"{aside}.")
+        if len(tiles) == at_most:
+            break
+    return tuple(tiles.values())

@@ -1,0 +1,137 @@
+"""Answer which framework is fastest at a topology, batch size and precision: a row per ranking, as blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from dlperf_sdk.analysis.case import Case, key
+from dlperf_sdk.analysis.comparison import Comparison
+from dlperf_sdk.analysis.ranking import Excluded, Ranking
+from dlperf_sdk.reports.blocks import Cell, Column, Table
+from dlperf_sdk.reports.numbers import common_scale, counted, quantity
+from dlperf_sdk.reports.series import format_fact, labels
+
+TITLE = "Which framework is fastest?"
+LEDE = (
+    "Only cases of equal workload, precision, topology, data and hardware are compared; others are named as not "
+    "compared. Batch sizes are per device. A ratio has a 95 % interval where both sides have four repeats or more."
+)
+_NAMED = ("topology", "model", "batch_size", "precision")
+"""Facts that have a column; others are named where rankings differ in them."""
+_OWN_ROWS = ("precision", "hardware")
+_MAX_EXCLUDED = 6
+
+
+def fastest_table(rankings: Sequence[Ranking]) -> Table:
+    """Return a row per ranking: the fastest case, its lead over the second, the others, and what is excluded."""
+    equal = [equal_facts(ranking, rankings) for ranking in rankings]
+    rows: list[tuple[Cell | str, ...]] = [
+        (
+            *(str(ranking.facts.get(name, "")) for name in _NAMED),
+            *([facts] if any(equal) else []),
+            name_of_fastest(ranking),
+            quantity(ranking.entries[0].throughput, ranking.entries[0].unit),
+            lead(ranking),
+            _others(ranking),
+            format_excluded(ranking),
+        )
+        for ranking, facts in zip(rankings, equal, strict=True)
+    ]
+    columns = (
+        Column("topology", whole=True),
+        Column("model", whole=True),
+        Column("batch", right=True),
+        Column("precision", whole=True),
+        *([Column("also equal")] if any(equal) else []),
+        Column("fastest"),
+        Column("throughput", right=True),
+        Column("lead"),
+        Column("the others"),
+        Column("not compared"),
+    )
+    return Table(columns, tuple(rows), f"The fastest of {counted(len(rankings), 'comparison')}")
+
+
+def equal_facts(ranking: Ranking, rankings: Iterable[Ranking]) -> str:
+    """Return the facts without a column in which rankings of the same model differ, as this one has them."""
+    model = ranking.facts.get("model")
+    alike = [other.facts for other in rankings if other.facts.get("model") == model]
+    names = sorted({name for facts in alike for name in facts} - set(_NAMED))
+    return ", ".join(
+        _format_stated(name, ranking.facts.get(name))
+        for name in names
+        if len({key(facts.get(name)) for facts in alike}) > 1
+    )
+
+
+def name_of_fastest(ranking: Ranking) -> str:
+    """Return the framework of the fastest case, its version, and what distinguishes it from comparable cases."""
+    first = ranking.entries[0]
+    names = labels(ranking.cases, ("topology", "batch_size", "precision", "framework_version"))
+    framework, _, rest = names[ranking.cases.index(first)].partition(" ")
+    return " ".join(part for part in (framework, str(first.facts.get("framework_version", "")), rest) if part)
+
+
+def lead(ranking: Ranking) -> Cell:
+    """Return the ratio of the fastest over the second, with its interval."""
+    compared = ranking.comparison
+    second = str(ranking.entries[1].facts.get(ranking.of))
+    text = f"{format_ratio(compared)} {second}"
+    if compared.significant is False:
+        return Cell(f"{text}; not significant", "doubt")
+    if compared.reasons:
+        return Cell(f"{text}; {', '.join(map(_format_reason, compared.reasons))}", "doubt")
+    return Cell(text)
+
+
+def format_ratio(compared: Comparison) -> str:
+    """Return a ratio as `1.29×`, with its interval if it has one."""
+    interval = "" if compared.low is None else f" ({compared.low:.2f} – {compared.high:.2f})"
+    return f"{compared.ratio:.2f}×{interval}"
+
+
+def format_excluded(ranking: Ranking) -> str:
+    """Return the excluded cases, each group with the facts in which it differs.
+
+    Groups of another precision or hardware that differ in more than that are left out.
+    """
+    groups = [
+        group
+        for group in ranking.excluded
+        if len(group.differences) == 1 or not _has_own_row(name for name, _ in group.differences)
+    ]
+    texts = [_format_group(ranking, group) for group in groups[:_MAX_EXCLUDED]]
+    more = len(groups) - len(texts)
+    return "; ".join([*texts, *([f"and {more} more"] if more else [])])
+
+
+def _format_group(ranking: Ranking, group: Excluded) -> str:
+    how = common_scale([case.throughput for case in group.cases], "")
+    # Of another workload every framework is named, of another precision the fastest: it has a row of its own.
+    shown = group.cases[:1] if _has_own_row(name for name, _ in group.differences) else group.cases
+    named = ", ".join(f"{case.facts.get(ranking.of)} {how.own(case.throughput)}" for case in shown)
+    return f"{named} ({', '.join(_format_stated(*difference) for difference in group.differences)})"
+
+
+def _has_own_row(names: Iterable[str]) -> bool:
+    return not set(_OWN_ROWS).isdisjoint(names)
+
+
+def _format_reason(reason: str) -> str:
+    name, _, values = reason.partition(": ")
+    return f"{name.replace('_', ' ')} differs ({values.replace(' against ', ', ')})"
+
+
+def _format_stated(name: str, value: object) -> str:
+    return f"{name.replace('_', ' ')} not stated" if value is None else format_fact(name, value)
+
+
+def _others(ranking: Ranking) -> str:
+    first = ranking.entries[0]
+    how = common_scale([case.throughput for case in ranking.entries], "")
+
+    def entry(case: Case) -> str:
+        value = f"{case.facts.get(ranking.of)} {how.own(case.throughput)}"
+        return f"{value} ({case.throughput / first.throughput:.0%})"
+
+    return ", ".join(map(entry, ranking.entries[1:]))
