@@ -1,6 +1,11 @@
 # `make demo` and `make test` are all that a newcomer needs. Everything else is for people who work here.
 
-PYTHON ?= python3.11
+# The first Python that is new enough; `make PYTHON=…` takes another.
+PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3.14 python3; do \
+  $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null && echo $$python && break; done)
+ifeq ($(PYTHON),)
+$(error No Python of 3.11 or newer is on PATH: install one, or name it: make PYTHON=/path/to/python3)
+endif
 BIN := .venv/bin
 READY := .venv/ready
 DOCS := .venv/docs
