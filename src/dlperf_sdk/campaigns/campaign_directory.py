@@ -28,6 +28,7 @@ from dlperf_sdk.campaigns.campaign import Campaign, CampaignCase, Settings
 from dlperf_sdk.campaigns.planning import MISSING, Entry
 from dlperf_sdk.documents.reading import LARGEST_RESULT, load_document
 from dlperf_sdk.errors import DocumentError, StoreError
+from dlperf_sdk.planning.secret_variables import requested_variables
 from dlperf_sdk.planning.spec_file import check_allowed
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.files import directory_of, explained, write_whole
@@ -175,11 +176,13 @@ def reopen_campaign(
 
     Raises:
         StoreError, DocumentError: as `open_campaign` does.
-        SpecError: a case names something else.
+        SpecError: a case names something else, or this shell lacks the value of a variable that it has the hash of.
     """
     directory = open_campaign(path)
     cases = (case.spec.to_dict() for case in directory.cases)
     check_allowed(cases, str(path / "campaign.json"), allow, registry or Registry())
+    for case in directory.cases:
+        requested_variables(case.spec)
     return directory
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import attrs
 
@@ -62,12 +63,15 @@ def begin_case(session: Session, progress: CaseProgress) -> Case | None:
         raise
     except _OWN_ERRORS as error:
         case = begin(refusal=_failure_of(error))
-    before = read_lock(directory.store.directory / id / "environment.json") if progress.highest else None
+    before = read_environment(directory.store.directory / id / "environment.json") if progress.highest else {}
     with own_failures(case):
         case.prepare()
     changes = list(session.host_changes) if progress.highest else []
-    if before is not None and case.environment is not None and before != case.environment.lock:
-        changes.append("the versions in its environment changed.")
+    if before and case.environment is not None:
+        if before.get("lock") != case.environment.lock:
+            changes.append("the versions in its environment changed.")
+        if before.get("variables") != case.environment.variables:
+            changes.append("the values of variables in its environment changed.")
     if changes:
         notes = [f"Between two of its attempts: {change}" for change in changes]
         session.write("changed", case=id, notes=notes)
@@ -119,11 +123,11 @@ def settle_case(session: Session, progress: CaseProgress, case: Case) -> None:
     session.write("concluded", case=case.id, status=result.status, ok=result.ok)
 
 
-def read_lock(path: Path) -> str | None:
-    """Return the versions that an earlier session recorded; None where there are none that can be read."""
+def read_environment(path: Path) -> Mapping[str, Any]:
+    """Return the environment that an earlier session recorded; empty where there is none that can be read."""
     with suppress(DocumentError):
-        return str(load_document(path).get("lock"))
-    return None
+        return load_document(path)
+    return {}
 
 
 def _final_failure(session: Session, progress: CaseProgress) -> Failure | None:

@@ -79,7 +79,7 @@ def _option(text: str) -> tuple[str, str]:
 def _variable(text: str) -> tuple[str, str | None]:
     name, equals, value = text.partition("=")
     if not name:
-        raise SpecError(f"--env {text}: write NAME=VALUE, or NAME to hand on this shell's.")
+        raise SpecError("--env: the name is missing; write NAME=VALUE, or NAME to hand on this shell's.")
     return name, value if equals else None
 
 

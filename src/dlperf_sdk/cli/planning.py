@@ -15,6 +15,7 @@ from dlperf_sdk.planning.plan import Plan
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Labels, Paragraph, Table, Verbatim
 from dlperf_sdk.reports.numbers import counted, quantity
+from dlperf_sdk.spec.secret_values import is_hash
 
 # What a plan cannot know yet. The names say so, and nothing is called like this.
 _PYTHON = "<python of the environment>"
@@ -104,7 +105,10 @@ class Outline:
             if spec.python
             else "the running interpreter if it will do, else a managed one"
         )
-        variables = {name: "(this shell's)" if value is None else value for name, value in spec.env.items()}
+        variables = {
+            name: "(this shell's)" if value is None else "(secret)" if is_hash(value) else value
+            for name, value in spec.env.items()
+        }
         pairs = [
             ("Environment", how),
             ("Python", environment.python),

@@ -29,6 +29,7 @@ from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.interfaces.measurer import Measurer
 from dlperf_sdk.parity.evidence import REFERENCE_CASE, ParityRun, evaluate_parity
 from dlperf_sdk.planning.plan import Plan, make_plan
+from dlperf_sdk.planning.secret_variables import conceal_secrets
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results import metrics
 from dlperf_sdk.results.agent_events import attempt_outcome, failure_from, nodes_from, text_from
@@ -37,6 +38,7 @@ from dlperf_sdk.results.result import Environment, Parity, Result, Stopping
 from dlperf_sdk.results.run_directory import RunDirectory
 from dlperf_sdk.results.store import ResultStore, new_run_id
 from dlperf_sdk.spec.run_spec import RunSpec
+from dlperf_sdk.spec.secret_values import without_secrets
 from dlperf_sdk.worker.agent.stopping import decide
 
 
@@ -91,6 +93,7 @@ class Case:
             UsageError, PluginError: the case cannot be understood, its data folder does not exist, or the store
                 cannot be written.
         """
+        spec = conceal_secrets(spec, registry)
         if run_id is None:
             data.check_exists(spec.data)
         measurers = tuple(registry.measurers())
@@ -98,7 +101,7 @@ class Case:
         try:
             plan = make_plan(spec, registry) if refusal is None else None
         except RunFailed as error:
-            failure = Failure(error.kind, str(error))
+            failure = Failure(error.kind, without_secrets(str(error)))
         id = run_id or new_run_id(spec, datetime.now(UTC))
         case = cls(id, spec, registry, observers, measurers, started_at or now(), plan, failure)
         if store is not None:
@@ -178,7 +181,7 @@ class Case:
 
     def report(self, stage: str, detail: str) -> None:
         """Tell the observers one line of progress for a stage."""
-        self.observers.notify("dlperf_stage", run_id=self.id, stage=stage, detail=detail)
+        self.observers.notify("dlperf_stage", run_id=self.id, stage=stage, detail=without_secrets(detail))
 
     def announce(self) -> None:
         """Write the plan, then tell the observers that the case starts."""
@@ -191,7 +194,7 @@ class Case:
 
     def note(self, *sentences: str) -> None:
         """Add sentences to the result's notes."""
-        self.notes += sentences
+        self.notes += map(without_secrets, sentences)
 
     def fail(self, failure: Failure | None) -> None:
         """Record why the case fails; the first reason counts, and None is no reason."""
@@ -224,7 +227,9 @@ class Case:
                 self.failure = Failure("interrupted", "The run was interrupted; finished repeats are kept.")
                 raise KeyboardInterrupt from error
             failure = (
-                Failure(error.kind, str(error)) if isinstance(error, RunFailed) else resource_failure(error)
+                Failure(error.kind, without_secrets(str(error)))
+                if isinstance(error, RunFailed)
+                else resource_failure(error)
             )
             if failure is None:
                 raise

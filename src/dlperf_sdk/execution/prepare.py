@@ -16,9 +16,9 @@ from dlperf_sdk.errors import Unavailable, UsageError
 from dlperf_sdk.execution.launch import launch
 from dlperf_sdk.parity.evidence import ParityRun, follow_parity_run, plan_parity_run
 from dlperf_sdk.planning.plan import Plan
+from dlperf_sdk.planning.secret_variables import recorded_variables, requested_variables
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.result import Environment, Parity
-from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.worker.request import Request
 
 Report = Callable[[str, str], None]
@@ -51,7 +51,7 @@ class PreparedCase:
             python=self.environment.python,
             lock=self.environment.lock,
             command=self.environment.command,
-            variables=self.variables,
+            variables=recorded_variables(self.variables, self.plan.secrets),
             plugin=self.plan.plugin,
         )
 
@@ -61,12 +61,14 @@ def prepare_case(plan: Plan, environment_from: Environment | None, report: Repor
 
     Raises:
         RunFailed: an environment or the data cannot be had.
+        SpecError: of a variable's value only the hash is known.
         PluginError: the plugin's specification of its environment cannot be understood.
     """
+    variables = requested_variables(plan.spec)
     # Before the environment, which may be gigabytes: a folder's name is easily mistyped.
     samples = _prepare_data(plan, partial(report, "data"))
     environment = _prepare_environment(plan, environment_from, partial(report, "environment"))
-    return PreparedCase(plan, environment, requested_variables(plan.spec), samples)
+    return PreparedCase(plan, environment, variables, samples)
 
 
 def check_parity(
@@ -107,15 +109,9 @@ def prepare_own_environment(plan: Plan, on_progress: Callable[[str], None]) -> P
         plan.device,
         python=spec.python,
         inside=inside(spec, plan.device),
-        env=spec.env,
+        env=requested_variables(spec),
         on_progress=on_progress,
     )
-
-
-def requested_variables(spec: RunSpec) -> dict[str, str]:
-    """Return the requested variables as the workers get them, without those that this shell does not have."""
-    values = {name: os.environ.get(name) if value is None else value for name, value in spec.env.items()}
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def _prepare_environment(

@@ -25,12 +25,14 @@ from dlperf_sdk.launchers.stream_events import parse_event
 from dlperf_sdk.parity.evidence import ParityRun, plan_parity_run, unknown_parity
 from dlperf_sdk.planning import bundle
 from dlperf_sdk.planning.plan import Plan, make_plan
+from dlperf_sdk.planning.secret_variables import recorded_variables, secret_names
 from dlperf_sdk.planning.spec_file import declarations, restricted
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.convert import parity_from_dict, to_plain
 from dlperf_sdk.results.result import Environment, Result
 from dlperf_sdk.results.store import ResultStore, campaign_of, new_run_id
 from dlperf_sdk.spec.run_spec import RunSpec
+from dlperf_sdk.spec.secret_values import reveal
 
 
 def replay(
@@ -66,7 +68,8 @@ def _replayed(
         why = f": {failed.get('message')}" if isinstance(failed, Mapping) else ""
         raise DocumentError(f"The run was over before it said anything{why}.")
     try:
-        spec, run_id, environment = RunSpec.from_dict(first["spec"]), first["id"], _environment(first)
+        spec, run_id = RunSpec.from_dict(first["spec"]), first["id"]
+        environment = _environment(first, spec, registry)
         if not isinstance(run_id, str) or not run_id:
             raise TypeError
     except (KeyError, TypeError, AttributeError) as error:
@@ -116,7 +119,7 @@ def _record_parity(case: Case, environment: Environment, plain: Any) -> None:
     case.record_parity(run)
 
 
-def _environment(first: Mapping[str, Any]) -> Environment:
+def _environment(first: Mapping[str, Any], spec: RunSpec, registry: Registry) -> Environment:
     """Return what the workers of the other machine ran in.
 
     Raises:
@@ -124,11 +127,11 @@ def _environment(first: Mapping[str, Any]) -> Environment:
     """
     packages = first["versions"].get("packages", {})
     environment = Environment(
-        kind=CONTAINER if first["spec"].get("container") else GIVEN,
+        kind=CONTAINER if spec.container else GIVEN,
         python=str(first["versions"].get("python", "")),
         lock="".join(f"{name}=={version}\n" for name, version in sorted(packages.items())),
         command=tuple(map(str, first["command"])),
-        variables={name: value for name, value in first["variables"].items() if value is not None},
+        variables=recorded_variables(spec.env, secret_names(spec, registry)),
         plugin=str(first["plugin"]),
     )
     schema.check("result", to_plain(environment), "environment")
@@ -176,9 +179,10 @@ def pack(spec: RunSpec, path: Path, registry: Registry | None = None) -> bundle.
         spec.data, planned.model_options, planned.inputs, seed=spec.seed, on_progress=lambda *_: None
     )
     prepared = _prepared(planned, "", "", ("python3",))
-    parity = plan_parity_run(planned, prepared, spec.env, plugins, use_cache=False)
+    variables = {name: reveal({name: value}, {}).get(name) for name, value in planned.spec.env.items()}
+    parity = plan_parity_run(planned, prepared, variables, plugins, use_cache=False)
     first, known = (parity.request, None) if isinstance(parity, ParityRun) else (None, parity)
-    request = planned.request(new_run_id(spec, datetime.now(UTC)), prepared.command, spec.env, samples)
+    request = planned.request(new_run_id(spec, datetime.now(UTC)), prepared.command, variables, samples)
     return bundle.build(request, path, planned.packages, bundle_metadata(planned, known), first)
 
 

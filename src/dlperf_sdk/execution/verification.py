@@ -10,15 +10,17 @@ from attrs import frozen
 from dlperf_sdk import environments
 from dlperf_sdk.errors import DlperfError, UnknownName, UsageError
 from dlperf_sdk.execution.launch import launch
-from dlperf_sdk.execution.prepare import prepare_own_environment, requested_variables
+from dlperf_sdk.execution.prepare import prepare_own_environment
 from dlperf_sdk.parity.compare import Comparison, expected
 from dlperf_sdk.parity.evidence import REFERENCE_CASE, ParityRun, follow_parity_run, plan_parity_run
 from dlperf_sdk.parity.reference import load
 from dlperf_sdk.planning.plan import Plan, make_plan
+from dlperf_sdk.planning.secret_variables import requested_variables
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.convert import to_plain
 from dlperf_sdk.results.result import FAIL, NOT_APPLICABLE, PASS, Parity
 from dlperf_sdk.spec.run_spec import RunSpec
+from dlperf_sdk.spec.secret_values import without_secrets
 
 OnProgress = Callable[[str], None]
 
@@ -257,7 +259,8 @@ def _row(plan: Plan, case: str, registry: Registry, on_progress: OnProgress) -> 
             if isinstance(parity, ParityRun):
                 parity = follow_parity_run(parity, launch(parity.plan, parity.request, registry))
     except DlperfError as error:
-        report(f"not run: {error}")
-        return Row(name, None, reason=str(error))
+        reason = without_secrets(str(error))
+        report(f"not run: {reason}")
+        return Row(name, None, reason=reason)
     report(parity.outcome)
     return Row(name, parity, environment=f"{plan.plugin}, Python {prepared.python}")

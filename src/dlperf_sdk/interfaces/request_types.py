@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from dlperf_sdk.documents.field_types import (
@@ -33,6 +34,7 @@ ProtocolRequest = Annotated[dict[str, Any], WrittenAs(Protocol)]
 PhaseDeadlines = Annotated[dict[str, float], Schema(**keywords_of(deadlines), required=list(PHASES))]
 Command = Annotated[list[str], WrittenAs(tuple[SystemText, ...]), Schema(minItems=1)]
 Variables = dict[VariableName, SystemText | None]
+SecretNames = Annotated[Sequence[str], WrittenAs(tuple[VariableName, ...])]
 MemoryLimit = Annotated[int, Schema(minimum=1, maximum=2**60)] | None
 LossScale = Annotated[float, Schema(exclusiveMinimum=0, maximum=2**24)]
 AttemptNumber = Annotated[int, Schema(minimum=1, maximum=10**12)]

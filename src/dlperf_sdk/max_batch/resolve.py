@@ -14,11 +14,11 @@ import attrs
 from dlperf_sdk import data
 from dlperf_sdk.errors import RunFailed
 from dlperf_sdk.execution.case import Case
-from dlperf_sdk.execution.prepare import requested_variables
 from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.max_batch import budget, cache
 from dlperf_sdk.max_batch.search import Probe, SearchResult, find_max_batch
 from dlperf_sdk.planning.plan import Plan, make_plan
+from dlperf_sdk.planning.secret_variables import recorded_variables, requested_variables
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.records import Failure
 from dlperf_sdk.results.store import ResultStore
@@ -149,7 +149,8 @@ def _probe(
 def cache_key(plan: Plan, limit: int | None) -> dict[str, Any]:
     """Return everything that the largest batch size depends on; variables, which may be secrets, as a digest."""
     spec = plan.spec
-    variables = json.dumps(requested_variables(spec), sort_keys=True).encode()
+    recorded = recorded_variables(requested_variables(spec), plan.secrets)
+    variables = json.dumps(recorded, sort_keys=True).encode()
     machine = hardware.describe()
     gpus = [{"name": gpu.get("name"), "memory": gpu.get("memory")} for gpu in machine.get("gpus") or ()]
     return {

@@ -12,6 +12,7 @@ from attrs import frozen
 from dlperf_sdk.errors import SpecError, Unavailable, Unsupported
 from dlperf_sdk.interfaces.framework import EnvironmentSpec
 from dlperf_sdk.interfaces.model import plain
+from dlperf_sdk.planning.secret_variables import conceal_secrets, secret_names
 from dlperf_sdk.registry.capabilities import (
     check_capabilities,
     check_combination,
@@ -40,6 +41,9 @@ class Plan:
     """One case, resolved. Plain values; `request` turns it into what the nodes are told."""
 
     spec: RunSpec
+    """With hashes in place of secret values."""
+    secrets: tuple[str, ...]
+    """Names of the variables whose values are secrets."""
     device: str
     protocol: Protocol
     runtime: str
@@ -130,6 +134,7 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
         Unsupported: the framework's plugin cannot run this case; the message says what it offers.
         Unavailable: the topology cannot place it here.
     """
+    spec = conceal_secrets(spec, registry)
     if spec.wants_max_batch:
         raise SpecError("batch_size is max, which is found by measuring; a plan needs a number.")
     DATA_SOURCES[spec.data.source].check_folder(spec.data.path)
@@ -177,6 +182,7 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
         )
     planned = Plan(
         spec=spec,
+        secrets=secret_names(spec, registry),
         device=device,
         protocol=spec.resolved_protocol(),
         runtime=framework.runtime,

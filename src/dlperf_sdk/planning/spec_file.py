@@ -176,6 +176,11 @@ def declarations(registry: Registry) -> LookUp:
     return look_up
 
 
+def tunes_only(name: str, tuning_variables: Collection[str]) -> bool:
+    """Return True if a variable is known to tune only, in general or by its plugin's declaration."""
+    return name in tuning_variables or TUNING.fullmatch(name) is not None
+
+
 def restricted(case: Mapping[str, Any], look_up: LookUp) -> Iterator[Restricted]:
     """Yield the settings of a case that decide what is executed or read.
 
@@ -191,7 +196,7 @@ def restricted(case: Mapping[str, Any], look_up: LookUp) -> Iterator[Restricted]
     variables = case.get("env") or {}
     tuning = look_up("frameworks", case["framework"]).tuning_variables if variables else frozenset()
     for name, value in variables.items():
-        if name not in tuning and not TUNING.fullmatch(name):  # the value may be a secret
+        if not tunes_only(name, tuning):  # the value may be a secret
             description = (
                 f"sets the variable {name}, which is not known to tune only threads, memory or transport"
             )

@@ -9,6 +9,7 @@ from typing import Any
 from dlperf_sdk.reports.blocks import Cell
 from dlperf_sdk.reports.numbers import quantity, ranges
 from dlperf_sdk.results.result import Result
+from dlperf_sdk.spec.secret_values import is_hash
 
 _ENVIRONMENTS = {
     "managed": "a managed environment",
@@ -25,7 +26,10 @@ def surroundings(result: Result, directory: Path | None) -> tuple[tuple[str, Cel
         how = _ENVIRONMENTS.get(environment.kind, environment.kind)
         pairs.append(("Environment", f"Python {environment.python}, {how}; {environment.plugin}"))
         if environment.variables:
-            listing = ", ".join(f"{name}={value}" for name, value in environment.variables.items())
+            listing = ", ".join(
+                f"{name}={'(secret)' if is_hash(value) else value}"
+                for name, value in environment.variables.items()
+            )
             pairs.append(("Variables", listing))
     pairs += [(label, text) for label, text in hardware(result.hardware)]
     context = context_of(result)

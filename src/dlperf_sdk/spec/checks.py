@@ -94,7 +94,9 @@ def variables(_: Any, attribute: Any, value: Any) -> None:
     """A validator: environment variables, each a text or none."""
     for name, content in _items(attribute, value, _VARIABLE, "an environment variable"):
         if content is not None and (not isinstance(content, str) or "\0" in content):
-            raise SpecError(f"The environment variable {name} is {shown(content)}; it must be text.")
+            raise SpecError(
+                f"The environment variable {name} must be text without null characters, got {type(content).__name__}."
+            )
         if name == THREADS and content is not None and not _COUNT.fullmatch(content):
             raise SpecError(
                 f"{THREADS} is {shown(content)}, which is no number of threads; give a whole number from 1, or leave "

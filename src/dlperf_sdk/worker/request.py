@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         PhaseDeadlines,
         Program,
         ProtocolRequest,
+        SecretNames,
         Variables,
     )
 
@@ -99,6 +100,8 @@ class Request(NamedTuple):
     """`module:attribute` of each sampler that the agent runs on its node."""
     on_busy: BusyAction
     """Action when another process uses the device."""
+    secrets: SecretNames = ()
+    """Names of the variables whose values are secrets: nothing that a node reports contains them."""
     memory_limit: MemoryLimit = None
     """Bytes of host memory that each worker process may allocate; null for no limit."""
     first_attempt: AttemptNumber = 1

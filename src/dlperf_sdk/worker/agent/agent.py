@@ -4,6 +4,7 @@ Its main thread serves the coordinator's orders; another one does nothing but wa
 `joining`.
 """
 
+import os
 import queue
 import shutil
 import signal
@@ -17,6 +18,7 @@ from dlperf_sdk.worker.agent.attempt import Attempt
 from dlperf_sdk.worker.agent.coordinator import PARITY
 from dlperf_sdk.worker.agent.launch_commands import Place, orders_for
 from dlperf_sdk.worker.agent.sampling import Sampling
+from dlperf_sdk.worker.agent.secret_values import replace_values, secret_values
 from dlperf_sdk.worker.failures import SETTLE, failure
 from dlperf_sdk.worker.processes import cluster_from
 from dlperf_sdk.worker.request import Request
@@ -46,6 +48,7 @@ class Agent:
     ) -> None:
         self.request, self.parity, self.node, self._link = request, parity, node, connection
         self._bundle, self._scratch, self._interface, self._ports = bundle, scratch, interface, ports
+        self._secrets = secret_values(request, os.environ)
         self._door: Optional[preflight.Doorbell] = None
         self._heard = time.monotonic()
         self._inbox: "queue.SimpleQueue[Dict[str, Any]]" = queue.SimpleQueue()
@@ -105,7 +108,7 @@ class Agent:
 
     def _say(self, message: Dict[str, Any]) -> None:
         self._beat = time.monotonic()
-        self._link.send(dict(message, node=self.node))
+        self._link.send(replace_values(dict(message, node=self.node), self._secrets))
 
     def _obey(self, order: str, message: Dict[str, Any]) -> None:
         if order == "reach":

@@ -36,9 +36,7 @@ def first_event(bundle: str, python: Optional[str] = None) -> bytes:
     # In a container there is another Python of this name, which nobody has started yet.
     contained = bool(case["spec"].get("container"))
     found = {} if contained else versions(command, worker_environment(os.environ, request.variables, {}))
-    told = dict(
-        case, event="case", id=request.id, command=command, variables=request.variables, versions=found
-    )
+    told = dict(case, event="case", id=request.id, command=command, versions=found)
     return json.dumps(told).encode() + b"\n"
 
 

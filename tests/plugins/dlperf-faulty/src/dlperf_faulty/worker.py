@@ -143,6 +143,9 @@ class Linear(worker.Linear):
             time.sleep(1000)
         elif self.fault == "exception":
             raise RuntimeError("the fault that was asked for")
+        elif self.fault == "leak":
+            print("the environment:", dict(os.environ), flush=True)
+            raise RuntimeError(f"rejected: {os.environ['MY_TOKEN']}")
         elif self.fault == "unsupported":
             raise Unsupported("This cannot be done here.")
         elif self.fault == "exit":
