@@ -16,7 +16,7 @@ from dlperf_sdk.analysis.significance import sign_test
 from dlperf_sdk.errors import AnalysisError, NotComparable, UnknownName
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.registry.plugins import Registry
-from dlperf_sdk.results.result import Verdict
+from dlperf_sdk.results.result import Fact, Verdict
 from dlperf_sdk.spec.values import TopologySpec
 from dlperf_sdk.worker.estimate import median_interval
 
@@ -320,3 +320,33 @@ def test_a_step_s_time_is_divided():
     assert (partly.step, partly.input_stall, partly.compute) == (0.125, None, None)
     with pytest.raises(NotComparable, match="precision: amp-bf16 against fp32"):
         attribute(real=a_case(800, topology="1n4d", data="images", precision="amp-bf16"), synthetic=synthetic)
+
+
+def two_frameworks(layout="auto"):
+    made = []
+    for framework, version, chosen in (("torch", "2.4.1", "nchw"), ("tensorflow", "2.16.1", "nhwc")):
+        result = a_result(fields={"framework": framework, "topology": "1n1d", "layout": layout})
+        facts = [
+            attrs.evolve(one, observed=chosen if layout == "auto" else layout)
+            if one.name == "layout"
+            else one
+            for one in result.facts
+        ]
+        facts.append(Fact("framework_version", "context", None, version))
+        made.append(attrs.evolve(result, facts=tuple(facts)))
+    return made
+
+
+def test_version_and_default_layout_belong_to_the_framework():
+    torch, tensorflow = two_frameworks()
+    compared = compare(torch, tensorflow)
+    assert compared.factors == ("framework: torch 2.4.1 (nchw) against tensorflow 2.16.1 (nhwc)",)
+    assert (compared.reasons, compared.footnotes) == ((), ())
+    estimate = effect([torch, tensorflow], of="framework")
+    assert (len(estimate.pairs), estimate.confounded, estimate.holding) == (1, (), ())
+
+
+def test_a_layout_that_was_asked_for_is_a_reason():
+    torch, _ = two_frameworks("nchw")
+    _, tensorflow = two_frameworks("nhwc")
+    assert compare(torch, tensorflow, footnoted=True).reasons == ("layout: nchw against nhwc",)

@@ -524,3 +524,23 @@ def test_an_effect_is_named_by_what_it_compares_and_never_twice():
     names = [row[1].text for row in plot.numbers.rows]
     assert len(set(names)) == len(names)
     assert {"amp-fp16 ÷ fp32, img/s", "amp-fp16 ÷ fp32, seq/s", "clip norm 1.0 ÷ 0.0"} <= set(names)
+
+
+def test_two_frameworks_on_one_case_are_one_pair():
+    chance = random.Random(1)
+    found = []
+    for framework, version, layout in (("torch", "2.4.1", "nchw"), ("tensorflow", "2.16.1", "nhwc")):
+        result = case(len(found), chance, {"framework": framework, "topology": "1n1d"})
+        observed = {"framework_version": version, "layout": layout}
+        facts = (attrs.evolve(fact, observed=observed.get(fact.name, fact.observed)) for fact in result.facts)
+        found.append(attrs.evolve(result, facts=tuple(facts)))
+    page = measured.page(found)
+    (plot,) = section(page, "Effects").items
+    assert len(plot.numbers.rows) == 1
+    assert len([row for row in plot.spec["data"]["values"] if "ratio" in row]) == 1
+    assert re.fullmatch(
+        r"tensorflow 2\.16\.1 \(nhwc\) reaches 1\.\d+ times the throughput of torch 2\.4\.1 \(nchw\): "
+        r"95 % interval 1\.\d+ to 1\.\d+, significant \(p = 0\.00058\)\.",
+        plot.description,
+    )
+    assert "What is not comparable" not in [part.title for part in page.sections]

@@ -26,6 +26,10 @@ SETTLING = (
 """Circumstances that make two measurements different ones, whatever else they share."""
 
 
+OF_FRAMEWORK = ("framework_version", "layout")
+"""Facts that belong to the framework: its version, and the layout unless the case asked for one."""
+
+
 LEAST, MOST = 1e-30, 1e30
 """Throughputs beyond these are none; within them ratios and their products are finite."""
 
@@ -70,6 +74,8 @@ class Case:
     """The facts of the case, as observed, else as requested; without those that are unknown."""
     roles: Mapping[str, Role]
     """The role of each fact in a comparison."""
+    requested_layout: bool = True
+    """True if the case asked for its layout; else the framework chose it."""
 
     @property
     def global_batch_size(self) -> int:
@@ -80,6 +86,20 @@ class Case:
     def step_time(self) -> float:
         """Seconds per step of all devices."""
         return self.global_batch_size / self.throughput
+
+    @property
+    def of_framework(self) -> tuple[str, ...]:
+        """The facts that belong to the framework."""
+        return OF_FRAMEWORK[:1] if self.requested_layout else OF_FRAMEWORK
+
+    @property
+    def framework(self) -> str:
+        """The framework with what belongs to it: `torch 2.4.1 (nchw)`."""
+        version, layout = (str(self.facts.get(name, "")) for name in OF_FRAMEWORK)
+        parts = [str(self.facts.get("framework", "")), version]
+        if layout and not self.requested_layout:
+            parts.append(f"({layout})")
+        return " ".join(filter(None, parts))
 
     def holds(self) -> set[str]:
         """Return the facts that identify the measurement: workload, factors, and those in `SETTLING`."""
@@ -174,4 +194,5 @@ def _of_result(result: Result) -> Case:
         repeats=metric.repeats,
         facts=known,
         roles={"estimator": "context", **roles},
+        requested_layout=result.spec.layout != "auto",
     )

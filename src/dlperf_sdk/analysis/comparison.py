@@ -1,4 +1,4 @@
-"""Two results side by side: the ratio, whether it means something, and why it may mean nothing."""
+"""Compare two measurements: their ratio, its interval, and the reasons why they may not be comparable."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def compare(
     """Compare two measurements of the same workload.
 
     They must not differ in the workload (model, batch, clipping, …) nor in what `MATTERING` names, but for the
-    facts named in `of`. With `footnoted` the reasons are listed instead.
+    facts named in `of`. With `footnoted` the reasons are listed instead. A framework's version and the layout that it
+    chose are no differences of their own between two frameworks.
 
     Raises:
         NotComparable: they differ, and it was not asked for footnotes.
@@ -60,25 +61,7 @@ def compare(
     one, other = Case.of(a), Case.of(b)
     for name in of:
         require_fact(name, (one, other))
-    reasons, footnotes, factors = [], [], []
-    if one.unit != other.unit:
-        reasons.append(f"unit: {one.unit} against {other.unit}")
-    for name in sorted(differing_facts((one, other))):
-        x, y = one.facts.get(name), other.facts.get(name)
-        text = f"{name}: {_said(x)} against {_said(y)}"
-        role = one.roles.get(name) or other.roles[name]
-        if name in of:
-            factors.append(text)
-        elif name not in one.facts or name not in other.facts:
-            # What only one of the two states cannot be judged.
-            if role == "workload" or name in MATTERING:
-                footnotes.append(text)
-        elif role == "workload" or name in MATTERING:
-            reasons.append(text)
-        elif role == "factor":
-            factors.append(text)
-        else:
-            footnotes.append(text)
+    reasons, footnotes, factors = _differences(one, other, of)
     if reasons and not footnoted:
         raise NotComparable(
             f"{one.name} and {other.name} do not measure the same thing; they differ in {'; '.join(reasons)}. "
@@ -96,5 +79,41 @@ def compare(
     )
 
 
-def _said(value: Any) -> str:
+def _differences(one: Case, other: Case, of: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
+    """Return the differences as reasons, footnotes and factors."""
+    reasons, footnotes, factors = [], [], []
+    if one.unit != other.unit:
+        reasons.append(f"unit: {one.unit} against {other.unit}")
+    differing = differing_facts((one, other))
+    of_framework = set(one.of_framework) & set(other.of_framework)
+    for name in sorted(differing):
+        if "framework" in differing and name in of_framework and name not in of:
+            continue
+        text = _format_difference(name, one, other)
+        role = one.roles.get(name) or other.roles[name]
+        is_essential = role == "workload" or (
+            name in MATTERING and not (name == "layout" and name in of_framework)
+        )
+        if name in of:
+            factors.append(text)
+        elif name not in one.facts or name not in other.facts:
+            # What only one of the two states cannot be judged.
+            if is_essential:
+                footnotes.append(text)
+        elif is_essential:
+            reasons.append(text)
+        elif role == "factor":
+            factors.append(text)
+        else:
+            footnotes.append(text)
+    return reasons, footnotes, factors
+
+
+def _format_difference(name: str, one: Case, other: Case) -> str:
+    if name == "framework":
+        return f"{name}: {one.framework} against {other.framework}"
+    return f"{name}: {_format(one.facts.get(name))} against {_format(other.facts.get(name))}"
+
+
+def _format(value: Any) -> str:
     return "not stated" if value is None else value if isinstance(value, str) else key(value)

@@ -89,7 +89,8 @@ def effect(
     """Compute the ratios of throughputs between two values of the factor `of`, over pairs with everything else equal.
 
     The cases of a pair share all facts in which the cases differ, except those that the factor determines (a machine
-    that has only one kind of GPU): these are named as confounded.
+    that has only one kind of GPU): these are named as confounded. A framework's version, and the layout that it chose,
+    belong to the factor `framework`.
 
     Args:
         sources: The cases.
@@ -106,6 +107,8 @@ def effect(
     a, b = _levels(many, of, levels)
     sides = [case for case in many if key(case.facts.get(of)) in (key(a), key(b))]
     varying = differing_facts(sides) - {of}
+    if of == "framework":
+        varying -= {name for name in varying if all(name in case.of_framework for case in sides)}
     settled = {
         name
         for name in varying

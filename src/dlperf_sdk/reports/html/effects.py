@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dlperf_sdk.analysis.case import Case, key
+from dlperf_sdk.analysis.case import OF_FRAMEWORK, Case, key
 from dlperf_sdk.analysis.effects import Effect, effect
 from dlperf_sdk.errors import AnalysisError
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Notes, Paragraph, Table
@@ -47,7 +47,8 @@ def section(cases: Sequence[Case], factors: Sequence[str] = ()) -> Section:
         return Section(title, ())
     lede = (
         "Each ring is a pair of cases that differ in one factor only; the diamond is the median of a factor's ratios, "
-        "the pale bar its interval (six pairs or more). Above 1 the first of the two is faster."
+        "the pale bar its 95 % interval (from six pairs, or from the repeats of a single pair). Above 1 the first of "
+        "the two is faster."
     )
     return Section(title, _items(estimates), lede)
 
@@ -67,10 +68,13 @@ def _effects(cases: Sequence[Case], factors: Sequence[str]) -> Iterator[Effect]:
     for name in wanted:
         for level, against in _levels(cases, name):
             try:
-                yield effect(cases, of=name, levels=(level, against))
+                estimate = effect(cases, of=name, levels=(level, against))
             except AnalysisError:
-                # No two cases differ in this factor only, or it cannot be told which belong together.
+                # No two cases differ in this factor only, or several cases are the same side of a pair.
                 continue
+            # A version or layout that changed with the framework is part of the framework's effect.
+            if name not in OF_FRAMEWORK or "framework" not in estimate.confounded:
+                yield estimate
 
 
 def _levels(cases: Sequence[Case], name: str) -> Iterator[tuple[Any, Any]]:
@@ -123,15 +127,36 @@ def _items(estimates: Sequence[Effect]) -> tuple[Item, ...]:
                 format_fact(fact, value) for fact, value in pair.held.items() if value is not None
             )
             rows.append({"label": name, "held": held, "ratio": pair.ratio, "shown": f"{pair.ratio:.3f}"})
-    name, largest = max(drawn, key=lambda entry: abs(math.log(entry[1].median)))
-    caption = (
-        f"{counted(len(rows), 'pair')} of {counted(len(drawn), 'effect')}. The largest is {name}: {largest.median:.3f} "
-        f"in the median of {counted(len(largest.pairs), 'pair')}."
-    )
+    _, largest = max(drawn, key=lambda entry: abs(math.log(entry[1].median)))
+    caption = _sentence(largest)
+    if len(drawn) > 1:
+        caption = f"{counted(len(drawn), 'effect')} in {counted(len(rows), 'pair')}. The largest: {caption}"
     if len(estimates) > len(drawn):
         caption += f" {len(estimates) - len(drawn)} more with fewer pairs are in the table only."
     plot = Plot("Paired ratios of throughputs", caption, charts.ratios(rows, summaries), _table(named))
     return (plot, *_notes(named))
+
+
+def _sentence(estimate: Effect) -> str:
+    """Return the ratio, its interval and its test in one sentence."""
+    levels = [format_fact(estimate.of, level) for level in estimate.levels]
+    if len(estimate.pairs) > 1:
+        ratio = f"{estimate.median:.3f} times (median of {len(estimate.pairs)} pairs)"
+    else:
+        (pair,) = estimate.pairs
+        if estimate.of == "framework":
+            levels = [pair.a.framework, pair.b.framework]
+        ratio = f"{estimate.median:.3f} times"
+    text = f"{levels[0]} reaches {ratio} the throughput of {levels[1]}"
+    if estimate.low is None:
+        return f"{text}; there are too few {_units_of(estimate)} for an interval."
+    conclusion = "significant" if estimate.significant else "not significant"
+    interval = f"95 % interval {estimate.low:.3f} to {estimate.high:.3f}"
+    return f"{text}: {interval}, {conclusion} (p = {estimate.p:.2g})."
+
+
+def _units_of(estimate: Effect) -> str:
+    return "repeats" if len(estimate.pairs) == 1 else "pairs"
 
 
 def _table(named: Sequence[tuple[str, Effect]]) -> Table:
@@ -165,7 +190,7 @@ def _table(named: Sequence[tuple[str, Effect]]) -> Table:
 
 def _significance(estimate: Effect) -> Cell:
     if estimate.significant is None:
-        return Cell(f"too few {'repeats' if len(estimate.pairs) == 1 else 'pairs'} to tell", "quiet")
+        return Cell(f"too few {_units_of(estimate)} to tell", "quiet")
     p_value = f"p = {estimate.p:.2g}"
     return Cell(
         f"yes, {p_value}" if estimate.significant else f"no, {p_value}",
