@@ -8,47 +8,62 @@ from collections.abc import Iterator
 from dlperf_sdk.results import metrics
 from dlperf_sdk.results.records import Repeat
 from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, NOT_APPLICABLE, PASS, QUALITY, Verdict
-from dlperf_sdk.results.trend import BLOCKS, pooled, trends
+from dlperf_sdk.results.steady_state import FEWEST_STEPS, LIMIT, SteadyState, assess
 from dlperf_sdk.spec.protocol import Protocol
 from dlperf_sdk.worker import estimate
 
 SPREAD = 0.02
 """Largest standard deviation between repeats that passes, as a fraction of the median."""
-DRIFT = 0.02
-"""Least drift over the window that matters, as a fraction of the median step."""
-SIGNIFICANCE = 0.01
-"""Of the test for a drift that all repeats share, and of the tests of the single repeats taken together."""
 PREFETCHED = 0.1
 """Most of the window that the input pipeline may have ready before it begins."""
 SKIPPED = 0.05
 """Most of the window's steps that the loss scaler may skip: a skipped step does not update, and is faster."""
 
 
-def steady_state(repeats: tuple[Repeat, ...]) -> Verdict:
-    """The window is long enough, holds little that was prepared before it, and its steps do not drift.
+def steady_state(repeats: tuple[Repeat, ...], warmup: int) -> Verdict:
+    """Check that the mean step time of the window is within 1 % of the stationary mean.
 
-    A drift is reported where it is both large enough to matter and significant: over all repeats together, or
-    in one of them. By simulation, noise without a drift is taken for one in at most 2 % of the cases of seven
-    repeats of 100 steps, also where neighbouring steps are correlated (autoregressive, up to 0.9), and in at
-    most 8 % of one to three repeats of 20 steps. A drift of 3 % under a noise of 1 % is found in nine cases
-    of ten of three repeats of 20 steps, and practically always in seven of 100.
-
-    Up and down again is no drift: only what rises or falls on the whole is looked for.
+    The verdict is `pass` or `fail` where the window shows that it is or is not, and else `inconclusive`: also for a
+    window that is short, holds many batches that were prepared before it, or many skipped steps. `warmup` is the
+    number of warm-up steps. The rates of wrong verdicts are in `docs/reference/operating-characteristics.md`.
     """
-    reasons = list(_unsteady(repeats))
-    if reasons:
-        return Verdict("steady-state", QUALITY, INCONCLUSIVE, " ".join(reasons))
-    shared = pooled(trends([metrics.step_times(repeat) for repeat in repeats]))
-    noise = "" if abs(shared.drift) < DRIFT else f"; their noise explains it (p = {shared.p_value:.1g})"
-    detail = f"Over the window the step time changes by {100 * shared.drift:+.2f} % (median of the repeats){noise}."
-    return Verdict("steady-state", QUALITY, PASS, detail)
-
-
-def _unsteady(repeats: tuple[Repeat, ...]) -> Iterator[str]:
     times = [metrics.step_times(repeat) for repeat in repeats]
+    if reasons := list(_disturbances(repeats, times)):
+        return Verdict("steady-state", QUALITY, INCONCLUSIVE, " ".join(reasons))
+    state = assess(times)
+    largest = state.largest
+    part = (
+        "the end of a line through its steps"
+        if largest.first_step is None
+        else f"the mean of its last {min(map(len, times)) - largest.first_step} steps"
+    )
+    measured = (
+        f"The window's mean step time deviates from {part} by {100 * largest.value:+.2f} % ± "
+        f"{100 * largest.bound:.2f} % (limit {100 * LIMIT:g} %)."
+    )
+    if state.is_unsteady:
+        return Verdict("steady-state", QUALITY, FAIL, f"{measured} {_advice(state, warmup)}")
+    if state.is_steady:
+        return Verdict("steady-state", QUALITY, PASS, measured)
+    return Verdict("steady-state", QUALITY, INCONCLUSIVE, f"{measured} {_advice(state, warmup)}")
+
+
+def _advice(state: SteadyState, warmup: int) -> str:
+    if state.warmup is None:
+        return "No part of the window is steady: use a longer warm-up and more steps."
+    if state.warmup == 0:
+        return "Measure more steps or repeats."
+    return f"A warm-up of {warmup + state.warmup} steps should suffice (it was {warmup})."
+
+
+def _disturbances(repeats: tuple[Repeat, ...], times: list[list[float]]) -> Iterator[str]:
+    """Return what keeps a window from being assessed."""
     steps = min(map(len, times), default=0)
-    if steps < BLOCKS:
-        yield f"The window has {steps} steps; it takes {BLOCKS} to see whether they drift."
+    if steps < FEWEST_STEPS:
+        yield f"The window has {steps} steps; the test takes {FEWEST_STEPS}."
+        return
+    if min(map(min, times)) <= 0:
+        yield "A step has no length."
         return
     records = [record for repeat in repeats for record in repeat.records]
     prefetched = max(record.prefetched_batches for record in records)
@@ -60,21 +75,6 @@ def _unsteady(repeats: tuple[Repeat, ...]) -> Iterator[str]:
     skipped = max(record.skipped_steps for record in records)
     if skipped > SKIPPED * steps:
         yield f"The loss scaler skipped {skipped} of {steps} steps; a longer warm-up lets it settle."
-    found = trends(times)
-    shared = pooled(found)
-    if abs(shared.drift) >= DRIFT and shared.p_value <= SIGNIFICANCE:
-        yield (
-            f"In all repeats together the step time drifts by {100 * shared.drift:+.1f} % over the window "
-            f"(p = {shared.p_value:.1g}); a longer warm-up may settle it."
-        )
-        return
-    for repeat, trend in zip(repeats, found, strict=True):
-        if abs(trend.drift) >= DRIFT and trend.p_value <= SIGNIFICANCE / len(repeats):
-            yield (
-                f"In attempt {repeat.attempt} the step time drifts by {100 * trend.drift:+.1f} % over the "
-                f"window (p = {trend.p_value:.1g})."
-            )
-            return
 
 
 def spread(repeats: tuple[Repeat, ...]) -> Verdict:

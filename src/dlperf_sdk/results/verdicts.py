@@ -44,7 +44,7 @@ def _quality(repeats: tuple[Repeat, ...], expected: Expected) -> tuple[Verdict, 
         names = ("steady-state", "spread", "stopping-rule")
         return tuple(Verdict(name, QUALITY, INCONCLUSIVE, detail) for name in names)
     return (
-        quality.steady_state(repeats),
+        quality.steady_state(repeats, expected.protocol.warmup),
         quality.spread(repeats),
         quality.stopping_rule(repeats, expected.protocol),
     )

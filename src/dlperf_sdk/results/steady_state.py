@@ -1,0 +1,186 @@
+"""Estimate how far a window's mean step time is from the stationary mean, and how well the window shows it.
+
+The mean of the whole window is compared with the mean of its later part, behind a quarter, a half and three quarters of
+the steps, and with the end of a straight line through all steps, for changes that last as long as the window. A mean,
+unlike a robust slope, sees a few slow first steps as the throughput does.
+
+The standard error pools two estimates by their degrees of freedom: the differences between repeats, which hold for
+any correlation of steps, and batch means of each repeat's second half, which exist for one repeat as well and see slow
+steps that all repeats share. Slow steps at a fixed distance (logging, garbage collection) are part of the stationary
+mean: they are spread over their period before the comparison, if the window has at least four periods.
+
+Sources: P. D. Welch, The statistical analysis of simulation results, in The Computer Performance Modeling Handbook,
+Academic Press (1983), 268-328 (warm-up from the mean over repeats); K. P. White, An effective truncation heuristic for
+bias reduction in simulation output, Simulation 69 (1997), 323-334 (MSER); A. M. Law, Simulation Modeling and Analysis,
+5th edition, section 9.5 (batch means).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from dlperf_sdk.results.student_t import quantile
+from dlperf_sdk.worker.estimate import median
+
+LIMIT = 0.01
+"""Largest deviation of the window's mean from the stationary mean, as a fraction of the latter."""
+FEWEST_STEPS = 20
+"""The shortest window that is tested."""
+CONFIDENCE = 0.95
+"""One-sided, of the bound that must stay within the limit for a pass."""
+FAIL_CONFIDENCE = 0.99
+"""One-sided, of each of the three bounds of which one must exceed the limit for a failure."""
+
+_BATCHES = 5
+"""Batches of the second half."""
+_LONGEST_PERIOD = 50
+_FEWEST_PERIODS = 4
+_MOST_FOLDED_STEPS = 2000
+"""Beyond so many steps, a period of at most `_LONGEST_PERIOD` does not disturb the comparison."""
+
+
+@frozen
+class Deviation:
+    """The window's mean, less an estimate of the stationary mean, as a fraction of the latter."""
+
+    first_step: int | None
+    """The first step of the later part; None for the line."""
+    value: float
+    bound: float
+    """Arm of the interval whose upper end is exceeded with probability 1 - `CONFIDENCE`."""
+    fail_bound: float
+    """The same for `FAIL_CONFIDENCE`."""
+
+    @property
+    def is_small(self) -> bool:
+        """Return whether the deviation is within the limit with `CONFIDENCE`."""
+        return abs(self.value) + self.bound <= LIMIT
+
+    @property
+    def is_large(self) -> bool:
+        """Return whether the deviation is beyond the limit with `FAIL_CONFIDENCE`."""
+        return abs(self.value) - self.fail_bound > LIMIT
+
+
+@frozen
+class SteadyState:
+    """The deviations of a window from its last three quarters, half, quarter, and from the line, in this order."""
+
+    deviations: tuple[Deviation, ...]
+    warmup: int | None
+    """Steps at the start of the window to add to the warm-up; None where no part of the window is steady."""
+
+    @property
+    def is_steady(self) -> bool:
+        """Return whether all deviations are small; the last quarter alone is too noisy to be required."""
+        return all(deviation.is_small for deviation in _required(self.deviations))
+
+    @property
+    def is_unsteady(self) -> bool:
+        """Return whether a deviation from a later part is large; a line may not fit, so it does not count."""
+        return any(deviation.is_large for deviation in self.deviations[:-1])
+
+    @property
+    def largest(self) -> Deviation:
+        """Return the deviation that decides: the most surely large one, or the least surely small one."""
+        if self.is_unsteady:
+            return max(
+                self.deviations[:-1], key=lambda deviation: abs(deviation.value) - deviation.fail_bound
+            )
+        return max(_required(self.deviations), key=lambda deviation: abs(deviation.value) + deviation.bound)
+
+
+def assess(series: Sequence[Sequence[float]]) -> SteadyState:
+    """Assess the step times of repeats of one case, each of at least `FEWEST_STEPS` positive numbers."""
+    steps = min(map(len, series))
+    traces = [list(values[:steps]) for values in series]
+    result = SteadyState(_deviations(traces), 0)
+    if result.is_steady and not result.is_unsteady:
+        return result
+    if steps <= _MOST_FOLDED_STEPS:
+        traces = [spread_periodic_steps(values) for values in traces]
+    return SteadyState(_deviations(traces), _required_warmup(traces))
+
+
+def _required(deviations: Sequence[Deviation]) -> tuple[Deviation, ...]:
+    return (*deviations[:2], deviations[-1])
+
+
+def _deviations(traces: Sequence[Sequence[float]]) -> tuple[Deviation, ...]:
+    steps, repeats = len(traces[0]), len(traces)
+    noise, batch_freedom = _noise(traces), repeats * (_BATCHES - 1)
+    freedom = batch_freedom + repeats - 1
+    cuts = [round(steps * part / 4) for part in (1, 2, 3)]
+    units = [math.sqrt(cut / (steps * (steps - cut))) for cut in cuts] + [math.sqrt(3 / steps)]
+    per_repeat = zip(*(_compare(values, cuts) for values in traces), strict=True)
+    found = []
+    for cut, unit, values in zip([*cuts, None], units, per_repeat, strict=True):
+        variance = (batch_freedom * (noise * unit) ** 2 + _squares(values)) / freedom
+        error = math.sqrt(variance / repeats)
+        bound, fail_bound = (quantile(level, freedom) * error for level in (CONFIDENCE, FAIL_CONFIDENCE))
+        found.append(Deviation(cut, _mean(values), bound, fail_bound))
+    return tuple(found)
+
+
+def _compare(values: Sequence[float], cuts: Sequence[int]) -> list[float]:
+    """Return the mean less those behind the cuts and less the end of the least-squares line, each as a fraction."""
+    steps, mean = len(values), _mean(values)
+    later = [_mean(values[cut:]) for cut in cuts]
+    middle = (steps - 1) / 2
+    slope = math.fsum((step - middle) * value for step, value in enumerate(values)) * 12 / (steps**3 - steps)
+    return [*((mean - part) / part for part in later), -slope * steps / 2 / mean]
+
+
+def _noise(traces: Sequence[Sequence[float]]) -> float:
+    """Return the standard deviation that independent steps with as noisy a mean would have, relative to the mean."""
+    half = len(traces[0]) // 2
+    edges = [half * batch // _BATCHES for batch in range(_BATCHES + 1)]
+    total = 0.0
+    for values in traces:
+        later = values[-half:]
+        means = [_mean(later[low:high]) for low, high in itertools.pairwise(edges)]
+        total += _squares(means) / _mean(means) ** 2
+    return math.sqrt(total / (len(traces) * (_BATCHES - 1)) * half / _BATCHES)
+
+
+def spread_periodic_steps(values: Sequence[float]) -> list[float]:
+    """Subtract the periodic part of a trace, without changing its mean level; a copy where there is none.
+
+    The profile of a period is the median at each of its steps, which a few slow first steps do not move. It counts if
+    it explains more than half of the variance.
+    """
+    steps = len(values)
+    best, flattest = _squares(values) / (steps - 1) / 2, list(values)
+    for period in range(2, min(steps // _FEWEST_PERIODS, _LONGEST_PERIOD) + 1):
+        profile = [median(values[start::period]) for start in range(period)]
+        level = _mean(profile)
+        rest = [value - profile[step % period] + level for step, value in enumerate(values)]
+        if (variance := _squares(rest) / (steps - period)) < best:
+            # A multiple of the period explains as much; it must explain more.
+            best, flattest = 0.9 * variance, rest
+    return flattest
+
+
+def _required_warmup(traces: Sequence[Sequence[float]]) -> int | None:
+    """Return the steps of the window's first half to leave out by the MSER rule; None where the rest still changes."""
+    steps = len(traces[0])
+    mean = [_mean(column) for column in zip(*traces, strict=True)]
+    size = max(1, steps // FEWEST_STEPS)
+    cuts = range(0, steps // 2 + 1, size)
+    cut = min(cuts, key=lambda first: _squares(mean[first:]) / (steps - first) ** 2)
+    rest = mean[cut:]
+    later = [round(len(rest) * part / 4) for part in (1, 2)]
+    return cut if all(abs(value) <= LIMIT for value in _compare(rest, later)) else None
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _squares(values: Sequence[float]) -> float:
+    mean = _mean(values)
+    return math.fsum((value - mean) ** 2 for value in values)
