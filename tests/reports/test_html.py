@@ -25,7 +25,17 @@ from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.reports import collection_page, html
 from dlperf_sdk.reports.blocks import Cell, Column, Paragraph, Table
-from dlperf_sdk.reports.html import charts, collection, effects, embed, measured, render, scaling
+from dlperf_sdk.reports.html import (
+    charts,
+    collection,
+    effects,
+    embed,
+    measured,
+    rates,
+    render,
+    scaling,
+    spread,
+)
 from dlperf_sdk.reports.html.page import Abreast, Folded, Page, Plot, Section, Sortable
 from dlperf_sdk.reports.series import labels, merge, strong_workloads, workloads
 from dlperf_sdk.results.records import Failure
@@ -266,7 +276,11 @@ def test_runs_of_one_case_are_merged(campaign):
     again = merge([*cases, *cases[:3]])
     assert len(again) == 160
     assert [each.runs for each in again[:4]] == [2, 2, 2, 1]
-    assert (again[0].low, again[0].high) == (cases[0].throughput,) * 2
+    # Two runs are two values, and have no interval: their range is not called one.
+    assert (again[0].low, again[0].high) == (None, None)
+    assert again[0].case.repeats == (cases[0].throughput,) * 2
+    (six,) = merge(cases[:1] * 6)
+    assert (six.low, six.high) == (cases[0].throughput,) * 2
 
 
 def test_a_plot_never_mixes_workloads(campaign):
@@ -482,6 +496,34 @@ def test_a_table_shows_its_first_rows_without_a_script():
     read = Read(render.document(Page("Title", "", (), (Section("One", (table,)),), "made")))
     assert sum(tag == "td" for tag, _ in read.elements) == table.page_rows
     assert entities.unescape("".join(read.words)).count("Numbers") == 1
+
+
+# -- throughput
+
+
+@pytest.mark.parametrize("name", ["dlperf-v1.0", "tf-cnn-2017"])
+def test_a_plot_of_throughputs_shows_every_case_once_and_pools_nothing(name):
+    """Releases and implementations have a row each, however many there are."""
+    merged = merge([Case.of(figure) for figure in Registry().collection(name).figures])
+    shown = []
+    for workload in workloads(merged):
+        for plot in plots_of(Page("", "", (), (rates.section([workload]),), "")):
+            rows = plot.spec["data"]["values"]
+            assert len(rows) <= spread.MOST
+            assert len({row["label"] for row in rows}) == len(rows)
+            assert not {"p25", "p50", "p75"} & {name for row in rows for name in row}
+            shown += [row["value"] for row in rows]
+    assert sorted(shown) == sorted(run.case.throughput for run in merged)
+
+
+def test_more_cases_than_a_plot_holds_come_in_facets_and_pages():
+    values = [
+        spread.Value(f"case {n}", "1n1d" if n < 90 else "1n2d", "torch", float(n + 1)) for n in range(100)
+    ]
+    plots = spread.plots(values, "throughput", "img/s", "Throughput", 9)
+    titles = [plot.title for plot in plots]
+    assert titles == [*(f"Throughput, 1n1d, {page} of 3" for page in (1, 2, 3)), "Throughput, 1n2d"]
+    assert sum(len(plot.numbers.rows) for plot in plots) == 100
 
 
 # -- which framework is fastest

@@ -1,4 +1,4 @@
-"""Cases for plotting: runs of one case together, one workload at a time, and names that tell them apart."""
+"""Group cases for plots and tables: runs of one case, cases of one workload, and labels that distinguish them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Merged:
     runs: int
     low: float | None
     high: float | None
-    """Of one run the interval of its median, None with too few repeats; of several the lowest and highest."""
+    """The interval of the median of the repeats, or of the runs if there are several; None with fewer than six."""
 
 
 @frozen
@@ -71,12 +71,13 @@ def merge(many: Iterable[Case]) -> list[Merged]:
 
 
 def _merged(runs: Sequence[Case]) -> Merged:
-    if len(runs) == 1:
-        low, high = median_interval(runs[0].repeats) or (None, None)
-        return Merged(runs[0], 1, low, high)
-    rates = [case.throughput for case in runs]
-    whole = evolve(runs[0], throughput=median(rates), repeats=())
-    return Merged(whole, len(runs), min(rates), max(rates))
+    case = runs[0]
+    if len(runs) > 1:
+        # Repeats of one run are alike: of several runs each is one value.
+        rates = tuple(run.throughput for run in runs)
+        case = evolve(case, throughput=median(rates), repeats=rates)
+    low, high = median_interval(case.repeats) or (None, None)
+    return Merged(case, len(runs), low, high)
 
 
 def workloads(merged: Sequence[Merged]) -> list[Workload]:

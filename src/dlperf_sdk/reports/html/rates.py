@@ -1,34 +1,33 @@
-"""Throughput, a plot per workload."""
+"""Show the throughput of each workload, in facets where there are many cases."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dlperf_sdk.reports.blocks import Paragraph
 from dlperf_sdk.reports.html import spread
-from dlperf_sdk.reports.html.page import Folded, Item, Plot, Section
+from dlperf_sdk.reports.html.page import Abreast, Folded, Item, Section
 from dlperf_sdk.reports.numbers import counted
 from dlperf_sdk.reports.series import Workload, labels
 
-OPEN = 3
-"""Workloads that are shown at once; others on request."""
+OPEN = 1
+"""Workloads that are shown at once; others are folded."""
 MOST = 24
-"""Workloads that are plotted at all."""
+"""Workloads, and facets of each, that are plotted."""
 
 
 def section(workloads: Sequence[Workload]) -> Section:
     """Return the throughput section, with one plot per workload."""
-    plots = [(workload.title, _plot(workload)) for workload in workloads[:MOST]]
+    plots = [(workload.title, _plots(workload)) for workload in workloads[:MOST]]
     lede = (
-        "Samples of all devices per second. The pale bar is the interval of the median (95 %, distribution-free), or "
-        "the lowest and highest of several runs of one case."
+        "Samples of all devices per second. The pale bar is the distribution-free 95 % interval of the median, of at "
+        "least six repeats, or of as many runs where a case was run several times."
     )
-    return Section("Throughput", folded([(title, (plot,)) for title, plot in plots], len(workloads)), lede)
+    return Section("Throughput", folded(plots, len(workloads)), lede)
 
 
 def folded(parts: Sequence[tuple[str, tuple[Item, ...]]], of: int) -> tuple[Item, ...]:
-    """The first few workloads open, the others on request, and how many there is no room for."""
-    from dlperf_sdk.reports.blocks import Paragraph
-
+    """Return the items of the first workload, the others folded, and a note on how many of `of` are not plotted."""
     items: list[Item] = [item for _, shown in parts[:OPEN] for item in shown]
     items += [Folded(title, shown) for title, shown in parts[OPEN:]]
     if of > MOST:
@@ -38,18 +37,20 @@ def folded(parts: Sequence[tuple[str, tuple[Item, ...]]], of: int) -> tuple[Item
     return tuple(items)
 
 
-def _plot(workload: Workload) -> Plot:
-    names = labels(workload.cases, ("topology", "batch_size"))
-    kinds = [f"{case.facts.get('framework')} {case.facts.get('precision')}" for case in workload.cases]
+def _plots(workload: Workload) -> tuple[Item, ...]:
+    """Return one plot, or a facet for each topology and precision; the most devices come first."""
+    runs = sorted(workload.merged, key=lambda run: (-run.case.topology.devices, run.case.topology.nodes))
+    names = labels([run.case for run in runs], ("topology", "batch_size"))
     values = [
         spread.Value(
-            f"{name} {merged.case.topology}" + (f" ({merged.runs} runs)" if merged.runs > 1 else ""),
-            f"{kind} {merged.case.topology}",
-            str(merged.case.facts.get("framework")),
-            merged.case.throughput,
-            merged.low,
-            merged.high,
+            f"{name} {run.case.topology}" + (f" ({run.runs} runs)" if run.runs > 1 else ""),
+            f"{run.case.topology} {run.case.facts.get('precision')}",
+            str(run.case.facts.get("framework")),
+            run.case.throughput,
+            run.low,
+            run.high,
         )
-        for name, kind, merged in zip(names, kinds, workload.merged, strict=True)
+        for name, run in zip(names, runs, strict=True)
     ]
-    return spread.plot(values, "throughput", workload.unit, f"Throughput: {workload.title}")
+    plots = spread.plots(values, "throughput", workload.unit, f"Throughput: {workload.title}", MOST)
+    return (Abreast(tuple(plots)),) if len(plots) > 1 else tuple(plots)

@@ -1,4 +1,4 @@
-"""Memory, energy, power and utilisation."""
+"""Show memory, energy, power and utilization."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from dlperf_sdk.reports.html import spread
-from dlperf_sdk.reports.html.page import Item, Section
+from dlperf_sdk.reports.html.page import Folded, Item, Plot, Section
 from dlperf_sdk.reports.html.results import names
 from dlperf_sdk.reports.labels import batch_size
 from dlperf_sdk.results.result import Result
@@ -23,19 +23,26 @@ _METRICS = (
 )
 
 
+_MAX_PLOTS = 4
+"""Plots of a metric and a workload; further values are in the table of results."""
+
+
 def section(results: Sequence[Result]) -> Section:
-    """Memory, energy, power and utilisation, as far as somebody could measure them; a plot for each workload."""
+    """Return memory, energy, power and utilization as far as they were measured, a plot for each workload."""
     groups: dict[tuple[str, str], list[tuple[str, Result]]] = {}
     for label, result in zip(names(results), results, strict=True):
         groups.setdefault((result.spec.model, batch_size(result.spec)), []).append((label, result))
     items: list[Item] = []
     for name, title in _METRICS:
-        for (model, batch), of in groups.items():
-            values = [value for label, result in of if (value := _value(label, result, name))]
-            units = {metric.unit for _, result in of if (metric := result.metric(name))}
+        plots: list[Plot] = []
+        for (model, batch), members in groups.items():
+            values = [value for label, result in members if (value := _value(label, result, name))]
+            units = {metric.unit for _, result in members if (metric := result.metric(name))}
             if values and len(units) == 1:
-                said = f"{title}: {model}, {batch} per device"
-                items.append(spread.plot(values, name.replace("-", " "), units.pop(), said))
+                workload = f"{title}: {model}, {batch} per device"
+                plots += spread.plots(values, name.replace("-", " "), units.pop(), workload, _MAX_PLOTS)
+        if plots:
+            items.append(Folded(title, tuple(plots)))
     lede = "A quantity that could not be measured is absent, never zero."
     return Section("Memory and energy", tuple(items), lede if items else "")
 
@@ -45,8 +52,8 @@ def _value(label: str, result: Result, name: str) -> spread.Value | None:
     if metric is None or not math.isfinite(metric.value):
         return None
     spec = result.spec
-    kind = f"{spec.framework} {spec.topology} {spec.precision}"
     low, high = metric.low, metric.high
     if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
         low = high = None
-    return spread.Value(label, kind, spec.framework, metric.value, low, high)
+    facet = f"{spec.topology} {spec.precision}"
+    return spread.Value(label, facet, spec.framework, metric.value, low, high)

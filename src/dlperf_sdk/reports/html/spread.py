@@ -1,4 +1,4 @@
-"""One number per case as a plot: each with its interval, or, where there are too many to tell apart, by kind."""
+"""Plot one number per case with its interval, in facets where there are many cases; and distributions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dlperf_sdk.reports.numbers import Scale, common_scale
 from dlperf_sdk.results.metrics import percentile
 
 MOST = 36
-"""Rows of a plot. More cannot be read."""
+"""Rows of a plot."""
 _PERCENTS = (1, 25, 50, 75, 99)
 
 
@@ -22,8 +22,8 @@ class Value:
     """One case's number."""
 
     label: str
-    kind: str
-    """Label of the group that it belongs to, where there are too many values to show each."""
+    facet: str
+    """The plot that it belongs to, where one cannot hold all values."""
     series: str
     """Series of the value, which sets its colour."""
     value: float
@@ -31,32 +31,51 @@ class Value:
     high: float | None = None
 
 
-def plot(values: Sequence[Value], name: str, unit: str, title: str) -> Plot:
-    """The numbers, largest first: `name` says what they are, `title` what the plot is of. There must be some."""
-    how = common_scale([item.value for item in values], unit)
-    axis = f"{name}, {how.unit}" if how.unit else name
-    if len(values) > MOST:
-        kinds: dict[str, list[float]] = {}
-        for item in values:
-            kinds.setdefault(item.kind, []).append(item.value)
-        return distributions(kinds, how, axis, title, "cases")
-    ordered = sorted(values, key=lambda item: -item.value)
+def plots(values: Sequence[Value], name: str, unit: str, title: str, at_most: int) -> list[Plot]:
+    """Return plots of the values, a facet each where one plot cannot hold them all, and pages of what is still larger.
 
-    def written(value: float) -> str:
+    Args:
+        values: At least one.
+        name: The quantity, for the axis.
+        unit: Its unit.
+        title: The title of the plots.
+        at_most: The number of plots; values beyond are in none.
+    """
+    if len(values) <= MOST:
+        return [_plot(values, name, unit, title)]
+    facets: dict[str, list[Value]] = {}
+    for value in values:
+        facets.setdefault(value.facet, []).append(value)
+    pages = []
+    for facet, members in facets.items():
+        ordered = sorted(members, key=lambda value: -value.value)
+        starts = range(0, len(ordered), MOST)
+        for number, start in enumerate(starts, 1):
+            page = f", {number} of {len(starts)}" if len(starts) > 1 else ""
+            pages.append((ordered[start : start + MOST], f"{title}, {facet}{page}"))
+    return [_plot(members, name, unit, page_title) for members, page_title in pages[:at_most]]
+
+
+def _plot(values: Sequence[Value], name: str, unit: str, title: str) -> Plot:
+    """Return a plot of the values, the largest first."""
+    how = common_scale([value.value for value in values], unit)
+    axis = f"{name}, {how.unit}" if how.unit else name
+    ordered = sorted(values, key=lambda value: -value.value)
+
+    def with_unit(value: float) -> str:
         return f"{how.own(value)} {how.unit}".rstrip()
 
-    rows = [_row(item, how) for item in ordered]
-    columns = (Column("case"), Column(axis, right=True), Column("interval", right=True))
-    cells = [(item.label, how.own(item.value), _interval(item, how)) for item in ordered]
+    columns = (Column("case"), Column(axis, right=True), Column("95 % interval", right=True))
+    cells = [(value.label, how.own(value.value), _interval(value, how)) for value in ordered]
     first, last = ordered[0], ordered[-1]
-    text = f"The highest is {first.label} with {written(first.value)}"
+    text = f"The highest is {first.label} with {with_unit(first.value)}"
     if len(ordered) > 1:
-        text += f", the lowest {last.label} with {written(last.value)}"
-    bare = sum(item.low is None for item in values)
+        text += f", the lowest {last.label} with {with_unit(last.value)}"
+    bare = sum(value.low is None for value in values)
     if bare:
-        count = "None of them has" if bare == len(values) else f"{bare} of {len(values)} have no"
-        text += f". {count} an interval" if bare == len(values) else f". {count} interval"
-        text += ": it takes six repeats"
+        count = "None of them has an" if bare == len(values) else f"{bare} of {len(values)} have no"
+        text += f". {count} interval: it takes six repeats"
+    rows = [_row(value, how) for value in ordered]
     return Plot(title, f"{text}.", charts.dots(rows, axis), Table(columns, tuple(cells)))
 
 
