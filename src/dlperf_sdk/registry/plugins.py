@@ -78,10 +78,8 @@ def distribution(entry_point: EntryPoint) -> str:
     """Name and version of what registers an entry point, also where an installation has lost its metadata."""
     if entry_point.dist is None:
         return "an unknown distribution"
-    try:
-        name, version = entry_point.dist.name, entry_point.dist.version
-    except (TypeError, KeyError):
-        name, version = None, None
+    metadata = entry_point.dist.metadata
+    name, version = (metadata[key] if key in metadata else None for key in ("Name", "Version"))
     return (
         f"{name} {version}"
         if name
