@@ -79,7 +79,8 @@ def distribution(entry_point: EntryPoint) -> str:
     if entry_point.dist is None:
         return "an unknown distribution"
     metadata = entry_point.dist.metadata
-    name, version = (metadata[key] if key in metadata else None for key in ("Name", "Version"))
+    # The protocol of `metadata` has no `get`.
+    name, version = (metadata[key] if key in metadata else None for key in ("Name", "Version"))  # noqa: SIM401
     return (
         f"{name} {version}"
         if name
