@@ -510,18 +510,7 @@ GOOD_END = {"event": "ended", "status": "ok", "failure": None}
             "invalid-record",
             "attempt's number",
         ),
-        (
-            [
-                {
-                    "event": "attempt-ended",
-                    "attempt": 1,
-                    "failure": None,
-                    "logs": [{"name": "../../x", "text": ""}],
-                }
-            ],
-            "invalid-record",
-            "log",
-        ),
+        ([{"event": "log", "attempt": 1, "name": "../../x", "text": ""}], "invalid-record", "log"),
         (
             [{"event": "attempt-ended", "attempt": 1, "failure": None, "records": 3}],
             "invalid-record",

@@ -68,9 +68,7 @@ def test_a_run_names_no_place_outside_of_the_store(told, tmp_path, name):
 
 @pytest.mark.parametrize("name", ["../../../outside", "/tmp/outside", "rank-0/../../x", "rank-x", "", None])
 def test_a_log_names_no_place_of_its_own(told, tmp_path, name):
-    ended = attempt(told)
-    ended["logs"][0]["name"] = name
-    result = ingested(changed(told, "attempt-ended", **ended), tmp_path)
+    result = ingested(changed(told, "log", name=name), tmp_path)
     assert result.failure.kind == "invalid-record"
     assert [path.name for path in tmp_path.iterdir()] == ["store"]
     written = [Path(folder, name) for folder, _, names in os.walk(tmp_path) for name in names]

@@ -5,14 +5,16 @@ from __future__ import annotations
 import itertools
 import json
 import sys
+import threading
 import time
 from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
 
 import pytest
 
 from dlperf_sdk.errors import TimedOut
 from dlperf_sdk.interfaces.topology import Topology
-from dlperf_sdk.launchers import events, stream_events
+from dlperf_sdk.launchers import events, processes, stream_events
 from dlperf_sdk.launchers.local import Local
 from dlperf_sdk.launchers.slurm import stream
 
@@ -119,3 +121,56 @@ def test_an_interruption_of_the_wait_for_a_line_stays_one(job):
         if len(passed) < place:
             break
     assert outcomes == {KeyboardInterrupt}
+
+
+def test_what_arrived_before_the_time_limit_is_not_lost_to_it(job, monkeypatch):
+    all_sent, now = threading.Event(), [0.0]
+
+    def lines():
+        yield b'{"event": "agents-ready", "nodes": []}'
+        yield b'{"event": "attempt-ended", "attempt": 1}'
+        all_sent.set()
+        yield from iter(threading.Event().wait, None)  # never
+
+    class Busy(Local):
+        @contextmanager
+        def launch(self, job):
+            yield lines()
+
+    monkeypatch.setattr(events, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    stream = events.launch_events(Busy(), job(None), deadline=1000.0)
+    assert next(stream)["event"] == "agents-ready"
+    assert all_sent.wait(60)
+    now[0] = 2000.0
+    assert next(stream)["event"] == "attempt-ended"
+    with pytest.raises(TimedOut):
+        next(stream)
+
+
+def test_a_long_line_is_a_sign_of_life_before_it_is_complete(tmp_path):
+    length = 4 * 1024 * 1024
+    program = f"import sys; sys.stdout.write('x' * {length} + chr(10))"
+    bundle = tmp_path / "bundle"
+    bundle.write_bytes(b"")
+    with processes.run_commands([[sys.executable, "-c", program]], bundle) as stream:
+        *before, line, diagnostics = stream
+    assert line == b"x" * length
+    assert before
+    assert set(before) == {stream_events.HEARTBEAT}
+    assert b"diagnostics" in diagnostics
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_lines_are_the_same_however_they_are_cut(size):
+    text = b"one\n\nthree, which is longer\n" * 20 + b"unfinished"
+    buffer = stream_events.LineBuffer()
+    parts = [text[start : start + size] for start in range(0, len(text), size)]
+    assert [line for part in parts for line in buffer.add(part)] == text.split(b"\n")[:-1]
+    assert not buffer.is_empty()
+
+
+def test_a_long_line_is_joined_once():
+    """The time is linear: no part is copied again when the next one comes."""
+    buffer, parts = stream_events.LineBuffer(), [b"x" * 10, b"y" * 10]
+    assert [buffer.add(part) for part in parts] == [[], []]
+    assert [*map(id, buffer._parts)] == [*map(id, parts)]

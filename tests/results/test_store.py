@@ -19,7 +19,7 @@ from result_values import results
 
 from dlperf_sdk.documents.json_values import number, numbers
 from dlperf_sdk.errors import DlperfError, DocumentError, StoreError, UnknownName
-from dlperf_sdk.results import files
+from dlperf_sdk.results import files, run_directory
 from dlperf_sdk.results import records as r
 from dlperf_sdk.results import result as res
 from dlperf_sdk.results import store as store_module
@@ -72,9 +72,11 @@ def event(attempt=1, ranks=2):
             attrs.asdict(r.Exit(0, "trainer", rank, 100 + rank, 0, None, "done")) for rank in range(ranks)
         ],
         "series": [],
-        "logs": [{"name": f"rank-{rank}", "text": f"hello from {rank} é\n"} for rank in range(ranks)]
-        + [{"name": "service-0", "text": "scheduler\n"}],
     }
+
+
+def log(name="rank-0", text="hello é\n", attempt=1):
+    return {"event": "log", "attempt": attempt, "name": name, "text": text}
 
 
 def result(run_id="run-1", **fields):
@@ -127,6 +129,8 @@ def test_a_run_from_its_start_to_its_result(store):
     run.write_plan({"processes": []})
     run.write_environment(ENVIRONMENT)
     run.write_attempt(event(1))
+    run.append_log(log("rank-0"))
+    run.append_log(log("service-0"))
     measured = result(repeats=(attempt_from_dict(event(1)).repeat,))
     run.write_result(measured)
     run.write_report("# A report\n")
@@ -135,7 +139,6 @@ def test_a_run_from_its_start_to_its_result(store):
         "attempts/1/rank-0.json",
         "attempts/1/rank-0.log",
         "attempts/1/rank-1.json",
-        "attempts/1/rank-1.log",
         "attempts/1/service-0.log",
         "environment.json",
         "lock.txt",
@@ -146,7 +149,7 @@ def test_a_run_from_its_start_to_its_result(store):
     ]
     assert RunSpec.from_dict(json.loads((run.path / "spec.json").read_text())) == SPEC
     assert (run.path / "lock.txt").read_text() == "torch==2.0\n"
-    assert (run.path / "attempts/1/rank-1.log").read_text(encoding="utf-8") == "hello from 1 é\n"
+    assert (run.path / "attempts/1/rank-0.log").read_text(encoding="utf-8") == "hello é\n"
     for which in ("run-1", run.path, str(run.path), run.path / "result.json"):
         loaded = store.load(which)
         assert len(loaded.repeats) == 1 and repr(loaded.repeats) == "<the repeats 1, in the store>"
@@ -274,7 +277,7 @@ def test_a_crash_at_any_moment_leaves_whole_files(store, monkeypatch, call):
         else:
             monkeypatch.setattr(os, call, crashing)
         try:
-            run.write_attempt(event(2))
+            run.write_attempt(event(2, ranks=4))
         except KeyboardInterrupt:
             for path in run.path.rglob("*.json"):
                 json.loads(path.read_text())
@@ -417,9 +420,8 @@ def test_any_name_stays_inside(tmp_path_factory, name):
 )
 def test_a_log_cannot_choose_its_path(store, name):
     run = store.open_run("run-1")
-    hostile = {**event(), "records": [], "logs": [{"name": name, "text": "x"}]}
-    with pytest.raises(DocumentError, match="A log of attempt 1"):
-        run.write_attempt(hostile)
+    with pytest.raises(DocumentError, match="expected a piece of a log"):
+        run.append_log(log(name))
     assert tree(store.directory) == []
 
 
@@ -428,6 +430,8 @@ def test_an_attempt_cannot_choose_its_path(store, number):
     run = store.open_run("run-1")
     with pytest.raises(DocumentError, match="attempt's number"):
         run.write_attempt({**event(), "attempt": number})
+    with pytest.raises(DocumentError, match="attempt's number"):
+        run.append_log(log(attempt=number))
     assert tree(store.directory) == []
 
 
@@ -608,11 +612,20 @@ def test_a_value_that_json_does_not_have(store):
     assert tree(run.path) == []
 
 
-def test_logs_of_any_bytes(store):
+def test_logs_of_any_bytes_come_in_pieces(store):
     run = store.open_run("run-1")
-    run.write_attempt({**event(), "logs": [{"name": "rank-0", "text": "\udcff\0\r\n\x1b[31m"}] * 2})
+    run.append_log(log(text="\udcff\0\r\n"))
+    run.append_log(log(text="\x1b[31m"))
     assert (run.path / "attempts/1/rank-0.log").read_bytes() == b"\\udcff\0\r\n\x1b[31m"
-    assert (run.path / "attempts/1/rank-0-2.log").exists()
+
+
+def test_a_log_is_bounded(store, monkeypatch):
+    monkeypatch.setattr(run_directory, "LARGEST_LOG", 10)
+    run = store.open_run("run-1")
+    run.append_log(log(text="x" * 10))
+    with pytest.raises(DocumentError, match="more than 10 bytes"):
+        run.append_log(log(text="x"))
+    assert (run.path / "attempts/1/rank-0.log").read_text() == "x" * 10
 
 
 @given(st.lists(st.floats()))

@@ -274,6 +274,9 @@ class Case:
                     self.report("note", text)
                 case "attempt-ended":
                     self._end_attempt(event)
+                case "log":
+                    if self.directory is not None:
+                        self.directory.append_log(event)
                 case "ended":
                     if event["failure"] is not None:
                         self.fail(failure_from(event["failure"]))

@@ -34,26 +34,20 @@ def launch_events(
         Unavailable: the launcher cannot place the job.
     """
     with launcher.launch(job) as stream:
-        # Not a `Queue`: a Ctrl-C while its lock is taken back would surface as a RuntimeError.
-        lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        threading.Thread(target=_read, args=(stream, lines), daemon=True).start()
+        lines = _Lines(stream, deadline)
         output, waits_for, timeout, host, is_started = "", None, job.start_timeout, None, False
         while True:
-            remaining = math.inf if deadline is None else deadline - time.monotonic()
-            is_silent = False
             try:
-                line = lines.get(timeout=max(0.0, min(timeout, remaining)))
+                line = lines.get(timeout)
             except queue.Empty:
-                is_silent = True
-            if deadline is not None and time.monotonic() >= deadline:
+                yield _lost(host, f"has sent nothing for {timeout:.0f} s")
+                return
+            except TimeoutError:
                 raise TimedOut(
                     "The case's time limit has passed, and its workers were ended."
                     if waits_for is None
                     else f"The case's time limit has passed before the job was started: {waits_for}."
-                )
-            if is_silent:
-                yield _lost(host, f"has sent nothing for {timeout:.0f} s")
-                return
+                ) from None
             if line is None:
                 yield (
                     _lost(host, "ended in the middle of the run", output)
@@ -102,11 +96,44 @@ def _first_host(event: Mapping[str, Any]) -> str | None:
         return None
 
 
-def _read(stream: Iterator[bytes], lines: queue.SimpleQueue[bytes | None]) -> None:
-    try:
-        for line in stream:
-            lines.put(line)
-    except (OSError, ValueError):
-        pass  # the context was left, and the stream closed
-    finally:
-        lines.put(None)
+class _Lines:
+    """The lines of a stream, which a thread reads, up to a deadline on the monotonic clock."""
+
+    def __init__(self, stream: Iterator[bytes], deadline: float | None) -> None:
+        # Not a `Queue`: a Ctrl-C while its lock is taken back would surface as a RuntimeError.
+        self._queue: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._deadline = math.inf if deadline is None else deadline
+        self._in_time: int | None = None
+        """Once the deadline has passed: the number of lines that had arrived by then."""
+        threading.Thread(target=self._read, args=(stream,), daemon=True).start()
+
+    def get(self, timeout: float) -> bytes | None:
+        """Return the next line, or None at the stream's end. What arrived before the deadline may be a finished repeat.
+
+        Raises:
+            queue.Empty: No line has come for `timeout` seconds.
+            TimeoutError: The deadline has passed, and all lines before it have been returned.
+        """
+        remaining = self._deadline - time.monotonic()
+        if remaining <= 0 and self._in_time is None:
+            self._in_time = self._queue.qsize()
+        if self._in_time is not None:
+            if not self._in_time:
+                raise TimeoutError
+            self._in_time -= 1
+            return self._queue.get()
+        try:
+            return self._queue.get(timeout=min(timeout, remaining))
+        except queue.Empty:
+            if remaining <= timeout:
+                return self.get(timeout)
+            raise
+
+    def _read(self, stream: Iterator[bytes]) -> None:
+        try:
+            for line in stream:
+                self._queue.put(line)
+        except (OSError, ValueError):
+            pass  # the context was left, and the stream closed
+        finally:
+            self._queue.put(None)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from dlperf_sdk.launchers.stream_events import ended_event
+from dlperf_sdk.launchers.stream_events import HEARTBEAT, LineBuffer, ended_event
 from dlperf_sdk.worker.agent import tether
 from dlperf_sdk.worker.agent.diagnostics import diagnostics_event, read_tail
 
@@ -71,21 +71,19 @@ def _read_lines(processes: Sequence[subprocess.Popen[bytes]], diagnostics: IO[by
 
     If another process fails and agent 0 does not report it, the last line does.
     """
-    rests: dict[int, bytes] = dict.fromkeys(range(len(processes)), b"")
+    buffers = [LineBuffer() for _ in processes]
     failed: tuple[float, int] | None = None
     with selectors.DefaultSelector() as selector:
         for index, process in enumerate(processes):
             assert process.stdout is not None
             selector.register(process.stdout, selectors.EVENT_READ, index)
         while True:
-            timeout = None if failed is None else max(0.0, failed[0] - time.monotonic())
+            is_ending = failed is not None and buffers[0].is_empty()
+            timeout = max(0.0, failed[0] - time.monotonic()) if failed is not None and is_ending else None
             for key, _ in selector.select(timeout):
                 index, data = key.data, os.read(key.fd, 1 << 16)
-                # A part without a line's end is kept as it is: most are, of a long line.
-                *lines, rests[index] = (
-                    (rests[index] + data).split(b"\n") if b"\n" in data else [rests[index] + data]
-                )
-                yield from lines
+                # A long line is a sign of life before it is complete.
+                yield from buffers[index].add(data) or ([HEARTBEAT] if data else [])
                 if not data:
                     selector.unregister(key.fileobj)
                     if index == 0:
@@ -93,7 +91,8 @@ def _read_lines(processes: Sequence[subprocess.Popen[bytes]], diagnostics: IO[by
                         return
                     if processes[index].wait() and failed is None:
                         failed = time.monotonic() + _SETTLE, index
-            if failed is not None and time.monotonic() >= failed[0]:
+            # A line on its way may be a finished repeat; if it stops on its way, the stream is silent.
+            if failed is not None and time.monotonic() >= failed[0] and buffers[0].is_empty():
                 node = failed[1]
                 message = (
                     f"The command of node {node} ended with exit code {processes[node].returncode} before its agent "

@@ -11,6 +11,27 @@ HEARTBEAT = b'{"event": "heartbeat"}'
 """A sign of life in a stream, from a launcher that waits for something."""
 
 
+class LineBuffer:
+    """The unfinished line of a stream that is read in parts; in linear time, however long a line is."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def is_empty(self) -> bool:
+        """Return True if no line is unfinished."""
+        return not self._parts
+
+    def add(self, data: bytes) -> list[bytes]:
+        """Return the lines that a part completes, without their ends."""
+        *lines, rest = data.split(b"\n")
+        if lines:
+            lines[0] = b"".join((*self._parts, lines[0]))
+            self._parts = []
+        if rest:
+            self._parts.append(rest)
+        return lines
+
+
 def parse_event(line: bytes) -> dict[str, Any] | None:
     """Return the event on a line, or None for what a launcher's own tools may have printed."""
     try:

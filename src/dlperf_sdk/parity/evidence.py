@@ -112,18 +112,21 @@ def follow_parity_run(run: ParityRun, events: Generator[Mapping[str, Any], None,
         RunFailed: the run ended for a reason that ends the case as well: out of memory, no device, interrupted, …
     """
     attempt: dict[str, Any] = {}
+    logs: list[Mapping[str, Any]] = []
     try:
         with closing(events) as stream:
             for event in stream:
                 if event["event"] == "attempt-ended":
                     attempt = {**event}
+                elif event["event"] == "log":
+                    logs.append(event)
                 elif event["event"] == "ended" and event.get("failure") is not None:
                     attempt["failure"] = event["failure"]
     except RunFailed as error:
         if error.kind not in OURS:
             raise
         return _failed(run, Failure(error.kind, str(error)), None)
-    return evaluate_parity(run, attempt)
+    return evaluate_parity(run, {**attempt, "logs": logs})
 
 
 def evaluate_parity(run: ParityRun, attempt: Mapping[str, Any]) -> Parity:
@@ -259,8 +262,8 @@ def _failed(run: ParityRun, failure: Failure, traceback: str | None) -> Parity:
 
 def _tail(logs: Sequence[Any], rank: int | None) -> str | None:
     """The end of the log of a rank."""
-    texts = [str(log.get("text", "")) for log in logs if log.get("name") == f"rank-{rank}"]
-    return texts[0][-TAIL:].strip() or None if texts else None
+    text = "".join(str(log.get("text", "")) for log in logs if log.get("name") == f"rank-{rank}")
+    return text[-TAIL:].strip() or None
 
 
 def _without(outcome: str, case: str, detail: str) -> Parity:

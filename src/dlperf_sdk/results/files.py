@@ -72,6 +72,16 @@ def write_whole(directory: int, name: str, data: bytes, mode: int = 0o600) -> No
     _settle(directory)
 
 
+def append(directory: int, name: str, data: bytes, largest: int) -> bool:
+    """Append to a file; return False, and write nothing, if it would exceed `largest` bytes."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(name, flags, 0o600, dir_fd=directory), "ab") as file:
+        fits = os.fstat(file.fileno()).st_size + len(data) <= largest
+        if fits:
+            file.write(data)
+    return fits
+
+
 def _settle(directory: int) -> None:
     """Make the directory's entries durable; file systems that cannot do that say EINVAL."""
     try:

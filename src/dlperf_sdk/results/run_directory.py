@@ -4,8 +4,9 @@
 
     RUN-ID/
         spec.json  plan.json  environment.json  lock.txt     before anything is measured
-        attempts/1/rank-0.json  rank-0.log  service-0.log    at the end of each attempt,
+        attempts/1/rank-0.json                               at the end of each attempt, the records;
         attempts/1/attempt.json                              this one last: with it, the attempt is complete
+        attempts/1/rank-0.log  service-0.log                 after it, in pieces as they arrive
         traces/rank-0.json.gz                                where --trace asks for it
         result.json                                          at the end of the run
         report.md                                            after it, where `dlperf run` or `rerun` made it
@@ -13,7 +14,7 @@
 `result.json` is what a result says: its metrics, verdicts, environment, hardware. Its repeats are numbers of attempts,
 where their records lie.
 
-Every file appears whole or not at all. A run's directory is its owner's alone (0700, files 0600), because
+Every file but a log appears whole or not at all. A run's directory is its owner's alone (0700, files 0600), because
 logs and variables may hold secrets; what others shall see is handed out on purpose, `redacted` where that
 matters. Below the store's own directory nothing is written through a symbolic link.
 """
@@ -30,11 +31,13 @@ from dlperf_sdk.documents import schema
 from dlperf_sdk.documents.json_values import shown
 from dlperf_sdk.errors import DocumentError
 from dlperf_sdk.results.convert import result_to_dict, result_to_dict_beside, to_plain
-from dlperf_sdk.results.files import directory_of, explained, write_whole
+from dlperf_sdk.results.files import append, directory_of, explained, write_whole
 from dlperf_sdk.results.result import Environment, Result
 from dlperf_sdk.results.stored_repeats import attempts_of
 from dlperf_sdk.spec.run_spec import RunSpec
 
+LARGEST_LOG = 2 * 1024 * 1024
+"""Bytes; nodes send the last 256 KiB of a log, in which an undecodable byte becomes several."""
 _LOG = re.compile(r"(rank|service)-[0-9]{1,12}(-[0-9]{1,12})?")
 
 
@@ -63,28 +66,36 @@ class RunDirectory:
         self._write((), "lock.txt", environment.lock)
 
     def write_attempt(self, event: Mapping[str, Any]) -> None:
-        """`attempts/K/`: an attempt's records and logs, then itself, from the event `attempt-ended`.
+        """`attempts/K/`: an attempt's records, then itself, from the event `attempt-ended`.
 
         What the workers wrote is kept as it is, right or wrong: `attempt_from_dict` judges it.
 
         Raises:
-            DocumentError: the attempt has no number, or a log a name of its own making.
+            DocumentError: the attempt has no number.
         """
-        number = event.get("attempt")
-        if not isinstance(number, int) or not 0 <= number <= 10**12:
-            raise DocumentError(f"An attempt's number is {shown(number)}.")
-        folder = ("attempts", str(number))
-        files: dict[str, list[str]] = {"records": [], "logs": []}
+        folder = ("attempts", _number_of(event))
+        names: list[str] = []
         for i, record in enumerate(event.get("records", ())):
             rank = record.get("rank") if isinstance(record, Mapping) else None
             name = f"rank-{rank}.json" if isinstance(rank, int) and 0 <= rank < 10**12 else f"record-{i}.json"
-            self._write_json(folder, _free(name, files["records"]), record)
-        for log in event.get("logs", ()):
-            if not _LOG.fullmatch(str(log["name"])):
-                raise DocumentError(f"A log of attempt {number} is named {shown(log['name'])}.")
-            self._write(folder, _free(f"{log['name']}.log", files["logs"]), str(log["text"]))
-        rest = {key: value for key, value in event.items() if key not in files}
-        self._write_json(folder, "attempt.json", {**rest, **files})
+            self._write_json(folder, _free(name, names), record)
+        self._write_json(folder, "attempt.json", {**event, "records": names})
+
+    def append_log(self, event: Mapping[str, Any]) -> None:
+        """`attempts/K/NAME.log`: a further piece of a worker's log, from an event `log`.
+
+        Raises:
+            DocumentError: The attempt has no number, a log a name of its own making, or more text than a node sends.
+        """
+        name, text = event["name"], event["text"]
+        if not isinstance(text, str) or not _LOG.fullmatch(str(name)):
+            raise DocumentError(f"expected a piece of a log, got {shown(text)} of a log named {shown(name)}")
+        folder, file = ("attempts", _number_of(event)), f"{name}.log"
+        path = self.path.joinpath(*folder, file)
+        with explained(path), directory_of(self.path.parent, (self.id, *folder)) as directory:
+            fits = append(directory, file, text.encode("utf-8", "backslashreplace"), LARGEST_LOG)
+        if not fits:
+            raise DocumentError(f"the log {name} has more than {LARGEST_LOG} bytes")
 
     def write_result(self, result: Result) -> None:
         """`result.json`, and before it the attempts of its repeats where they are not there yet.
@@ -125,6 +136,13 @@ class RunDirectory:
         path = self.path.joinpath(*folder, name)
         with explained(path), directory_of(self.path.parent, (self.id, *folder)) as directory:
             write_whole(directory, name, text.encode("utf-8", "backslashreplace"))
+
+
+def _number_of(event: Mapping[str, Any]) -> str:
+    number = event.get("attempt")
+    if not isinstance(number, int) or not 0 <= number <= 10**12:
+        raise DocumentError(f"An attempt's number is {shown(number)}.")
+    return str(number)
 
 
 def _free(name: str, taken: list[str]) -> str:

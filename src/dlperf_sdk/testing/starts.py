@@ -68,15 +68,18 @@ def start(spec: RunSpec, registry: Registry, program: str, deadline: float | Non
     request = request._replace(program=program, samplers=[])
     attempt: Mapping[str, Any] = {}
     failure: Failure | None = None
+    logs: dict[str, str] = {}
     with environments.in_use(prepared), closing(launch(plan, request, registry)) as events:
         for event in events:
             if event["event"] == "attempt-ended":
                 attempt = event
+            if event["event"] == "log":
+                logs[event["name"]] = logs.get(event["name"], "") + event["text"]
             if event["event"] == "ended" and event["failure"] is not None:
                 failure = failure_from(event["failure"])
-    logs = "\n".join(str(log["text"])[-8000:].rstrip() for log in attempt.get("logs", ()))
+    log = "\n".join(text[-8000:].rstrip() for text in logs.values())
     records = () if failure is not None else tuple(attempt.get("records", ()))
-    return Outcome(records, failure, logs)
+    return Outcome(records, failure, log)
 
 
 def check_case(

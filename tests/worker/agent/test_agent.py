@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
 import signal
 import subprocess
@@ -17,11 +18,16 @@ from dlperf_sdk.errors import DocumentError
 from dlperf_sdk.results.agent_events import repeat_from
 from dlperf_sdk.worker import lifetime
 from dlperf_sdk.worker.agent.attempt import Attempt
+from dlperf_sdk.worker.agent.worker_process import LONGEST_LOG
 from dlperf_sdk.worker.processes import TRAINER, Cluster, Process
 
 
 def ended(events):
     return [event for event in events if event["event"] == "attempt-ended"]
+
+
+def log_of(events, name):
+    return "".join(event["text"] for event in events if event["event"] == "log" and event["name"] == name)
 
 
 def failure(events):
@@ -167,7 +173,7 @@ def test_garbage_on_standard_output_is_a_log(stream):
     events = stream("faulty", options={"fault": "garbage"}, repeats=1)
     assert failure(events) is None
     assert len(ended(events)) == 1
-    assert any('"event": "ended"' in log["text"] for log in ended(events)[0]["logs"])
+    assert '"event": "ended"' in log_of(events, "rank-0")
 
 
 def test_not_even_a_daemon_outlives_its_attempt(stream):
@@ -182,7 +188,18 @@ def test_services_are_started_ended_and_never_recorded(stream):
     services = [exit for exit in exits if exit["role"] == "service"]
     assert [exit["node"] for exit in services] == [0, 0]
     assert all(exit["signal"] == "SIGTERM" and exit["rank"] is None for exit in services)
-    assert any(log["name"] == "service-0" and "serving" in log["text"] for log in ended(events)[0]["logs"])
+    assert "serving" in log_of(events, "service-0")
+
+
+def test_logs_follow_the_records_in_bounded_pieces(stream):
+    events = stream("faulty", topology="1n2d", options={"fault": "huge-log"}, repeats=1)
+    kinds = [event["event"] for event in events]
+    first, last = kinds.index("log"), len(kinds) - 1 - kinds[::-1].index("log")
+    assert kinds.index("attempt-ended") < first < last < kinds.index("ended")
+    assert "logs" not in events[kinds.index("attempt-ended")]
+    assert max(len(json.dumps(event)) for event in events if event["event"] == "log") < 256 * 1024
+    assert len(log_of(events, "rank-0")) == LONGEST_LOG
+    assert log_of(events, "rank-0").endswith("\nthe end of a long log\n")
 
 
 def test_a_node_may_have_services_only(stream):

@@ -321,9 +321,23 @@ def part(**changes):
         "records": [record()],
         "exits": [],
         "series": [],
-        "logs": [],
+        "logs": 0,
         **changes,
     }
+
+
+def test_a_node_lost_while_it_sends_its_logs_costs_no_finished_repeat(lead):
+    address, events, leader = lead(nodes=1)
+    node = Node(address, 0)
+    ready(node)
+    node.say(**part(logs=2))
+    node.say(event="log", attempt=1, name="rank-0", text="the first piece")
+    node.link.close()
+    join(leader)
+    kinds = [event["event"] for event in events if event["event"] != "heartbeat"]
+    assert kinds == ["agents-ready", "attempt-started", "attempt-ended", "log", "ended"]
+    assert events[-1]["failure"]["kind"] == "lost-node"
+    assert next(event for event in events if event["event"] == "attempt-ended")["failure"] is None
 
 
 def test_a_case_is_driven_to_its_end(lead):

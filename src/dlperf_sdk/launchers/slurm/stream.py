@@ -28,6 +28,7 @@ from dlperf_sdk.launchers.slurm.jobs import (
 from dlperf_sdk.launchers.stream_events import (
     HEARTBEAT,
     SILENCE_TIMEOUT,
+    LineBuffer,
     ended_event,
     is_abrupt_end,
     lost_node_event,
@@ -66,6 +67,9 @@ def follow_job(number: str) -> Iterator[bytes]:
             with _start_follower(number, facts["BatchHost"], offset) as (process, diagnostics):
                 assert process.stdout is not None
                 for line in _read_lines(process.stdout, timeout):
+                    if line is HEARTBEAT:  # not of the stream: it has no offset
+                        yield line
+                        continue
                     if is_abrupt_end(line) and (
                         end := explain_end((yield from await_final_state(number)), "")
                     ):
@@ -118,19 +122,21 @@ def waiting_event(number: str, reason: str) -> bytes:
 
 
 def _read_lines(pipe: IO[bytes], timeout: float) -> Iterator[bytes]:
-    """Yield whole lines, up to the pipe's end, or until it is silent for too long.
+    """Yield whole lines, up to the pipe's end, or until it is silent for too long; of a long line, heartbeats before.
 
     A line that is cut off is left out: it is read again from its beginning.
     """
-    rest = b""
+    buffer = LineBuffer()
     while select.select([pipe], [], [], timeout)[0]:
         data = os.read(pipe.fileno(), 1 << 16)
         if not data:
             return
-        *lines, rest = (rest + data).split(b"\n") if b"\n" in data else [rest + data]
+        lines = buffer.add(data)
         for line in lines:
             timeout = _silence_timeout(line, timeout)
             yield line + b"\n"
+        if not lines:
+            yield HEARTBEAT
 
 
 def _silence_timeout(line: bytes, previous: float) -> float:

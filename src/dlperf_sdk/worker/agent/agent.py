@@ -17,6 +17,7 @@ from dlperf_sdk.worker.agent import link, node_check, preflight
 from dlperf_sdk.worker.agent.attempt import Attempt
 from dlperf_sdk.worker.agent.coordinator import PARITY
 from dlperf_sdk.worker.agent.launch_commands import Place, orders_for
+from dlperf_sdk.worker.agent.log_pieces import in_pieces
 from dlperf_sdk.worker.agent.sampling import Sampling
 from dlperf_sdk.worker.agent.secret_values import replace_values, secret_values
 from dlperf_sdk.worker.failures import SETTLE, failure
@@ -228,6 +229,11 @@ class Agent:
             return
         ended_early = not attempt.over()
         attempt.end()
+        logs = [
+            {"event": "log", "attempt": attempt.number, "name": worker.name, "text": piece}
+            for worker in attempt.workers
+            for piece in in_pieces(replace_values(worker.log(), self._secrets))
+        ]
         self._say(
             {
                 "event": "ended",
@@ -240,9 +246,11 @@ class Agent:
                 ],
                 "exits": [worker.exit() for worker in attempt.workers],
                 "series": sampling.close() if sampling is not None else [],
-                "logs": [{"name": worker.name, "text": worker.log()} for worker in attempt.workers],
+                "logs": len(logs),
             }
         )
+        for log in logs:
+            self._say(log)
         for worker in attempt.workers:
             worker.progress.close()
             shutil.rmtree(worker.directory, ignore_errors=True)

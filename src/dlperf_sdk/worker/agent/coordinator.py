@@ -2,17 +2,18 @@
 
 What it emits is the stream that every launcher brings back, one JSON object a line:
 `agents-ready`; `parity-ended`, where the bundle holds a parity run; then per attempt `attempt-started`,
-`worker-started`, `progress`, `attempt-ended`; at last `ended`.
+`worker-started`, `progress`, `attempt-ended`, `log` (a piece of a worker's log); at last `ended`.
 """
 
 import socket
 import threading
 import time
 import traceback
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from dlperf_sdk.worker import estimate
 from dlperf_sdk.worker.agent.link import SILENCE
+from dlperf_sdk.worker.agent.log_pieces import tail_of
 from dlperf_sdk.worker.agent.roster import Roster
 from dlperf_sdk.worker.agent.stopping import decide
 from dlperf_sdk.worker.failures import SETTLE, Failed, cause_of, failure
@@ -40,6 +41,9 @@ class Coordinator(threading.Thread):
         super().__init__(daemon=True)
         self.request, self.parity, self._emit = request, parity, emit
         self._emitted = 0.0
+        self._logs: List[Dict[str, Any]] = []
+        """Pieces of logs of this attempt that have not been forwarded."""
+        self._expected_logs = 0
         self.port: int = listener.getsockname()[1]
         self._roster = Roster(request.nodes, listener, secret, self._beat)
 
@@ -77,6 +81,9 @@ class Coordinator(threading.Thread):
     def _follow_reference(self) -> None:
         """The parity run. Of what stops the case as well, it is the end."""
         ended = self._attempt(PARITY)
+        logs = list(self._receive_logs())
+        if ended["failure"] is not None:
+            ended["logs"] = tail_of(logs, "rank-%s" % ended["failure"]["rank"])
         self._tell(dict(ended, event="parity-ended"))
         if ended["failure"] is not None and ended["failure"]["kind"] not in _ITS_OWN:
             raise Failed(ended["failure"])
@@ -87,7 +94,9 @@ class Coordinator(threading.Thread):
             attempt = self.request.first_attempt + len(throughputs)
             self._tell({"event": "attempt-started", "attempt": attempt})
             ended = self._attempt(attempt)
-            self._tell(ended)
+            self._tell(ended)  # before the logs: nothing that happens meanwhile takes a finished repeat back
+            for log in self._receive_logs():
+                self._tell(log)
             if ended["failure"] is not None:
                 raise Failed(ended["failure"])
             if self.request.program != "measure":
@@ -109,6 +118,7 @@ class Coordinator(threading.Thread):
         failures: List[Dict[str, Any]] = []
         parts: List[Dict[str, Any]] = []
         started = False
+        self._logs = []
         try:
             prepared = self._prepare()
             started = True
@@ -120,9 +130,9 @@ class Coordinator(threading.Thread):
                 self._roster.order({"do": "end"})
                 self._collect(parts, failures)
         everything = {
-            key: [item for part in parts for item in part[key]]
-            for key in ("records", "exits", "series", "logs")
+            key: [item for part in parts for item in part[key]] for key in ("records", "exits", "series")
         }
+        self._expected_logs = sum(part["logs"] for part in parts)
         failures += [failure for part in parts for failure in part["failures"]]
         cause = cause_of(failures) if failures else None
         everything["records"].sort(key=lambda record: record.get("rank", 0))
@@ -211,6 +221,8 @@ class Coordinator(threading.Thread):
                 settle = settle or time.monotonic() + SETTLE
             elif event == "ended":
                 parts.append(message)
+            elif event == "log":
+                self._logs.append(message)
             served = bool(serving) and len(parts) == self.request.nodes - serving
             if served or (settle is not None and time.monotonic() >= settle):
                 self._roster.order({"do": "end"})
@@ -228,3 +240,20 @@ class Coordinator(threading.Thread):
                 continue
             if message is not None and message["event"] == "ended":
                 parts.append(message)
+            elif message is not None and message["event"] == "log":
+                self._logs.append(message)
+
+    def _receive_logs(self) -> Iterator[Dict[str, Any]]:
+        """Yield the pieces of the logs of the attempt that is over, until all have come or none comes any more.
+
+        Raises:
+            Failed: A node is lost.
+        """
+        for _ in range(self._expected_logs):
+            while not self._logs:
+                message = self._roster.next(SILENCE)
+                if message is None:
+                    return
+                if message["event"] == "log":
+                    self._logs.append(message)
+            yield self._logs.pop(0)
