@@ -23,7 +23,7 @@ from dlperf_sdk.analysis.case import Case
 from dlperf_sdk.errors import StoreError, UsageError
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.registry.plugins import Registry
-from dlperf_sdk.reports import collection_page, html
+from dlperf_sdk.reports import collection_page, html, sweeps
 from dlperf_sdk.reports.blocks import Cell, Column, Paragraph, Table
 from dlperf_sdk.reports.html import (
     charts,
@@ -312,12 +312,12 @@ def test_the_series_that_are_drawn_are_those_that_reach_furthest_and_the_fastest
     found = workloads(merge([Case.of(figure) for figure in Registry().collection("dlperf-v1.0").figures]))
     (of,) = [each for each in found if each.title == "resnet50, 128 per device"]
     series = scaling.series_of(of)
-    assert len(series) > scaling.MOST_SERIES
+    assert len(series) > charts.MOST_SERIES
     last = [each.points[-1].merged.case for each in series]
     assert [(case.topology.devices, case.throughput) for case in last] == sorted(
         ((case.topology.devices, case.throughput) for case in last), reverse=True
     )
-    assert "oneflow" in {case.facts["framework"] for case in last[: scaling.MOST_SERIES]}
+    assert "oneflow" in {case.facts["framework"] for case in last[: charts.MOST_SERIES]}
 
 
 def test_strong_scaling_holds_the_global_batch():
@@ -329,6 +329,7 @@ def test_strong_scaling_holds_the_global_batch():
     (plots,) = section(page, "Strong scaling").items
     assert [plot.title for plot in plots.items] == [
         "Strong scaling: resnet50, 256 on all devices",
+        "Speedup of strong scaling: resnet50, 256 on all devices",
         "Efficiency of strong scaling: resnet50, 256 on all devices",
     ]
     merged = merge([Case.of(result) for result in found])
@@ -350,9 +351,82 @@ def test_two_points_of_strong_scaling_are_shown_where_they_are_in_no_weak_series
         for at, (t, b) in enumerate([("1n1d", 64), ("1n2d", 32)])
     ]
     page = measured.page(found)
-    assert len(section(page, "Strong scaling").items[0].items) == 2
+    assert len(section(page, "Strong scaling").items[0].items) == 3
     # The campaign has batches of 32 and 64 on all topologies: for global batches of 64, …, two points each.
     assert "Strong scaling" not in [each.title for each in measured.page(campaign).sections]
+
+
+# -- sweeps and scaling
+
+
+def test_a_sweep_is_one_curve_of_throughput_and_one_of_memory():
+    chance = random.Random(0)
+    found = [case(at, chance, {"topology": "1n1d", "batch_size": size}) for at, size in enumerate((8, 2, 4))]
+    page = measured.page(found)
+    (plots,) = section(page, "How do batch size and other sizes change throughput?").items
+    assert [plot.title for plot in plots.items] == [
+        "Batch size: resnet50, 1n1d, fp32: throughput",
+        "Batch size: resnet50, 1n1d, fp32: peak device memory",
+    ]
+    for plot in plots.items:
+        assert [row["at"] for row in plot.spec["data"]["values"]] == [2, 4, 8]
+        assert {row["series"] for row in plot.spec["data"]["values"]} == {"torch"}
+        assert plot.spec["layer"][0]["encoding"]["x"]["axis"]["values"] == [2, 4, 8]
+    assert "What is not comparable" not in [part.title for part in page.sections]
+
+
+@pytest.mark.parametrize("name", ["image_size", "sequence_length"])
+def test_other_sizes_are_swept_as_well(name):
+    merged = merge([Case.of(case(0, random.Random(0), {"topology": "1n1d"}))])
+    (run,) = merged
+    runs = [
+        attrs.evolve(
+            run,
+            case=attrs.evolve(
+                run.case,
+                facts={**run.case.facts, name: size, "predictions_per_sequence": size // 8},
+                roles={**run.case.roles, name: "workload", "predictions_per_sequence": "workload"},
+            ),
+        )
+        for size in (512, 64, 128)
+    ]
+    expected = [] if name == "image_size" else [(name, [64, 128, 512])]
+    assert [
+        (sweep.of, [sweep.value(each) for each in sweep.runs]) for sweep in sweeps.sweeps(runs)
+    ] == expected
+    for each in runs:
+        del each.case.facts["predictions_per_sequence"], each.case.roles["predictions_per_sequence"]
+    ((sweep),) = sweeps.sweeps(runs)
+    assert (sweep.of, [sweep.value(each) for each in sweep.runs]) == (name, [64, 128, 512])
+
+
+def test_efficiencies_are_ranked_on_one_topology():
+    chance = random.Random(0)
+    places = {"torch": ("1n1d", "1n2d", "1n8d"), "oneflow": ("1n1d", "1n2d", "1n8d", "2n8d")}
+    found = [
+        case(at, chance, {"framework": framework, "topology": topology})
+        for at, (framework, topology) in enumerate(
+            (framework, topology) for framework, topologies in places.items() for topology in topologies
+        )
+    ]
+    (plots,) = [item for item in section(measured.page(found), "Scaling").items if isinstance(item, Abreast)]
+    efficiency = next(plot for plot in plots.items if plot.title.startswith("Efficiency"))
+    assert re.search(
+        r"On 1n8d the best is \w+ fp32 with [\d.]+%, the worst \w+ fp32 with", efficiency.description
+    )
+    speedups = next(plot for plot in plots.items if plot.title.startswith("Speedup"))
+    largest = max(speedups.spec["data"]["values"], key=lambda row: row["value"])
+    assert (largest["series"], largest["topology"]) == ("oneflow fp32", "2n8d")
+    assert 10 < largest["value"] < 16
+
+
+def test_the_worst_scaling_of_the_published_figures_is_named_with_where_it_is_lost():
+    (table, *_) = [
+        item.table for item in section(page_of("dlperf-v1.0"), "Scaling").items if isinstance(item, Sortable)
+    ]
+    first = [cell.text for cell in table.rows[0]]
+    assert first[:5] == ["resnet50, 224 per device", "paddle amp-fp16 static", "4n8d", "9.56×", "29.9%"]
+    assert first[5] == "1n1d → 1n4d: -37.6 points"
 
 
 # -- bad input
@@ -418,18 +492,18 @@ def test_what_could_not_be_read_is_said_first():
 def test_what_is_not_comparable_is_listed_with_its_reason():
     chance = random.Random(0)
     found = [
-        case(at, chance, {"topology": "1n1d", "batch_size": size, "data": data})
-        for at, (size, data) in enumerate(((32, "synthetic"), (32, "synthetic-host"), (64, "synthetic")))
+        case(at, chance, {"topology": "1n1d", "accumulation": accumulation, "data": data})
+        for at, (accumulation, data) in enumerate(((1, "synthetic"), (1, "synthetic-host"), (2, "synthetic")))
     ]
     between, within = section(measured.page(found), "What is not comparable").items
     assert [cell.text for cell in between.table.rows[0]] == [
-        "resnet50, 32 per device",
-        "resnet50, 64 per device",
-        "batch_size: 32 against 64",
+        "resnet50, 32 per device, accumulation 1",
+        "resnet50, 32 per device, accumulation 2",
+        "accumulation: 1 against 2",
     ]
     assert [cell.text for cell in within.table.rows[0]][:3] == [
         "not comparable",
-        "resnet50, 32 per device",
+        "resnet50, 32 per device, accumulation 1",
         "data: synthetic against synthetic-host",
     ]
 

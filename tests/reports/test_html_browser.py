@@ -130,6 +130,7 @@ def test_sections_of_a_campaign(opened):
         "Which framework is fastest?",
         "Throughput",
         "Scaling",
+        "How do batch size and other sizes change throughput?",
         "Effects",
         "Results",
         "Verdicts",
@@ -144,7 +145,7 @@ def test_sections_of_a_campaign(opened):
 def test_strong_scaling_and_published_figures_are_there(opened):
     page = opened("strong", viewport=PHONE)
     section = page.locator("section", has=page.locator("h2", has_text="Strong scaling"))
-    assert section.locator(".plot[data-drawn=yes]").count() == 2
+    assert section.locator(".plot[data-drawn=yes]").count() == 3
     _, rows = shown(page, "[0-9]+ results compared with [0-9]+ figures")
     assert {row[4] for row in rows()} >= {"yours"} and all(
         row[0].startswith(("torch", "oneflow")) for row in rows()

@@ -249,6 +249,16 @@ def test_workloads_are_never_mixed_and_the_difference_is_named():
     assert blocks[0].text.startswith("3 workloads, which cannot be compared: they differ in batch_size")
 
 
+def test_a_sweep_is_one_table_in_the_order_of_the_size():
+    results = [a_result(fields={"batch_size": size}) for size in (8, 2, 4)]
+    blocks = results_table.pages(results)
+    assert blocks[0] == Paragraph("A sweep of batch size: 2, 4, 8.", "quiet")
+    (table,) = [block for block in blocks if isinstance(block, Table)]
+    at = [column.title for column in table.columns].index("per device")
+    assert [row[at].text for row in table.rows] == ["2", "4", "8"]
+    assert "cannot be compared" not in shown(blocks)
+
+
 def test_a_refused_case_stands_with_those_it_was_asked_with():
     failure = Failure("unsupported", "torch cannot do that.")
     refused = a_result(

@@ -12,6 +12,7 @@ from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Notes, Paragraph, Table
 from dlperf_sdk.reports.labels import batch_size, outcome, shown
 from dlperf_sdk.reports.numbers import Scale, common_scale
+from dlperf_sdk.reports.sweeps import swept_size
 from dlperf_sdk.results.consistency import WITH_RECORDS, contradictions_among
 from dlperf_sdk.results.result import Fact, Result
 
@@ -52,15 +53,38 @@ def pages(results: Sequence[Result]) -> list[Block]:
         if len({_key(group.workload[name]) for group in groups if name in group.workload}) > 1
     }
     blocks: list[Block] = []
-    if len(groups) > 1:
+    state_the_same = len({frozenset(group.workload) for group in groups}) == 1
+    swept = swept_size(differing) if state_the_same else None
+    if swept:
+        groups = [_swept_group(groups, swept)]
+        values = ", ".join(dict.fromkeys(str(value) for value in _values(groups[0], swept)))
+        blocks.append(Paragraph(f"A sweep of {swept.replace('_', ' ')}: {values}.", "quiet"))
+    elif len(groups) > 1:
         names = ", ".join(sorted(differing))
         text = f"{len(groups)} workloads, which cannot be compared: they differ in {names}."
         blocks.append(Paragraph(text, "doubt"))
     for group in groups:
-        blocks += _table(group, differing, [outcomes[id(result)] for result in group.results])
+        blocks += _table(group, differing, [outcomes[id(result)] for result in group.results], swept)
     if len(results) > WITH_RECORDS:
         blocks.append(Paragraph(UNREAD, "quiet"))
     return blocks
+
+
+def _swept_group(groups: Sequence[Group], swept: str) -> Group:
+    """Return the results of a sweep as one group, the sizes of each case next to each other."""
+    results = [result for group in groups for result in group.results]
+    shared = {name: value for name, value in groups[0].workload.items() if name != swept}
+    cases = [_key(_treatments(result)) for result in results]
+    order = {case: number for number, case in reversed(list(enumerate(cases)))}
+    group = Group(shared, results)
+    sized = zip(results, cases, _values(group, swept), strict=True)
+    return Group(
+        shared, [result for result, _, _ in sorted(sized, key=lambda entry: (order[entry[1]], entry[2]))]
+    )
+
+
+def _values(group: Group, swept: str) -> list[Any]:
+    return [_workload(result).get(swept) or 0 for result in group.results]
 
 
 def grouped(results: Sequence[Result]) -> list[Group]:
@@ -108,13 +132,15 @@ def _key(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=str)
 
 
-def _table(group: Group, differing: set[str], outcomes: Sequence[Cell]) -> list[Block]:
+def _table(group: Group, differing: set[str], outcomes: Sequence[Cell], swept: str | None) -> list[Block]:
     parts = [
         f"{name} {shown(group.workload[name])}"
         for name in sorted(differing - {"model", "batch_size"})
         if name in group.workload
     ]
-    aside = "; ".join([f"batch size {group.workload.get('batch_size')} per device", *parts])
+    batch = [] if swept == "batch_size" else [f"batch size {group.workload.get('batch_size')} per device"]
+    aside = "; ".join([*batch, *parts])
+    sizes = [[str(value)] for value in _values(group, swept)] if swept else [[] for _ in group.results]
     cases, same = _cases([_treatments(result) for result in group.results])
     notes: dict[str, int] = {}
     found = [_column(group.results, *column) for column in _COLUMNS]
@@ -122,6 +148,7 @@ def _table(group: Group, differing: set[str], outcomes: Sequence[Cell]) -> list[
     rows: list[tuple[Cell | str, ...]] = [
         (
             case,
+            *sizes[index],
             batch_size(result.spec, result.spec.topology.devices),
             *(cells[index] for _, cells in measured),
             _verdict(result, whole, notes),
@@ -130,6 +157,7 @@ def _table(group: Group, differing: set[str], outcomes: Sequence[Cell]) -> list[
     ]
     columns = (
         Column("case"),
+        *([Column(_heading(swept), right=True)] if swept else []),
         Column("batch", right=True),
         *(Column(title, right=True) for title, _ in measured),
         Column("ok?", whole=True),
@@ -139,6 +167,10 @@ def _table(group: Group, differing: set[str], outcomes: Sequence[Cell]) -> list[
         blocks.append(Paragraph(f"All with {same}.", "quiet"))
     blocks.append(Table(columns, tuple(rows)))
     return [*blocks, Notes(tuple(notes))] if notes else blocks
+
+
+def _heading(swept: str) -> str:
+    return "per device" if swept == "batch_size" else swept.replace("_", " ")
 
 
 def _treatments(result: Result) -> dict[str, str]:

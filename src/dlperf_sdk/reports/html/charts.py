@@ -43,6 +43,9 @@ _HEIGHT = 300
 _STEP = 30
 """Pixels of a row."""
 
+MOST_SERIES = len(COLOURS)
+"""Lines of a plot."""
+
 _LEGEND: dict[str, Any] = {
     "title": None,
     "orient": "bottom",
@@ -95,6 +98,45 @@ def efficiency(rows: Rows) -> dict[str, Any]:
     y = alt.Y("value:Q", title="efficiency, %", scale=scale, axis=alt.Axis(tickCount=5))
     ideal = alt.Chart().mark_rule(strokeDash=[4, 4], opacity=0.6).encode(y=alt.YDatum(100))
     return _finished([ideal, *_lines(base, y, rows)], _HEIGHT, rows)
+
+
+def speedup(rows: Rows) -> dict[str, Any]:
+    """Return the speedup over one device against devices, both logarithmic, beside perfect scaling.
+
+    Rows are those of `scaling`.
+    """
+    import altair as alt
+
+    base = alt.Chart().encode(x=_devices(rows))
+    counts = sorted({row["devices"] for row in rows})
+    top = max(*(row["value"] for row in rows), counts[-1])
+    domain = [min(1.0, *(row["value"] for row in rows)) * 0.92, top * 1.08]
+    y = alt.Y(
+        "value:Q",
+        title="speedup",
+        scale=alt.Scale(type="log", base=2, domain=domain, nice=False),
+        axis=alt.Axis(values=counts, format="d", labelOverlap=True),
+    )
+    ideal = alt.Chart().mark_line(strokeDash=[4, 4], opacity=0.6, color="black", strokeWidth=1.5)
+    ideal = ideal.encode(x=_devices(rows), y=alt.Y("devices:Q"))
+    return _finished([ideal, *_lines(base, y, rows)], _HEIGHT, rows)
+
+
+def curves(rows: Rows, x_title: str, y_title: str) -> dict[str, Any]:
+    """Return a line per series over a size, on a logarithmic axis with a tick at each measured size.
+
+    Rows have `series`, `at`, `value` and `line`, and may have `low` and `high`.
+    """
+    import altair as alt
+
+    base = alt.Chart().encode(x=_sizes(rows, "at", x_title))
+    scale = alt.Scale(zero=True, nice=True)
+    y = alt.Y("value:Q", title=y_title, scale=scale, axis=alt.Axis(tickCount=5))
+    layers = _lines(base, y, rows)
+    if _have_intervals(rows):
+        bar = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=5, opacity=0.45)
+        layers.append(bar.encode(y=alt.Y("low:Q"), y2="high:Q", color=_colour(rows)))
+    return _finished(layers, _HEIGHT, rows)
 
 
 def dots(rows: Rows, title: str) -> dict[str, Any]:
@@ -188,7 +230,9 @@ def _lines(base: altair.Chart, y: altair.Y, rows: Rows) -> list[altair.Chart]:
         y=y,
         color=_colour(rows),
         shape=_shape(rows),
-        tooltip=_tooltip(rows, series="series", topology="topology", shown="value", interval="interval"),
+        tooltip=_tooltip(
+            rows, series="series", topology="topology", at="size", shown="value", interval="interval"
+        ),
     )
     return [line, point]
 
@@ -208,14 +252,18 @@ def _have_intervals(rows: Rows) -> bool:
 
 
 def _devices(rows: Rows) -> altair.X:
+    return _sizes(rows, "devices", "devices")
+
+
+def _sizes(rows: Rows, field: str, title: str) -> altair.X:
     import altair as alt
 
-    ticks = sorted({row["devices"] for row in rows})
+    ticks = sorted({row[field] for row in rows})
     axis = alt.Axis(values=ticks, format="d", labelOverlap=True)
     domain = [ticks[0] * 0.92, ticks[-1] * 1.08]
     return alt.X(
-        "devices:Q",
-        title="devices",
+        f"{field}:Q",
+        title=title,
         axis=axis,
         scale=alt.Scale(type="log", base=2, domain=domain, nice=False),
     )

@@ -12,7 +12,7 @@ from dlperf_sdk.interfaces.collection import Collection, Disagreement, Figures
 from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.reports.blocks import Cell, Column, Table
 from dlperf_sdk.reports.collection_page import count_cells, disagreement_table
-from dlperf_sdk.reports.html import differences, effects, leaders, rates, scaling
+from dlperf_sdk.reports.html import differences, effects, leaders, rates, scaling, sweeps
 from dlperf_sdk.reports.html.page import Page, Section, Sortable, Tile
 from dlperf_sdk.reports.html.summary import fastest_tiles, listed
 from dlperf_sdk.reports.numbers import counted
@@ -31,6 +31,7 @@ def page(collection: Collection) -> Page:
         leaders.section(ranked),
         scaling.section(by_workload),
         rates.section(by_workload),
+        sweeps.section(merged),
         effects.section([run.case for run in merged], FACTORS),
         Section(
             "The source's tables, regenerated",

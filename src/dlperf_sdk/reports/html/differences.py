@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, islice
 
-from dlperf_sdk.analysis.case import Case
+from dlperf_sdk.analysis.case import Case, key
 from dlperf_sdk.analysis.comparison import Comparison, compare
 from dlperf_sdk.reports.blocks import Cell, Column, Table
 from dlperf_sdk.reports.html.page import Item, Section, Sortable
 from dlperf_sdk.reports.numbers import counted
 from dlperf_sdk.reports.series import Workload
+from dlperf_sdk.reports.sweeps import swept_size
 
 _MOST = 300
 """Pairs that are looked at."""
@@ -34,6 +35,8 @@ def _between(workloads: Sequence[Workload]) -> Item | None:
     pairs = islice(combinations(workloads, 2), _MOST)
     rows = []
     for one, other in pairs:
+        if swept_size(_differing(one, other)):
+            continue
         reasons = compare(one.merged[0].case, other.merged[0].case, footnoted=True).reasons
         relevant = [reason for reason in reasons if _fact(reason) in {*one.facts, *other.facts, "unit"}]
         unsaid = sorted(set(one.facts) ^ set(other.facts))
@@ -43,6 +46,11 @@ def _between(workloads: Sequence[Workload]) -> Item | None:
         return None
     columns = (Column("workload"), Column("and"), Column("why they are never in one plot"))
     return Sortable(Table(columns, tuple(rows), "Workloads that cannot be compared"))
+
+
+def _differing(one: Workload, other: Workload) -> set[str]:
+    names = {*one.facts, *other.facts}
+    return {name for name in names if key(one.facts.get(name)) != key(other.facts.get(name))}
 
 
 def _within(workloads: Sequence[Workload]) -> Item | None:

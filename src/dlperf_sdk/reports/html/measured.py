@@ -21,6 +21,7 @@ from dlperf_sdk.reports.html import (
     scaling,
     steps,
     summary,
+    sweeps,
     verdicts,
 )
 from dlperf_sdk.reports.html import results as every
@@ -59,6 +60,7 @@ def page(results: Sequence[Result], unread: Sequence[str] = (), published: Colle
         rates.section(by_workload),
         scaling.section(by_workload),
         scaling.strong(strong_workloads(merged), by_workload),
+        sweeps.section(merged, sweeps.memory_of(results)),
         effects.section([run.case for run in merged]),
         *([] if published is None else [published_comparison.section(results, published)]),
         every.everything(results, outcomes, left_out),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from attrs import frozen
@@ -11,14 +12,13 @@ from dlperf_sdk.analysis.case import key
 from dlperf_sdk.analysis.scaling import Scaled, Scaling, efficiency, speedup
 from dlperf_sdk.reports.blocks import Cell, Column, Notes, Table
 from dlperf_sdk.reports.html import charts
-from dlperf_sdk.reports.html.page import Abreast, Item, Plot, Section
+from dlperf_sdk.reports.html.page import Abreast, Item, Plot, Section, Sortable
 from dlperf_sdk.reports.html.rates import MOST, folded
 from dlperf_sdk.reports.numbers import Scale, common_scale, counted, quantity
 from dlperf_sdk.reports.series import Merged, Workload, labels
 from dlperf_sdk.spec.strategy import NO_STRATEGY
 
-MOST_SERIES = 10
-"""Lines of a plot: as many as there are colours."""
+_PAGE_ROWS = 8
 
 
 @frozen
@@ -78,14 +78,14 @@ def strong(workloads: Sequence[Workload], weak: Sequence[Workload]) -> Section:
 
 
 def _shown(every: Sequence[tuple[Workload, list[Series]]], kind: Scaling) -> tuple[Item, ...]:
-    found = [(workload, series) for workload, series in every if series]
-    shown = [(workload.title, _items(workload, series, kind)) for workload, series in found[:MOST]]
-    return folded(shown, len(found))
+    scaled = [(workload, series) for workload, series in every if series]
+    parts = [(workload.title, _items(workload, series, kind)) for workload, series in scaled[:MOST]]
+    summary = _summary(scaled)
+    return (*([summary] if summary else []), *folded(parts, len(scaled)))
 
 
 def series_of(workload: Workload, kind: Scaling = "weak") -> list[Series]:
-    """The series that have cases on two numbers of devices or more: those that reach the most devices first, and of
-    these the fastest."""
+    """Return the series with two numbers of devices or more: those of most devices first, of these the fastest."""
     unheld = {"topology", "strategy"} if kind == "weak" else {"topology", "strategy", "batch_size"}
     groups: dict[tuple[str, ...], list[Merged]] = {}
     for merged in workload.merged:
@@ -137,31 +137,40 @@ def _points(group: Sequence[Merged], kind: Scaling) -> tuple[Point, ...]:
     )
 
 
-_NAMES: dict[Scaling, tuple[str, str]] = {
-    "weak": ("Scaling", "Efficiency"),
-    "strong": ("Strong scaling", "Efficiency of strong scaling"),
+_NAMES: dict[Scaling, tuple[str, str, str]] = {
+    "weak": ("Scaling", "Speedup", "Efficiency"),
+    "strong": ("Strong scaling", "Speedup of strong scaling", "Efficiency of strong scaling"),
 }
 
 
 def _items(workload: Workload, series: Sequence[Series], kind: Scaling) -> tuple[Item, ...]:
-    unit, (throughputs, efficiencies) = workload.unit, _NAMES[kind]
+    unit, (throughputs, speedups, efficiencies) = workload.unit, _NAMES[kind]
     how = common_scale([point.merged.case.throughput for each in series for point in each.points], unit)
-    drawn = series[:MOST_SERIES]
+    drawn = series[: charts.MOST_SERIES]
     numbers, reasons = _numbers(series, how)
     plots = [
         Plot(
             f"{throughputs}: {workload.title}",
-            _said(series, how.unit, len(drawn)),
+            _describe(series, how.unit, len(drawn)),
             charts.scaling([row for each in drawn for row in _rows(each, how)], how.unit),
             numbers,
         )
     ]
     rows = [row for each in drawn for row in _efficiencies(each)]
     if rows:
+        faster = [row for each in drawn for row in _speedups(each)]
+        plots.append(
+            Plot(
+                f"{speedups}: {workload.title}",
+                "Throughput over that of one device of the same case. Dashed: perfect scaling.",
+                charts.speedup(faster),
+                numbers,
+            )
+        )
         plots.append(
             Plot(
                 f"{efficiencies}: {workload.title}",
-                _said_efficiency(drawn),
+                _describe_efficiency(drawn),
                 charts.efficiency(rows),
                 _efficiency_table(drawn),
             )
@@ -197,17 +206,29 @@ def _rows(series: Series, how: Scale) -> list[dict[str, Any]]:
 
 
 def _efficiencies(series: Series) -> list[dict[str, Any]]:
-    rows, drawn = [], set()
-    for point in series.points:
-        value, topology = point.efficiency.value, point.merged.case.topology
+    return _scaled_rows(series, [point.efficiency.value for point in series.points], 100, ".1%")
+
+
+def _speedups(series: Series) -> list[dict[str, Any]]:
+    return _scaled_rows(series, [point.speedup.value for point in series.points], 1, ".2f")
+
+
+def _scaled_rows(
+    series: Series, values: Sequence[float | None], factor: float, form: str
+) -> list[dict[str, Any]]:
+    """Return a row for each point that has a value; the line goes through one point of each number of devices."""
+    rows: list[dict[str, Any]] = []
+    drawn: set[int] = set()
+    for point, value in zip(series.points, values, strict=True):
+        topology = point.merged.case.topology
         if value is not None:
             rows.append(
                 {
                     "series": series.name,
                     "devices": topology.devices,
                     "topology": str(topology),
-                    "value": 100 * value,
-                    "shown": f"{value:.1%}",
+                    "value": factor * value,
+                    "shown": format(value, form),
                     "line": topology.devices not in drawn,
                 }
             )
@@ -259,7 +280,7 @@ def _efficiency_table(series: Sequence[Series]) -> Table:
     return Table(columns, tuple(rows))
 
 
-def _said(series: Sequence[Series], unit: str, drawn: int) -> str:
+def _describe(series: Sequence[Series], unit: str, drawn: int) -> str:
     points = [(each, point) for each in series for point in each.points]
     counts = sorted({point.merged.case.topology.devices for _, point in points})
     best, most = max(points, key=lambda each: each[1].merged.case.throughput)
@@ -270,19 +291,65 @@ def _said(series: Sequence[Series], unit: str, drawn: int) -> str:
     )
 
 
-def _said_efficiency(series: Sequence[Series]) -> str:
-    """The best and the worst on the most devices that each series has."""
-    last = [
-        (each.points[-1].efficiency.value, each.name, each.points[-1].merged.case.topology)
-        for each in series
-        if each.points[-1].efficiency.value is not None
-    ]
-    said = "Percent of perfect scaling."
-    if last:
-        value, name, topology = max(last, key=lambda each: each[0] or 0)
-        said += f" On its largest topology the best is {name} with {value:.1%} on {topology}"
-        if len(last) > 1:
-            value, name, topology = min(last, key=lambda each: each[0] or 0)
-            said += f", the worst {name} with {value:.1%} on {topology}"
-        said += "."
-    return said
+def _describe_efficiency(series: Sequence[Series]) -> str:
+    """Return the best and the worst efficiency on the largest topology that two series share."""
+    by_topology: dict[tuple[int, int], list[tuple[float, Series]]] = {}
+    for each in series:
+        for point in each.points:
+            if point.efficiency.value is not None and point.merged.case.topology.devices > 1:
+                by_topology.setdefault(_size(point.merged), []).append((point.efficiency.value, each))
+    text = "Percent of perfect scaling."
+    shared = [size for size, values in by_topology.items() if len(values) > 1]
+    if not shared:
+        return text
+    largest = by_topology[max(shared)]
+    (best, first), (worst, last) = (choose(largest, key=lambda entry: entry[0]) for choose in (max, min))
+    topology = next(
+        point.merged.case.topology for point in first.points if _size(point.merged) == max(shared)
+    )
+    return f"{text} On {topology} the best is {first.name} with {best:.1%}, the worst {last.name} with {worst:.1%}."
+
+
+def _summary(workloads: Sequence[tuple[Workload, Sequence[Series]]]) -> Sortable | None:
+    """Return a row per series at its largest topology, the worst efficiency of the most devices first."""
+    rows: list[tuple[tuple[int, float], tuple[str, ...]]] = []
+    for workload, series in workloads:
+        for each in series:
+            values = [(point, point.efficiency.value) for point in each.points if point.efficiency.value]
+            if len(values) < 2:
+                continue
+            last, value = values[-1]
+            drops = [
+                (after - before, f"{one.merged.case.topology} → {other.merged.case.topology}")
+                for (one, before), (other, after) in pairwise(values)
+            ]
+            drop, where = min(drops)
+            steepest = f"{where}: {100 * drop:+.1f} points" if drop < 0 else "no drop"
+            topology = last.merged.case.topology
+            rows.append(
+                (
+                    (-topology.devices, value),
+                    (
+                        workload.title,
+                        each.name,
+                        str(topology),
+                        f"{last.speedup.value:.2f}×",
+                        f"{value:.1%}",
+                        steepest,
+                    ),
+                )
+            )
+    if len(rows) < 2:
+        return None
+    columns = (
+        Column("workload"),
+        Column("case"),
+        Column("topology", whole=True),
+        Column("speedup", right=True),
+        Column("efficiency", right=True),
+        Column("steepest drop of efficiency"),
+    )
+    table = Table(
+        columns, tuple(row for _, row in sorted(rows)), "Efficiency at the largest topology, the worst first"
+    )
+    return Sortable(table, ("workload", "topology"), _PAGE_ROWS)

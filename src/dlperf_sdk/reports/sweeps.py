@@ -1,0 +1,63 @@
+"""Find sweeps: cases that differ in one size only, such as batch sizes 2, 4 and 8 of one case."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from attrs import frozen
+
+from dlperf_sdk.analysis.case import Case, key
+from dlperf_sdk.reports.series import Merged
+
+_FOLLOWING = {"sequence_length": ("predictions_per_sequence",)}
+"""A swept size → facts that change with it."""
+SWEPT = ("batch_size", "image_size", "sequence_length")
+"""Sizes that are swept."""
+
+
+@frozen
+class Sweep:
+    """Runs of one case with different values of one size, the smallest first."""
+
+    of: str
+    runs: tuple[Merged, ...]
+
+    @property
+    def case(self) -> Case:
+        """The case with the smallest value."""
+        return self.runs[0].case
+
+    def value(self, run: Merged) -> float:
+        """Return the swept size of a run."""
+        return size_of(run.case, self.of)
+
+
+def size_of(case: Case, name: str) -> float:
+    """Return a size of a case; 0 if it is not a number."""
+    value = case.facts.get(name)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else 0
+
+
+def sweeps(merged: Sequence[Merged]) -> list[Sweep]:
+    """Return the sweeps of two values or more, those with most values first."""
+    found = []
+    for of in SWEPT:
+        groups: dict[tuple[str, ...], dict[float, Merged]] = {}
+        for run in merged:
+            size = size_of(run.case, of)
+            if size > 0:
+                names = sorted(run.case.holds() - {of, *_FOLLOWING.get(of, ())})
+                identity = (run.case.unit, *(f"{name}={key(run.case.facts.get(name))}" for name in names))
+                groups.setdefault(identity, {})[size] = run
+        found += [
+            Sweep(of, tuple(runs[size] for size in sorted(runs))) for runs in groups.values() if len(runs) > 1
+        ]
+    return sorted(found, key=lambda sweep: -len(sweep.runs))
+
+
+def swept_size(differing: Collection[str]) -> str | None:
+    """Return the size that is swept if workloads differ in these facts; None if they differ in more."""
+    for of in SWEPT:
+        if of in differing and set(differing) <= {of, *_FOLLOWING.get(of, ())}:
+            return of
+    return None
