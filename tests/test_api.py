@@ -437,7 +437,10 @@ def test_an_adaptive_run_says_what_it_did_not_reach():
     )
     assert result.status == "ok"
     assert not result.stopping.met
-    assert "±1.00 % was asked for, after 6 of at most 6 repeats" in result.stopping.detail
+    assert (
+        "repeats for ±1.00 % were planned from the first 6, and at most 6 are allowed"
+        in result.stopping.detail
+    )
 
 
 # -- plugins that fail beside the run

@@ -65,8 +65,8 @@ class Outline:
         repeats = f"{protocol.repeats} repeats"
         if protocol.target is not None:
             repeats = (
-                f"{protocol.repeats} to {protocol.max_repeats} repeats, until the median is known within "
-                f"±{100 * protocol.target:g} %"
+                f"{protocol.repeats} to {protocol.max_repeats} repeats, planned from the first ones to know the "
+                f"median within about ±{100 * protocol.target:g} %"
             )
         batch = (
             f"{spec.batch_size:,} per device × {counted(spec.topology.devices, 'device')} = "

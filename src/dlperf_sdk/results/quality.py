@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+import attrs
+
 from dlperf_sdk.results import metrics
 from dlperf_sdk.results.records import Repeat
 from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, NOT_APPLICABLE, PASS, QUALITY, Verdict
 from dlperf_sdk.results.steady_state import FEWEST_STEPS, LIMIT, SteadyState, assess
 from dlperf_sdk.spec.protocol import Protocol
 from dlperf_sdk.worker import estimate
+from dlperf_sdk.worker.agent.stopping import decide
 
 SPREAD = 0.02
 """Largest standard deviation between repeats that passes, as a fraction of the median."""
@@ -95,19 +98,10 @@ def spread(repeats: tuple[Repeat, ...]) -> Verdict:
 
 
 def stopping_rule(repeats: tuple[Repeat, ...], protocol: Protocol) -> Verdict:
-    """An adaptive run ended because the median is known well enough, not because it ran out of repeats."""
+    """Check that an adaptive run took the repeats that its first ones showed to be needed."""
     name, kind = "stopping-rule", QUALITY
     if protocol.target is None:
         detail = f"The protocol {protocol.name} takes a fixed number of repeats."
         return Verdict(name, kind, NOT_APPLICABLE, detail)
-    rates = [metrics.throughput(repeat) for repeat in repeats]
-    width = estimate.half_width(rates)
-    if width is None:
-        detail = f"{len(rates)} repeats give the median no interval; it takes six."
-        return Verdict(name, kind, INCONCLUSIVE, detail)
-    met = width <= protocol.target
-    detail = (
-        f"After {len(rates)} of at most {protocol.max_repeats} repeats the median is known within "
-        f"±{100 * width:.2f} %; ±{100 * protocol.target:g} % were asked for."
-    )
-    return Verdict(name, kind, PASS if met else INCONCLUSIVE, detail)
+    decision = decide([metrics.throughput(repeat) for repeat in repeats], attrs.asdict(protocol))
+    return Verdict(name, kind, PASS if decision.met else INCONCLUSIVE, f"{decision.detail}.")

@@ -24,11 +24,11 @@ class Protocol:
     steps: int = attrs.field(validator=whole(1, MOST_STEPS))
     """Steps in the window."""
     repeats: int = attrs.field(validator=whole(1, MOST_REPEATS))
-    """Repeats; with a `target`, the fewest."""
+    """Repeats; with a `target`, the first ones, from which the others are planned."""
     max_repeats: int = attrs.field(validator=whole(1, MOST_REPEATS))
     """The most repeats; equal to `repeats` where there is no `target`."""
     target: float | None = attrs.field(default=None, validator=optional(fraction))
-    """Stop when the median's interval lies within ± this fraction of the median."""
+    """Take as many repeats as the first ones show to be needed for an interval of ± this fraction of the median."""
     canonical_steps: int = attrs.field(default=5, validator=whole(0, MOST_STEPS))
     """Steps on the canonical fixed batch, before the warm-up: they compile, and show that the loss falls."""
 

@@ -125,7 +125,7 @@ class RunSpec:
         "The most repeats that an adaptive run may take.", None, validator=optional(whole(1, MOST_REPEATS))
     )
     target: float | None = context(
-        "Stop repeating when the median is known within ± this fraction.",
+        "Plan the repeats so that the median is known within about ± this fraction.",
         None,
         validator=optional(fraction),
     )
