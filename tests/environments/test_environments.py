@@ -42,7 +42,12 @@ def wheel(folder: Path, name: str, version: str, requires: tuple[str, ...] = ())
         f"{record}/METADATA": metadata,
         f"{record}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
-    files[f"{record}/RECORD"] = "".join(f"{path},,\n" for path in (*files, f"{record}/RECORD"))
+    hashes = {path: hashlib.sha256(text.encode()).digest() for path, text in files.items()}
+    entries = [
+        f"{path},sha256={base64.urlsafe_b64encode(hash).rstrip(b'=').decode()},{len(files[path])}"
+        for path, hash in hashes.items()
+    ]
+    files[f"{record}/RECORD"] = "\n".join([*entries, f"{record}/RECORD,,", ""])
     path = folder / f"{name}-{version}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
         for inside, text in files.items():
@@ -380,6 +385,59 @@ def test_environments_are_listed_and_removed(wheels: Path) -> None:
     assert list(managed.home().iterdir()) == []
     with pytest.raises(EnvironmentFailed, match="has been removed"), environments.in_use(made):
         pass
+
+
+def module_of(environment: environments.PreparedEnvironment, name: str) -> Path:
+    [path] = environment.path.glob(f"venv/lib/python*/site-packages/{name}.py")
+    return path
+
+
+def test_damaged_files_are_found_and_their_distributions_installed_again(wheels: Path) -> None:
+    made = environments.prepare("toy", spec("toyframe"), "cpu")
+    name = made.path.name
+    assert environments.verify(name) == ()
+    assert environments.repair(name) == ()
+    damaged, removed = module_of(made, "toyframe"), module_of(made, "toydep")
+    damaged.write_text("version = 'half a li")  # in place: also in uv's cache, whose file is the same
+    removed.unlink()
+    found = environments.verify(name)
+    assert [(file.distribution, file.reason) for file in found] == [
+        ("toydep==2.1", "is missing"),
+        ("toyframe==1.0", "differs from its recorded hash"),
+    ]
+    assert found[1].path.endswith("site-packages/toyframe.py")
+    with (
+        environments.in_use(made),
+        pytest.raises(EnvironmentFailed, match=f"in use by process {os.getpid()}"),
+    ):
+        environments.repair(name)
+    assert environments.repair(name) == found
+    assert environments.verify(name) == ()
+    assert run_in(made, "import toyframe, toydep; print(toyframe.version, toydep.version)") == "1.0 2.1\n"
+
+
+def test_a_distribution_without_its_record_is_damaged_and_one_that_is_gone_cannot_be_repaired(
+    wheels: Path,
+) -> None:
+    made = environments.prepare("toy", spec("toyframe"), "cpu")
+    [record] = made.path.glob("venv/lib/python*/site-packages/toydep-2.1.dist-info/RECORD")
+    record.unlink()
+    [file] = environments.verify(made.path.name)
+    assert str(file) == "toydep==2.1 has no readable RECORD of its files"
+    (wheels / "toydep-2.1-py3-none-any.whl").unlink()
+    with pytest.raises(EnvironmentFailed, match=f"could not be repaired.*dlperf env remove {made.path.name}"):
+        environments.repair(made.path.name)
+
+
+@pytest.mark.parametrize("function", [environments.verify, environments.repair])
+def test_what_is_no_environment_cannot_be_verified(wheels: Path, function) -> None:
+    environments.prepare("toy", spec("toyframe"), "cpu")
+    with pytest.raises(UnknownName, match="managed environment"):
+        function("../environments")
+    half = managed.home() / "toy-cpu-half"
+    half.mkdir()
+    with pytest.raises(EnvironmentFailed, match="half-made"):
+        function("toy-cpu-half")
 
 
 @pytest.mark.parametrize("name", ["..", "../environments", "/", "", "toy-cpu-x.lock"])

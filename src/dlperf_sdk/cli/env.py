@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any
 
 import attrs
 from cyclopts import App, Parameter
 
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show
 from dlperf_sdk.errors import UnknownName
-from dlperf_sdk.reports.blocks import Cell, Column, Paragraph, Table
+from dlperf_sdk.reports.blocks import Block, Cell, Column, Paragraph, Table
 from dlperf_sdk.reports.numbers import quantity
 from dlperf_sdk.spec.strategy import STRATEGIES
 
+if TYPE_CHECKING:
+    from dlperf_sdk.environments import DamagedFile
+
 env = App(
-    name="env", help="Make, list and remove the managed environments that frameworks run in.", sort_key=100
+    name="env",
+    help="Make, list, verify, repair and remove the managed environments that frameworks run in.",
+    sort_key=100,
 )
 
 
@@ -126,6 +132,54 @@ def remove(
     else:
         show([Paragraph(f"{name} is removed.")])
     return 0
+
+
+@env.command
+@command
+def verify(
+    name: Annotated[str, Parameter(help="A name that `dlperf env list` shows.")],
+    /,
+    *,
+    common: Common = AS_USUAL,
+) -> int:
+    """Compare the files of a managed environment with the hashes recorded when they were installed."""
+    from dlperf_sdk import environments
+
+    damaged = environments.verify(name)
+    if common.json:
+        emit({"environment": name, "damaged": [attrs.asdict(file) for file in damaged]})
+    elif damaged:
+        advice = f"Install the damaged distributions again: dlperf env repair {name}"
+        show([_damaged_table(damaged), Paragraph(advice)])
+    else:
+        show([Paragraph(f"{name}: every file is what was installed.", "good")])
+    return 3 if damaged else 0
+
+
+@env.command
+@command
+def repair(
+    name: Annotated[str, Parameter(help="A name that `dlperf env list` shows.")],
+    /,
+    *,
+    common: Common = AS_USUAL,
+) -> int:
+    """Install the distributions of damaged files again, in the same versions."""
+    from dlperf_sdk import environments
+
+    repaired = environments.repair(name, lambda text: say(text, "dim"))
+    if common.json:
+        emit({"environment": name, "repaired": [attrs.asdict(file) for file in repaired]})
+    else:
+        blocks: list[Block] = [_damaged_table(repaired)] if repaired else []
+        text = f"{name} is repaired." if repaired else f"{name}: every file is what was installed."
+        show([*blocks, Paragraph(text, "good")])
+    return 0
+
+
+def _damaged_table(damaged: Iterable[DamagedFile]) -> Table:
+    columns = (Column("distribution"), Column("file"), Column("damage"))
+    return Table(columns, tuple((file.distribution, file.path, file.reason) for file in damaged))
 
 
 def _moment(text: str | None) -> str:

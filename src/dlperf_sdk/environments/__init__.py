@@ -16,10 +16,12 @@ from dlperf_sdk.environments.managed import in_use
 from dlperf_sdk.environments.prepared import PreparedEnvironment
 from dlperf_sdk.environments.rebuild import from_lock, unlisted_packages
 from dlperf_sdk.environments.variables import worker_variables
+from dlperf_sdk.environments.verification import DamagedFile, repair, verify
 from dlperf_sdk.errors import EnvironmentFailed, PluginError, UsageError
 from dlperf_sdk.interfaces.framework import EnvironmentSpec
 
 __all__ = [
+    "DamagedFile",
     "ManagedEnvironment",
     "PreparedEnvironment",
     "from_lock",
@@ -28,7 +30,9 @@ __all__ = [
     "must_be_there",
     "prepare",
     "remove",
+    "repair",
     "unlisted_packages",
+    "verify",
     "worker_variables",
 ]
 

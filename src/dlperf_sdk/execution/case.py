@@ -20,6 +20,7 @@ from attrs import define, field
 from dlperf_sdk import data, environments
 from dlperf_sdk.documents.json_values import now, shown
 from dlperf_sdk.errors import DocumentError, InvalidRecord, RunFailed, StoreError
+from dlperf_sdk.execution.damaged_environment import add_repair_advice
 from dlperf_sdk.execution.launch import launch
 from dlperf_sdk.execution.prepare import PreparedCase, check_parity, prepare_case
 from dlperf_sdk.execution.resource_failures import resource_failure
@@ -279,7 +280,7 @@ class Case:
                         self.directory.append_log(event)
                 case "ended":
                     if event["failure"] is not None:
-                        self.fail(failure_from(event["failure"]))
+                        self.fail(self._advised(failure_from(event["failure"])))
                     elif self.failure is None and not self.repeats:
                         raise InvalidRecord("Node 0 reports the end of the run, but no repeat has come back.")
                 case _:
@@ -290,9 +291,13 @@ class Case:
                 f"{type(error).__name__}: {error}"
             ) from error
 
+    def _advised(self, failure: Failure) -> Failure:
+        return add_repair_advice(failure, self._prepared.environment if self._prepared else None)
+
     def _end_attempt(self, event: Mapping[str, Any]) -> None:
         outcome = attempt_outcome(event)
         if isinstance(outcome, Failure):
+            outcome = self._advised(outcome)
             self.failure, status, throughput = outcome, outcome.kind, None
         else:
             # Before it is written: an interruption in between must not part the result from the attempts.

@@ -1,0 +1,151 @@
+"""Verify the files of a managed environment against recorded hashes, and install damaged distributions again.
+
+The hashes are those that each installed distribution brings in its RECORD; the versions are those in the marker.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from attrs import frozen
+from packaging.utils import canonicalize_name
+
+from dlperf_sdk.environments import marker, pip_settings
+from dlperf_sdk.environments.installer import Installer, Progress, UvFailed
+from dlperf_sdk.environments.locking import Held, locked, named
+from dlperf_sdk.environments.managed import home, lock_file, python_of
+from dlperf_sdk.environments.marker import Marker
+from dlperf_sdk.errors import EnvironmentFailed, UnknownName
+
+_BLOCK = 1 << 20
+
+
+@frozen
+class DamagedFile:
+    """A file of an environment that is not what was installed."""
+
+    distribution: str
+    """`NAME==VERSION`."""
+    path: str
+    """Its path in the environment; of a distribution as a whole, empty."""
+    reason: str
+    """A predicate: `is missing`, `differs from its recorded hash`, …."""
+
+    def __str__(self) -> str:
+        return f"{self.path or self.distribution} {self.reason}"
+
+
+def verify(name: str) -> tuple[DamagedFile, ...]:
+    """Return the damaged files of a managed environment; none if it is what was installed.
+
+    Raises:
+        UnknownName: There is no environment of that name.
+        EnvironmentFailed: It is half-made, or is being made right now.
+    """
+    with _held(name, shared=True) as (about, _):
+        return _damaged_files(home() / name, about)
+
+
+def repair(name: str, on_progress: Progress = lambda text: None) -> tuple[DamagedFile, ...]:
+    """Install the distributions of damaged files again, in the same versions, and return the files.
+
+    Raises:
+        UnknownName: There is no environment of that name.
+        EnvironmentFailed: It is half-made or in use, a distribution cannot be had, or the damage is still there.
+    """
+    with _held(name, shared=False) as (about, descriptor):
+        folder = home() / name
+        damaged = _damaged_files(folder, about)
+        if not damaged:
+            return ()
+        advice = f"Make it anew: `dlperf env remove {name}`, then `dlperf env create {about.framework}`."
+        pins = sorted({file.distribution for file in damaged})
+        on_progress(f"installing again: {', '.join(pins)}")
+        settings = pip_settings.for_uv(
+            pip_settings.read(os.environ, Path(sys.prefix)), os.environ, Path.cwd()
+        )
+        installer = Installer(settings, folder, descriptor, on_progress)
+        # Without uv's cache: its files are hard links to those in the environment, and damaged with them.
+        command = ("install", "--python", str(python_of(folder)), "--no-deps", "--reinstall", "--no-cache")
+        try:
+            installer.pip(*command, *pins, *about.options)
+        except UvFailed as error:
+            raise EnvironmentFailed(f"{name} could not be repaired. uv said: {error} {advice}") from error
+        remaining = _damaged_files(folder, about)
+        if remaining:
+            raise EnvironmentFailed(f"{name} is still damaged after the repair: {remaining[0]}. {advice}")
+        return damaged
+
+
+@contextmanager
+def _held(name: str, *, shared: bool) -> Iterator[tuple[Marker, int]]:
+    """Hold an environment's lock; the value is its marker and the lock's descriptor."""
+    known = sorted(folder.name for folder in home().iterdir() if folder.is_dir())
+    if name not in known:
+        raise UnknownName("managed environment", name, known)
+    try:
+        with locked(lock_file(name), shared=shared, waiting=None) as descriptor:
+            about = marker.read(home() / name)
+            if about is None:
+                raise EnvironmentFailed(
+                    f"The managed environment {name} is half-made. The next run makes it anew."
+                )
+            yield about, descriptor
+    except Held as error:
+        raise EnvironmentFailed(
+            f"The managed environment {name} is in use by {named(lock_file(name))}. Try again when that has ended."
+        ) from error
+
+
+def _damaged_files(folder: Path, about: Marker) -> tuple[DamagedFile, ...]:
+    """Return the files that differ from their distributions' records, and what the lock has and nobody recorded."""
+    pins = {
+        canonicalize_name(line.partition("==")[0]): line.partition("#")[0].strip()
+        for line in about.lock.splitlines()
+    }
+    damaged: list[DamagedFile] = []
+    recorded = set()
+    for metadata in sorted((folder / "venv" / "lib").glob("python*/site-packages/*.dist-info")):
+        name, _, version = metadata.name.removesuffix(".dist-info").rpartition("-")
+        pin = pins.get(canonicalize_name(name), f"{name}=={version}")
+        try:
+            rows = list(csv.reader((metadata / "RECORD").read_text(encoding="utf-8").splitlines()))
+        except (OSError, UnicodeDecodeError, csv.Error):
+            continue  # it has recorded nothing
+        recorded.add(canonicalize_name(name))
+        for row in rows:
+            reason = _damage(metadata.parent, row)
+            if reason is not None:
+                path = os.path.relpath(os.path.normpath(metadata.parent / row[0]), folder)
+                damaged.append(DamagedFile(pin, path, reason))
+    missing = (pin for name, pin in pins.items() if name not in recorded)
+    return (*damaged, *(DamagedFile(pin, "", "has no readable RECORD of its files") for pin in missing))
+
+
+def _damage(root: Path, row: list[str]) -> str | None:
+    """Return what is wrong with the file of a row `path,algorithm=hash,size` of RECORD, as far as it has a hash."""
+    if len(row) != 3:
+        return "has a malformed entry in RECORD"
+    path, (algorithm, _, expected) = root / row[0], row[1].partition("=")
+    if not expected:
+        return None  # RECORD itself, and bytecode
+    try:
+        digest = hashlib.new(algorithm)
+        with path.open("rb") as file:
+            while block := file.read(_BLOCK):
+                digest.update(block)
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    except ValueError:
+        return f"has a hash of the unknown algorithm {algorithm!r}"
+    found = base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode()
+    return None if found == expected.rstrip("=") else "differs from its recorded hash"
