@@ -76,7 +76,7 @@ def test_a_directory_in_which_another_is_about_to_begin_is_left_alone(tmp_path):
     what = make_campaign(small())
     stamp, entries = planning.plan_campaign(what, Registry())
     (tmp_path / "it").mkdir()
-    with journal.held(tmp_path / "it" / "lock"), pytest.raises(StoreError, match="another controller"):
+    with journal.lock(tmp_path / "it" / "lock"), pytest.raises(StoreError, match="another controller"):
         create_campaign(tmp_path / "it", what, entries, stamp)
     assert not (tmp_path / "it" / "campaign.json").exists()
     create_campaign(tmp_path / "it", what, entries, stamp)
@@ -96,10 +96,10 @@ def test_whoever_looks_at_a_campaign_keeps_nobody_from_it(tmp_path):
     looking = threading.Thread(target=look)
     looking.start()
     assert looked.wait(10)
-    with journal.held(path):
-        assert journal.is_held(path)
+    with journal.lock(path):
+        assert journal.is_locked(path)
     looking.join()
-    assert not journal.is_held(path)
+    assert not journal.is_locked(path)
 
 
 @pytest.mark.parametrize("cases", ['{"a": 1}', '[{"id": "x", "from": "", "spec": []}]', "7"])

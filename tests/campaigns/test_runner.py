@@ -314,7 +314,7 @@ def test_two_controllers_cannot_carry_out_one_campaign(done, capfd):
     _, directory, _ = done
     kept = open_campaign(directory)
     code = f"from dlperf_sdk import resume; resume({str(directory)!r})"
-    with kept.held():
+    with kept.lock():
         assert status(kept).state == "running"
         answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert answer.returncode == 1

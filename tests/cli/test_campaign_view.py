@@ -35,7 +35,7 @@ def shown(kept, width=100, live=False):
 
 def happened(kept, seen, event, **about):
     """Written in the journal, and told."""
-    seen.hear({**kept.journal.append(event, **about), "left": 75.0})
+    seen.apply({**kept.journal.append(event, **about), "left": 75.0})
 
 
 def measured(kept, seen):
@@ -58,7 +58,7 @@ def drawn(seen):
 
 def test_what_is_ended_in_a_queue_is_told_in_one_line(kept):
     seen = shown(kept)
-    seen.hear(kept.journal.append("ending-left", jobs=["job 7 (RUNNING)", "job 8 (PENDING)"]))
+    seen.apply(kept.journal.append("ending-left", jobs=["job 7 (RUNNING)", "job 8 (PENDING)"]))
     said = "Ending what an earlier controller left in the queue: job 7 (RUNNING), job 8 (PENDING).\n"
     assert seen.console.file.getvalue() == said
 

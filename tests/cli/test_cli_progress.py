@@ -61,11 +61,11 @@ def test_reports_that_arrive_at_once_are_no_pace():
 def test_the_time_left_of_the_first_repeat_follows_from_its_pace():
     advance = Advance(COURSE)
     advance.repeat_started(1, 0.0)
-    assert advance.left(5.0) is None
+    assert advance.seconds_left(5.0) is None
     advance.stepped("measure", 0, 10.0)
     advance.stepped("measure", 50, 15.0)
     # 50 steps at 10 steps/s are 5 s; the whole repeat will have taken 20 s, and two more follow.
-    assert advance.left(15.0) == pytest.approx(5 + 2 * 20)
+    assert advance.seconds_left(15.0) == pytest.approx(5 + 2 * 20)
 
 
 def test_the_time_left_of_later_repeats_follows_from_those_before():
@@ -73,12 +73,12 @@ def test_the_time_left_of_later_repeats_follows_from_those_before():
     advance.repeat_started(1, 0.0)
     advance.repeat_ended(80.0, 20.0)
     advance.repeat_started(2, 20.0)
-    assert advance.left(25.0) == pytest.approx(15 + 20)
-    assert advance.left(60.0) == pytest.approx(20)
+    assert advance.seconds_left(25.0) == pytest.approx(15 + 20)
+    assert advance.seconds_left(60.0) == pytest.approx(20)
     advance.repeat_ended(80.0, 40.0)
     advance.repeat_started(3, 40.0)
-    assert advance.left(45.0) == pytest.approx(15)
-    assert advance.left(100.0) is None
+    assert advance.seconds_left(45.0) == pytest.approx(15)
+    assert advance.seconds_left(100.0) is None
 
 
 @given(
@@ -92,7 +92,7 @@ def test_whatever_is_reported_the_numbers_make_sense(reports, attempt):
         now += later
         advance.stepped(phase, step, now)
         assert advance.pace is None or (advance.pace > 0 and math.isfinite(advance.pace))
-        left = advance.left(now)
+        left = advance.seconds_left(now)
         assert left is None or (left >= 0 and math.isfinite(left))
 
 

@@ -20,7 +20,7 @@ def take_attempt(session: Session, progress: CaseProgress, case: Case) -> None:
     An attempt that the session's time limit ended is taken anew after a resume; it is no failure of the case.
     """
     settings, number = session.settings, progress.highest + 1
-    notes = _rest(session)
+    notes = _wait_before_attempt(session)
     spare = math.inf if settings.case_limit is None else max(0.0, settings.case_limit - progress.seconds)
     limit = session.seconds_left(spare)
     session.write("attempt-started", case=case.id, attempt=number)
@@ -50,7 +50,7 @@ def take_attempt(session: Session, progress: CaseProgress, case: Case) -> None:
     )
 
 
-def _rest(session: Session) -> list[str]:
+def _wait_before_attempt(session: Session) -> list[str]:
     """Cool down, wait for an idle machine, and return notes for the result."""
     settings = session.settings
     if settings.cooldown:

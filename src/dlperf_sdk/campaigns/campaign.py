@@ -120,7 +120,7 @@ class Campaign:
         for block in self.blocks:
             for fields, number in block.matrix.numbered():
                 changed = overridden(fields, overrides)
-                if not any(each.when.holds(changed) for each in self.exclude):
+                if not any(condition.when.holds(changed) for condition in self.exclude):
                     included = number is not None and number < len(block.includes)
                     yield changed, block, block.includes[number or 0] if included else block.where
 
@@ -146,7 +146,7 @@ def expand_cases(campaign: Campaign, stamp: str, registry: Registry | None = Non
         CampaignError: a case has an impossible value, or one that a file may not set; there are too many cases, or
             none.
     """
-    settings, seen = campaign.settings, set[str]()
+    settings, digests = campaign.settings, set[str]()
     plugins = registry or Registry()
     look_up = declarations(plugins)
     if campaign.size > settings.max_cases:
@@ -158,13 +158,13 @@ def expand_cases(campaign: Campaign, stamp: str, registry: Registry | None = Non
             raise CampaignError(f"{blamed(block, fields, error)}{_sentence(error)}") from error
         concealed = conceal_secrets(spec, plugins)
         key = digest(concealed)
-        if key not in seen:
-            seen.add(key)
+        if key not in digests:
+            digests.add(key)
             if campaign.source is not None:
                 for setting in restricted(spec.to_dict(), look_up):
                     raise CampaignError(_refusal(campaign, block, setting))
             yield CampaignCase(run_id(spec, stamp, key), concealed, where)
-    if not seen:
+    if not digests:
         where = f"{campaign.blocks[0].where}: " if campaign.blocks and campaign.blocks[0].where else ""
         raise CampaignError(
             f"{where}The campaign {campaign.name} has no case: "

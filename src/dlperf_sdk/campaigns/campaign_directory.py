@@ -60,9 +60,9 @@ class CampaignDirectory:
         object.__setattr__(self, "store", ResultStore(self.path / "runs"))
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """Be its only controller; raises StoreError where there is another."""
-        with journal.held(self.path / "lock"):
+        with journal.lock(self.path / "lock"):
             yield
 
     def set_aside(self, id: str, attempt: int | None = None) -> Path:
@@ -74,18 +74,18 @@ class CampaignDirectory:
             StoreError: it cannot be moved.
         """
         folder, run = self.path / "set-aside", self.store.directory / id
-        what, name = (
+        source, name = (
             (run, id) if attempt is None else (run / "attempts" / str(attempt), f"{id}-attempt-{attempt}")
         )
         with explained(folder):
             folder.mkdir(mode=0o700, exist_ok=True)
             place = next(p for n in count(1) if not (p := folder / f"{name}-{n}").exists())
-            what.rename(place)
+            source.rename(place)
         return place
 
-    def is_held(self) -> bool:
+    def is_locked(self) -> bool:
         """Return True if a controller is running the campaign."""
-        return journal.is_held(self.path / "lock")
+        return journal.is_locked(self.path / "lock")
 
 
 def create_campaign(path: Path, campaign: Campaign, entries: list[Entry], stamp: str) -> CampaignDirectory:
@@ -99,7 +99,7 @@ def create_campaign(path: Path, campaign: Campaign, entries: list[Entry], stamp:
     cases = tuple(entry.case for entry in entries if entry.case.id not in missing)
     skipped = tuple(entry.case for entry in entries if entry.case.id in missing)
     source = None if campaign.source is None else str(Path(campaign.source).resolve())
-    specs = tuple(each.spec for each in skipped)
+    specs = tuple(skipped_case.spec for skipped_case in skipped)
     directory = CampaignDirectory(
         path, campaign.name, stamp, source, campaign.settings, cases, specs, campaign.given
     )
@@ -115,13 +115,18 @@ def create_campaign(path: Path, campaign: Campaign, entries: list[Entry], stamp:
         "order": "of a round: the cases in the order of this file, shuffled by a seed of the settings' and the round's",
         "cases": [{"id": case.id, "from": case.where, "spec": case.spec.to_dict()} for case in cases],
         "skipped": [
-            {"id": each.id, "from": each.where, "spec": each.spec.to_dict(), "why": missing[each.id]}
-            for each in skipped
+            {
+                "id": skipped_case.id,
+                "from": skipped_case.where,
+                "spec": skipped_case.spec.to_dict(),
+                "why": missing[skipped_case.id],
+            }
+            for skipped_case in skipped
         ],
     }
     with explained(path):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with directory.held():
+    with directory.lock():
         _check_free(path)  # of two that begin at once, one has it
         directory.store.probe()
         with explained(path), directory_of(path, ()) as descriptor:

@@ -103,13 +103,15 @@ class CaseProgress:
 
     def _forget(self) -> None:
         fresh = CaseProgress(self.case)
-        for name in (each.name for each in fields(CaseProgress) if each.name not in ("case", "problems")):
+        for name in (
+            attribute.name for attribute in fields(CaseProgress) if attribute.name not in ("case", "problems")
+        ):
             setattr(self, name, getattr(fresh, name))
 
-    def _failed(self, entry: Mapping[str, Any], what: str) -> None:
+    def _failed(self, entry: Mapping[str, Any], summary: str) -> None:
         self.failures[entry["status"]] += 1
         self.last_failure, self.message = entry["status"], entry.get("message") or ""
-        self.notes.append(f"{what} ({entry['status']}): {self.message}")
+        self.notes.append(f"{summary} ({entry['status']}): {self.message}")
 
 
 def read_progress(
@@ -133,7 +135,7 @@ def verify_progress(directory: CampaignDirectory) -> dict[str, CaseProgress]:
     by_id = read_progress(directory.cases, directory.journal.read())
     for progress in by_id.values():
         id = progress.case.id
-        problem = _gone(directory, progress)
+        problem = _loss_reason(directory, progress)
         if problem is not None:
             if progress.started_at is not None or progress.status is not None:
                 progress.problems.append(problem)
@@ -141,12 +143,12 @@ def verify_progress(directory: CampaignDirectory) -> dict[str, CaseProgress]:
             continue
         _attempts(directory, progress)
         result = None if progress.retried else _result(directory, progress)
-        said = progress.status
+        recorded_status = progress.status
         if result is not None:
             progress.status, progress.ok = result.status, result.ok
-        if result is not None and said is None:
+        if result is not None and recorded_status is None:
             directory.journal.append("concluded", case=id, status=result.status, ok=result.ok, found=True)
-        elif result is None and said is not None:
+        elif result is None and recorded_status is not None:
             progress.apply(directory.journal.append("reopened", case=id))
     return by_id
 
@@ -157,24 +159,24 @@ def find_failed(by_id: Mapping[str, CaseProgress], kinds: Iterable[str]) -> list
     Raises:
         UnknownName: there is no such kind.
     """
-    asked = check_kinds(kinds)
+    wanted_kinds = check_kinds(kinds)
     return [
         id
-        for id, each in by_id.items()
-        if each.status not in (None, "ok") and (ANY in asked or each.status in asked)
+        for id, progress in by_id.items()
+        if progress.status not in (None, "ok") and (ANY in wanted_kinds or progress.status in wanted_kinds)
     ]
 
 
 def check_kinds(kinds: Iterable[str]) -> frozenset[str]:
     """Return the kinds of failure as a set; `failed` stands for all. Raises UnknownName for an unknown one."""
-    asked = frozenset(kinds)
-    for kind in sorted(asked):
+    wanted_kinds = frozenset(kinds)
+    for kind in sorted(wanted_kinds):
         if kind not in (ANY, *FAILURES):
             raise UnknownName("kind of failure to try again", kind, (ANY, *FAILURES))
-    return asked
+    return wanted_kinds
 
 
-def _gone(directory: CampaignDirectory, progress: CaseProgress) -> str | None:
+def _loss_reason(directory: CampaignDirectory, progress: CaseProgress) -> str | None:
     """Return why the finished attempts cannot be continued; None if they can."""
     id, requested = progress.case.id, progress.case.spec
     if not (directory.store.directory / id).is_dir():
@@ -251,8 +253,8 @@ def _result(directory: CampaignDirectory, progress: CaseProgress) -> Result | No
     if result.status == "ok" and len(result.repeats) != progress.finished:
         progress.problems.append("its result has other repeats than its directory, and is made again")
         return None
-    said = contradictions(result)
-    if said:
-        progress.problems.append(f"its result is not what its records give, and is made again: {said[0]}")
+    problems = contradictions(result)
+    if problems:
+        progress.problems.append(f"its result is not what its records give, and is made again: {problems[0]}")
         return None
     return result

@@ -41,8 +41,8 @@ def begin_case(session: Session, progress: CaseProgress) -> Case | None:
             spec, refusal, note = _smallest(spec), _failure_of(error), "batch_size max was not searched for."
         if session.ended_by_time(refusal):
             return None
-        found = None if refusal is not None else spec.batch_size
-        session.write("case-started", case=id, batch_size=found, notes=[note])
+        batch_size = None if refusal is not None else spec.batch_size
+        session.write("case-started", case=id, batch_size=batch_size, notes=[note])
     elif progress.batch_size is not None:
         spec = attrs.evolve(spec, batch_size=progress.batch_size)
     if progress.started_at is None:

@@ -32,32 +32,32 @@ def edits(directory: CampaignDirectory) -> list[str]:
     """
     if directory.source is None:
         return []
-    given = {name: getattr(directory.settings, name) for name in directory.given}
+    overrides = {name: getattr(directory.settings, name) for name in directory.given}
     try:
-        now = make_campaign(load_campaign(Path(directory.source)), **given)
+        now = make_campaign(load_campaign(Path(directory.source)), **overrides)
         specs = [case.spec for case in expand_cases(now, directory.stamp)]
     except DlperfError as error:
         return [f"{directory.source} cannot be read as a campaign any more: {error} {_advice(directory)}"]
-    said = differences([*(case.spec for case in directory.cases), *directory.skipped], specs)
-    said += _settings(directory.settings, now.settings)
-    return [f"{directory.source} was edited since the start: {each}" for each in said] + (
-        [_advice(directory)] if said else []
+    changes = differences([*(case.spec for case in directory.cases), *directory.skipped], specs)
+    changes += _settings(directory.settings, now.settings)
+    return [f"{directory.source} was edited since the start: {change}" for change in changes] + (
+        [_advice(directory)] if changes else []
     )
 
 
 def differences(before: Sequence[RunSpec], now: Sequence[RunSpec]) -> list[str]:
     """Return sentences on the cases that were removed, added, or edited in some fields."""
     old, new = _by_text(before), _by_text(now)
-    gone = [spec for text, spec in old.items() if text not in new]
+    removed = [spec for text, spec in old.items() if text not in new]
     added = [spec for text, spec in new.items() if text not in old]
-    changed, gone, added = _paired(gone, added)
-    said = [
-        f"{_counted(cases)} {'has' if len(cases) == 1 else 'have'} {what} ({_names(cases)})."
-        for what, cases in changed.items()
+    changed, removed, added = _paired(removed, added)
+    sentences = [
+        f"{_counted(cases)} {'has' if len(cases) == 1 else 'have'} {edit} ({_names(cases)})."
+        for edit, cases in changed.items()
     ]
-    said += [f"{_counted(gone)} no longer in it ({_names(gone)})."] if gone else []
-    said += [f"{_counted(added)} new in it ({_names(added)})."] if added else []
-    return said
+    sentences += [f"{_counted(removed)} no longer in it ({_names(removed)})."] if removed else []
+    sentences += [f"{_counted(added)} new in it ({_names(added)})."] if added else []
+    return sentences
 
 
 def _by_text(specs: Sequence[RunSpec]) -> dict[str, RunSpec]:
@@ -65,42 +65,42 @@ def _by_text(specs: Sequence[RunSpec]) -> dict[str, RunSpec]:
 
 
 def _paired(
-    gone: Sequence[RunSpec], added: Sequence[RunSpec]
+    removed: Sequence[RunSpec], added: Sequence[RunSpec]
 ) -> tuple[dict[str, list[RunSpec]], list[RunSpec], list[RunSpec]]:
     """Cases that are the same but for the fields whose values were edited, by what was edited; and what is left.
 
     A field was edited where the values that are gone are not those that are new.
     """
-    old, new = [each.to_dict() for each in gone], [each.to_dict() for each in added]
+    old, new = [spec.to_dict() for spec in removed], [spec.to_dict() for spec in added]
     edited = [
         name
         for name in (old[0] if old else ())
-        if name not in _KIND and {_text(each[name]) for each in old} != {_text(each[name]) for each in new}
+        if name not in _KIND and {_text(item[name]) for item in old} != {_text(item[name]) for item in new}
     ]
     partners: dict[str, list[int]] = defaultdict(list)
     for i, plain in enumerate(new):
-        partners[_rest(plain, edited)].append(i)
+        partners[_text_without(plain, edited)].append(i)
     changed: dict[str, list[RunSpec]] = {}
-    left: list[RunSpec] = []
-    taken: set[int] = set()
-    for spec, plain in zip(gone, old, strict=True):
-        found = partners[_rest(plain, edited)]
-        if not found:
-            left.append(spec)
+    unpaired: list[RunSpec] = []
+    paired: set[int] = set()
+    for spec, plain in zip(removed, old, strict=True):
+        candidates = partners[_text_without(plain, edited)]
+        if not candidates:
+            unpaired.append(spec)
             continue
-        i = found.pop(0)
-        taken.add(i)
-        said = ", ".join(
+        i = candidates.pop(0)
+        paired.add(i)
+        edit = ", ".join(
             f"{name} {shown(new[i][name])} instead of {shown(plain[name])}"
             for name in edited
             if plain[name] != new[i][name]
         )
-        changed.setdefault(said, []).append(spec)
-    return changed, left, [spec for i, spec in enumerate(added) if i not in taken]
+        changed.setdefault(edit, []).append(spec)
+    return changed, unpaired, [spec for i, spec in enumerate(added) if i not in paired]
 
 
-def _rest(plain: Plain, without: Sequence[str]) -> str:
-    return _text({name: value for name, value in plain.items() if name not in without})
+def _text_without(plain: Plain, excluded: Sequence[str]) -> str:
+    return _text({name: value for name, value in plain.items() if name not in excluded})
 
 
 def _text(value: Any) -> str:

@@ -37,13 +37,13 @@ def remaining_seconds(cases: Iterable[CaseProgress], settings: Settings) -> floa
     size that is not known yet, and a trace, take as much less as they have fewer steps. Making environments ready and
     parity runs, which are mostly found in a cache, are not counted.
     """
-    many = list(cases)
-    known = _known(many)
+    all_cases = list(cases)
+    known = _median_times(all_cases)
     return sum(
-        remaining_repeats(each) * (seconds_per_repeat(each, known) + settings.cooldown)
-        + seconds_per_repeat(each, known) * extra_repeats(each, settings)
-        for each in many
-        if each.status is None
+        remaining_repeats(progress) * (seconds_per_repeat(progress, known) + settings.cooldown)
+        + seconds_per_repeat(progress, known) * extra_repeats(progress, settings)
+        for progress in all_cases
+        if progress.status is None
     )
 
 
@@ -63,9 +63,9 @@ def total_seconds(cases: Iterable[CampaignCase], known: Iterable[CaseProgress], 
     `remaining_seconds` says.
     """
     before = list(known)
-    times = {digest(each.case.spec): each.times for each in before if each.times}
+    times = {digest(progress.case.spec): progress.times for progress in before if progress.times}
     planned = [CaseProgress(case, times=list(times.get(digest(case.spec), ()))) for case in cases]
-    others = [attrs.evolve(each, status="ok") for each in before]
+    others = [attrs.evolve(progress, status="ok") for progress in before]
     return remaining_seconds([*planned, *others], settings)
 
 
@@ -84,7 +84,7 @@ def seconds_per_repeat(progress: CaseProgress, known: Mapping[tuple[str, ...], f
     )
 
 
-def _known(cases: Sequence[CaseProgress]) -> dict[tuple[str, ...], float]:
+def _median_times(cases: Sequence[CaseProgress]) -> dict[tuple[str, ...], float]:
     times: dict[tuple[str, ...], list[float]] = {}
     for case in cases:
         for key in _keys(case.case.spec) if case.times else ():

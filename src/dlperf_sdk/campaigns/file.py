@@ -36,7 +36,7 @@ def presets() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in _presets().iterdir() if path.suffix == ".yaml"))
 
 
-def load_campaign(what: str | Path) -> Campaign:
+def load_campaign(source: str | Path) -> Campaign:
     """A campaign from a file, or from a preset (`preset:NAME`).
 
     Raises:
@@ -45,7 +45,7 @@ def load_campaign(what: str | Path) -> Campaign:
         DocumentError: a file cannot be read or parsed.
         UnknownName: there is no such preset.
     """
-    path = _preset(str(what)) if str(what).startswith(PRESET) else Path(what)
+    path = _preset(str(source)) if str(source).startswith(PRESET) else Path(source)
     return _load(path, (), {})
 
 
@@ -58,7 +58,7 @@ class _Text:
     lines: Mapping[source_positions.Place, int]
 
     def at(self, *place: str | int) -> str:
-        return source_positions.said(self.path, self.lines, place)
+        return source_positions.location(self.path, self.lines, place)
 
     def refusal(self, error: Exception, *place: str | int) -> CampaignError:
         return CampaignError(f"{self.at(*place)}: {error}")
@@ -80,15 +80,15 @@ def _load(path: Path, above: tuple[Path, ...], known: dict[Path, Campaign]) -> C
         with diagnostics.gathered(wrong):
             blocks.append(_block(text, matrix, ("matrices", i)))
     exclude = _each_once(base.exclude for base in bases)
-    for i, each in enumerate(document.get("exclude", ())):
+    for i, entry in enumerate(document.get("exclude", ())):
         with diagnostics.gathered(wrong):
-            exclude.append(Excluded(when=_predicate(text, each, "exclude", i), where=text.at("exclude", i)))
+            exclude.append(Excluded(when=_predicate(text, entry, "exclude", i), where=text.at("exclude", i)))
     overrides = _each_once(base.overrides for base in bases)
-    for i, each in enumerate(document.get("overrides", ())):
+    for i, entry in enumerate(document.get("overrides", ())):
         with diagnostics.gathered(wrong):
-            overrides.append(_override(text, each, i))
+            overrides.append(_override(text, entry, i))
     if wrong:
-        raise CampaignError(diagnostics.told(wrong))
+        raise CampaignError(diagnostics.joined(wrong))
     settings = bases[-1].settings if bases else Settings()
     known[path.resolve()] = Campaign(
         name=document["name"],
@@ -104,7 +104,7 @@ def _load(path: Path, above: tuple[Path, ...], known: dict[Path, Campaign]) -> C
 
 def _each_once(parts: Iterable[Iterable[Any]]) -> list[Any]:
     """Return the items of all parts in order, and each object once: two files may extend the same third one."""
-    return list({id(each): each for part in parts for each in part}.values())
+    return list({id(item): item for part in parts for item in part}.values())
 
 
 def _read(path: Path) -> _Text:
@@ -112,30 +112,30 @@ def _read(path: Path) -> _Text:
     places = source_positions.lines_of(path.read_text(encoding="utf-8-sig"), path.suffix.lower())
     text = _Text(path, document, places)
     try:
-        found = diagnostics.in_file(
+        problems = diagnostics.in_file(
             path, "campaign", {"schema_version": CAMPAIGN_VERSION, **document}, places
         )
     except DocumentError as error:
         raise text.refusal(error, "schema_version") from error
-    if found:
-        raise CampaignError(diagnostics.told(found))
+    if problems:
+        raise CampaignError(diagnostics.joined(problems))
     return text
 
 
 def _extended(text: _Text, above: tuple[Path, ...]) -> list[Path]:
     """The files that a file extends; refused where they lie elsewhere, or lead back to it."""
-    found = []
+    paths = []
     folder = text.path.resolve().parent
     for i, name in enumerate(text.document.get("extends", ())):
         place = ("extends", i)
         if len(above) > DEEPEST:
-            said = (
+            message = (
                 f"The files extend each other more than {DEEPEST} deep; put together what belongs together."
             )
-            raise text.refusal(UsageError(said), *place)
+            raise text.refusal(UsageError(message), *place)
         if name.startswith(PRESET):
             try:
-                found.append(_preset(name))
+                paths.append(_preset(name))
             except UnknownName as error:
                 raise text.refusal(error, *place) from error
             continue
@@ -146,13 +146,13 @@ def _extended(text: _Text, above: tuple[Path, ...]) -> list[Path]:
                 UsageError(f"It extends {name}, which lies outside the file's own directory, {folder}."),
                 *place,
             )
-        if resolved in [each.resolve() for each in above]:
-            chain = " → ".join(str(each) for each in (*above, path))
+        if resolved in [ancestor.resolve() for ancestor in above]:
+            chain = " → ".join(str(ancestor) for ancestor in (*above, path))
             raise text.refusal(UsageError(f"The files extend each other in a circle: {chain}."), *place)
         if not resolved.is_file():
             raise text.refusal(UsageError(f"It extends {name}, and there is no such file."), *place)
-        found.append(path)
-    return found
+        paths.append(path)
+    return paths
 
 
 def _preset(name: str) -> Path:
@@ -170,7 +170,7 @@ def _block(text: _Text, matrix: Mapping[str, Any], place: source_positions.Place
     shared = text.document.get("fields", {}) if place else {}
     where = text.at(*place, next((key for key in ("axes", "zip", "include", *_MATRIX) if key in matrix), ""))
     try:
-        made = Matrix(
+        resolved = Matrix(
             # What stands at the top of a file is for all of its matrices.
             fields=merged(
                 _resolved(text, shared, "fields"), _resolved(text, matrix.get("fields", {}), *place, "fields")
@@ -186,8 +186,8 @@ def _block(text: _Text, matrix: Mapping[str, Any], place: source_positions.Place
             ],
             # At the top of a file, `exclude` is for everything, what it extends included.
             exclude=[
-                _predicate(text, each, *place, "exclude", i)
-                for i, each in enumerate(matrix.get("exclude", ()))
+                _predicate(text, condition, *place, "exclude", i)
+                for i, condition in enumerate(matrix.get("exclude", ()))
             ]
             if place
             else (),
@@ -205,31 +205,31 @@ def _block(text: _Text, matrix: Mapping[str, Any], place: source_positions.Place
     places |= {name: text.at(*place, "axes", name) for name in matrix.get("axes", {})}
     for i, group in enumerate(matrix.get("zip", ())):
         places |= {name: text.at(*place, "zip", i, name) for name in group}
-    includes = tuple(text.at(*place, "include", i) for i in range(len(made.include)))
+    includes = tuple(text.at(*place, "include", i) for i in range(len(resolved.include)))
     spots = {(name, str(value)): text.at("fields", *keys) for name, keys, value in flatten_fields(shared)}
     spots |= _spots(text, matrix, place)
-    return Block(matrix=made, where=where, places=places, spots=spots, includes=includes)
+    return Block(matrix=resolved, where=where, places=places, spots=spots, includes=includes)
 
 
 def _spots(
     text: _Text, matrix: Mapping[str, Any], place: source_positions.Place
 ) -> dict[tuple[str, str], str]:
     """Return the `FILE:LINE` where each value of each field first occurs, by field and value as a text."""
-    found: dict[tuple[str, str], str] = {}
+    places: dict[tuple[str, str], str] = {}
     groups: list[tuple[source_positions.Place, Mapping[str, Any]]] = [(("axes",), matrix.get("axes", {}))]
     groups += [(("zip", i), group) for i, group in enumerate(matrix.get("zip", ()))]
     for key, group in groups:
         for name, values in group.items():
-            for i, each in enumerate(values):
-                for field, keys, value in flatten_fields({name: each}):
-                    found.setdefault((field, str(value)), text.at(*place, *key, name, i, *keys[1:]))
+            for i, axis_value in enumerate(values):
+                for field, keys, value in flatten_fields({name: axis_value}):
+                    places.setdefault((field, str(value)), text.at(*place, *key, name, i, *keys[1:]))
     layers: list[tuple[source_positions.Place, Mapping[str, Any]]] = [
         (("include", i), entry) for i, entry in enumerate(matrix.get("include", ()))
     ]
     for key, fields in [*layers, (("fields",), matrix.get("fields", {}))]:
         for name, keys, value in flatten_fields(fields):
-            found.setdefault((name, str(value)), text.at(*place, *key, *keys))
-    return found
+            places.setdefault((name, str(value)), text.at(*place, *key, *keys))
+    return places
 
 
 def _named(matrix: Mapping[str, Any], name: str, place: source_positions.Place) -> source_positions.Place:
@@ -271,7 +271,7 @@ def _resolved_lists(text: _Text, axes: Mapping[str, Any], *place: str | int) -> 
 def _settings(document: Mapping[str, Any], base: Settings) -> Settings:
     """Return the settings of `base`, overridden by those that the document gives."""
     order, limits, quiet = (document.get(key, {}) for key in ("order", "limits", "quiet"))
-    given = {
+    settings = {
         "seed": order.get("seed"),
         "interleave": order.get("interleave"),
         "retry": {**base.retry, **document["retry"]} if "retry" in document else None,
@@ -284,4 +284,4 @@ def _settings(document: Mapping[str, Any], base: Settings) -> Settings:
         "max_cases": document.get("max_cases"),
         "trace": document.get("trace"),
     }
-    return attrs.evolve(base, **{name: value for name, value in given.items() if value is not None})
+    return attrs.evolve(base, **{name: value for name, value in settings.items() if value is not None})

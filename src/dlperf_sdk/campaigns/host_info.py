@@ -15,7 +15,7 @@ _PASSING = ("load", "time")
 
 def describe_host(registry: Registry) -> dict[str, Any]:
     """This machine, its driver and devices, and the versions of dlperf-sdk and of the plugins."""
-    found: dict[str, Any] = {
+    info: dict[str, Any] = {
         "dlperf-sdk": __version__,
         "python": platform.python_version(),
         "plugins": {
@@ -25,22 +25,22 @@ def describe_host(registry: Registry) -> dict[str, Any]:
         },
         "machine": {key: value for key, value in hardware.describe().items() if key not in _PASSING},
     }
-    return found
+    return info
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """A sentence for everything that is not as it was."""
     old, new = _flat(before), _flat(now)
-    said = []
+    sentences = []
     for name in sorted({*old, *new}):
         was, is_ = old.get(name), new.get(name)
         if was == is_:
             continue
         if name == "machine.boot_id":
-            said.append("The machine was started anew.")
+            sentences.append("The machine was started anew.")
         else:
-            said.append(f"{name}: {_shown(was)} before, {_shown(is_)} now.")
-    return said
+            sentences.append(f"{name}: {_shown(was)} before, {_shown(is_)} now.")
+    return sentences
 
 
 def _flat(value: Any, name: str = "") -> dict[str, Any]:

@@ -62,8 +62,8 @@ class Journal:
             if field is None:
                 entries.append(entry)
             elif line.strip():
-                what = f"its field {field!r} is missing or malformed" if field else "it is no JSON"
-                damages.append(f"{self.path}:{number}: The line is skipped: {what}.")
+                reason = f"its field {field!r} is missing or malformed" if field else "it is no JSON"
+                damages.append(f"{self.path}:{number}: The line is skipped: {reason}.")
         return entries, damages
 
     def append(self, event: str, **about: Any) -> dict[str, Any]:
@@ -98,15 +98,15 @@ def _whole(descriptor: int) -> int:
     end = size
     while end > 0:
         start = max(0, end - 4096)
-        found = os.pread(descriptor, end - start, start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
+        newline = os.pread(descriptor, end - start, start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
         end = start
     return 0
 
 
 @contextmanager
-def held(path: Path) -> Iterator[None]:
+def lock(path: Path) -> Iterator[None]:
     """Hold a file's lock. It ends with the process, however that ends.
 
     Raises:
@@ -140,7 +140,7 @@ def _locked(descriptor: int) -> bool:
             time.sleep(0.02)
 
 
-def is_held(path: Path) -> bool:
+def is_locked(path: Path) -> bool:
     """Return True if a controller holds the lock now."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)

@@ -47,13 +47,13 @@ def snapshot() -> Snapshot:
     times = psutil.cpu_times()
     idle = times.idle + getattr(times, "iowait", 0.0) + getattr(times, "steal", 0.0)
     guest = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)  # is in user already
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    used = [resource.getrusage(target) for target in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     processes = {}
     for process in psutil.process_iter(["name", "cpu_times"]):
         spent = process.info["cpu_times"]
         if spent is not None:
             processes[process.pid] = (process.info["name"] or "?", spent.user + spent.system)
-    ours = sum(each.ru_utime + each.ru_stime for each in used)
+    ours = sum(usage.ru_utime + usage.ru_stime for usage in used)
     return Snapshot(time.monotonic(), sum(times) - idle - guest, ours, processes)
 
 
@@ -77,13 +77,15 @@ def foreign(before: Snapshot, after: Snapshot) -> Foreign:
     return Foreign(min(1.0, used / (passed * cores)), busiest)
 
 
-def note(found: Foreign, when: str) -> str:
+def note(load: Foreign, when: str) -> str:
     """A sentence about it."""
-    most = f", most of it {found.busiest}" if found.busiest else ""
-    return f"{when}, other processes used {100 * found.share:.0f} % of this machine's cores{most}."
+    most = f", most of it {load.busiest}" if load.busiest else ""
+    return f"{when}, other processes used {100 * load.share:.0f} % of this machine's cores{most}."
 
 
-def foreign_on(repeat: Repeat, nodes: Sequence[Mapping[str, Any]], here: str | None) -> dict[int, float]:
+def foreign_on(
+    repeat: Repeat, nodes: Sequence[Mapping[str, Any]], local_boot_id: str | None
+) -> dict[int, float]:
     """Node → the share of its processors' time that others used during a repeat, as its agent has sampled it.
 
     `nodes` are the facts of the nodes in order, and `here` is this machine's boot id: nodes on this machine are left
@@ -95,16 +97,16 @@ def foreign_on(repeat: Repeat, nodes: Sequence[Mapping[str, Any]], here: str | N
         for series in repeat.series
         if series.device == "host" and series.kind == "counter" and series.values
     }
-    found = {}
+    shares = {}
     for node, boot in enumerate(boots):
         seconds = [grown.get((node, f"cpu-{state}")) for state in ("busy", "idle", "steal", "own")]
-        if boot is None or boot == here or boots.count(boot) > 1 or None in seconds:
+        if boot is None or boot == local_boot_id or boots.count(boot) > 1 or None in seconds:
             continue
         busy, idle, steal, own = (share or 0.0 for share in seconds)
         whole = busy + idle + steal
         if whole > 0:
-            found[node] = min(1.0, max(0.0, busy - own) / whole)
-    return found
+            shares[node] = min(1.0, max(0.0, busy - own) / whole)
+    return shares
 
 
 def node_note(node: int, share: float, when: str) -> str:
@@ -117,25 +119,25 @@ def company(repeat: Repeat) -> dict[tuple[int, str], int]:
 
     A case has one process on each of its devices. Only devices that were shared are there.
     """
-    found = {}
+    counts = {}
     for series in repeat.series:
         if series.name != "processes":
             continue
         windows = [record.window for record in repeat.records if record.node == series.node]
-        looks = [
+        samples = [
             value
             for at, value in zip(series.times, series.values, strict=True)
             if any(window.start <= at <= window.end for window in windows)
         ]
-        if max(looks, default=0) > 1:
-            found[series.node, series.device] = int(max(looks)) - 1
-    return found
+        if max(samples, default=0) > 1:
+            counts[series.node, series.device] = int(max(samples)) - 1
+    return counts
 
 
 def company_note(node: int, device: str, others: int, when: str) -> str:
     """A sentence about it."""
-    who = "another process" if others == 1 else f"{others} other processes"
-    return f"{when}, {who} computed on {device} of node {node}."
+    users = "another process" if others == 1 else f"{others} other processes"
+    return f"{when}, {users} computed on {device} of node {node}."
 
 
 def wait_for_quiet(share: float, timeout: float) -> Foreign | None:
@@ -144,8 +146,8 @@ def wait_for_quiet(share: float, timeout: float) -> Foreign | None:
     while True:
         before = snapshot()
         time.sleep(LOOK)
-        found = foreign(before, snapshot())
-        if found.share <= share:
+        load = foreign(before, snapshot())
+        if load.share <= share:
             return None
         if time.monotonic() >= end:
-            return found
+            return load

@@ -62,11 +62,11 @@ def _tuple(many: Any) -> tuple[Any, ...]:
 
 
 def _predicates(many: Sequence[Any]) -> tuple[Predicate, ...]:
-    return tuple(each if isinstance(each, Predicate) else predicate(each) for each in many)
+    return tuple(item if isinstance(item, Predicate) else predicate(item) for item in many)
 
 
 def _overrides(many: Sequence[Any]) -> tuple[Override, ...]:
-    return tuple(each if isinstance(each, Override) else _override(each) for each in many)
+    return tuple(item if isinstance(item, Override) else _override(item) for item in many)
 
 
 def _override(plain: Any) -> Override:
@@ -139,7 +139,7 @@ class Matrix:
         """The cases in order, each with the number of the entry of `include` that it is; None for a combination."""
         for fields, number in self._all():
             changed = overridden(fields, self.overrides)
-            if not any(each.holds(changed) for each in self.exclude):
+            if not any(condition.holds(changed) for condition in self.exclude):
                 yield changed, number
 
     def _all(self) -> Iterator[tuple[dict[str, Any], int | None]]:
@@ -166,16 +166,16 @@ def overridden(fields: dict[str, Any], overrides: Iterable[Override]) -> dict[st
 
 def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of all layers, the last one's where several have them; mappings (options, env) entry by entry."""
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for layer in layers:
         for name, value in layer.items():
             if name.startswith("options."):
-                found["options"] = {**found.get("options", {}), name.removeprefix("options."): value}
-            elif isinstance(value, Mapping) and isinstance(found.get(name), Mapping):
-                found[name] = {**found[name], **value}
+                flat["options"] = {**flat.get("options", {}), name.removeprefix("options."): value}
+            elif isinstance(value, Mapping) and isinstance(flat.get(name), Mapping):
+                flat[name] = {**flat[name], **value}
             else:
-                found[name] = value
-    return found
+                flat[name] = value
+    return flat
 
 
 def flatten_fields(fields: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...], Any]]:
@@ -183,5 +183,5 @@ def flatten_fields(fields: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, 
     for name, value in fields.items():
         yield name, (name,), value
         if isinstance(value, Mapping):
-            for inner, each in value.items():
-                yield f"{name}.{inner}", (name, inner), each
+            for inner, item in value.items():
+                yield f"{name}.{inner}", (name, inner), item

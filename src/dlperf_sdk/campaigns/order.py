@@ -20,6 +20,6 @@ def next_case(ids: Sequence[str], finished: Mapping[str, int], seed: int, interl
     return the first case of the first round's order that is not concluded.
     """
     if not interleave:
-        return next(each for each in in_round(ids, seed, 1) if each in finished)
+        return next(id for id in in_round(ids, seed, 1) if id in finished)
     fewest = min(finished.values())
-    return next(each for each in in_round(ids, seed, fewest + 1) if finished.get(each) == fewest)
+    return next(id for id in in_round(ids, seed, fewest + 1) if finished.get(id) == fewest)

@@ -124,10 +124,10 @@ def find_agents(ids: tuple[str, ...]) -> list[int]:
         if not entry.name.isdecimal() or int(entry.name) == os.getpid():
             continue
         try:
-            words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            arguments = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
             state = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[0]
         except (OSError, IndexError):
             continue
-        if state != "Z" and any(word.rpartition("/")[2] in marks for word in words):
+        if state != "Z" and any(argument.rpartition("/")[2] in marks for argument in arguments):
             pids.append(int(entry.name))
     return pids

@@ -69,13 +69,13 @@ def plan_cases(campaign: Campaign, registry: Registry, stamp: str) -> Iterator[E
     """
     check_predicates(campaign, registry)
     once = _Once(registry.extra)
-    judged: dict[str, tuple[str, str] | UsageError | None] = {}
+    refusals: dict[str, tuple[str, str] | UsageError | None] = {}
     places: dict[tuple[str, str], str] = {}
     for case in expand_cases(campaign, stamp, once):
         key = _key(case.spec)
-        if key not in judged:
-            judged[key] = _judged(case.spec, once, campaign.settings.missing == "skip")
-        verdict = judged[key]
+        if key not in refusals:
+            refusals[key] = _check_case(case.spec, once, campaign.settings.missing == "skip")
+        verdict = refusals[key]
         if isinstance(verdict, UsageError):
             raise CampaignError(f"{_where(campaign, case, verdict)}{verdict}") from verdict
         where = case.where
@@ -89,15 +89,15 @@ def plan_cases(campaign: Campaign, registry: Registry, stamp: str) -> Iterator[E
 def plan_campaign(campaign: Campaign, registry: Registry) -> tuple[str, list[Entry]]:
     """A campaign's stamp and all its entries, at least one of which can be run; raises as `plan_cases` does."""
     when = stamp()
-    found = list(plan_cases(campaign, registry, when))
-    if all(each.refusal is not None for each in found):
-        first = found[0]
+    entries = list(plan_cases(campaign, registry, when))
+    if all(entry.refusal is not None for entry in entries):
+        first = entries[0]
         assert first.refusal is not None
         where = f"{first.where}: " if first.where else ""
         raise CampaignError(
-            f"{where}None of the {len(found)} cases of {campaign.name} can be run here. The first: {first.refusal[1]}"
+            f"{where}None of the {len(entries)} cases of {campaign.name} can be run here. The first: {first.refusal[1]}"
         )
-    return when, found
+    return when, entries
 
 
 def check_predicates(campaign: Campaign, registry: Registry) -> None:
@@ -106,9 +106,11 @@ def check_predicates(campaign: Campaign, registry: Registry) -> None:
     Raises:
         CampaignError: with file and line.
     """
-    predicates = [(each.when, each.where) for each in campaign.exclude]
+    predicates = [(condition.when, condition.where) for condition in campaign.exclude]
     predicates += [(override.when, where) for override, where in campaign.overrides if override.when]
-    predicates += [(each, block.where) for block in campaign.blocks for each in block.matrix.exclude]
+    predicates += [
+        (condition, block.where) for block in campaign.blocks for condition in block.matrix.exclude
+    ]
     predicates += [
         (override.when, block.where)
         for block in campaign.blocks
@@ -116,20 +118,20 @@ def check_predicates(campaign: Campaign, registry: Registry) -> None:
         if override.when
     ]
     values: dict[str, set[str]] = {}
-    for name in {name for each, _ in predicates for name, _ in each.values}:
-        values[name] = _known(campaign, name, registry)
-    for each, where in predicates:
-        for name, value in each.values:
+    for name in {name for condition, _ in predicates for name, _ in condition.values}:
+        values[name] = _known_names(campaign, name, registry)
+    for condition, where in predicates:
+        for name, value in condition.values:
             if value not in values[name] and name not in ("topology", "data", "python"):
                 unknown = UnknownName(name, value, values[name])
                 raise CampaignError(f"{where}: {unknown}" if where else str(unknown)) from unknown
 
 
-def _known(campaign: Campaign, field: str, registry: Registry) -> set[str]:
+def _known_names(campaign: Campaign, field: str, registry: Registry) -> set[str]:
     """The names that a field may have: those in the matrix, and those that mean something to everyone."""
-    found = set(VOCABULARY.get(field, ()))
+    names = set(VOCABULARY.get(field, ()))
     if field in _PLUGINS or field == "launcher":
-        found |= set(registry.names(_PLUGINS.get(field, "topologies")))
+        names |= set(registry.names(_PLUGINS.get(field, "topologies")))
     layers: list[Any] = [override.set for override, _ in campaign.overrides]
     for block in campaign.blocks:
         layers += [
@@ -139,9 +141,9 @@ def _known(campaign: Campaign, field: str, registry: Registry) -> set[str]:
         ]
         layers += [{field: value} for value in block.matrix.axes.get(field, ())]
         layers += [{field: value} for group in block.matrix.zip for value in group.get(field, ())]
-    found |= {str(layer[field]) for layer in layers if field in layer}
+    names |= {str(layer[field]) for layer in layers if field in layer}
     default = getattr(attrs.fields_dict(RunSpec).get(field), "default", None)
-    return found | ({default} if isinstance(default, str) else set())
+    return names | ({default} if isinstance(default, str) else set())
 
 
 @frozen
@@ -162,7 +164,7 @@ class _Once(Registry):
         return self._loaded[group, name]
 
 
-def _judged(spec: RunSpec, registry: Registry, skip_missing: bool) -> tuple[str, str] | UsageError | None:
+def _check_case(spec: RunSpec, registry: Registry, skip_missing: bool) -> tuple[str, str] | UsageError | None:
     if spec.wants_max_batch:
         spec = attrs.evolve(spec, batch_size=spec.accumulation)
     try:
@@ -189,29 +191,31 @@ def _key(spec: RunSpec) -> str:
     return repr([getattr(spec, name) for name in fields])
 
 
-def _where(campaign: Campaign, each: CampaignCase, error: UsageError) -> str:
+def _where(campaign: Campaign, case: CampaignCase, error: UsageError) -> str:
     """`FILE:LINE: ` of what a plugin refused."""
     kind, name = getattr(error, "kind", "").split(" ")[0], getattr(error, "name", "")
     field = f"options.{name}" if kind == "option" else kind
-    block = _block(campaign, each)
+    block = _block(campaign, case)
     if block is None:
-        return f"{each.where}: " if each.where else ""
+        return f"{case.where}: " if case.where else ""
     place = block.at("options" if kind == "option" and field not in block.places else field, name)
     return f"{place}: " if place else ""
 
 
-def _refused_at(campaign: Campaign, each: CampaignCase, message: str) -> str:
+def _refused_at(campaign: Campaign, case: CampaignCase, message: str) -> str:
     """Return the `FILE:LINE` of the field whose value a plugin's error message names; else that of the case."""
-    block = _block(campaign, each)
-    plain = {name: str(value) for name, value in each.spec.to_dict().items()}
-    named = (name for name in plain if re.search(rf"\b{name}\b.*{re.escape(repr(plain[name]))}", message))
-    name = next(named, None)
+    block = _block(campaign, case)
+    plain = {name: str(value) for name, value in case.spec.to_dict().items()}
+    candidates = (
+        name for name in plain if re.search(rf"\b{name}\b.*{re.escape(repr(plain[name]))}", message)
+    )
+    name = next(candidates, None)
     if block is None or name is None:
-        return each.where
+        return case.where
     place = block.spots.get((name, plain[name]))
-    return place or each.where
+    return place or case.where
 
 
-def _block(campaign: Campaign, each: CampaignCase) -> Block | None:
+def _block(campaign: Campaign, case: CampaignCase) -> Block | None:
     """The matrix that a case comes from."""
-    return next((b for b in campaign.blocks if each.where in (b.where, *b.includes)), None)
+    return next((b for b in campaign.blocks if case.where in (b.where, *b.includes)), None)

@@ -40,9 +40,9 @@ def _kinds() -> dict[str, str]:
     """Return the kind of each field's values as a phrase. Predicates cannot test fields that hold mappings."""
     kinds: dict[str, str] = {}
     for name, hint in get_type_hints(RunSpec).items():
-        named = [each for each in get_args(hint) if each is not type(None)] or [hint]
-        if get_origin(named[0]) is None and get_origin(hint) is not dict:
-            kinds[name] = {int: "a whole number", float: "a number"}.get(named[0], "a text")
+        members = [member for member in get_args(hint) if member is not type(None)] or [hint]
+        if get_origin(members[0]) is None and get_origin(hint) is not dict:
+            kinds[name] = {int: "a whole number", float: "a number"}.get(members[0], "a text")
     return kinds | {name: "a text" if name == "launcher" else "a whole number" for name in _TOPOLOGY}
 
 
@@ -57,9 +57,9 @@ _DEFAULTS = {
 
 @frozen
 class Predicate:
-    """A condition on the fields of a case. `holds` decides; `said` is what it was made from."""
+    """A condition on the fields of a case. `holds` decides; `source` is the mapping that it was read from."""
 
-    said: Mapping[str, Any]
+    source: Mapping[str, Any]
     holds: Test
     values: tuple[tuple[str, str], ...]
     """The names (texts) that it asks for, each with its field: a misspelt one can be found."""
@@ -78,12 +78,12 @@ def predicate(plain: Any) -> Predicate:
         )
     tests: list[Test] = []
     values: list[tuple[str, str]] = []
-    for name, wanted in plain.items():
+    for name, requirement in plain.items():
         if name == "any":
-            tests.append(_any(wanted, values))
+            tests.append(_any(requirement, values))
             continue
         kind = _kind_of(name)
-        tests += [_on(name, condition) for condition in _conditions(name, kind, wanted, values)]
+        tests += [_on(name, condition) for condition in _conditions(name, kind, requirement, values)]
     return Predicate(dict(plain), lambda fields: all(test(fields) for test in tests), tuple(values))
 
 
@@ -97,10 +97,12 @@ def value_of(fields: Mapping[str, Any], name: str) -> Any:
     return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
-def _any(wanted: Any, values: list[tuple[str, str]]) -> Test:
-    if not isinstance(wanted, Sequence) or isinstance(wanted, str) or not wanted:
-        raise SpecError(f"any is {shown(wanted)}; it must be a list of predicates, one of which is to hold.")
-    branches = [predicate(each) for each in wanted]
+def _any(alternatives: Any, values: list[tuple[str, str]]) -> Test:
+    if not isinstance(alternatives, Sequence) or isinstance(alternatives, str) or not alternatives:
+        raise SpecError(
+            f"any is {shown(alternatives)}; it must be a list of predicates, one of which is to hold."
+        )
+    branches = [predicate(alternative) for alternative in alternatives]
     for branch in branches:
         values += branch.values
     return lambda fields: any(branch.holds(fields) for branch in branches)
@@ -124,30 +126,30 @@ def _on(name: str, condition: Callable[[Any], bool]) -> Test:
 
 
 def _conditions(
-    name: str, kind: str | None, wanted: Any, values: list[tuple[str, str]]
+    name: str, kind: str | None, condition: Any, values: list[tuple[str, str]]
 ) -> list[Callable[[Any], bool]]:
-    if not isinstance(wanted, Mapping):
-        return [_among(name, kind, wanted, values)]
-    if not wanted:
+    if not isinstance(condition, Mapping):
+        return [_among(name, kind, condition, values)]
+    if not condition:
         raise SpecError(
             f"{name} is asked to be {{}}; write a value, a list of them, or {', '.join(OPERATORS)}."
         )
-    found: list[Callable[[Any], bool]] = []
-    for operator, value in wanted.items():
+    tests: list[Callable[[Any], bool]] = []
+    for operator, value in condition.items():
         if operator == "in":
-            found.append(_among(name, kind, value, values))
+            tests.append(_among(name, kind, value, values))
         elif operator == "not":
             unwanted = _among(name, kind, value, values)
-            found.append(lambda held, unwanted=unwanted: not unwanted(held))  # type: ignore[misc]
+            tests.append(lambda actual, unwanted=unwanted: not unwanted(actual))  # type: ignore[misc]
         elif operator in ("min", "max"):
-            found.append(_bound(name, kind, operator, value))
+            tests.append(_bound(name, kind, operator, value))
         else:
             raise UnknownName("operator of a predicate", str(operator), OPERATORS)
-    return found
+    return tests
 
 
-def _among(name: str, kind: str | None, wanted: Any, values: list[tuple[str, str]]) -> Callable[[Any], bool]:
-    listed = list(wanted) if isinstance(wanted, list | tuple) else [wanted]
+def _among(name: str, kind: str | None, allowed: Any, values: list[tuple[str, str]]) -> Callable[[Any], bool]:
+    listed = list(allowed) if isinstance(allowed, list | tuple) else [allowed]
     if not listed:
         raise SpecError(f"{name} is asked to be one of an empty list; write the values that are meant.")
     for value in listed:
@@ -155,9 +157,9 @@ def _among(name: str, kind: str | None, wanted: Any, values: list[tuple[str, str
         if kind == "a text" and isinstance(value, str):
             values.append((name, value))
     # 1 and true are equal in Python, and are not in a file.
-    return lambda held: (
-        any(type(held) is type(value) and held == value for value in listed)
-        or (isinstance(held, float) and any(held == value for value in listed))
+    return lambda actual: (
+        any(type(actual) is type(value) and actual == value for value in listed)
+        or (isinstance(actual, float) and any(actual == value for value in listed))
     )
 
 
@@ -167,11 +169,11 @@ def _bound(name: str, kind: str | None, operator: str, bound: Any) -> Callable[[
             f"{operator} of {name} is {shown(bound)}; {operator} takes a number, of a field that holds numbers."
         )
 
-    def holds(held: Any) -> bool:
+    def holds(actual: Any) -> bool:
         # What is no number, such as the batch size "max" before it is found, is within no bound.
-        if isinstance(held, bool) or not isinstance(held, int | float):
+        if isinstance(actual, bool) or not isinstance(actual, int | float):
             return False
-        return held >= bound if operator == "min" else held <= bound
+        return actual >= bound if operator == "min" else actual <= bound
 
     return holds
 

@@ -73,7 +73,7 @@ def run_campaign(
         KeyboardInterrupt: as it was; everything has been ended, and the campaign can be resumed.
     """
     kinds = check_kinds(retry)
-    with directory.held():
+    with directory.lock():
         session = _open_session(directory, registry, observers, watch)
         _reopen(session, kinds)
         try:
@@ -97,7 +97,7 @@ def _open_session(
     before = last(journal, "session")
     if before is not None or damages:
         pending = [
-            each.case for each in read_progress(directory.cases, journal).values() if each.status is None
+            state.case for state in read_progress(directory.cases, journal).values() if state.status is None
         ]
         orphaned_jobs.cancel_orphaned_jobs(
             pending, registry, lambda jobs: watch(directory.journal.append("ending-left", jobs=jobs))

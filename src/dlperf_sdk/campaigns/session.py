@@ -56,11 +56,11 @@ class Session:
 
     def pending(self) -> dict[str, int]:
         """Return the cases that are not concluded, with their finished repeats."""
-        return {id: each.finished for id, each in self.cases.items() if each.status is None}
+        return {id: progress.finished for id, progress in self.cases.items() if progress.status is None}
 
-    def seconds_left(self, wanted: float = math.inf) -> float:
+    def seconds_left(self, limit: float = math.inf) -> float:
         """Return so many seconds, or those until the session's time is up if these are fewer."""
-        return min(wanted, max(0.0, self.deadline - time.monotonic()))
+        return min(limit, max(0.0, self.deadline - time.monotonic()))
 
     def is_over(self) -> bool:
         """Return True if the session's time is up."""

@@ -32,13 +32,13 @@ class Status:
     """Changes between its last two sessions."""
     sessions: int
 
-    def condition(self, each: CaseProgress) -> str:
+    def condition(self, progress: CaseProgress) -> str:
         """Return a case's conclusion, or its state if it has started and is not concluded.
 
         The state is `under way` while a controller is running, else `interrupted`.
         """
-        if each.status is not None or (each.started_at is None and not each.finished):
-            return each.conclusion
+        if progress.status is not None or (progress.started_at is None and not progress.finished):
+            return progress.conclusion
         return "under way" if self.state == "running" else "interrupted"
 
     @property
@@ -62,16 +62,18 @@ class Status:
             "cases": [
                 {
                     "case": id,
-                    "status": each.status or "pending",
-                    "ok": each.ok if each.status else None,
-                    "finished": each.finished,
-                    "repeats": each.case.spec.resolved_protocol().repeats,
-                    "failures": dict(each.failures),
-                    "message": each.message,
-                    "throughput": median(list(each.throughputs.values())) if each.throughputs else None,
-                    "batch_size": each.batch_size or each.case.spec.batch_size,
+                    "status": progress.status or "pending",
+                    "ok": progress.ok if progress.status else None,
+                    "finished": progress.finished,
+                    "repeats": progress.case.spec.resolved_protocol().repeats,
+                    "failures": dict(progress.failures),
+                    "message": progress.message,
+                    "throughput": median(list(progress.throughputs.values()))
+                    if progress.throughputs
+                    else None,
+                    "batch_size": progress.batch_size or progress.case.spec.batch_size,
                 }
-                for id, each in self.cases.items()
+                for id, progress in self.cases.items()
             ],
         }
 
@@ -84,8 +86,8 @@ def status(directory: CampaignDirectory) -> Status:
     """
     entries = directory.journal.read()
     by_id = read_progress(directory.cases, entries)
-    running = directory.is_held()
-    complete = all(each.status is not None for each in by_id.values())
+    running = directory.is_locked()
+    complete = all(progress.status is not None for progress in by_id.values())
     session = last(entries, "session")
     current = None
     if running:

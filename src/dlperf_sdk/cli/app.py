@@ -95,12 +95,12 @@ def mount(parent: App, name: str = "dlperf") -> App:
     return parent
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run `dlperf` with these words, those of the command line unless given; the value is the exit code.
 
     Nothing is raised: errors are said on standard error. SIGTERM and SIGHUP are taken for Ctrl-C meanwhile.
     """
-    tokens = list(sys.argv[1:] if words is None else words)
+    tokens = list(sys.argv[1:] if arguments is None else arguments)
     screen.open_missing_streams()
     screen.replace_unprintable()
     common = _common(tokens)

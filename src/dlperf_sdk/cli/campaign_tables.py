@@ -22,34 +22,34 @@ SHOWN = 40
 _TONES: dict[str, Tone] = {"ok": "good", "pending": "quiet", "under way": "plain", "interrupted": "doubt"}
 
 
-def standing_of(found: Status, all: bool) -> list[Block]:
+def standing_of(status: Status, all: bool) -> list[Block]:
     """Return the progress of a campaign: a summary, then a table with one row per case."""
-    stand = Counter(map(found.condition, found.cases.values()))
+    stand = Counter(map(status.condition, status.cases.values()))
     counts = ", ".join(f"{count:,} {condition}" for condition, count in sorted(stand.items()))
     pairs: list[tuple[str, Cell | str]] = [("cases", counts)]
-    if found.controller:
-        pairs.append(("controller", found.controller))
-    if found.current is not None:
-        case, attempt = found.current
-        pairs.append(("now", f"{found.cases[case].case.spec.label}, repeat {attempt}"))
-    if found.state != "complete":
-        pairs.append(("time left", f"about {duration(found.left)}"))
-    pairs += [("changed", Cell(change, "doubt")) for change in found.changes]
-    tone = {"complete": "good", "running": "plain"}.get(found.state, "doubt")
-    blocks: list[Block] = [Heading(found.name, Cell(found.state, tone)), Labels(tuple(pairs))]  # type: ignore[arg-type]
-    return [*blocks, *_standing_table(found, all)]
+    if status.controller:
+        pairs.append(("controller", status.controller))
+    if status.current is not None:
+        case, attempt = status.current
+        pairs.append(("now", f"{status.cases[case].case.spec.label}, repeat {attempt}"))
+    if status.state != "complete":
+        pairs.append(("time left", f"about {duration(status.left)}"))
+    pairs += [("changed", Cell(change, "doubt")) for change in status.changes]
+    tone = {"complete": "good", "running": "plain"}.get(status.state, "doubt")
+    blocks: list[Block] = [Heading(status.name, Cell(status.state, tone)), Labels(tuple(pairs))]  # type: ignore[arg-type]
+    return [*blocks, *_standing_table(status, all)]
 
 
-def _standing_table(found: Status, all: bool) -> list[Block]:
+def _standing_table(status: Status, all: bool) -> list[Block]:
     from dlperf_sdk.registry.plugins import Registry
     from dlperf_sdk.worker.estimate import median
 
     registry = Registry()
-    models = {case.case.spec.model for case in found.cases.values() if case.throughputs}
+    models = {case.case.spec.model for case in status.cases.values() if case.throughputs}
     units = {model: unit_of(model, registry) for model in models}
     rows: list[tuple[Cell | str, ...]] = []
-    for case in found.cases.values():
-        state = found.condition(case)
+    for case in status.cases.values():
+        state = status.condition(case)
         tone = _TONES.get(state, "bad")
         rate = ""
         if case.throughputs:
@@ -69,7 +69,9 @@ def _standing_table(found: Status, all: bool) -> list[Block]:
     return blocks
 
 
-def plan_of(asked: Campaign, entries: Sequence[Entry], seconds: float, basis: str, all: bool) -> list[Block]:
+def plan_of(
+    campaign: Campaign, entries: Sequence[Entry], seconds: float, basis: str, all: bool
+) -> list[Block]:
     """Return the plan of a campaign: its cases and repeats, and the cases to skip with the reasons.
 
     `seconds` is the estimated duration in all, and `basis` a phrase that says what the estimate is based on.
@@ -77,10 +79,10 @@ def plan_of(asked: Campaign, entries: Sequence[Entry], seconds: float, basis: st
 
     skipped = [entry for entry in entries if entry.refusal is not None]
     runnable = [entry for entry in entries if entry.refusal is None]
-    repeats = sum(each.case.spec.resolved_protocol().repeats for each in runnable)
-    blocks: list[Block] = [Heading(asked.name)]
-    if asked.description:
-        blocks.append(Paragraph(asked.description, "quiet"))
+    repeats = sum(entry.case.spec.resolved_protocol().repeats for entry in runnable)
+    blocks: list[Block] = [Heading(campaign.name)]
+    if campaign.description:
+        blocks.append(Paragraph(campaign.description, "quiet"))
     blocks.append(
         Labels(
             (
@@ -89,16 +91,17 @@ def plan_of(asked: Campaign, entries: Sequence[Entry], seconds: float, basis: st
                 ("time", f"about {duration(seconds)}, {basis}"),
                 (
                     "order",
-                    f"{'interleaved' if asked.settings.interleave else 'case after case'}, seed {asked.settings.seed}",
+                    f"{'interleaved' if campaign.settings.interleave else 'case after case'}, "
+                    f"seed {campaign.settings.seed}",
                 ),
             )
         )
     )
-    blocks += _limited(("case", "from"), [(each.case.spec.label, each.where) for each in runnable], all)
+    blocks += _limited(("case", "from"), [(entry.case.spec.label, entry.where) for entry in runnable], all)
     reasons: dict[tuple[str, tuple[str, str]], list[Entry]] = {}
-    for each in skipped:
-        assert each.refusal is not None
-        reasons.setdefault((each.where, each.refusal), []).append(each)
+    for entry in skipped:
+        assert entry.refusal is not None
+        reasons.setdefault((entry.where, entry.refusal), []).append(entry)
     if reasons:
         rows = [
             (

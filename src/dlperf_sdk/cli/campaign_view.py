@@ -46,12 +46,12 @@ class CampaignLines:
 
     def count(self) -> None:
         """The cases that there are, and what of them is done."""
-        for id, each in read_progress(self.directory.cases, self.directory.journal.read()).items():
-            self.cases[id] = each.case.spec.label
-            self.repeats[id] = each.case.spec.resolved_protocol().repeats
-            self.finished[id] = each.finished
-            if each.status is not None:
-                self.done[id] = each.status if each.ok else "untrue"
+        for id, progress in read_progress(self.directory.cases, self.directory.journal.read()).items():
+            self.cases[id] = progress.case.spec.label
+            self.repeats[id] = progress.case.spec.resolved_protocol().repeats
+            self.finished[id] = progress.finished
+            if progress.status is not None:
+                self.done[id] = progress.status if progress.ok else "untrue"
 
     def __enter__(self) -> CampaignLines:
         return self
@@ -63,7 +63,7 @@ class CampaignLines:
         """A line that stays."""
         self.console.print(Text(visible(text), style), soft_wrap=not self.console.is_terminal)
 
-    def hear(self, entry: Mapping[str, Any]) -> None:
+    def apply(self, entry: Mapping[str, Any]) -> None:
         """One entry of the journal."""
         case = self.cases.get(entry.get("case", ""), "")
         self.left = entry.get("left", self.left)
@@ -71,8 +71,8 @@ class CampaignLines:
             self.print(line, "yellow")
         match entry["event"]:
             case "ending-left":
-                said = f"Ending what an earlier controller left in the queue: {', '.join(entry['jobs'])}."
-                self.print(said, "yellow")
+                message = f"Ending what an earlier controller left in the queue: {', '.join(entry['jobs'])}."
+                self.print(message, "yellow")
             case "session":
                 self.count()
             case "retried":
@@ -114,11 +114,11 @@ class CampaignLines:
         """The time left, as far as it is known."""
         return f"; about {duration(self.left)} left" if self.left else ""
 
-    def enter(self, current: str, what: str) -> None:
+    def enter(self, current: str, activity: str) -> None:
         """Set the current activity and its description; if the activity is a new one, set its start time as well."""
         if current != self.current:
             self.current, self.since = current, time.monotonic()
-        self.doing = what
+        self.doing = activity
 
     @hookimpl
     def dlperf_run_started(self, run_id: str, plan: Any) -> None:
@@ -126,11 +126,11 @@ class CampaignLines:
 
     @hookimpl
     def dlperf_stage(self, run_id: str, stage: str, detail: str) -> None:
-        what = f"{stage}: {detail}"
+        activity = f"{stage}: {detail}"
         if self.advance is None:
-            self.enter(self.cases.get(run_id, self.current), what)
+            self.enter(self.cases.get(run_id, self.current), activity)
         if stage in ("batch-size", "queue"):
-            self.print(what, "dim")
+            self.print(activity, "dim")
 
     @hookimpl
     def dlperf_step_progress(self, node: int, phase: str, step: int) -> None:
@@ -169,17 +169,17 @@ class CampaignDrawn(CampaignLines):
             count if id in self.done else min(self.finished[id], count) for id, count in self.repeats.items()
         )
         failed = sum(status != "ok" for status in self.done.values())
-        said = [f"{len(self.done)} of {counted(len(self.cases), 'case')}", f"{100 * over // total} %"]
-        said += [f"{failed} failed"] if failed else []
-        said += [f"about {duration(self.left)} left"] if self.left else []
-        whole = Text(", ".join(said), "red" if failed else "")
+        parts = [f"{len(self.done)} of {counted(len(self.cases), 'case')}", f"{100 * over // total} %"]
+        parts += [f"{failed} failed"] if failed else []
+        parts += [f"about {duration(self.left)} left"] if self.left else []
+        whole = Text(", ".join(parts), "red" if failed else "")
         lines = [self.current, f"{duration(time.monotonic() - self.since)}: {self.doing}"]
         lines[1] += f"; last repeat {self.throughput}" if self.throughput else ""
         now = [Text(visible(line), style) for line, style in zip(lines, ("bold", "dim"), strict=True) if line]
         bar = ProgressBar(total=total, completed=over, width=min(40, self.console.width))
-        row, beside = Table.grid(padding=(0, 2)), self.console.width >= NARROW
-        row.add_row(bar, *_unwrapped([whole] if beside else []))
-        return Group(row, *_unwrapped(now if beside else [whole, *now]))
+        row, pace = Table.grid(padding=(0, 2)), self.console.width >= NARROW
+        row.add_row(bar, *_unwrapped([whole] if pace else []))
+        return Group(row, *_unwrapped(now if pace else [whole, *now]))
 
 
 def _unwrapped(lines: list[Text]) -> list[Text]:

@@ -65,9 +65,9 @@ def run(
     """Measure all cases of a campaign. Every finished repeat is on disk before the next starts."""
     from dlperf_sdk.campaigns.campaign_directory import create_campaign
 
-    asked, stamp, entries = _planned(file, seed=seed, max_cases=max_cases, trace=trace or None)
-    path = CAMPAIGNS / f"{stamp}-{asked.name}" if output is None else output
-    return _carry_out(create_campaign(path, asked, entries, stamp), quiet, common)
+    resolved, stamp, entries = _planned(file, seed=seed, max_cases=max_cases, trace=trace or None)
+    path = CAMPAIGNS / f"{stamp}-{resolved.name}" if output is None else output
+    return _carry_out(create_campaign(path, resolved, entries, stamp), quiet, common)
 
 
 @campaign.command
@@ -111,11 +111,11 @@ def status(
     from dlperf_sdk.campaigns.campaign_directory import open_campaign
     from dlperf_sdk.campaigns.status import status as status_of
 
-    found = status_of(open_campaign(directory))
+    campaign_status = status_of(open_campaign(directory))
     if common.json:
-        emit(found.to_dict())
+        emit(campaign_status.to_dict())
     else:
-        show(campaign_tables.standing_of(found, all))
+        show(campaign_tables.standing_of(campaign_status, all))
     return 0
 
 
@@ -150,11 +150,19 @@ def presets(*, common: Common = AS_USUAL) -> int:
     """List the campaigns that come with dlperf-sdk."""
     from dlperf_sdk.campaigns import file
 
-    found = {name: file.load_campaign(f"{file.PRESET}{name}") for name in file.presets()}
+    available = {name: file.load_campaign(f"{file.PRESET}{name}") for name in file.presets()}
     if common.json:
-        emit({name: {"description": each.description, "cases": each.size} for name, each in found.items()})
+        emit(
+            {
+                name: {"description": preset.description, "cases": preset.size}
+                for name, preset in available.items()
+            }
+        )
     else:
-        rows = [(f"{file.PRESET}{name}", f"{each.size:,}", each.description) for name, each in found.items()]
+        rows = [
+            (f"{file.PRESET}{name}", f"{preset.size:,}", preset.description)
+            for name, preset in available.items()
+        ]
         show([Table((Column("preset", whole=True), Column("cases", right=True), Column("")), tuple(rows))])
     return 0
 
@@ -191,7 +199,7 @@ def is_campaign(what: str) -> bool:
 
 def show_plan(file: str, all: bool, common: Common, measured: Path | None = None, **settings: Any) -> int:
     """Print the output of `campaign plan`, and return the exit code."""
-    asked, _, entries = _planned(file, **settings)
+    campaign, _, entries = _planned(file, **settings)
     from dlperf_sdk.campaigns import estimate
     from dlperf_sdk.campaigns.campaign_directory import open_campaign
     from dlperf_sdk.campaigns.case_progress import read_progress
@@ -201,10 +209,10 @@ def show_plan(file: str, all: bool, common: Common, measured: Path | None = None
         [] if directory is None else list(read_progress(directory.cases, directory.journal.read()).values())
     )
     runnable = [entry.case for entry in entries if entry.refusal is None]
-    seconds = estimate.total_seconds(runnable, known, asked.settings)
+    seconds = estimate.total_seconds(runnable, known, campaign.settings)
     basis = (
-        f"by the {counted(sum(len(each.times) for each in known), 'repeat')} in {measured}"
-        if any(each.times for each in known)
+        f"by the {counted(sum(len(case.times) for case in known), 'repeat')} in {measured}"
+        if any(case.times for case in known)
         else "a guess until repeats have been measured"
     )
     if common.json:
@@ -219,9 +227,9 @@ def show_plan(file: str, all: bool, common: Common, measured: Path | None = None
             }
             for entry in entries
         ]
-        emit({"name": asked.name, "cases": cases, "seconds_guessed": seconds})
+        emit({"name": campaign.name, "cases": cases, "seconds_guessed": seconds})
     else:
-        show(campaign_tables.plan_of(asked, entries, seconds, basis, all))
+        show(campaign_tables.plan_of(campaign, entries, seconds, basis, all))
     return 0
 
 
@@ -231,10 +239,10 @@ def _planned(file: str, **settings: Any) -> tuple[Campaign, str, list[Entry]]:
     from dlperf_sdk.campaigns.planning import plan_campaign
     from dlperf_sdk.registry.plugins import Registry
 
-    asked = make_campaign(
+    campaign = make_campaign(
         load_campaign(file), **{name: value for name, value in settings.items() if value is not None}
     )
-    return asked, *plan_campaign(asked, Registry())
+    return campaign, *plan_campaign(campaign, Registry())
 
 
 def _carry_out(directory: CampaignDirectory, quiet: bool, common: Common, retry: tuple[str, ...] = ()) -> int:
@@ -251,10 +259,12 @@ def _carry_out(directory: CampaignDirectory, quiet: bool, common: Common, retry:
             console = err()
             with view(console, directory, live=sys.stderr.isatty() and not console.is_dumb_terminal) as shown:
                 observers = Observers.load([shown])
-                outcome = run_campaign(directory, Registry(), observers, shown.hear, retry)
+                outcome = run_campaign(directory, Registry(), observers, shown.apply, retry)
     except KeyboardInterrupt:
-        said = f"Interrupted. What is finished is kept; go on with `dlperf campaign resume {directory.path}`."
-        return complain(KeyboardInterrupt(said), common, INTERRUPTED)
+        message = (
+            f"Interrupted. What is finished is kept; go on with `dlperf campaign resume {directory.path}`."
+        )
+        return complain(KeyboardInterrupt(message), common, INTERRUPTED)
     return _present(outcome, common)
 
 
@@ -262,11 +272,16 @@ def _present(outcome: Outcome, common: Common) -> int:
     from dlperf_sdk.campaigns.status import status as status_of
     from dlperf_sdk.reports import results_table
 
-    found = status_of(outcome.directory)
+    campaign_status = status_of(outcome.directory)
     if common.json:
-        emit({**found.to_dict(), "ended": outcome.ended, "directory": str(outcome.directory.path)})
+        emit({**campaign_status.to_dict(), "ended": outcome.ended, "directory": str(outcome.directory.path)})
     else:
-        show([*results_table.pages(list(outcome.results())), *campaign_tables.standing_of(found, False)[:2]])
+        show(
+            [
+                *results_table.pages(list(outcome.results())),
+                *campaign_tables.standing_of(campaign_status, False)[:2],
+            ]
+        )
     if outcome.ended != "complete":
         say(f"The time is up. Go on with `dlperf campaign resume {outcome.directory.path}`.", "yellow")
     return outcome.exit_code

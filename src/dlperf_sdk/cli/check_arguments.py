@@ -47,7 +47,7 @@ def members(group: str, name: str, given: Mapping[str, Any], registry: Registry)
 
 
 def _misplaced(option: str, group: str, name: str) -> str:
-    flags = ", ".join(_flag(each) for each in _TAKES[group])
+    flags = ", ".join(_flag(parameter) for parameter in _TAKES[group])
     instead = " Did you mean --models?" if (option, group) == ("model", "frameworks") else ""
     return (
         f"{_flag(option)} says nothing about {name}, which is one of the {group}: they take {flags}.{instead}"
@@ -63,7 +63,11 @@ def _of_framework(name: str, given: Mapping[str, Any], registry: Registry) -> di
     from dlperf_sdk.harness.in_process import SMALL
 
     plugin = registry.framework(name)
-    implemented = [one for one in registry.names("models") if registry.trainer(plugin, registry.model(one))]
+    implemented = [
+        model_name
+        for model_name in registry.names("models")
+        if registry.trainer(plugin, registry.model(model_name))
+    ]
     for model in given.get("models", ()):
         if registry.trainer(plugin, registry.model(model)) is None:
             raise UsageError(f"{name} has no trainer for {model}; it has some for {', '.join(implemented)}.")
@@ -76,34 +80,34 @@ def _of_framework(name: str, given: Mapping[str, Any], registry: Registry) -> di
         )
     if given.get("python") is not None:
         environments.must_be_there(given["python"])
-    found = {key: given[key] for key in ("batch_size", "device", "python") if key in given}
-    tried = tuple(dict.fromkeys(given.get("models") or implemented))
+    settings = {key: given[key] for key in ("batch_size", "device", "python") if key in given}
+    models = tuple(dict.fromkeys(given.get("models") or implemented))
     if "models" in given:
-        found["models"] = tried
-    chosen = option_values(given.get("options", {}), plugin, *map(registry.model, tried))
+        settings["models"] = models
+    chosen = option_values(given.get("options", {}), plugin, *map(registry.model, models))
     own = {field.name for field in attrs.fields(plugin.Options)}
     of_models = {
-        model: {field.name for field in attrs.fields(registry.model(model).Options)} for model in tried
+        model: {field.name for field in attrs.fields(registry.model(model).Options)} for model in models
     }
     for option in chosen:
         known = own.union(*of_models.values())
         if option not in known:
-            raise UnknownName(f"option of {' or '.join([name, *tried])}", option, known)
-    found["options"] = {option: value for option, value in chosen.items() if option in own}
-    found["model_options"] = {
+            raise UnknownName(f"option of {' or '.join([name, *models])}", option, known)
+    settings["options"] = {option: value for option, value in chosen.items() if option in own}
+    settings["model_options"] = {
         model: {**SMALL.get(model, {})}
         | {option: value for option, value in chosen.items() if option in names}
         for model, names in of_models.items()
     }
-    for model in tried:
-        _plan(name, model, found)
-    return found
+    for model in models:
+        _plan(name, model, settings)
+    return settings
 
 
-def _plan(name: str, model: str, found: Mapping[str, Any]) -> None:
+def _plan(name: str, model: str, settings: Mapping[str, Any]) -> None:
     """See that a case of the model can be planned. That it is refused, the tests will say."""
-    options = {**found["model_options"][model], **found["options"]}
-    fields = {key: found[key] for key in ("batch_size", "device", "python") if key in found}
+    options = {**settings["model_options"][model], **settings["options"]}
+    fields = {key: settings[key] for key in ("batch_size", "device", "python") if key in settings}
     try:
         make_plan(RunSpec(framework=name, model=model, options=options, **fields), Registry())
     except RunFailed:

@@ -77,8 +77,8 @@ def check(
     Exit codes: 0 all passed or were skipped, 1 one failed, 2 no such plugin or option, 3 it cannot be loaded.
     """
     registry = Registry()
-    found = _group_of(name, group)
-    registry.load(found, name)
+    group_name = _group_of(name, group)
+    registry.load(group_name, name)
     try:
         from dlperf_sdk.testing import check as suite
     except ImportError as error:
@@ -95,16 +95,21 @@ def check(
     given = {option: value for option, value in given.items() if value is not None}
     shown = _Shown(quiet=common.json)
     checks = suite.check(
-        found, name, shown.told, only or (), shown.started, **members(found, name, given, registry)
+        group_name,
+        name,
+        shown.finished,
+        only or (),
+        shown.started,
+        **members(group_name, name, given, registry),
     )
-    counts = {outcome: sum(one.outcome == outcome for one in checks) for outcome in _MARKS}
+    counts = {outcome: sum(result.outcome == outcome for result in checks) for outcome in _MARKS}
     code = 1 if counts["fail"] else 0
     if common.json:
-        listed = [attrs.asdict(one) for one in checks]
-        emit({"group": found, "name": name, "checks": listed, "counts": counts, "exit_code": code})
+        listed = [attrs.asdict(result) for result in checks]
+        emit({"group": group_name, "name": name, "checks": listed, "counts": counts, "exit_code": code})
     else:
-        said = f"{name}: {counts['pass']} passed, {counts['fail']} failed, {counts['skipped']} skipped"
-        show([Paragraph(said, "bad" if code else "good")])
+        summary = f"{name}: {counts['pass']} passed, {counts['fail']} failed, {counts['skipped']} skipped"
+        show([Paragraph(summary, "bad" if code else "good")])
     return code
 
 
@@ -123,14 +128,14 @@ class _Shown:
         else:
             say(text, "dim")
 
-    def told(self, one: Check) -> None:
+    def finished(self, check: Check) -> None:
         """A test is over. Raises UsageError where standard output takes no more."""
         if self.overwrites:
             self._write("")
         if self.quiet:
             return
-        write(f"{_MARKS[one.outcome]} {one.outcome:<8}{one.name}  {one.seconds:.1f} s\n")
-        for line in one.detail.splitlines()[: None if one.outcome == "fail" else 1]:
+        write(f"{_MARKS[check.outcome]} {check.outcome:<8}{check.name}  {check.seconds:.1f} s\n")
+        for line in check.detail.splitlines()[: None if check.outcome == "fail" else 1]:
             write(f"            {visible(line)}\n")
 
     def _write(self, text: str) -> None:
@@ -143,14 +148,14 @@ def _group_of(name: str, group: str | None) -> str:
     """The group that holds the name."""
     if group is not None and group not in GROUPS:
         raise UnknownName("group of plugins", group, GROUPS)
-    known = {each: Registry().names(each) for each in GROUPS if group in (None, each)}
-    found = [each for each, names in known.items() if name in names]
-    if not found:
-        installed = {one for names in known.values() for one in names}
+    known = {group_name: Registry().names(group_name) for group_name in GROUPS if group in (None, group_name)}
+    matching = [group_name for group_name, names in known.items() if name in names]
+    if not matching:
+        installed = {plugin for names in known.values() for plugin in names}
         raise UnknownName("plugin", name, installed, "`dlperf list` shows all, by kind.")
-    if len(found) > 1:
-        raise UsageError(f"{name!r} is in {' and '.join(found)}; say which with --group.")
-    return found[0]
+    if len(matching) > 1:
+        raise UsageError(f"{name!r} is in {' and '.join(matching)}; say which with --group.")
+    return matching[0]
 
 
 @command
@@ -169,14 +174,14 @@ def new_plugin(
     """
     from dlperf_sdk import skeleton
 
-    made = skeleton.write(name, Path() if directory is None else _folder(directory))
+    project = skeleton.write(name, Path() if directory is None else _folder(directory))
     if common.json:
-        emit({"directory": str(made.folder), "files": list(made.files)})
+        emit({"directory": str(project.folder), "files": list(project.files)})
         return 0
-    for file in made.files:
-        write(f"{made.folder / file}\n")
+    for file in project.files:
+        write(f"{project.folder / file}\n")
     say(
-        f"Next: pip install --editable {made.folder} and dlperf check {name}. Its README.md says what to fill in."
+        f"Next: pip install --editable {project.folder} and dlperf check {name}. Its README.md says what to fill in."
     )
     return 0
 

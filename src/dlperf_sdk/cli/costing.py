@@ -61,30 +61,34 @@ def cost(
             "There is no price: add --per-device-hour, --per-node-hour or --per-kwh; --watts where the energy was "
             "not measured."
         )
-    found = find(what or (str(output),), output)
-    if not found.results:
+    matches = find(what or (str(output),), output)
+    if not matches.results:
         raise StoreError(
-            " ".join([*found.errors, *(f"{run} has no result yet." for _, run in found.unfinished)])
+            " ".join([*matches.errors, *(f"{run} has no result yet." for _, run in matches.unfinished)])
         )
     costs: list[tuple[Result, Cost]] = []
-    errors = list(found.errors)
-    for result, _ in found.results:
+    errors = list(matches.errors)
+    for result, _ in matches.results:
         try:
-            each = cost_of(result, price=price, per_kwh=per_kwh, watts=watts, currency=currency)
-            costs.append((result, each))
+            sample_cost = cost_of(result, price=price, per_kwh=per_kwh, watts=watts, currency=currency)
+            costs.append((result, sample_cost))
         except AnalysisError as error:
             errors.append(str(error))
     for text in errors:
         say(f"Error: {text}", "red")
     if common.json:
-        emit({"costs": [_plain(result, each) for result, each in costs], "errors": errors})
+        emit({"costs": [_plain(result, sample_cost) for result, sample_cost in costs], "errors": errors})
     else:
         show(_blocks(costs))
-    return PARTIAL if errors or found.unfinished else 0
+    return PARTIAL if errors or matches.unfinished else 0
 
 
-def _plain(result: Result, each: Cost) -> dict[str, object]:
-    parts = {"price": each.price, "energy": each.energy, "energy_price": each.energy_price}
+def _plain(result: Result, sample_cost: Cost) -> dict[str, object]:
+    parts = {
+        "price": sample_cost.price,
+        "energy": sample_cost.energy,
+        "energy_price": sample_cost.energy_price,
+    }
     return {
         "id": result.id,
         **{name: None if part is None else attrs.asdict(part) for name, part in parts.items()},
@@ -97,30 +101,30 @@ def _blocks(costs: list[tuple[Result, Cost]]) -> list[Block]:
 
     notes: list[str] = []
     rows: list[tuple[Cell | str, ...]] = []
-    for result, each in costs:
-        name = f"{title(result)}, {quantity(each.case.throughput, each.case.unit)}"
+    for result, cost in costs:
+        name = f"{title(result)}, {quantity(cost.case.throughput, cost.case.unit)}"
         for label, part in (
-            ("the hours", each.price),
-            ("energy", each.energy),
-            ("the energy", each.energy_price),
+            ("the hours", cost.price),
+            ("energy", cost.energy),
+            ("the energy", cost.energy_price),
         ):
             if part is None:
                 continue
             if part.basis not in notes:
                 notes.append(part.basis)
-            how = scale(part.value, part.unit.split()[0])
+            scaled = scale(part.value, part.unit.split()[0])
             known = part.low is not None and part.high is not None
-            spread = Cell(how.interval(part.low or 0.0, part.high or 0.0)) if known else Cell("–", "quiet")
+            spread = Cell(scaled.interval(part.low or 0.0, part.high or 0.0)) if known else Cell("–", "quiet")
             rows.append(
                 (
                     name,
                     f"{label} [{notes.index(part.basis) + 1}]",
-                    f"{how.with_unit(part.value)} per {part.unit.partition(' per ')[2]}",
+                    f"{scaled.with_unit(part.value)} per {part.unit.partition(' per ')[2]}",
                     spread,
                 )
             )
             name = ""
-        if each.energy is None:
+        if cost.energy is None:
             rows.append((name, "energy", Cell("not measured, and no watts given", "doubt"), ""))
     columns = (
         Column("case"),

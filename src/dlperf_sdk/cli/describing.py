@@ -168,7 +168,7 @@ _ABOUT = {
 
 def _partners(registry: Registry, group: str, trainer: Callable[[Any], str | None]) -> dict[str, str]:
     """Name → trainer, of all in a group that go together with a plugin. A broken one is said and left out."""
-    found = {}
+    attributes = {}
     for name in registry.names(group):
         try:
             partner = registry.load(group, name)
@@ -178,8 +178,8 @@ def _partners(registry: Registry, group: str, trainer: Callable[[Any], str | Non
             say(f"Warning: {error}", "yellow")
             continue
         if target is not None:
-            found[name] = target
-    return found
+            attributes[name] = target
+    return attributes
 
 
 def _options(declared: type[Any], chosen: Any = None) -> list[dict[str, Any]]:

@@ -45,23 +45,23 @@ class Finding:
 @command
 def doctor(*, common: Common = AS_USUAL) -> int:
     """Look at the machine: what is there, is missing, or disturbs. Exits with 3 if it cannot measure."""
-    found = [finding for check in CHECKS for finding in check()]
-    broken = [finding for finding in found if finding.outcome == BROKEN]
-    advice = [finding for finding in found if finding.advice]
+    findings = [finding for check in CHECKS for finding in check()]
+    broken = [finding for finding in findings if finding.outcome == BROKEN]
+    advice = [finding for finding in findings if finding.advice]
     if common.json:
-        emit({"ready": not broken, "findings": [attrs.asdict(finding) for finding in found]})
+        emit({"ready": not broken, "findings": [attrs.asdict(finding) for finding in findings]})
         return _NOT_READY if broken else 0
     rows = []
-    for finding in found:
+    for finding in findings:
         mark, tone = _MARKS[finding.outcome]
         rows.append((Cell(f"{mark} {finding.outcome}", tone), finding.name, finding.detail))
-    word = (
+    verdict = (
         Cell("ready", "good")
         if not broken
-        else Cell(f"not ready: {', '.join(each.name for each in broken)}", "bad")
+        else Cell(f"not ready: {', '.join(finding.name for finding in broken)}", "bad")
     )
     blocks: list[Any] = [
-        Heading("dlperf doctor", word),
+        Heading("dlperf doctor", verdict),
         Table((Column(""), Column("what"), Column("finding")), tuple(rows)),
     ]
     if advice:
@@ -82,7 +82,7 @@ def _uv() -> Iterator[Finding]:
 
     try:
         uv = uv_binary()
-        said = subprocess.run(
+        version = subprocess.run(
             [uv, "--version"], capture_output=True, text=True, check=True, timeout=20
         ).stdout.strip()
     except DlperfError as error:
@@ -95,7 +95,7 @@ def _uv() -> Iterator[Finding]:
             "Reinstall it: `python -m pip install --force-reinstall uv`.",
         )
     else:
-        yield Finding("uv", GOOD, f"{said}, {uv}")
+        yield Finding("uv", GOOD, f"{version}, {uv}")
 
 
 def _plugins() -> Iterator[Finding]:
@@ -136,15 +136,17 @@ def _pythons() -> Iterator[Finding]:
             with registry.wrap_plugin_errors("frameworks", name, "say which Python it runs on"):
                 device = min(framework.capabilities.devices)
                 model = min(framework.trainers, default="")
-                wanted = framework.environment(device, STRATEGIES.default, model).python
-            there = interpreters.find(wanted, os.environ)
+                required = framework.environment(device, STRATEGIES.default, model).python
+            interpreter = interpreters.find(required, os.environ)
         except PluginError as error:
             yield Finding(f"python for {name}", BROKEN, f"{name} does not say which", str(error))
             continue
         except DlperfError as error:
             yield Finding(f"python for {name}", ADVICE, "none that it runs on", str(error))
             continue
-        yield Finding(f"python for {name}", GOOD, f"{there.version}, {there.path} (it takes {wanted})")
+        yield Finding(
+            f"python for {name}", GOOD, f"{interpreter.version}, {interpreter.path} (it takes {required})"
+        )
 
 
 def _cache() -> Iterator[Finding]:
@@ -172,19 +174,21 @@ def _cache() -> Iterator[Finding]:
 def _gpus() -> Iterator[Finding]:
     from dlperf_sdk.worker.gpu import gpus
 
-    found = gpus.list_gpus()
-    if not found:
+    devices = gpus.list_gpus()
+    if not devices:
         yield Finding("gpus", GOOD, "none (no NVIDIA driver answers); cases run on the processors")
-    for gpu in found:
+    for gpu in devices:
         size = "" if gpu.memory is None else f", {quantity(gpu.memory, 'B')}"
         detail = f"{gpu.name or 'unnamed'}{size}, driver {gpu.driver or 'unknown'}"
-        held = gpus.holders(gpu.uuid)
-        if held:
-            who = ", ".join(f"process {each.pid} ({each.name})" if each.pid else each.name for each in held)
+        holders = gpus.holders(gpu.uuid)
+        if holders:
+            users = ", ".join(
+                f"process {holder.pid} ({holder.name})" if holder.pid else holder.name for holder in holders
+            )
             yield Finding(
                 f"gpu {gpu.number}",
                 ADVICE,
-                f"{detail}; held by {who}",
+                f"{detail}; held by {users}",
                 f"GPU {gpu.number}: end what holds it, or take another.",
             )
         else:

@@ -59,8 +59,8 @@ def create(
         spec = plugin.environment(
             chosen, STRATEGIES[strategy].name, model or min(plugin.trainers, default="")
         )
-    told = (lambda text: None) if quiet else (lambda text: say(text, "dim"))
-    prepared = environments.prepare(framework, spec, chosen, on_progress=told)
+    on_progress = (lambda text: None) if quiet else (lambda text: say(text, "dim"))
+    prepared = environments.prepare(framework, spec, chosen, on_progress=on_progress)
     about: dict[str, Any] = {
         "kind": prepared.kind,
         "framework": framework,
@@ -73,8 +73,8 @@ def create(
         emit(about)
     else:
         count = len(prepared.lock.splitlines())
-        what = f"{prepared.kind} environment, Python {prepared.python}, {count} distributions"
-        show([Paragraph(f"{framework} on {chosen}: {what}, {prepared.path}", "good")])
+        description = f"{prepared.kind} environment, Python {prepared.python}, {count} distributions"
+        show([Paragraph(f"{framework} on {chosen}: {description}, {prepared.path}", "good")])
     return 0
 
 
@@ -84,12 +84,15 @@ def list_environments(*, common: Common = AS_USUAL) -> int:
     """List the managed environments: their sizes, and when they were last used."""
     from dlperf_sdk import environments
 
-    found = environments.list_environments()
+    installed = environments.list_environments()
     if common.json:
-        rows = [{**attrs.asdict(each), "path": str(each.path), "complete": each.complete} for each in found]
+        rows = [
+            {**attrs.asdict(environment), "path": str(environment.path), "complete": environment.complete}
+            for environment in installed
+        ]
         emit({"environments": rows})
         return 0
-    if not found:
+    if not installed:
         show(
             [Paragraph("There is no managed environment. `dlperf env create FRAMEWORK` makes one, or a run.")]
         )
@@ -103,15 +106,15 @@ def list_environments(*, common: Common = AS_USUAL) -> int:
     )
     rows_shown = [
         (
-            each.name,
-            each.python or "",
-            quantity(each.size, "B"),
-            _moment(each.created_at) if each.complete else Cell("half-made", "doubt"),
-            _moment(each.last_used),
+            environment.name,
+            environment.python or "",
+            quantity(environment.size, "B"),
+            _moment(environment.created_at) if environment.complete else Cell("half-made", "doubt"),
+            _moment(environment.last_used),
         )
-        for each in found
+        for environment in installed
     ]
-    show([Table(columns, tuple(rows_shown)), Paragraph(f"in {found[0].path.parent}", "quiet")])
+    show([Table(columns, tuple(rows_shown)), Paragraph(f"in {installed[0].path.parent}", "quiet")])
     return 0
 
 

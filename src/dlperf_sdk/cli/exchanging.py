@@ -54,17 +54,17 @@ def export(
     from dlperf_sdk.exchange.mllog import to_mllog
     from dlperf_sdk.exchange.parquet import to_parquet
 
-    named = what or (str(output),)
-    found = find(named, output)
+    selection = what or (str(output),)
+    matches = find(selection, output)
     if redact:
-        hand_on(found, named, output)
-    results = [result for result, _ in found.results]
+        hand_on(matches, selection, output)
+    results = [result for result, _ in matches.results]
     if not results:
-        unfinished = [f"{run_id} has no result yet." for _, run_id in found.unfinished]
-        raise StoreError(" ".join([*found.errors, *unfinished]))
-    for error in found.errors:
+        unfinished = [f"{run_id} has no result yet." for _, run_id in matches.unfinished]
+        raise StoreError(" ".join([*matches.errors, *unfinished]))
+    for error in matches.errors:
         say(f"Error: {error}", "red")
-    for _, run_id in found.unfinished:
+    for _, run_id in matches.unfinished:
         say(f"{run_id} has no result: it is left out.", "yellow")
     if to == "parquet":
         data = to_parquet(results)
@@ -75,7 +75,7 @@ def export(
     else:
         data = (to_csv if to == "csv" else to_mllog)(results).encode()
     _put(data, file, common)
-    return PARTIAL if found.errors or found.unfinished else 0
+    return PARTIAL if matches.errors or matches.unfinished else 0
 
 
 def _put(data: bytes, file: Path | None, common: Common) -> None:

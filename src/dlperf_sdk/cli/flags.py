@@ -109,13 +109,13 @@ def entries(field: str, texts: Sequence[str]) -> dict[str, Any]:
         SpecError: an entry is not of the flag's form, or names the same thing as another.
     """
     flag, _, read = _MAPPINGS[field]
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for text in texts:
         name, value = read(text)
-        if name in found:
+        if name in fields:
             raise SpecError(f"{flag} gives {name!r} twice; leave one of them out.")
-        found[name] = value
-    return found
+        fields[name] = value
+    return fields
 
 
 def option_values(written: Mapping[str, str], *owners: Any) -> dict[str, Scalar]:
@@ -193,7 +193,7 @@ def _annotation(field: attrs.Attribute[Any], hint: Any) -> Any:
 def _read_as(hint: Any) -> Any:
     """The type that a flag's text is turned into; a value type of ours reads its text itself."""
     if get_origin(hint) in (types.UnionType,):
-        hint = next(each for each in get_args(hint) if each is not type(None))
+        hint = next(member for member in get_args(hint) if member is not type(None))
     return hint if hint in (int, float, str) else str
 
 

@@ -61,23 +61,23 @@ def gate(
     from dlperf_sdk.reports import markdown as as_markdown
 
     unreadable: list[str] = []
-    found = decide(
+    outcome = decide(
         results_in(baseline, unreadable),
         results_in(candidate, unreadable),
         minimum_effect=fraction(minimum_effect, "--minimum-effect"),
         level=fraction(level, "--level"),
     )
     if junit is not None:
-        _write(junit, junit_of(found))
+        _write(junit, junit_of(outcome))
     if markdown is not None:
-        _write(markdown, as_markdown.text_of(blocks_of(found)))
+        _write(markdown, as_markdown.text_of(blocks_of(outcome)))
     if common.json:
-        emit(found.to_dict())
+        emit(outcome.to_dict())
     else:
-        show(blocks_of(found))
-    for each in unreadable:
-        say(f"Left out: {each}", "yellow")
-    return found.exit_code or (PARTIAL if unreadable else 0)
+        show(blocks_of(outcome))
+    for error in unreadable:
+        say(f"Left out: {error}", "yellow")
+    return outcome.exit_code or (PARTIAL if unreadable else 0)
 
 
 def fraction(text: str, flag: str) -> float:
@@ -105,41 +105,46 @@ def results_in(path: Path, unreadable: list[str]) -> Iterator[Result]:
     if not path.is_dir():
         raise StoreError(f"{path} is no directory of results, and no result.")
     store = ResultStore(runs_in(path))
-    for each in store:
-        if isinstance(each, Unreadable):
-            unreadable.append(str(each.error))
+    for result in store:
+        if isinstance(result, Unreadable):
+            unreadable.append(str(result.error))
         else:
-            yield each
+            yield result
 
 
-def blocks_of(found: Gate) -> list[Block]:
+def blocks_of(gate: Gate) -> list[Block]:
     """A row per case, what matters first, and a sentence for each that is not plainly unchanged."""
     order = list(_TONES)
     notes: list[str] = []
     rows = []
-    for each in sorted(
-        found.decisions, key=lambda d: order.index(d.outcome) if d.outcome in order else len(order)
+    for decision in sorted(
+        gate.decisions, key=lambda d: order.index(d.outcome) if d.outcome in order else len(order)
     ):
         mark = ""
-        if each.outcome != "unchanged":
-            notes.append(each.detail)
+        if decision.outcome != "unchanged":
+            notes.append(decision.detail)
             mark = f" [{len(notes)}]"
-        ratio = "" if each.shift is None else f"{100 * (each.shift.ratio - 1):+.1f} %"
+        ratio = "" if decision.shift is None else f"{100 * (decision.shift.ratio - 1):+.1f} %"
         interval = ""
-        if each.shift is not None and each.shift.low is not None and each.shift.high is not None:
-            interval = f"{100 * (each.shift.low - 1):+.1f} to {100 * (each.shift.high - 1):+.1f}"
+        if decision.shift is not None and decision.shift.low is not None and decision.shift.high is not None:
+            interval = f"{100 * (decision.shift.low - 1):+.1f} to {100 * (decision.shift.high - 1):+.1f}"
         rows.append(
-            (each.name, ratio, interval, Cell(each.outcome + mark, _TONES.get(each.outcome, "plain")))
+            (
+                decision.name,
+                ratio,
+                interval,
+                Cell(decision.outcome + mark, _TONES.get(decision.outcome, "plain")),
+            )
         )
-    refused = any(each.outcome == "refused" for each in found.decisions)
+    refused = any(decision.outcome == "refused" for decision in gate.decisions)
     verdict: dict[int, tuple[str, Tone]] = {
         0: ("passed", "good"),
         1: ("failed", "bad"),
         2: ("refused: specs differ" if refused else "nothing was compared", "bad"),
         6: ("inconclusive: too few repeats", "doubt"),
     }
-    effect, level = f"{100 * found.minimum_effect:g} %", f"{100 * found.level:g} %"
-    said = (
+    effect, level = f"{100 * gate.minimum_effect:g} %", f"{100 * gate.level:g} %"
+    summary = (
         f"A regression is slower by {effect} or more and significant; all cases together raise a false alarm in at "
         f"most {level} of comparisons. The gate passes where every case rules out a slowdown of {effect}; it misses "
         f"one in at most {level} of comparisons."
@@ -147,18 +152,18 @@ def blocks_of(found: Gate) -> list[Block]:
     columns = (
         Column("case"),
         Column("throughput", right=True),
-        Column(f"{100 * (1 - 2 * found.level):g} %", right=True),
+        Column(f"{100 * (1 - 2 * gate.level):g} %", right=True),
         Column("outcome"),
     )
     blocks: list[Block] = [
-        Heading("gate", Cell(*verdict[found.exit_code])),
-        Paragraph(said, "quiet"),
+        Heading("gate", Cell(*verdict[gate.exit_code])),
+        Paragraph(summary, "quiet"),
         Table(columns, tuple(rows)),
     ]
     return [*blocks, Notes(tuple(notes))] if notes else blocks
 
 
-def junit_of(found: Gate) -> str:
+def junit_of(gate: Gate) -> str:
     """Return JUnit XML: a test case per case.
 
     What closes the gate is a failure; what could not be compared or decided is skipped.
@@ -167,25 +172,27 @@ def junit_of(found: Gate) -> str:
     skipped = ("inconclusive", "vanished", "new", "unmeasured")
     about = {
         "name": "dlperf gate",
-        "tests": str(len(found.decisions)),
-        "failures": str(sum(each.outcome in failing for each in found.decisions)),
-        "skipped": str(sum(each.outcome in skipped for each in found.decisions)),
+        "tests": str(len(gate.decisions)),
+        "failures": str(sum(decision.outcome in failing for decision in gate.decisions)),
+        "skipped": str(sum(decision.outcome in skipped for decision in gate.decisions)),
         "errors": "0",
     }
     suite = ElementTree.Element("testsuite", about)
-    for each in found.decisions:
+    for decision in gate.decisions:
         case = ElementTree.SubElement(
-            suite, "testcase", {"classname": "dlperf.gate", "name": _xml(each.name)}
+            suite, "testcase", {"classname": "dlperf.gate", "name": _xml(decision.name)}
         )
-        if each.outcome in failing:
+        if decision.outcome in failing:
             element = ElementTree.SubElement(
-                case, "failure", {"type": each.outcome, "message": _xml(each.detail)}
+                case, "failure", {"type": decision.outcome, "message": _xml(decision.detail)}
             )
-            element.text = _xml(each.detail)
-        elif each.outcome in skipped:
-            ElementTree.SubElement(case, "skipped", {"message": _xml(f"{each.outcome}: {each.detail}")})
+            element.text = _xml(decision.detail)
+        elif decision.outcome in skipped:
+            ElementTree.SubElement(
+                case, "skipped", {"message": _xml(f"{decision.outcome}: {decision.detail}")}
+            )
         else:
-            ElementTree.SubElement(case, "system-out").text = _xml(f"{each.outcome}: {each.detail}")
+            ElementTree.SubElement(case, "system-out").text = _xml(f"{decision.outcome}: {decision.detail}")
     ElementTree.indent(suite)
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 

@@ -47,10 +47,10 @@ def list_plugins(
 
 def group_named(name: str) -> str:
     """The group that a name, in the singular as well, stands for."""
-    found = next((group.name for group in GROUPS.values() if group.singular == name), name)
-    if found not in GROUPS:
+    group_name = next((group.name for group in GROUPS.values() if group.singular == name), name)
+    if group_name not in GROUPS:
         raise UnknownName("group of plugins", name, GROUPS)
-    return found
+    return group_name
 
 
 def _error(registry: Registry, row: Row) -> str | None:
@@ -76,7 +76,7 @@ def _table(group: str, rows: list[Row], errors: dict[Row, str | None]) -> Block:
     for row in rows:
         line: list[Cell | str] = [row.name, Cell(row.distribution, "quiet"), Cell(row.target, "quiet")]
         if errors:
-            said = errors[row]
-            line.append(Cell("✓ works", "good") if said is None else Cell(f"✗ {said}", "bad"))
+            error = errors[row]
+            line.append(Cell("✓ works", "good") if error is None else Cell(f"✗ {error}", "bad"))
         lines.append(tuple(line))
     return Table(tuple(columns), tuple(lines))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @define
-class Found:
+class Matches:
     """Results and unfinished runs of a lookup."""
 
     results: list[tuple[Result, Path | None]] = field(factory=list)
@@ -26,19 +26,19 @@ class Found:
     errors: list[str] = field(factory=list)
 
 
-def find(what: tuple[str, ...], output: Path) -> Found:
+def find(selection: tuple[str, ...], output: Path) -> Matches:
     """Results by the names of runs in `output`, or by the paths of files, runs and stores. What cannot be read is
     among the errors, by name."""
     from dlperf_sdk.results.store import ResultStore
 
-    found = Found()
-    for each in what:
-        path = Path(each)
+    matches = Matches()
+    for name in selection:
+        path = Path(name)
         try:
             if path.is_file():
-                found.results.append((ResultStore(output).load(path), path.parent))
+                matches.results.append((ResultStore(output).load(path), path.parent))
             elif is_run(path):
-                _take(found, ResultStore(path.absolute().parent), path.absolute().name, path)
+                _take(matches, ResultStore(path.absolute().parent), path.absolute().name, path)
             elif path.is_dir():
                 store = ResultStore(runs_in(path))
                 ids = [run_id for run_id in store.ids() if is_run(store.directory / run_id)]
@@ -47,21 +47,21 @@ def find(what: tuple[str, ...], output: Path) -> Found:
                 if not ids:
                     raise StoreError(f"{path} holds no runs. `dlperf run … --output {path}` puts one there.")
                 for run_id in ids:
-                    _take(found, store, run_id, store.directory / run_id)
-            elif each == str(output):
+                    _take(matches, store, run_id, store.directory / run_id)
+            elif name == str(output):
                 raise StoreError(
                     f"There are no results in {output} yet: `dlperf run FRAMEWORK MODEL` makes one; --output "
                     "names another directory."
                 )
-            elif (output / each).is_dir() and "/" not in each:
-                _take(found, ResultStore(output), each, output / each)
-            elif "/" in each or path.suffix == ".json":
-                raise StoreError(f"There is no file or directory {each}.")
+            elif (output / name).is_dir() and "/" not in name:
+                _take(matches, ResultStore(output), name, output / name)
+            elif "/" in name or path.suffix == ".json":
+                raise StoreError(f"There is no file or directory {name}.")
             else:
-                ResultStore(output).load(each)
+                ResultStore(output).load(name)
         except DlperfError as error:
-            found.errors.append(str(error))
-    return found
+            matches.errors.append(str(error))
+    return matches
 
 
 def runs_in(path: Path) -> Path:
@@ -82,12 +82,12 @@ def unit_of(model: str, registry: Registry) -> str:
         return "samples/s"
 
 
-def _take(found: Found, store: ResultStore, run_id: str, shown_as: Path) -> None:
+def _take(matches: Matches, store: ResultStore, run_id: str, shown_as: Path) -> None:
     """A run's result; or, where it has none, that it is unfinished."""
     if not (store.directory / run_id / "result.json").exists():
-        found.unfinished.append((store, run_id))
+        matches.unfinished.append((store, run_id))
         return
     try:
-        found.results.append((store.load(store.directory / run_id), shown_as))
+        matches.results.append((store.load(store.directory / run_id), shown_as))
     except DlperfError as error:
-        found.errors.append(f"{shown_as}: {error}")
+        matches.errors.append(f"{shown_as}: {error}")

@@ -22,15 +22,15 @@ def page_of(model: Model) -> str:
     cls = type(model)
     module = sys.modules[cls.__module__]
     others = [
-        one
-        for one in vars(module).values()
-        if isinstance(one, type)
-        and issubclass(one, Model)
-        and one.__module__ == module.__name__
-        and one is not cls
+        member
+        for member in vars(module).values()
+        if isinstance(member, type)
+        and issubclass(member, Model)
+        and member.__module__ == module.__name__
+        and member is not cls
     ]
-    said = None if others else inspect.getdoc(module)
-    return said or inspect.cleandoc(cls.__doc__ or "")
+    description = None if others else inspect.getdoc(module)
+    return description or inspect.cleandoc(cls.__doc__ or "")
 
 
 def manifest_of(parameters: Iterable[Parameter]) -> list[dict[str, Any]]:
@@ -64,17 +64,17 @@ def blocks(page: str, manifest: list[dict[str, Any]]) -> Iterator[Block]:
 
 def paragraphs(text: str) -> list[str]:
     """A docstring's paragraphs, and the items of its lists, each as one line."""
-    found: list[list[str]] = []
+    rows: list[list[str]] = []
     fresh = True
     for line in text.splitlines():
         if not line.strip():
             fresh = True
         elif fresh or _ITEM.match(line):
-            found.append([line.strip()])
+            rows.append([line.strip()])
             fresh = False
         else:
-            found[-1].append(line.strip())
-    return [" ".join(lines) for lines in found]
+            rows[-1].append(line.strip())
+    return [" ".join(lines) for lines in rows]
 
 
 def _filled(init: dict[str, Any]) -> str:

@@ -100,7 +100,7 @@ class Outline:
 
     def _environment(self) -> Labels:
         environment, spec = self.plan.environment, self.plan.spec
-        how = (
+        method = (
             f"the interpreter {spec.python}"
             if spec.python
             else "the running interpreter if it will do, else a managed one"
@@ -110,7 +110,7 @@ class Outline:
             for name, value in spec.env.items()
         }
         pairs = [
-            ("Environment", how),
+            ("Environment", method),
             ("Python", environment.python),
             ("Requirements", ", ".join(environment.requirements) or "none"),
             (
@@ -148,8 +148,8 @@ class Outline:
             Column("replica"),
             Column("variables"),
         )
-        said = "Each repeat starts them anew, beside what the environment and --env give them."
-        return [Table(columns, tuple(rows), "Processes"), Paragraph(said, "quiet")]
+        note = "Each repeat starts them anew, beside what the environment and --env give them."
+        return [Table(columns, tuple(rows), "Processes"), Paragraph(note, "quiet")]
 
     def _launch(self) -> list[Block]:
         shown = [" ".join(command) for command in self.commands]

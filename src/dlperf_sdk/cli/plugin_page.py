@@ -15,36 +15,36 @@ _LISTS = (("models", "Models"), ("frameworks", "Frameworks"), ("data", "Data"), 
 
 def blocks(about: Mapping[str, Any]) -> list[Block]:
     """The page of a plugin, from what `describe` gathered of it."""
-    found: list[Block] = [Heading(about["name"], Cell(f"{about['group']}, {about['distribution']}", "quiet"))]
+    page: list[Block] = [Heading(about["name"], Cell(f"{about['group']}, {about['distribution']}", "quiet"))]
     if about["description"]:
-        found.append(Paragraph(about["description"].split("\n\n")[0].replace("\n", " ")))
+        page.append(Paragraph(about["description"].split("\n\n")[0].replace("\n", " ")))
     pairs = _facts(about)
     if pairs:
-        found.append(Labels(tuple(pairs)))
+        page.append(Labels(tuple(pairs)))
     if about.get("options"):
         rows = [
             (option["name"], option["type"], _shown(option["default"]), _meaning(option))
             for option in about["options"]
         ]
         columns = (Column("option"), Column("type"), Column("default", right=True), Column("meaning"))
-        found.append(Table(columns, tuple(rows), "Options, set with --set NAME=VALUE"))
+        page.append(Table(columns, tuple(rows), "Options, set with --set NAME=VALUE"))
     if "environments" in about:
         rows_of = [
             (
                 device,
-                each["python"],
-                ", ".join(each["requirements"]) or "none",
-                "yes" if each["lock"] else "no",
+                requirement["python"],
+                ", ".join(requirement["requirements"]) or "none",
+                "yes" if requirement["lock"] else "no",
             )
-            for device, each in about["environments"].items()
+            for device, requirement in about["environments"].items()
         ]
         columns = (Column("device"), Column("python"), Column("requirements"), Column("lock"))
-        found.append(Table(columns, tuple(rows_of), "Environments"))
+        page.append(Table(columns, tuple(rows_of), "Environments"))
     if "flops" in about:
-        found += _arithmetic(about)
+        page += _arithmetic(about)
     if "manifest" in about:
-        found += model_page.blocks(about["page"], about["manifest"])
-    return found
+        page += model_page.blocks(about["page"], about["manifest"])
+    return page
 
 
 def _meaning(option: Mapping[str, Any]) -> str:
@@ -101,10 +101,10 @@ def _arithmetic(about: Mapping[str, Any]) -> list[Block]:
         Column("passes", right=True),
         Column("2 × both", right=True),
     )
-    said = "3 passes: forward, gradient of the input and of the weight; 2 where the input needs no gradient."
+    note = "3 passes: forward, gradient of the input and of the weight; 2 where the input needs no gradient."
     return [
         Table(columns, tuple(rows), "Arithmetic of one training step per sample"),
-        Paragraph(said, "quiet"),
+        Paragraph(note, "quiet"),
     ]
 
 

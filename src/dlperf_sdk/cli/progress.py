@@ -63,7 +63,7 @@ class Lines:
         self.console, self.verbose, self.redact, self.clock = console, verbose, redact, clock
         self.advance: Advance | None = None
         self.stage = ""
-        self._said = 0.0
+        self._printed_at = 0.0
 
     def __enter__(self) -> Lines:
         return self
@@ -121,24 +121,24 @@ class Lines:
         advance = self.advance
         assert advance is not None
         now = self.clock()
-        if advance.phase == before and now - self._said < EVERY:
+        if advance.phase == before and now - self._printed_at < EVERY:
             return
         if advance.phase in ("ready", "teardown", "done") or (
             advance.phase == before and advance.steps is None
         ):
             return
-        self._said = now
-        said = ", ".join(part for part in (self.doing(), self.left()) if part)
-        self.print(f"repeat {advance.attempt} of {advance.repeats}: {said}")
+        self._printed_at = now
+        status = ", ".join(part for part in (self.doing(), self.time_left()) if part)
+        self.print(f"repeat {advance.attempt} of {advance.repeats}: {status}")
 
     def doing(self) -> str:
         """The phase, the step in it and the throughput so far, as far as they are known."""
         assert self.advance is not None
         return doing(self.advance)
 
-    def left(self) -> str:
+    def time_left(self) -> str:
         """The time left, as far as it is known."""
-        seconds = None if self.advance is None else self.advance.left(self.clock())
+        seconds = None if self.advance is None else self.advance.seconds_left(self.clock())
         return "" if seconds is None else f"{duration(seconds)} left"
 
     @hookimpl
@@ -151,8 +151,8 @@ class Lines:
         if throughput is None:
             self.print(f"repeat {attempt} of {advance.repeats}: {status} after {took}", "bold red")
         else:
-            said = quantity(throughput, advance.course.unit)
-            self.print(f"repeat {attempt} of {advance.repeats}: {said} in {took}", "green")
+            rate = quantity(throughput, advance.course.unit)
+            self.print(f"repeat {attempt} of {advance.repeats}: {rate} in {took}", "green")
 
 
 class Drawn(Lines):
@@ -203,7 +203,7 @@ class Drawn(Lines):
             return now
         row = Table.grid(padding=(0, 2))
         bar = ProgressBar(total=advance.steps, completed=min(advance.step, advance.steps), width=50)
-        row.add_row(bar, Text(self.left(), "dim"))
+        row.add_row(bar, Text(self.time_left(), "dim"))
         return Group(now, Padding(row, (0, 0, 0, 2)))
 
     def _line(self, text: Text) -> RenderableType:

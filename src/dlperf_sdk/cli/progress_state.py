@@ -108,14 +108,14 @@ class Advance:
         """Samples per second in this phase, as far as that is known from outside: no measurement."""
         return None if self.pace is None else self.pace * self.course.global_batch_size
 
-    def left(self, now: float) -> float | None:
+    def seconds_left(self, now: float) -> float | None:
         """Seconds until the fewest repeats are done, if it goes on like this; None while nobody can tell."""
         elapsed = now - self.began
         after = max(0, self.course.repeats - self.attempt)
         if self.durations:
             usual = sum(self.durations) / len(self.durations)
-            here = usual - elapsed
-            return here + after * usual if here > 0 else after * usual or None
+            remaining = usual - elapsed
+            return remaining + after * usual if remaining > 0 else after * usual or None
         if self.pace is None:
             return None
         steps = self.course.steps - self.step

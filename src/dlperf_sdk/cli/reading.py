@@ -80,9 +80,9 @@ def _check_written(path: Path, kind: str, document: Mapping[str, Any]) -> None:
                 pass
         return
     places = source_positions.lines_of(path.read_text(encoding="utf-8-sig"), path.suffix.lower())
-    found = diagnostics.in_file(path, kind, {"schema_version": schema.version(kind), **document}, places)
-    if found:
-        raise DocumentError(diagnostics.told(found))
+    problems = diagnostics.in_file(path, kind, {"schema_version": schema.version(kind), **document}, places)
+    if problems:
+        raise DocumentError(diagnostics.joined(problems))
 
 
 def _directory(path: Path, common: Common) -> int:
@@ -99,12 +99,12 @@ def _directory(path: Path, common: Common) -> int:
     if not runs:
         raise StoreError(f"{path} holds no runs: neither a result.json, nor a directory that has one.")
     # Contradictions, and where a run could not be checked, why not.
-    found: dict[Path, tuple[tuple[str, ...], str | None]] = {}
+    paths: dict[Path, tuple[tuple[str, ...], str | None]] = {}
     for run in runs:
         try:
-            found[run] = check_directory(run, measurers), None
+            paths[run] = check_directory(run, measurers), None
         except DlperfError as error:
-            found[run] = (), str(error)
+            paths[run] = (), str(error)
     if common.json:
         emit(
             {
@@ -116,7 +116,7 @@ def _directory(path: Path, common: Common) -> int:
                         "contradictions": list(problems),
                         "error": error,
                     }
-                    for run, (problems, error) in found.items()
+                    for run, (problems, error) in paths.items()
                 ],
             }
         )
@@ -130,12 +130,12 @@ def _directory(path: Path, common: Common) -> int:
                 if problems
                 else Cell("✓ nothing contradicts it", "good"),
             )
-            for run, (problems, error) in found.items()
+            for run, (problems, error) in paths.items()
         ]
         show([Table((Column("run"), Column("result")), tuple(rows))])
-    if any(error is not None for _, error in found.values()):
+    if any(error is not None for _, error in paths.values()):
         return DocumentError.exit_code
-    return _CONTRADICTED if any(problems for problems, _ in found.values()) else 0
+    return _CONTRADICTED if any(problems for problems, _ in paths.values()) else 0
 
 
 def kind_of(document: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dlperf_sdk.cli.lookup import Found
+    from dlperf_sdk.cli.lookup import Matches
     from dlperf_sdk.results.result import Result
 
 
@@ -19,14 +19,16 @@ def without(folders: Iterable[Path]) -> Callable[[str], str]:
     """Makes of a sentence one without these folders in front of paths, and without this machine's and user's names."""
     from dlperf_sdk.results.redact import redacted_text
 
-    named = {each for folder in folders for each in (folder, folder.absolute()) if each.name}
-    longest_first = sorted((re.escape(f"{each}/") for each in named), key=len, reverse=True)
+    prefixes = {
+        folder_form for folder in folders for folder_form in (folder, folder.absolute()) if folder_form.name
+    }
+    longest_first = sorted((re.escape(f"{folder_form}/") for folder_form in prefixes), key=len, reverse=True)
     leading = re.compile(rf"(?<![\w./-])(?:{'|'.join(longest_first)})")
 
-    def tell(text: str) -> str:
-        return redacted_text(leading.sub("", text) if named else text, (platform.node(),), _users())
+    def redact(text: str) -> str:
+        return redacted_text(leading.sub("", text) if prefixes else text, (platform.node(),), _users())
 
-    return tell
+    return redact
 
 
 def of_this_machine(result: Result) -> Result:
@@ -36,17 +38,17 @@ def of_this_machine(result: Result) -> Result:
     return redacted(result, (platform.node(),), _users())
 
 
-def hand_on(found: Found, named: Iterable[str], output: Path) -> Callable[[str], str]:
+def hand_on(matches: Matches, selection: Iterable[str], output: Path) -> Callable[[str], str]:
     """Redact what was found by `named`, paths or names in `output`; the value does so with a sentence about it.
 
     It leaves out the folders that lead there: others' names may be among them.
     """
     from dlperf_sdk.results.redact import redacted
 
-    tell = without({output, *(Path(name).parent for name in named)})
-    found.results = [(redacted(result), None) for result, _ in found.results]
-    found.errors = [tell(error) for error in found.errors]
-    return tell
+    redact = without({output, *(Path(name).parent for name in selection)})
+    matches.results = [(redacted(result), None) for result, _ in matches.results]
+    matches.errors = [redact(error) for error in matches.errors]
+    return redact
 
 
 def _users() -> tuple[str, ...]:

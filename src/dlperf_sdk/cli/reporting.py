@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from attrs import frozen
 from cyclopts import Parameter
 
-from dlperf_sdk.cli.lookup import Found, find
+from dlperf_sdk.cli.lookup import Matches, find
 from dlperf_sdk.cli.output import put_file, put_text
 from dlperf_sdk.cli.redacting import hand_on
 from dlperf_sdk.cli.screen import AS_USUAL, PARTIAL, Common, command, emit, say, show
@@ -107,15 +107,15 @@ def report(
         _put(_of_collection(Registry().collection(published)), format, file, common)
         return 0
     collection = None if compare_published is None else Registry().collection(compare_published)
-    named = what or (str(output),)
-    found = find(named, output)
-    told = hand_on(found, named, output) if redact else str
-    if not found.results and not found.unfinished:
-        raise StoreError(" ".join(found.errors))
-    for error in found.errors:
+    selection = what or (str(output),)
+    matches = find(selection, output)
+    redact_text = hand_on(matches, selection, output) if redact else str
+    if not matches.results and not matches.unfinished:
+        raise StoreError(" ".join(matches.errors))
+    for error in matches.errors:
         say(f"Error: {error}", "red")
-    _put(_of_results(found, collection, told), format, file, common)
-    return PARTIAL if found.errors or found.unfinished else 0
+    _put(_of_results(matches, collection, redact_text), format, file, common)
+    return PARTIAL if matches.errors or matches.unfinished else 0
 
 
 _FORMATS = ("terminal", "markdown", "html", "csv", "json")
@@ -147,16 +147,18 @@ def _text(report: _Report, format: str) -> str:
     return terminal.text_of(report.blocks())
 
 
-def _of_results(found: Found, collection: Collection | None, told: Callable[[str], str]) -> _Report:
+def _of_results(
+    matches: Matches, collection: Collection | None, redact_text: Callable[[str], str]
+) -> _Report:
     from dlperf_sdk.reports import html, result_page, results_table
     from dlperf_sdk.reports.published_comparison import compare_with_published
 
-    results = [result for result, _ in found.results]
+    results = [result for result, _ in matches.results]
 
     def blocks() -> list[Block]:
-        shown = result_page.page(*found.results[0]) if len(results) == 1 else results_table.pages(results)
-        for store, run_id in found.unfinished:
-            shown += unfinished(store, run_id, told)
+        shown = result_page.page(*matches.results[0]) if len(results) == 1 else results_table.pages(results)
+        for store, run_id in matches.unfinished:
+            shown += unfinished(store, run_id, redact_text)
         return shown if collection is None else [*shown, *compare_with_published(results, collection)]
 
     def as_csv() -> str:
@@ -165,16 +167,16 @@ def _of_results(found: Found, collection: Collection | None, told: Callable[[str
         return to_csv(results)
 
     open_ends = [
-        f"{run_id} has no result yet: it is still going on, or was ended." for _, run_id in found.unfinished
+        f"{run_id} has no result yet: it is still going on, or was ended." for _, run_id in matches.unfinished
     ]
     return _Report(
         blocks=blocks,
-        html=lambda: html.of_results(results, [*found.errors, *open_ends], collection),
+        html=lambda: html.of_results(results, [*matches.errors, *open_ends], collection),
         csv=as_csv,
         documents=lambda: [result.to_dict() for result in results],
         summary=lambda: {
             "results": [result.to_dict() for result in results],
-            "unfinished": [run_id for _, run_id in found.unfinished],
+            "unfinished": [run_id for _, run_id in matches.unfinished],
         },
     )
 

@@ -155,8 +155,8 @@ def complain(error: BaseException, common: Common, exit_code: int) -> int:
         with suppress(OSError):
             traceback.print_exception(error, file=sys.stderr)
     many = isinstance(error, DocumentError | CampaignError)
-    said = str(error).splitlines() if many else [str(error)]
-    message = "\n".join(" ".join(line.split()) for line in said).strip() or type(error).__name__
+    lines = str(error).splitlines() if many else [str(error)]
+    message = "\n".join(" ".join(line.split()) for line in lines).strip() or type(error).__name__
     say(f"Error: {message}", "red")
     if common.json:
         described = {"type": type(error).__name__, "message": message, "exit_code": exit_code}
@@ -186,10 +186,10 @@ def command(function: Callable[..., int]) -> Callable[..., int]:
             if refused is not None:
                 return complain(refused.with_traceback(error.__traceback__), common, refused.exit_code)
             advice = "" if common.debug else " --debug shows the traceback."
-            said = RuntimeError(
+            cause = RuntimeError(
                 f"{type(error).__name__}: {error}. This is a fault of dlperf-sdk or of a plugin.{advice}"
             )
-            return complain(said.with_traceback(error.__traceback__), common, DlperfError.exit_code)
+            return complain(cause.with_traceback(error.__traceback__), common, DlperfError.exit_code)
 
     return guarded
 

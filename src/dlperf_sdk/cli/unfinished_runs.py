@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dlperf_sdk.results.store import ResultStore
 
 
-def unfinished(store: ResultStore, run_id: str, told: Callable[[str], str]) -> list[Block]:
+def unfinished(store: ResultStore, run_id: str, redact_text: Callable[[str], str]) -> list[Block]:
     """Return the finished repeats of a run without a result, and a note on each file that cannot be read.
 
     `told` redacts messages that name files.
@@ -23,12 +23,14 @@ def unfinished(store: ResultStore, run_id: str, told: Callable[[str], str]) -> l
     from dlperf_sdk.results import metrics
 
     try:
-        left = store.recover(run_id)
+        recovered = store.recover(run_id)
     except DlperfError as error:
         raise UsageError(
-            told(f"{store.directory / run_id} has no result.json, and its rest cannot be read: {error}")
+            redact_text(
+                f"{store.directory / run_id} has no result.json, and its rest cannot be read: {error}"
+            )
         ) from error
-    done = [attempt for attempt in left.attempts if attempt.status == "ok"]
+    done = [attempt for attempt in recovered.attempts if attempt.status == "ok"]
     text = (
         "There is no result.json: the run is still going on, or it was ended before it could write one. "
         f"{counted(len(done), 'repeat')} had finished"
@@ -37,9 +39,9 @@ def unfinished(store: ResultStore, run_id: str, told: Callable[[str], str]) -> l
         Heading(run_id, Cell("unfinished", "doubt")),
         Paragraph(text + (":" if done else ".")),
     ]
-    unit = "samples/s" if left.spec is None else unit_of(left.spec.model, Registry())
+    unit = "samples/s" if recovered.spec is None else unit_of(recovered.spec.model, Registry())
     rows = []
-    for attempt in left.attempts:
+    for attempt in recovered.attempts:
         ok = attempt.status == "ok"
         rate = quantity(metrics.throughput(attempt.repeat), unit) if ok else ""
         rows.append((str(attempt.attempt), Cell(attempt.status, "good" if ok else "bad"), rate))
@@ -47,6 +49,7 @@ def unfinished(store: ResultStore, run_id: str, told: Callable[[str], str]) -> l
         columns = (Column("repeat", right=True), Column("status"), Column("throughput", right=True))
         blocks.append(Table(columns, tuple(rows)))
     blocks += [
-        Paragraph(told(f"{each.path} cannot be read: {each.error}"), "doubt") for each in left.unreadable
+        Paragraph(redact_text(f"{unreadable.path} cannot be read: {unreadable.error}"), "doubt")
+        for unreadable in recovered.unreadable
     ]
     return blocks

@@ -41,10 +41,10 @@ def explained(error: CycloptsError) -> UsageError:
     help = f"See `{command} --help`."
     if isinstance(error, UnknownCommandError) and error.app is not None:
         return UnknownName("command", (error.unused_tokens or [""])[0], _commands(error.app), help)
-    return UsageError(f"{_said(error, command)} {help}")
+    return UsageError(f"{_message(error, command)} {help}")
 
 
-def _said(error: CycloptsError, command: str) -> str:
+def _message(error: CycloptsError, command: str) -> str:
     argument = error.argument
     if isinstance(error, UnusedCliTokensError):
         return f"There is no place for {' '.join(map(shown, error.unused_tokens or ()))}."
@@ -57,17 +57,17 @@ def _said(error: CycloptsError, command: str) -> str:
     if isinstance(error, CoercionError) and error.token is not None and argument is not None:
         name, value = error.token.keyword or argument.name, error.token.value
         choices = [str(choice) for choice in _choices(argument.hint)]
-        kinds = [kind for each, kind in _KINDS.items() if each in _parts(argument.hint)]
-        return f"{name} is {shown(value)}; it takes {_or([*kinds, *choices])}.{_meant(value, choices)}"
+        kinds = [kind for type_, kind in _KINDS.items() if type_ in _parts(argument.hint)]
+        return f"{name} is {shown(value)}; it takes {_or([*kinds, *choices])}.{_suggestion(value, choices)}"
     return " ".join(str(error).split())
 
 
 def _unknown(error: UnknownOptionError) -> str:
     """An option that the command does not have."""
     name = (error.token.keyword or error.token.value).partition("=")[0]
-    known = [option for each in error.argument_collection if each.parse for option in each.names]
+    known = [option for argument in error.argument_collection if argument.parse for option in argument.names]
     instead = _INSTEAD.get((*(error.command_chain or ()), name))
-    return f"There is no option {name}.{_meant(name, known) if instead is None else f' {instead}'}"
+    return f"There is no option {name}.{_suggestion(name, known) if instead is None else f' {instead}'}"
 
 
 def _missing(error: MissingArgumentError, argument: Argument, command: str) -> str:
@@ -83,7 +83,7 @@ def _commands(app: App) -> Iterator[str]:
     return (name for name in app if not name.startswith("-"))
 
 
-def _meant(name: str, known: Iterable[str]) -> str:
+def _suggestion(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     return f" Did you mean {close[0]}?" if close else ""
 
@@ -96,15 +96,15 @@ def _about(argument: Argument) -> str:
 
 def _usage(app: App) -> str:
     """Return a command's positional arguments, the optional ones in brackets, and its required options."""
-    words = ""
-    for each in app.assemble_argument_collection():
-        if each.is_var_positional():
-            words += f" [{each.name}…]"
-        elif each.is_positional_only():
-            words += f" {each.name}" if each.required else f" [{each.name}]"
-        elif each.required:
-            words += f" {each.name} {each.parameter.metavar or 'VALUE'}"
-    return words
+    usage = ""
+    for argument in app.assemble_argument_collection():
+        if argument.is_var_positional():
+            usage += f" [{argument.name}…]"
+        elif argument.is_positional_only():
+            usage += f" {argument.name}" if argument.required else f" [{argument.name}]"
+        elif argument.required:
+            usage += f" {argument.name} {argument.parameter.metavar or 'VALUE'}"
+    return usage
 
 
 def _parts(hint: Any) -> Iterator[Any]:
@@ -120,5 +120,5 @@ def _choices(hint: Any) -> Iterator[Any]:
     return (choice for part in _parts(hint) if get_origin(part) is Literal for choice in get_args(part))
 
 
-def _or(words: list[str]) -> str:
-    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words) or "another value"
+def _or(texts: list[str]) -> str:
+    return " or ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts) or "another value"

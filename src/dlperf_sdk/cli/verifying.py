@@ -28,7 +28,7 @@ def verify(
     ] = "small",
     topology: Annotated[str, Parameter(help="Nodes × devices per node: 1n1d, 1n2d, 2n1d.")] = "1n1d",
     precision: Annotated[
-        str, Parameter(help=f"{alternatives(one.name for one in PRECISIONS)}.")
+        str, Parameter(help=f"{alternatives(verification.name for verification in PRECISIONS)}.")
     ] = PRECISIONS.default,
     compiler: Annotated[
         str, Parameter(help="One that the frameworks offer; none: without a compiler.")
@@ -53,15 +53,15 @@ def verify(
     from dlperf_sdk.execution import verification
     from dlperf_sdk.reports import verification as report
 
-    found: list[verification.Verification] = []
+    verifications: list[verification.Verification] = []
 
-    def verified(one: verification.Verification) -> None:
+    def verified(result: verification.Verification) -> None:
         """Shown at once: an interruption later takes nothing of it away."""
         if not common.json:
-            if found:
+            if verifications:
                 write("\n")
-            show(report.page([one], tracebacks=common.debug))
-        found.append(one)
+            show(report.page([result], tracebacks=common.debug))
+        verifications.append(result)
 
     interrupted = False
     try:
@@ -80,11 +80,11 @@ def verify(
             python=python,
         )
     except KeyboardInterrupt:
-        if not found:
+        if not verifications:
             raise
         interrupted = True
         say("Interrupted; what is shown had finished.", "red")
-    code = INTERRUPTED if interrupted else verification.exit_code(found)
+    code = INTERRUPTED if interrupted else verification.exit_code(verifications)
     if common.json:
-        emit({"verifications": [one.to_dict() for one in found], "exit_code": code})
+        emit({"verifications": [verification.to_dict() for verification in verifications], "exit_code": code})
     return code

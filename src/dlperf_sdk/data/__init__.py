@@ -76,5 +76,5 @@ def prepare(
             f"data={source.name} gives each sample {', '.join(sorted(source.inputs or ()))}, and this model's inputs "
             f"are {', '.join(sorted(names))}. Use another model, or another data source."
         )
-    made = resolve(source.preparation)(data.path, model_options, inputs, seed, on_progress)
-    return {"source": source.name, **made}
+    prepared = resolve(source.preparation)(data.path, model_options, inputs, seed, on_progress)
+    return {"source": source.name, **prepared}

@@ -16,7 +16,7 @@ Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""
 
 
-def silent(what: str, done: int, total: int) -> None:
+def silent(stage: str, done: int, total: int) -> None:
     """A `Progress` that nobody watches."""
 
 

@@ -28,8 +28,10 @@ def resolve(folder: str, source: str) -> Path:
     """
     path = folders.expanded(folder)
     if not path.is_dir():
-        what = "is not a folder" if path.exists() else "does not exist"
-        raise Unavailable(f"The folder of data={source}:{folder} {what}. Name the one that holds the data.")
+        problem = "is not a folder" if path.exists() else "does not exist"
+        raise Unavailable(
+            f"The folder of data={source}:{folder} {problem}. Name the one that holds the data."
+        )
     return path.resolve()
 
 

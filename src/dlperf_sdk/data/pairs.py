@@ -70,8 +70,8 @@ def _shorten(first: list[int], second: list[int], room: int, source: Source) -> 
 
 def _elsewhere(documents: Sequence[Document], own: int, enough: int, source: Source) -> list[int]:
     """A span from another document than `own`: from one of its sentences on, to `enough` tokens."""
-    other = _below(source, len(documents) - 1)
-    document = documents[other + (other >= own)]
+    below = _below(source, len(documents) - 1)
+    document = documents[below + (below >= own)]
     begin = _below(source, len(document))
     return _joined(document, begin, _filled(document, begin, enough))
 
@@ -97,18 +97,18 @@ def pairs(documents: Sequence[Document], length: int, source: Source) -> Iterato
         begin = 0
         while begin < len(document):
             end = _filled(document, begin, room)
-            alone = end - begin == 1
-            if alone and len(document[begin]) == 1:
+            is_single = end - begin == 1
+            if is_single and len(document[begin]) == 1:
                 begin = end
                 continue
-            cut = end if alone else begin + 1 + _below(source, end - begin - 1)
+            cut = end if is_single else begin + 1 + _below(source, end - begin - 1)
             first = _joined(document, begin, cut)
             if source.random() < 0.5:
                 second = _elsewhere(documents, own, room - len(first), source)
                 label, begin = 1, cut
             else:
                 second = _joined(document, cut, end)
-                if alone:
+                if is_single:
                     middle = len(first) // 2
                     first, second = first[:middle], first[middle:]
                 label, begin = 0, end

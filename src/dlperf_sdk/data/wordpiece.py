@@ -58,9 +58,9 @@ def read_vocabulary(path: Path) -> tuple[str, ...]:
     lines: dict[str, int] = {}
     for number, piece in enumerate(pieces, start=1):
         if not piece or piece in lines:
-            what = f"doubles line {lines[piece]} ({piece!r})" if piece else "is empty"
+            problem = f"doubles line {lines[piece]} ({piece!r})" if piece else "is empty"
             raise DocumentError(
-                f"Line {number} of the vocabulary {path} {what}. It must have one piece per line, as BERT's "
+                f"Line {number} of the vocabulary {path} {problem}. It must have one piece per line, as BERT's "
                 "vocab.txt; remove it to have a vocabulary made from the text."
             )
         lines[piece] = number
@@ -101,10 +101,10 @@ def tokenizer(pieces: Sequence[str]) -> Tokenizer:
     cased = any(piece != piece.lower() for piece in pieces if piece not in SPECIAL and piece[0] != "[")
     vocabulary = {piece: number for number, piece in enumerate(pieces)}
     model = library.models.WordPiece(vocabulary, unk_token=UNKNOWN, max_input_chars_per_word=_LONGEST_WORD)
-    made: Tokenizer = library.Tokenizer(model)
-    made.normalizer = library.normalizers.BertNormalizer(lowercase=not cased)
-    made.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
-    return made
+    encoder: Tokenizer = library.Tokenizer(model)
+    encoder.normalizer = library.normalizers.BertNormalizer(lowercase=not cased)
+    encoder.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
+    return encoder
 
 
 def train(texts: Callable[[], Iterable[str]], limit: int) -> tuple[str, ...]:
@@ -117,8 +117,8 @@ def train(texts: Callable[[], Iterable[str]], limit: int) -> tuple[str, ...]:
         UsageError: the package is not installed.
         SpecError: `limit` does not even hold the characters.
     """
-    made = tokenizer(SPECIAL)
-    normalizer, splitter = made.normalizer, made.pre_tokenizer
+    trained = tokenizer(SPECIAL)
+    normalizer, splitter = trained.normalizer, trained.pre_tokenizer
     assert normalizer is not None and splitter is not None
     counts: Counter[str] = Counter()
     for text in texts():
@@ -139,11 +139,11 @@ def train(texts: Callable[[], Iterable[str]], limit: int) -> tuple[str, ...]:
         initial_alphabet=alphabet,
         limit_alphabet=len(alphabet),
     )
-    made.train_from_iterator(texts(), trainer)
-    numbers = made.get_vocab(with_added_tokens=False)
+    trained.train_from_iterator(texts(), trainer)
+    numbers = trained.get_vocab(with_added_tokens=False)
     return tuple(sorted(numbers, key=numbers.__getitem__))
 
 
-def encode(made: Tokenizer, sentences: Sequence[str]) -> list[list[int]]:
+def encode(encoder: Tokenizer, sentences: Sequence[str]) -> list[list[int]]:
     """The numbers of each sentence's pieces, without special ones."""
-    return [encoding.ids for encoding in made.encode_batch(list(sentences), add_special_tokens=False)]
+    return [encoding.ids for encoding in encoder.encode_batch(list(sentences), add_special_tokens=False)]

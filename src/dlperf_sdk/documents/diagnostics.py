@@ -37,7 +37,7 @@ def gathered(errors: list[str]) -> Iterator[None]:
         errors += str(error).splitlines()
 
 
-def told(errors: Iterable[str]) -> str:
+def joined(errors: Iterable[str]) -> str:
     """The mistakes, a line each, none twice: at most ten, and how many more there are."""
     lines = list(dict.fromkeys(errors))
     if len(lines) <= MOST:

@@ -118,7 +118,7 @@ def load(name: str) -> dict[str, Any]:
 
 def self_contained(name: str) -> dict[str, Any]:
     """Return the schema `name` with those that it refers to under its own `$defs`: editors read one file."""
-    ids = {schema["$id"]: other for other, schema in _schemas().items()}
+    ids = {schema["$id"]: definition for definition, schema in _schemas().items()}
     taken: set[str] = set()
 
     def moved(part: Any, within: str) -> Any:
@@ -130,20 +130,20 @@ def self_contained(name: str) -> dict[str, Any]:
         copy = {key: moved(value, within) for key, value in part.items()}
         if isinstance(part.get("$ref"), str):
             home, _, pointer = part["$ref"].partition("#")
-            other = ids[home] if home else within
-            if other != name:
-                taken.add(other)
-            copy["$ref"] = f"#{pointer}" if other == name else f"#/$defs/{other}{pointer}"
+            definition = ids[home] if home else within
+            if definition != name:
+                taken.add(definition)
+            copy["$ref"] = f"#{pointer}" if definition == name else f"#/$defs/{definition}{pointer}"
         return copy
 
     document: dict[str, Any] = moved({k: v for k, v in _schemas()[name].items() if k != "$id"}, name)
-    held: dict[str, Any] = {}
-    while taken - set(held):
-        other = min(taken - set(held))
-        inner = {k: v for k, v in _schemas()[other].items() if k not in ("$id", "$schema")}
-        held[other] = moved(inner, other)
-    if held:
-        document["$defs"] = {**document.get("$defs", {}), **held}
+    definitions: dict[str, Any] = {}
+    while taken - set(definitions):
+        definition = min(taken - set(definitions))
+        inner = {k: v for k, v in _schemas()[definition].items() if k not in ("$id", "$schema")}
+        definitions[definition] = moved(inner, definition)
+    if definitions:
+        document["$defs"] = {**document.get("$defs", {}), **definitions}
     return document
 
 
@@ -156,9 +156,9 @@ def version(name: str) -> str:
 
 def _directory() -> Path:
     """Return the folder of the schemas: in a wheel in this package, in a checkout at its top."""
-    here = Path(dlperf_sdk.__file__).resolve().parent
-    packaged = here / "schemas"
-    return packaged if packaged.is_dir() else here.parents[1] / "schemas"
+    package = Path(dlperf_sdk.__file__).resolve().parent
+    packaged = package / "schemas"
+    return packaged if packaged.is_dir() else package.parents[1] / "schemas"
 
 
 @cache
@@ -184,23 +184,35 @@ def _root(name: str, part: str) -> dict[str, Any]:
 
 
 def _check_version(name: str, title: str, document: Any) -> None:
-    given = document.get("schema_version") if isinstance(document, Mapping) else None
-    if isinstance(given, int | float) and not isinstance(given, bool):
+    document_version = document.get("schema_version") if isinstance(document, Mapping) else None
+    if isinstance(document_version, int | float) and not isinstance(document_version, bool):
         raise DocumentError(
-            f'The {title} has the schema_version {given}; write it as text: "{version(name)}".'
+            f'The {title} has the schema_version {document_version}; write it as text: "{version(name)}".'
         )
-    match = re.fullmatch(r"([0-9]{1,9})\.([0-9]{1,9})", given) if isinstance(given, str) else None
+    match = (
+        re.fullmatch(r"([0-9]{1,9})\.([0-9]{1,9})", document_version)
+        if isinstance(document_version, str)
+        else None
+    )
     major = version(name).split(".")[0]
     if match and int(match[1]) > int(major):
-        raise DocumentError(f"The {title} is of version {given}, this dlperf-sdk reads {major}.x: update it.")
+        raise DocumentError(
+            f"The {title} is of version {document_version}, this dlperf-sdk reads {major}.x: update it."
+        )
     if match and int(match[1]) < int(major):
-        raise DocumentError(f"The {title} is of version {given}, this dlperf-sdk reads {major}.x only.")
+        raise DocumentError(
+            f"The {title} is of version {document_version}, this dlperf-sdk reads {major}.x only."
+        )
 
 
 def _newer_minor(name: str, document: Any) -> str:
     """Explain why a document of a newer minor version may have unknown keys."""
-    given = document.get("schema_version") if isinstance(document, Mapping) else None
+    document_version = document.get("schema_version") if isinstance(document, Mapping) else None
     ours = version(name)
-    if isinstance(given, str) and re.fullmatch(r"1\.[0-9]{1,9}", given) and int(given[2:]) > int(ours[2:]):
-        return f" It is of version {given}, this dlperf-sdk writes {ours}: update it to read what is newer."
+    if (
+        isinstance(document_version, str)
+        and re.fullmatch(r"1\.[0-9]{1,9}", document_version)
+        and int(document_version[2:]) > int(ours[2:])
+    ):
+        return f" It is of version {document_version}, this dlperf-sdk writes {ours}: update it to read what is newer."
     return ""

@@ -47,7 +47,9 @@ _TYPES = {
 }
 
 EXPECTED: dict[str, Callable[[Any], str]] = {
-    "type": lambda types: " or ".join(_TYPES[one] for one in ([types] if isinstance(types, str) else types)),
+    "type": lambda types: " or ".join(
+        _TYPES[name] for name in ([types] if isinstance(types, str) else types)
+    ),
     "const": json.dumps,
     "enum": lambda values: f"one of {', '.join(json.dumps(value) for value in values)}",
     "minimum": lambda least: f"{least} or more",
@@ -62,10 +64,10 @@ EXPECTED: dict[str, Callable[[Any], str]] = {
 def _allowed(schema: Mapping[str, Any]) -> str:
     """Describe what a schema with a pattern allows: `a whole number from 1, or max`."""
     types = schema.get("type", "string")
-    words = dict(_TYPES, string=schema["expected"])
+    names = dict(_TYPES, string=schema["expected"])
     if "minimum" in schema:
-        words["integer"] += f" from {schema['minimum']}"
-    return ", or ".join(words[kind] for kind in ([types] if isinstance(types, str) else types))
+        names["integer"] += f" from {schema['minimum']}"
+    return ", or ".join(names[kind] for kind in ([types] if isinstance(types, str) else types))
 
 
 def explain(error: ValidationError, unknown: Sequence[str]) -> str:

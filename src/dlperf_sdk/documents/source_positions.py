@@ -34,7 +34,7 @@ def line_of(lines: Mapping[Place, int], place: Place) -> int:
     return 1
 
 
-def said(path: Path | str, lines: Mapping[Place, int], place: Place) -> str:
+def location(path: Path | str, lines: Mapping[Place, int], place: Place) -> str:
     """`FILE:LINE`."""
     return f"{path}:{line_of(lines, place)}"
 
@@ -51,7 +51,7 @@ def repeated(text: str) -> tuple[str | int, int]:
 
 def of_odd_number(text: str) -> int:
     """The line of the first number in a text in JSON that is none of JSON's, or that is endless."""
-    return next((line for word, line in _words(text) if _ODD.fullmatch(word)), 1)
+    return next((line for token, line in _words(text) if _ODD.fullmatch(token)), 1)
 
 
 def _of_yaml(text: str) -> Iterator[tuple[Place, int]]:
@@ -80,21 +80,21 @@ def _of_json(text: str) -> Iterator[tuple[Place, int]]:
     open_: list[str | int] = []
     """Of every object and array that is open, the key or the index at hand."""
     fresh = False
-    for word, line in _words(text):
-        if fresh and open_ and word not in ("}", "]"):
+    for item, line in _words(text):
+        if fresh and open_ and item not in ("}", "]"):
             fresh, is_key = False, isinstance(open_[-1], str)
             if is_key:
-                open_[-1] = _unquoted(word)
+                open_[-1] = _unquoted(item)
             yield tuple(open_), line
             if is_key:
                 continue
-        if word in ("{", "["):
-            open_.append("" if word == "{" else 0)
+        if item in ("{", "["):
+            open_.append("" if item == "{" else 0)
             fresh = True
-        elif word in ("}", "]") and open_:
+        elif item in ("}", "]") and open_:
             open_.pop()
             fresh = False
-        elif word == "," and open_:
+        elif item == "," and open_:
             at = open_[-1]
             open_[-1] = at + 1 if isinstance(at, int) else at
             fresh = True
@@ -103,17 +103,17 @@ def _of_json(text: str) -> Iterator[tuple[Place, int]]:
 def _words(text: str) -> Iterator[tuple[str, int]]:
     """The words of a text in JSON, each with its line."""
     line, at = 1, 0
-    for word in _TOKEN.finditer(text):
-        line += text.count("\n", at, word.start())
-        at = word.start()
-        yield word[0], line
+    for token in _TOKEN.finditer(text):
+        line += text.count("\n", at, token.start())
+        at = token.start()
+        yield token[0], line
 
 
-def _unquoted(word: str) -> str:
+def _unquoted(token: str) -> str:
     try:
-        return str(json.loads(word))
+        return str(json.loads(token))
     except ValueError:
-        return word
+        return token
 
 
 def _of_toml(text: str) -> Iterator[tuple[Place, int]]:

@@ -27,14 +27,14 @@ def converter() -> Converter:
     """Return the converter, which follows the types. Copy it to add hooks: it is shared."""
     from cattrs import Converter
 
-    made = Converter(detailed_validation=False)
-    made.register_structure_hook_func(lambda kind: kind is Any, lambda value, _: _copy(value))
-    made.register_structure_hook_func(lambda kind: _bare(kind) is float, lambda value, _: number(value))
-    made.register_structure_hook_func(
+    result = Converter(detailed_validation=False)
+    result.register_structure_hook_func(lambda kind: kind is Any, lambda value, _: _copy(value))
+    result.register_structure_hook_func(lambda kind: _bare(kind) is float, lambda value, _: number(value))
+    result.register_structure_hook_func(
         lambda kind: set(get_args(_bare(kind))) == _SCALARS, lambda value, _: value
     )
-    made.register_structure_hook_func(_is_floats, lambda value, _: numbers(value))
-    return made
+    result.register_structure_hook_func(_is_floats, lambda value, _: numbers(value))
+    return result
 
 
 def _bare(kind: Any) -> Any:

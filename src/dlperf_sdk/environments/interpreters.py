@@ -52,8 +52,8 @@ class _Search:
         # Hardly any framework has wheels for free-threaded builds, which have an ABI of their own, or for
         # versions that are not released yet.
         usable = interpreter.implementation == "cpython" and not interpreter.free_threaded
-        wanted = self.specifier.contains(interpreter.version, prereleases=False)
-        return interpreter if usable and wanted else None
+        accepted = self.specifier.contains(interpreter.version, prereleases=False)
+        return interpreter if usable and accepted else None
 
     def __str__(self) -> str:
         return ", ".join(
@@ -125,10 +125,10 @@ def _on_path(environ: Mapping[str, str]) -> Iterator[Path]:
 
 def _of_pyenv(environ: Mapping[str, str]) -> Iterator[Path]:
     home = folders.home(environ)
-    named = environ.get("PYENV_ROOT") or (home and home / ".pyenv")
-    if not named:
+    pyenv_root = environ.get("PYENV_ROOT") or (home and home / ".pyenv")
+    if not pyenv_root:
         return
-    root = Path(named)
+    root = Path(pyenv_root)
     try:
         versions = sorted((root / "versions").iterdir())
     except OSError:

@@ -73,10 +73,10 @@ def holders(path: Path) -> list[int]:
         return []
     process_ids = set()
     for line in table:
-        words = line.split()
+        fields = line.split()
         # 1: FLOCK ADVISORY WRITE 4711 fd:01:12345 0 EOF; a waiting one has '->' in second place
-        if len(words) > 5 and words[1] == "FLOCK" and words[5].rpartition(":")[2] == str(inode):
-            process_ids.add(int(words[4]))
+        if len(fields) > 5 and fields[1] == "FLOCK" and fields[5].rpartition(":")[2] == str(inode):
+            process_ids.add(int(fields[4]))
     return sorted(process for process in process_ids if Path(f"/proc/{process}").exists())
 
 

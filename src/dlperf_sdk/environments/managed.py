@@ -133,16 +133,16 @@ def in_use(environment: PreparedEnvironment) -> Iterator[None]:
     if environment.kind != MANAGED:
         yield
         return
-    gone = (
+    removed = (
         f"The managed environment {environment.path.name} has been removed since it was prepared. Run again: "
         "it is made anew."
     )
     if not environment.path.is_dir():
-        raise EnvironmentFailed(gone)
+        raise EnvironmentFailed(removed)
     with locked(lock_file(environment.path.name), shared=True, waiting=lambda: None):
         contents = marker.read(environment.path)
         if contents is None or contents.lock != environment.lock:
-            raise EnvironmentFailed(gone)
+            raise EnvironmentFailed(removed)
         marker.touch(environment.path)
         yield
 
@@ -262,12 +262,12 @@ def _fill(recipe: Recipe, installer: Installer) -> PreparedEnvironment:
 
 def size_of(folder: Path) -> int:
     """Bytes of all files in a folder, those included that uv shares with its cache through hard links."""
-    total, seen = 0, set()
+    total, counted = 0, set()
     for parent, _, files in os.walk(folder):
         for name in files:
             about = (Path(parent) / name).lstat()
-            if (about.st_dev, about.st_ino) not in seen:
-                seen.add((about.st_dev, about.st_ino))
+            if (about.st_dev, about.st_ino) not in counted:
+                counted.add((about.st_dev, about.st_ino))
                 total += about.st_size
     return total
 

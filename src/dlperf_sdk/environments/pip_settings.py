@@ -50,20 +50,20 @@ def config_files(environ: Mapping[str, str], prefix: Path, etc: Path = Path("/et
     Global, then the user's (left out where PIP_CONFIG_FILE names a file), then that of the virtual
     environment `prefix`, then PIP_CONFIG_FILE; `PIP_CONFIG_FILE=/dev/null` stands for none at all.
     """
-    named = environ.get("PIP_CONFIG_FILE")
-    if named == os.devnull:
+    config_file = environ.get("PIP_CONFIG_FILE")
+    if config_file == os.devnull:
         return []
     home = folders.home(environ)
     shared = environ.get("XDG_CONFIG_DIRS") or str(etc / "xdg")
     files = [Path(folder) / "pip" / "pip.conf" for folder in shared.split(os.pathsep) if folder]
     files.append(etc / "pip.conf")
-    if not (named and Path(named).exists()):
+    if not (config_file and Path(config_file).exists()):
         files += [] if home is None else [home / ".pip" / "pip.conf"]
         config = environ.get("XDG_CONFIG_HOME") or (home and home / ".config")
         files += [Path(config) / "pip" / "pip.conf"] if config else []
     files.append(prefix / "pip.conf")
-    if named:
-        files.append(Path(named))
+    if config_file:
+        files.append(Path(config_file))
     return files
 
 

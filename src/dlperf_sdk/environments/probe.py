@@ -87,7 +87,7 @@ class Facts:
         written, since they may hold credentials and names of people.
         """
         lines = []
-        for distribution in sorted(self.installed, key=lambda one: one.name):
+        for distribution in sorted(self.installed, key=lambda package: package.name):
             comment = f"  # {_ORIGINS[distribution.origin]}" if distribution.origin in _ORIGINS else ""
             lines.append(f"{distribution.name}=={distribution.version}{comment}\n")
         return "".join(lines)
@@ -104,8 +104,8 @@ def version_of(path: Path, environ: Mapping[str, str]) -> Interpreter | None:
             timeout=PATIENCE,
             check=True,
         )
-        words = answer.stdout.decode("utf-8", "replace").strip().splitlines()[-1].split()
-        version, implementation, flags = words
+        fields = answer.stdout.decode("utf-8", "replace").strip().splitlines()[-1].split()
+        version, implementation, flags = fields
         return Interpreter(path, Version(version), implementation, "t" in flags)
     except (OSError, subprocess.SubprocessError, IndexError, ValueError):
         return None
@@ -147,7 +147,7 @@ def facts_from(plain: Mapping[str, Any]) -> Facts:
     return Facts(
         version=str(plain["version"]),
         prefix=Path(plain["prefix"]),
-        installed=tuple(Distribution(**one) for one in plain["installed"]),
+        installed=tuple(Distribution(**distribution) for distribution in plain["installed"]),
         markers={str(name): str(value) for name, value in plain["markers"].items()},
     )
 
@@ -186,17 +186,17 @@ def unmet(requirements: tuple[str, ...], device: str, facts: Facts) -> list[str]
     present = {distribution.name: distribution.version for distribution in facts.installed}
     complaints = []
     for text in requirements:
-        wanted = requirement(text)
-        if wanted.marker is not None and not wanted.marker.evaluate({**facts.markers, "extra": ""}):
+        required = requirement(text)
+        if required.marker is not None and not required.marker.evaluate({**facts.markers, "extra": ""}):
             continue
-        installed = present.get(canonicalize_name(wanted.name))
+        installed = present.get(canonicalize_name(required.name))
         if installed is None:
             complaints.append(f'requested "{redact(text)}", found nothing of that name')
-        elif not _satisfies(installed, wanted.specifier):
-            complaints.append(f'requested "{redact(text)}", found "{wanted.name} {installed}"')
+        elif not _satisfies(installed, required.specifier):
+            complaints.append(f'requested "{redact(text)}", found "{required.name} {installed}"')
         elif device != "cpu" and installed.endswith("+cpu"):
             complaints.append(
-                f'requested "{redact(text)}" for {device}, found "{wanted.name} {installed}", a build for CPUs'
+                f'requested "{redact(text)}" for {device}, found "{required.name} {installed}", a build for CPUs'
             )
     return complaints
 

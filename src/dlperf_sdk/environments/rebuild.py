@@ -73,8 +73,10 @@ def unlisted_packages(
     minor = ".".join(python_version.split(".")[:2])
     if managed.same_lock(framework, device, minor, "".join(f"{pin}\n" for pin in pins), lambda text: None):
         return []
-    wanted = own.requirements if own.lock is None else _requirements(own.lock.read_text(encoding="utf-8"))
-    known = {canonicalize_name(Requirement(requirement).name) for requirement in wanted}
+    requirements = (
+        own.requirements if own.lock is None else _requirements(own.lock.read_text(encoding="utf-8"))
+    )
+    known = {canonicalize_name(Requirement(requirement).name) for requirement in requirements}
     return [pin for pin in pins if canonicalize_name(Requirement(pin).name) not in known]
 
 

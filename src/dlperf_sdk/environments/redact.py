@@ -30,4 +30,4 @@ def secrets_of(url: str) -> set[str]:
         return set()
     user, colon, password = authority[1].partition(":")
     secret = password if colon else user
-    return {one for one in (secret, unquote(secret)) if one}
+    return {form for form in (secret, unquote(secret)) if form}

@@ -50,7 +50,7 @@ def read_csv(text: str) -> list[Row]:
     """
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     kinds = {column.name: column.kind for column in COLUMNS}
-    found: list[Row] = []
+    table_rows: list[Row] = []
     try:
         names = [_bare(name) for name in next(reader, [])]
         if names[: len(COLUMNS)] != list(kinds):
@@ -60,14 +60,14 @@ def read_csv(text: str) -> list[Row]:
         for cells in reader:
             if len(cells) != len(names):
                 raise ValueError(f"{len(cells)} cells under {len(names)} columns")
-            found.append(
+            table_rows.append(
                 {name: _parsed(kind, cell) for name, kind, cell in zip(names, kind_of, cells, strict=True)}
             )
     except (csv.Error, ValueError) as error:
         raise DocumentError(
             f"Line {reader.line_num} of the CSV is none of a table of results: {error}."
         ) from None
-    return found
+    return table_rows
 
 
 def _parsed(kind: Any, cell: str) -> Value:

@@ -207,8 +207,8 @@ class Case:
 
     def lose_store(self, error: StoreError) -> None:
         """Record that the store failed in the middle: as the failure, or as a note on the failure there is."""
-        what = str(error) if self.directory is None else str(error).replace(f"{self.directory.path}/", "")
-        message = f"The store failed in the middle of the run: {what} What had been written before is kept."
+        text = str(error) if self.directory is None else str(error).replace(f"{self.directory.path}/", "")
+        message = f"The store failed in the middle of the run: {text} What had been written before is kept."
         if self.failure is None:
             self.failure = Failure("unavailable", message)
         elif self.failure.message != message:

@@ -143,7 +143,7 @@ def _prepare_data(plan: Plan, on_progress: Callable[[str], None]) -> Mapping[str
             plan.model_options,
             plan.inputs,
             seed=plan.spec.seed,
-            on_progress=lambda what, done, total: on_progress(f"{what} {done}/{total}"),
+            on_progress=lambda stage, done, total: on_progress(f"{stage} {done}/{total}"),
         )
     except UsageError as error:
         raise Unavailable(str(error)) from error

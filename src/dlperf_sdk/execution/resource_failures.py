@@ -24,21 +24,23 @@ def resource_failure(error: BaseException) -> Failure | None:
 
 def _refusal(error: OSError) -> str | None:
     """Describe what the system refused; None if it is about something else than a resource."""
-    what = f"{error.strerror}{_place(error)}" if error.strerror else str(error)
+    reason = f"{error.strerror}{_place(error)}" if error.strerror else str(error)
     message = None
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
-            message = f"The disk or quota is full: {what}. Make room there, or set TMPDIR to another folder."
+            message = (
+                f"The disk or quota is full: {reason}. Make room there, or set TMPDIR to another folder."
+            )
         case errno.EMFILE | errno.ENFILE:
             limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-            message = f"No file descriptor was left: {what}. Raise `ulimit -n`, which is {limit}."
+            message = f"No file descriptor was left: {reason}. Raise `ulimit -n`, which is {limit}."
         case errno.ENOMEM:
-            message = _memory(what)
+            message = _memory(reason)
         case errno.EAGAIN:
-            message = _processes(what)
+            message = _processes(reason)
         case errno.EROFS | errno.EACCES | errno.ENOENT | errno.ENOTDIR if _is_temporary(error):
             message = (
-                f"The folder for temporary files cannot be used: {what}. Make it again, or set TMPDIR to a folder "
+                f"The folder for temporary files cannot be used: {reason}. Make it again, or set TMPDIR to a folder "
                 "that you can write to."
             )
     return message
@@ -56,12 +58,12 @@ def _place(error: OSError) -> str:
     return "" if error.filename is None else f" ({os.fsdecode(error.filename)})"
 
 
-def _memory(what: str) -> str:
+def _memory(reason: str) -> str:
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     advice = "" if limit == resource.RLIM_INFINITY else f" Raise `ulimit -v`, which is {limit // 1024} KiB."
-    return f"The controller ran out of memory: {what}. End other processes of this machine.{advice}"
+    return f"The controller ran out of memory: {reason}. End other processes of this machine.{advice}"
 
 
-def _processes(what: str) -> str:
+def _processes(reason: str) -> str:
     limit = resource.getrlimit(resource.RLIMIT_NPROC)[0]
-    return f"No process or thread could be started: {what}. Raise `ulimit -u` (now {limit}) or end other processes."
+    return f"No process or thread could be started: {reason}. Raise `ulimit -u` (now {limit}) or end other processes."

@@ -114,23 +114,23 @@ def small_request(
     return request(plugin, model, {**SMALL[model], **(options or {})}, framework_options, **changes)
 
 
-def cluster(asked: Request, ports: Sequence[str] = ()) -> Cluster:
+def cluster(request: Request, ports: Sequence[str] = ()) -> Cluster:
     """The nodes that the request asks for, all on this machine. One replica needs no `ports`; several need as many as
     their framework takes of each node."""
-    devices = tuple(f"{asked.device}:{i}" for i in range(asked.devices_per_node))
+    devices = tuple(f"{request.device}:{i}" for i in range(request.devices_per_node))
     node = Node("127.0.0.1", tuple(ports), devices, "lo")
-    return Cluster((node,) * asked.nodes, asked.device, asked.strategy, asked.framework_options)
+    return Cluster((node,) * request.nodes, request.device, request.strategy, request.framework_options)
 
 
-def start(asked: Request, ports: Sequence[str] = (), rank: int = 0) -> tuple[Runtime, Trainer]:
+def start(request: Request, ports: Sequence[str] = (), rank: int = 0) -> tuple[Runtime, Trainer]:
     """The runtime of one trainer process, started, and its trainer with the canonical weights. This process has the
     variables of that one from here on."""
-    nodes = cluster(asked, ports)
-    process = next(candidate for candidate in resolve(asked.processes)(nodes) if candidate.rank == rank)
+    nodes = cluster(request, ports)
+    process = next(candidate for candidate in resolve(request.processes)(nodes) if candidate.rank == rank)
     os.environ.update(process.variables)
-    runtime = resolve(asked.runtime)(asked, nodes, process)
+    runtime = resolve(request.runtime)(request, nodes, process)
     runtime.start()
-    return runtime, resolve(asked.trainer)(runtime, asked, process)
+    return runtime, resolve(request.trainer)(runtime, request, process)
 
 
 @contextlib.contextmanager

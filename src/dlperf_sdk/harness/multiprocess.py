@@ -31,27 +31,27 @@ PATIENCE = 280.0
 """Seconds that a process may take: compilers and slow machines."""
 
 
-def answers(program: str, *words: str, ports: int, processes: int = 2) -> list[Any]:
+def answers(program: str, *arguments: str, ports: int, processes: int = 2) -> list[Any]:
     """Run `python PROGRAM RANK PORT,… WORD…` once per rank; return each last line of output, parsed as JSON.
 
     Raises:
         RuntimeError: a process had a nonzero exit code; its own output gives the reason.
         subprocess.TimeoutExpired: a process did not end in time.
     """
-    given = [",".join(free_ports("127.0.0.1", ports)), *words]
+    given = [",".join(free_ports("127.0.0.1", ports)), *arguments]
     variables = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     started = [
         subprocess.Popen([sys.executable, program, str(rank), *given], stdout=subprocess.PIPE, env=variables)
         for rank in range(processes)
     ]
     try:
-        outputs = [one.communicate(timeout=PATIENCE)[0] for one in started]
+        outputs = [process.communicate(timeout=PATIENCE)[0] for process in started]
     finally:
-        for one in started:
-            one.kill()
-            one.wait()
-    if any(one.returncode for one in started):
-        raise RuntimeError(f"Exit codes by rank: {[one.returncode for one in started]}.")
+        for process in started:
+            process.kill()
+            process.wait()
+    if any(process.returncode for process in started):
+        raise RuntimeError(f"Exit codes by rank: {[process.returncode for process in started]}.")
     return [json.loads(text.splitlines()[-1]) for text in outputs]
 
 
@@ -60,8 +60,8 @@ def answer(train: Callable[..., Any]) -> None:
 
     This is the entry point of a process that `answers` starts.
     """
-    rank, ports, *words = sys.argv[1:]
-    print(json.dumps(train(*words, ports.split(","), int(rank))), flush=True)
+    rank, ports, *arguments = sys.argv[1:]
+    print(json.dumps(train(*arguments, ports.split(","), int(rank))), flush=True)
 
 
 def trained(

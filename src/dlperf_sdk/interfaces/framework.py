@@ -52,7 +52,9 @@ def _layouts(names: Iterable[str]) -> frozenset[str]:
 
 
 def _compilers(declared: Iterable[str | Compiler]) -> frozenset[str]:
-    return frozenset(one.name if isinstance(one, Compiler) else COMPILERS[one].name for one in declared)
+    return frozenset(
+        compiler.name if isinstance(compiler, Compiler) else COMPILERS[compiler].name for compiler in declared
+    )
 
 
 def _precisions(names: Iterable[str]) -> frozenset[str]:

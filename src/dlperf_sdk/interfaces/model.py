@@ -119,7 +119,7 @@ class Model(ABC):
 
     def data_sources(self, options: Any) -> frozenset[str]:
         """Return the names of the data sources that can feed it, by its inputs and options."""
-        inputs = {one.name for one in self.inputs(options)}
+        inputs = {model_input.name for model_input in self.inputs(options)}
         names = {field.name for field in attrs.fields(self.Options)}
         return frozenset(source.name for source in DATA_SOURCES if source.feeds(inputs, names))
 

@@ -44,7 +44,7 @@ def agent_command(job: Job, python: str, placement: PlacementArguments) -> tuple
         *job.prefix,
         *(python, "-I", "-S", "-c", bootstrap_program(), _size(job.bundle)),
         *("agent", "--case", job.id, "--node", placement.node, "--hosts", placement.hosts),
-        *(word for flag, value in optional.items() if value for word in (flag, value)),
+        *(argument for flag, value in optional.items() if value for argument in (flag, value)),
         "--tether",
     )
 
@@ -53,7 +53,8 @@ def abbreviate(command: Iterable[str]) -> tuple[str, ...]:
     """Return a command for users to read, with `BOOTSTRAP` in place of the program's source."""
     program = bootstrap_program()
     return tuple(
-        word.replace(shlex.quote(program), "BOOTSTRAP").replace(program, "BOOTSTRAP") for word in command
+        argument.replace(shlex.quote(program), "BOOTSTRAP").replace(program, "BOOTSTRAP")
+        for argument in command
     )
 
 

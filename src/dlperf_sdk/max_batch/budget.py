@@ -49,7 +49,7 @@ def _cgroups() -> list[tuple[int, int]]:
         if not str(parent).startswith("/sys/fs/cgroup"):
             break
         try:
-            most, used = ((parent / f"memory.{what}").read_text().strip() for what in ("max", "current"))
+            most, used = ((parent / f"memory.{limit}").read_text().strip() for limit in ("max", "current"))
         except OSError:
             continue
         if most.isdecimal():

@@ -50,5 +50,5 @@ def _plain(key: Mapping[str, Any]) -> Any:
 
 
 def _path(key: Mapping[str, Any]) -> Path:
-    named = hashlib.sha256(json.dumps(_plain(key), sort_keys=True).encode()).hexdigest()[:24]
-    return directory() / f"{named}.json"
+    digest = hashlib.sha256(json.dumps(_plain(key), sort_keys=True).encode()).hexdigest()[:24]
+    return directory() / f"{digest}.json"

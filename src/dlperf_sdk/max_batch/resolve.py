@@ -181,10 +181,10 @@ def cache_key(plan: Plan, limit: int | None) -> dict[str, Any]:
 def describe_search(search: SearchResult, step: int) -> str:
     """Describe a search in units of `step` samples in a sentence."""
     assert search.size is not None
-    tried = ", ".join(
+    sizes = ", ".join(
         f"{probe.size * step:,}{'' if probe.fits else ' (too large)'}" for probe in search.probes
     )
     within = "" if search.exact else ", to which the search was not finished"
     if search.exact and all(probe.fits for probe in search.probes):
         within = f", near the {MAX_BATCH:,} at which the search ends, not the memory"
-    return f"batch_size max is {search.size * step:,}{within}: tried in fresh processes {tried}."
+    return f"batch_size max is {search.size * step:,}{within}: tried in fresh processes {sizes}."

@@ -79,14 +79,14 @@ def _host_energy(repeat: Repeat) -> _Energy | None:
     """Of all packages and their memory, on every node."""
     zones = []
     for node, window in _nodes(repeat).items():
-        here = [
+        counters = [
             recorded
             for recorded in repeat.series
             if recorded.node == node
             and recorded.name == "energy"
             and recorded.device.startswith(("package-", "dram-"))
         ]
-        zones += [_energy(recorded, None, window) for recorded in here] or [None]
+        zones += [_energy(recorded, None, window) for recorded in counters] or [None]
     return _sum(zones)
 
 

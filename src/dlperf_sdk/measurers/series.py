@@ -33,8 +33,8 @@ def integral(series: Series, window: Window) -> float | None:
     start, end = _at(series, window.start, window), _at(series, window.end, window)
     if start is None or end is None:
         return None
-    looks = zip(series.times, series.values, strict=True)
-    inside = [look for look in looks if window.start < look[0] < window.end]
+    samples = zip(series.times, series.values, strict=True)
+    inside = [sample for sample in samples if window.start < sample[0] < window.end]
     pairs = list(itertools.pairwise([(window.start, start), *inside, (window.end, end)]))
     if any(later - earlier > COARSEST * window.seconds for (earlier, _), (later, _) in pairs):
         return None

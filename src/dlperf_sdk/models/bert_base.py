@@ -157,21 +157,21 @@ class BertBase(Model):
         in its text, else 1.
         """
         tokens, predictions = (options.sequence_length,), (options.predictions_per_sequence,)
-        word = {"kind": "integers", "low": 0, "high": options.vocabulary_size}
+        token = {"kind": "integers", "low": 0, "high": options.vocabulary_size}
         inside = {"kind": "distinct", "low": 1, "high": options.sequence_length - 1}
         return (
-            Input("input_ids", tokens, "int64", word),
+            Input("input_ids", tokens, "int64", token),
             Input("segment_ids", tokens, "int64", {"kind": "segments"}),
             Input("attention_mask", tokens, "int64", {"kind": "constant", "value": 1}),
             Input("masked_positions", predictions, "int64", inside),
-            Input("masked_ids", predictions, "int64", word),
+            Input("masked_ids", predictions, "int64", token),
             Input("masked_weights", predictions, "float32", _ONES),
             Input("next_sentence_label", (), "int64", {"kind": "integers", "low": 0, "high": 2}),
         )
 
     def flops(self, options: BertBaseOptions) -> tuple[Term, ...]:
         """A line per group of matrix products; looking up embeddings is none."""
-        hidden, wide, words = options.hidden_size, options.intermediate_size, options.vocabulary_size
+        hidden, wide, vocabulary = options.hidden_size, options.intermediate_size, options.vocabulary_size
         count, tokens, predicted = options.layers, options.sequence_length, options.predictions_per_sequence
         every = f"{count} layers × {tokens} tokens"
         return (
@@ -181,7 +181,10 @@ class BertBase(Model):
             ),
             Term(f"feed-forward: {every} × 2 · {hidden}→{wide}", count * tokens * 2 * hidden * wide),
             Term(f"masked_lm.transform: {predicted} tokens × {hidden}→{hidden}", predicted * hidden**2),
-            Term(f"masked_lm.decoder: {predicted} tokens × {hidden}→{words}", predicted * hidden * words),
+            Term(
+                f"masked_lm.decoder: {predicted} tokens × {hidden}→{vocabulary}",
+                predicted * hidden * vocabulary,
+            ),
             Term(f"pooler: {hidden}→{hidden}", hidden**2),
             Term(f"next_sentence: {hidden}→2", hidden * 2),
         )

@@ -174,11 +174,11 @@ class ResNet50(Model):
         So the policy `constant` stays at 0.256 there, and `warmup` heads for the full rate.
         """
         full = 0.256 * global_batch_size / 256
-        held = 0.256 * min(global_batch_size, 256) / 256
+        scaled_rate = 0.256 * min(global_batch_size, 256) / 256
         return Optimizer(
             kind="sgd",
             numbers={
-                "learning_rate": held if options.learning_rate is None else options.learning_rate,
+                "learning_rate": scaled_rate if options.learning_rate is None else options.learning_rate,
                 "warmup_learning_rate": full if options.learning_rate is None else options.learning_rate,
                 "warmup_steps": max(1, round(WARMUP_EPOCHS * IMAGENET_IMAGES / global_batch_size)),
                 "momentum": options.momentum,

@@ -40,16 +40,16 @@ def expected(case: ReferenceCase, strategy: str, replicas: int) -> tuple[Traject
         reason = "Asynchronous updates have no one trajectory that could be right."
         return Comparison(NOT_APPLICABLE, reason)
     if replicas == 1 or not STRATEGIES[strategy].syncs_gradients:
-        given = case.alone
+        trajectories = case.alone
     elif replicas % 2:
         reason = f"The reference serves one replica and even numbers of them; {replicas} is odd."
         return Comparison(INCONCLUSIVE, reason)
     else:
-        given = case.pair
-    if len(given) < min(replicas, 2):
+        trajectories = case.pair
+    if len(trajectories) < min(replicas, 2):
         reason = f"The reference's case has no trajectory for {replicas} replicas that meet by {strategy}."
         return Comparison(INCONCLUSIVE, reason)
-    return tuple(given[replica % 2] for replica in range(replicas))
+    return tuple(trajectories[replica % 2] for replica in range(replicas))
 
 
 def compare(
@@ -59,18 +59,25 @@ def compare(
     right = expected(case, strategy, replicas)
     if isinstance(right, Comparison):
         return right
-    followers = sorted((one for record in records for one in record.replicas), key=lambda one: one.index)
+    followers = sorted(
+        (replica for record in records for replica in record.replicas), key=lambda replica: replica.index
+    )
     wrong = _misfit(followers, right, case)
     if wrong is not None:
         return Comparison(FAIL, wrong)
     pairs = list(zip(followers, right, strict=True))
     losses = tuple(
-        max(deviation(one.losses[i], other.losses[i]) for one, other in pairs) for i in range(case.steps)
+        max(deviation(replica.losses[i], trajectory.losses[i]) for replica, trajectory in pairs)
+        for i in range(case.steps)
     )
-    of_updates = [(one.updates, other.updates) for one, other in pairs]
+    of_updates = [(replica.updates, trajectory.updates) for replica, trajectory in pairs]
     # Steps that a loss scaler skips move the running means, and nothing else.
     skipped = any(record.skipped_steps for record in records)
-    of_means = [] if skipped else [(one.running_means, other.running_means) for one, other in pairs]
+    of_means = (
+        []
+        if skipped
+        else [(replica.running_means, trajectory.running_means) for replica, trajectory in pairs]
+    )
     deviations = _Deviations(
         losses, largest(of_updates), as_one(of_updates), largest(of_means), as_one(of_means)
     )
@@ -103,25 +110,25 @@ def _misfit(followers: Sequence[Follower], right: Sequence[Trajectory], case: Re
     for one, other in zip(followers, right, strict=True):
         if len(one.losses) != case.steps:
             return f"Replica {one.index} has {len(one.losses)} losses instead of {case.steps}."
-        for what, ours, theirs in (
+        for subject, ours, theirs in (
             ("parameter", one.updates, other.updates),
             ("running mean", one.running_means, other.running_means),
         ):
             if one.index < 2 and theirs and list(ours) != list(theirs):
-                return f"Replica {one.index}: {_mismatch(what, list(ours), list(theirs))}"
+                return f"Replica {one.index}: {_mismatch(subject, list(ours), list(theirs))}"
     return None
 
 
-def _mismatch(what: str, ours: list[str], theirs: list[str]) -> str:
+def _mismatch(subject: str, ours: list[str], theirs: list[str]) -> str:
     """The first name that is not where the reference has it."""
     for name in theirs:
         if name not in ours:
-            return f"the trainer gives no {what} {name}, which the reference has."
+            return f"the trainer gives no {subject} {name}, which the reference has."
     for name in ours:
         if name not in theirs:
-            return f"the trainer gives a {what} {name}, which the reference does not have."
+            return f"the trainer gives a {subject} {name}, which the reference does not have."
     place = next(i for i, name in enumerate(theirs) if ours[i] != name)
-    return f"where the reference has the {what} {theirs[place]}, the trainer gives {ours[place]}."
+    return f"where the reference has the {subject} {theirs[place]}, the trainer gives {ours[place]}."
 
 
 def _apart_from_each_other(
@@ -145,24 +152,24 @@ def _problems(deviations: _Deviations, case: ReferenceCase, tolerance: Tolerance
         if apart > tolerance.losses:
             yield f"The loss of step {step} deviates from float64 by {apart:.2g}; it may by {tolerance.losses:.2g}."
             break
-    for what, distances, whole, most in (
+    for label, distances, whole, most in (
         ("first updates", deviations.updates, deviations.update, tolerance.updates),
         ("running means", deviations.means, deviations.mean, tolerance.means),
     ):
         far = list(_beyond(distances, case, tolerance))
         if tolerance.parameter is not None and far:
-            yield f"Of {len(distances)} {what} {len(far)} deviate too far, {_worst(far, distances, case, tolerance)}."
+            yield f"Of {len(distances)} {label} {len(far)} deviate too far, {_worst(far, distances, case, tolerance)}."
         if tolerance.parameter is None and whole is not None and whole > most:
-            yield f"As a whole the {what} deviate by {whole:.2g}; they may by {most:.2g}."
+            yield f"As a whole the {label} deviate by {whole:.2g}; they may by {most:.2g}."
     # Running means come from the forward pass alone: what the format does to them, nothing amplifies.
-    what, seen = (
+    label, observed = (
         ("first updates", deviations.update)
         if not case.alone[0].running_means
         else ("running means", deviations.mean)
     )
-    if seen is not None and seen < tolerance.least:
+    if observed is not None and observed < tolerance.least:
         yield (
-            f"As a whole the {what} deviate from float64 by {seen:.2g} only, and this precision must by "
+            f"As a whole the {label} deviate from float64 by {observed:.2g} only, and this precision must by "
             f"{tolerance.least:.2g}: it was not in effect."
         )
 

@@ -70,7 +70,7 @@ def as_one(pairs: Pairs) -> float | None:
         norm = math.sqrt(math.fsum(theirs[name][0] ** 2 for name in theirs if name in ours))
         if norm:
             apart = (ratio * (theirs[name][0] or 1.0) for name, ratio in between(ours, theirs).items())
-            distances.append(math.sqrt(math.fsum(one**2 for one in apart)) / norm)
+            distances.append(math.sqrt(math.fsum(component**2 for component in apart)) / norm)
     return max(distances, default=None)
 
 

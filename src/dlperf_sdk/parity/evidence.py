@@ -273,7 +273,9 @@ def _without(outcome: str, case: str, detail: str) -> Parity:
 
 def _with(comparison: Comparison, records: Sequence[ParityRecord], run: ParityRun, made_at: str) -> Parity:
     plan, case = run.case_plan, run.reference_case
-    followers = sorted((one for record in records for one in record.replicas), key=lambda one: one.index)
+    followers = sorted(
+        (replica for record in records for replica in record.replicas), key=lambda replica: replica.index
+    )
     accumulated = (
         " Parity was run without accumulation, and does not vouch for it."
         if plan.spec.accumulation > 1 and run.plan.spec.accumulation == 1
@@ -283,7 +285,7 @@ def _with(comparison: Comparison, records: Sequence[ParityRecord], run: ParityRu
         outcome=comparison.outcome,
         detail=f"Case {case}, {plan.spec.topology}: {comparison.detail}{accumulated}",
         case=case,
-        losses=tuple(one.losses for one in followers),
+        losses=tuple(replica.losses for replica in followers),
         deviations=comparison.losses,
         updates=comparison.updates,
         differing=comparison.differing,

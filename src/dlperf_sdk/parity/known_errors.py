@@ -37,11 +37,12 @@ def separation(mistake: Mistake, case: ReferenceCase, tolerance: Tolerance) -> f
     right = case.alone if mistake.topology == "alone" else case.pair
     return max(
         max(
-            max(deviation(a, b) for a, b in zip(wrong.losses, other.losses, strict=True)) / tolerance.losses,
-            _beyond(wrong.updates, other.updates, tolerance.updates, case, tolerance),
-            _beyond(wrong.running_means, other.running_means, tolerance.means, case, tolerance),
+            max(deviation(a, b) for a, b in zip(wrong.losses, reference.losses, strict=True))
+            / tolerance.losses,
+            _beyond(wrong.updates, reference.updates, tolerance.updates, case, tolerance),
+            _beyond(wrong.running_means, reference.running_means, tolerance.means, case, tolerance),
         )
-        for wrong, other in zip(mistake.replicas, right, strict=False)
+        for wrong, reference in zip(mistake.replicas, right, strict=False)
     )
 
 
@@ -78,16 +79,16 @@ def _excess(
     relative to the correct update where that is larger.
     """
     worst = 0.0
-    for one in followers:
-        if one.index >= len(replicas) and len(replicas) < 2:
+    for follower in followers:
+        if follower.index >= len(replicas) and len(replicas) < 2:
             continue  # the mistake is known for the first shard only
-        other = replicas[one.index % 2]
-        losses = (deviation(a, b) for a, b in zip(one.losses, other.losses, strict=True))
+        reference = replicas[follower.index % 2]
+        losses = (deviation(a, b) for a, b in zip(follower.losses, reference.losses, strict=True))
         worst = max(worst, *(apart / tolerance.losses for apart in losses))
-        usual = right[one.index % len(right)]
-        updates = between(one.updates, other.updates, usual.updates)
+        usual = right[follower.index % len(right)]
+        updates = between(follower.updates, reference.updates, usual.updates)
         worst = max(worst, in_tolerances(updates, case, tolerance))
         if not skipped:
-            means = between(one.running_means, other.running_means, usual.running_means)
+            means = between(follower.running_means, reference.running_means, usual.running_means)
             worst = max(worst, in_tolerances(means, case, tolerance))
     return worst

@@ -66,8 +66,8 @@ def contents(request: Request, packages: Iterable[str] = ()) -> dict[str, bytes]
     for path in sorted((root / "worker").rglob("*.py")):
         files[f"dlperf_sdk/{path.relative_to(root).as_posix()}"] = path.read_bytes()
     references = (request.runtime, request.trainer, request.processes, *request.samplers)
-    named = {reference.partition(":")[0].partition(".")[0] for reference in references}
-    for package in sorted(named.union(packages)):
+    top_level = {reference.partition(":")[0].partition(".")[0] for reference in references}
+    for package in sorted(top_level.union(packages)):
         if package != "dlperf_sdk":
             files.update(_package(package))
     files["request.json"] = json.dumps(request.to_dict(), allow_nan=False).encode()
@@ -158,5 +158,7 @@ def _holds(path: Path, content: bytes) -> bool:
 
 def _as_of(code: CodeType, name: str) -> CodeType:
     """Code that says of itself to be from this file: where it was compiled is nobody's business elsewhere."""
-    inner = tuple(_as_of(one, name) if isinstance(one, CodeType) else one for one in code.co_consts)
+    inner = tuple(
+        _as_of(constant, name) if isinstance(constant, CodeType) else constant for constant in code.co_consts
+    )
     return code.replace(co_filename=name, co_consts=inner)

@@ -110,11 +110,11 @@ def load_spec(
     places = source_positions.lines_of(path.read_text(encoding="utf-8-sig"), path.suffix.lower())
     errors = diagnostics.in_file(path, "run-spec", {"schema_version": SPEC_VERSION, **document}, places)
     if errors:
-        raise DocumentError(diagnostics.told(errors))
+        raise DocumentError(diagnostics.joined(errors))
     spec = attrs.evolve(RunSpec.from_dict(resolve_data(document, path)), **fields)
     plugins = {"framework": spec.framework, "model": spec.model, "topology": spec.topology}
     for setting in restricted({**document, **plugins}, declarations(registry or Registry())):
-        where = source_positions.said(path, places, tuple(setting.field.split(".", 1)))
+        where = source_positions.location(path, places, tuple(setting.field.split(".", 1)))
         raise SpecError(
             f"{where}: The file {setting.description}. {NOT_FROM_A_FILE} Remove `{setting.name}` from it, and give "
             f"{setting.flag}."
@@ -237,10 +237,10 @@ def resolve_data(fields: Mapping[str, Any], path: Path) -> dict[str, Any]:
     if not colon or not folder or "\0" in folder:
         return dict(fields)  # the field's own check says what is wrong with it
     home = path.resolve().parent
-    there = (home / folder).resolve()
-    if not there.is_relative_to(home):
+    resolved = (home / folder).resolve()
+    if not resolved.is_relative_to(home):
         raise SpecError(
             f"{path} takes its data from {shown(folder)}, which is outside its own directory; a file may only name "
             f"what lies beside or below it. Move the folder there, or give --data {source}:FOLDER."
         )
-    return {**fields, "data": f"{source}:{there}"}
+    return {**fields, "data": f"{source}:{resolved}"}

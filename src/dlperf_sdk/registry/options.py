@@ -15,16 +15,17 @@ from dlperf_sdk.spec.values import Scalar
 def split_options(spec: RunSpec, *owners: Any) -> tuple[Any, ...]:
     """The options of model, framework and topology, each as the attrs class that declares them."""
     declared = [{field.name for field in attrs.fields(owner.Options)} for owner in owners]
-    for (one, mine), (other, theirs) in itertools.combinations(zip(owners, declared, strict=True), 2):
+    for (first, mine), (second, theirs) in itertools.combinations(zip(owners, declared, strict=True), 2):
         if mine & theirs:
             raise SpecError(
-                f"{one.name} and {other.name} both declare the option {sorted(mine & theirs)[0]!r}; one must rename it."
+                f"{first.name} and {second.name} both declare the option {min(mine & theirs)!r}; "
+                "one must rename it."
             )
     known = set().union(*declared)
     for name in spec.options:
         if name not in known:
             having = [owner.name for owner, mine in zip(owners, declared, strict=True) if mine]
-            described = " and ".join(f"`dlperf describe {one}`" for one in having)
+            described = " and ".join(f"`dlperf describe {owner}`" for owner in having)
             raise UnknownName(f"option of {' or '.join(having)}", name, known, f"{described} list them.")
     return tuple(_options(owner, spec, mine) for owner, mine in zip(owners, declared, strict=True))
 

@@ -112,12 +112,12 @@ class Registry:
     def rows(self, group: str) -> tuple[Row, ...]:
         """Return a row for each installed plugin of a group, sorted by name; nothing is imported."""
         installed = [row for _, row in self._installed[group]]
-        given = [
+        extra = [
             Row(group, name, "given at run time", f"{cls.__module__}:{cls.__qualname__}")
             for name, cls in self.extra.get(group, {}).items()
         ]
         # An editable installation and its wheel may both be found: the same target twice is one plugin.
-        return tuple(sorted(set(installed + given), key=lambda row: (row.name, row.distribution)))
+        return tuple(sorted(set(installed + extra), key=lambda row: (row.name, row.distribution)))
 
     def names(self, group: str) -> tuple[str, ...]:
         """The names in a group, in order."""
@@ -139,8 +139,8 @@ class Registry:
             raise DuplicatePlugin(
                 f"The {GROUPS[group].singular} {name!r} is registered twice: by {claims}. Uninstall one of them."
             )
-        given = self.extra.get(group, {}).get(name)
-        cls = given if given is not None else self._import(group, rows[0])
+        extra = self.extra.get(group, {}).get(name)
+        cls = extra if extra is not None else self._import(group, rows[0])
         return _instance(group, rows[0], cls)
 
     def _hint(self, group: str) -> str:

@@ -31,21 +31,21 @@ def contradictions(result: Result) -> tuple[str, ...]:
     Empty if all agree. A result without repeats is checked by `own_contradictions` only. For a result from the store
     the records are read; `check_directory` checks all files.
     """
-    found = [*own_contradictions(result)]
+    problems = [*own_contradictions(result)]
     if result.imported is not None:
-        return tuple(found)
+        return tuple(problems)
     try:
         repeats = tuple(result.repeats)
     except DocumentError as error:
-        return (*found, str(error))
+        return (*problems, str(error))
     if empty := [repeat.attempt for repeat in repeats if not repeat.records]:
-        found.append(f"Attempt {empty[0]} is among the repeats, but has no records.")
+        problems.append(f"Attempt {empty[0]} is among the repeats, but has no records.")
     elif unknown := _unknown_names(result.spec):
-        found += unknown
+        problems += unknown
     elif repeats and result.workload is not None:
-        found += _throughput(result, repeats)
-        found += _verdicts(result, integrity_of(repeats, _expected(result, repeats, None)))
-    return tuple(found)
+        problems += _throughput(result, repeats)
+        problems += _verdicts(result, integrity_of(repeats, _expected(result, repeats, None)))
+    return tuple(problems)
 
 
 WITH_RECORDS = 60
@@ -59,10 +59,10 @@ def contradictions_among(results: Sequence[Result]) -> list[tuple[str, ...]]:
 
 def own_contradictions(result: Result) -> tuple[str, ...]:
     """Those of the `contradictions` that show without the records: in the metrics, and in what was imported."""
-    found = [*_medians(result.metrics)]
+    problems = [*_medians(result.metrics)]
     if result.imported is not None:
-        found += _imported(result)
-    return tuple(found)
+        problems += _imported(result)
+    return tuple(problems)
 
 
 def check_directory(path: Path, measurers: Iterable[Measurer]) -> tuple[str, ...]:
@@ -79,60 +79,64 @@ def check_directory(path: Path, measurers: Iterable[Measurer]) -> tuple[str, ...
     result = store.load(path.absolute())
     if result.imported is not None:
         return contradictions(result)
-    left = store.recover(path.absolute().name)
-    found = [
-        f"{each.path.relative_to(store.directory / path.name)} cannot be read: {each.error}"
-        for each in left.unreadable
+    recovered = store.recover(path.absolute().name)
+    problems = [
+        f"{unreadable.path.relative_to(store.directory / path.name)} cannot be read: {unreadable.error}"
+        for unreadable in recovered.unreadable
     ]
-    if left.spec is not None and left.spec != result.spec:
-        found.append(f"spec.json is another than the result's: {_first_difference(left.spec, result.spec)}.")
-    repeats = tuple(attempt.repeat for attempt in left.attempts if attempt.status == "ok" and attempt.records)
-    found += _numbers([repeat.attempt for repeat in repeats], attempts_of(result.repeats))
+    if recovered.spec is not None and recovered.spec != result.spec:
+        problems.append(
+            f"spec.json is another than the result's: {_first_difference(recovered.spec, result.spec)}."
+        )
+    repeats = tuple(
+        attempt.repeat for attempt in recovered.attempts if attempt.status == "ok" and attempt.records
+    )
+    problems += _numbers([repeat.attempt for repeat in repeats], attempts_of(result.repeats))
     if not isinstance(result.repeats, StoredRepeats):
-        found += _records(result.repeats, repeats)
-    plan = _document(path, "plan.json", found)
-    environment = _document(path, "environment.json", found)
+        problems += _records(result.repeats, repeats)
+    plan = _document(path, "plan.json", problems)
+    environment = _document(path, "environment.json", problems)
     if (
         environment is not None
         and result.environment is not None
         and environment != to_plain(result.environment)
     ):
         where = _first_difference(environment, to_plain(result.environment))
-        found.append(f"environment.json is another than the result's: {where}.")
+        problems.append(f"environment.json is another than the result's: {where}.")
     ranks = None
     if plan is not None:
         if result.workload is not None and to_plain(result.workload) != plan.get("workload"):
             where = _first_difference(plan.get("workload"), to_plain(result.workload))
-            found.append(f"The workload is another than plan.json's: {where}.")
-        ranks = _ranks(plan, found)
-    found += _medians(result.metrics)
+            problems.append(f"The workload is another than plan.json's: {where}.")
+        ranks = _ranks(plan, problems)
+    problems += _medians(result.metrics)
     if unknown := _unknown_names(result.spec):
-        found += unknown
+        problems += unknown
     elif repeats and result.workload is not None:
-        found += _metrics(result, repeats, measurers)
-        found += _verdicts(result, judge(repeats, _expected(result, repeats, ranks), result.parity))
+        problems += _metrics(result, repeats, measurers)
+        problems += _verdicts(result, judge(repeats, _expected(result, repeats, ranks), result.parity))
     elif result.metrics:
-        found.append("There are metrics, but no finished attempt that they could come from.")
-    return tuple(dict.fromkeys(found))
+        problems.append("There are metrics, but no finished attempt that they could come from.")
+    return tuple(dict.fromkeys(problems))
 
 
-def _document(path: Path, name: str, found: list[str]) -> dict[str, Any] | None:
+def _document(path: Path, name: str, problems: list[str]) -> dict[str, Any] | None:
     """A file of the directory; None where there is none, and a sentence where it cannot be read."""
     if not (path / name).exists():
         return None
     try:
         return load_document(path / name, LARGEST_RESULT)
     except DocumentError as error:
-        found.append(str(error))
+        problems.append(str(error))
         return None
 
 
-def _ranks(plan: Mapping[str, Any], found: list[str]) -> int | None:
+def _ranks(plan: Mapping[str, Any], problems: list[str]) -> int | None:
     """Return the number of trainers in a plan; if it is malformed, append a sentence to `found` and return None."""
     processes = plan.get("processes")
-    if isinstance(processes, list) and all(isinstance(each, Mapping) for each in processes):
-        return [each.get("role") for each in processes].count(TRAINER)
-    found.append(f"plan.json does not say which processes there are, but: {shown(processes)}.")
+    if isinstance(processes, list) and all(isinstance(process, Mapping) for process in processes):
+        return [process.get("role") for process in processes].count(TRAINER)
+    problems.append(f"plan.json does not say which processes there are, but: {shown(processes)}.")
     return None
 
 
@@ -149,50 +153,50 @@ def _numbers(finished: Sequence[int], stored: Sequence[int]) -> Iterator[str]:
         yield f"Attempt {number} is in the result more than once."
 
 
-def _records(stored: Sequence[Repeat], kept: Sequence[Repeat]) -> Iterator[str]:
+def _records(stored: Sequence[Repeat], recorded: Sequence[Repeat]) -> Iterator[str]:
     """Of a result that holds its records itself."""
-    by_attempt = {repeat.attempt: repeat for repeat in kept}
+    by_attempt = {repeat.attempt: repeat for repeat in recorded}
     for repeat in stored:
-        other = by_attempt.get(repeat.attempt)
-        if other is not None and (where := _first_difference(to_plain(other), to_plain(repeat))):
+        counterpart = by_attempt.get(repeat.attempt)
+        if counterpart is not None and (where := _first_difference(to_plain(counterpart), to_plain(repeat))):
             yield f"Attempt {repeat.attempt} is another than its records: {where}."
 
 
-def _first_difference(one: Any, other: Any, where: str = "") -> str:
+def _first_difference(left: Any, right: Any, where: str = "") -> str:
     """The place of the first difference and the two values: `records[0].samples: 80 is now 800`; empty where none."""
-    if hasattr(one, "to_dict"):
-        one, other = one.to_dict(), other.to_dict()
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        for key in sorted({*one, *other}):
-            if key not in one or key not in other:
+    if hasattr(left, "to_dict"):
+        left, right = left.to_dict(), right.to_dict()
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        for key in sorted({*left, *right}):
+            if key not in left or key not in right:
                 return f"{where}{'.' if where else ''}{key} is in only one of them"
-            if said := _first_difference(one[key], other[key], f"{where}{'.' if where else ''}{key}"):
-                return said
+            if difference := _first_difference(left[key], right[key], f"{where}{'.' if where else ''}{key}"):
+                return difference
         return ""
-    if isinstance(one, list) and isinstance(other, list):
-        if len(one) != len(other):
-            return f"{where} has {len(one)} entries, and now {len(other)}"
+    if isinstance(left, list) and isinstance(right, list):
+        if len(left) != len(right):
+            return f"{where} has {len(left)} entries, and now {len(right)}"
         differing = (
-            _first_difference(a, b, f"{where}[{i}]") for i, (a, b) in enumerate(zip(one, other, strict=True))
+            _first_difference(a, b, f"{where}[{i}]") for i, (a, b) in enumerate(zip(left, right, strict=True))
         )
-        return next((said for said in differing if said), "")
-    same = type(one) is type(other) and one == other
-    return "" if same else f"{where}: {str(one)[:60]} is now {str(other)[:60]}"
+        return next((difference for difference in differing if difference), "")
+    same = type(left) is type(right) and left == right
+    return "" if same else f"{where}: {str(left)[:60]} is now {str(right)[:60]}"
 
 
 # -- metrics
 
 
-def _medians(found: Iterable[Metric]) -> Iterator[str]:
+def _medians(stored: Iterable[Metric]) -> Iterator[str]:
     """A metric is the median of its own repeats, with their interval."""
-    for metric in found:
+    for metric in stored:
         if metric.repeats:
             again = metrics.metric(metric.name, metric.unit, metric.repeats)
             for part in ("value", "low", "high"):
                 if not _equal(getattr(metric, part), getattr(again, part)):
-                    said = {"value": "", "low": ", lower end", "high": ", upper end"}[part]
+                    label = {"value": "", "low": ", lower end", "high": ", upper end"}[part]
                     yield (
-                        f"{metric.name}{said} is {getattr(metric, part)}, but its repeats give {getattr(again, part)}."
+                        f"{metric.name}{label} is {getattr(metric, part)}, but its repeats give {getattr(again, part)}."
                     )
 
 
@@ -230,7 +234,7 @@ def _metrics(result: Result, repeats: tuple[Repeat, ...], measurers: Iterable[Me
             continue
         for name, metric in again.items():
             if name in stored:
-                yield from (f"{said[:-1]}{older}." for said in _differing(stored[name], metric))
+                yield from (f"{difference[:-1]}{older}." for difference in _differing(stored[name], metric))
 
 
 def _differing(stored: Metric, again: Metric) -> Iterator[str]:
@@ -238,8 +242,8 @@ def _differing(stored: Metric, again: Metric) -> Iterator[str]:
         yield f"{stored.name} is in {stored.unit}, but the records give {again.unit}."
     for part in ("value", "low", "high"):
         if not _equal(getattr(stored, part), getattr(again, part)):
-            said = {"value": "", "low": ", lower end", "high": ", upper end"}[part]
-            yield f"{stored.name}{said} is {getattr(stored, part)}, but the records give {getattr(again, part)}."
+            label = {"value": "", "low": ", lower end", "high": ", upper end"}[part]
+            yield f"{stored.name}{label} is {getattr(stored, part)}, but the records give {getattr(again, part)}."
     if len(stored.repeats) != len(again.repeats) or not all(map(_equal, stored.repeats, again.repeats)):
         yield f"The repeats of {stored.name} are not those of the records."
 
@@ -261,10 +265,10 @@ def _expected(result: Result, repeats: Sequence[Repeat], ranks: int | None) -> E
     covers whether the records hold all replicas.
     """
     spec = result.spec
-    here = len({record.rank for record in repeats[0].records}) if repeats else 0
+    rank_count = len({record.rank for record in repeats[0].records}) if repeats else 0
     return Expected(
         request=result.id,
-        ranks=here if ranks is None else ranks,
+        ranks=rank_count if ranks is None else ranks,
         replicas=spec.topology.devices,
         batch_size=spec.batch_size,
         precision=spec.precision,

@@ -193,11 +193,11 @@ def parity_from_dict(plain: Any) -> Parity:
     return _converter().structure(plain, Parity)
 
 
-def _check_failure(what: str, status: str, failure: Mapping[str, Any] | None) -> None:
+def _check_failure(subject: str, status: str, failure: Mapping[str, Any] | None) -> None:
     kind = "ok" if failure is None else failure["kind"]
     if kind != status:
         raise DocumentError(
-            f"The {what} contradicts itself: its status is {status!r}, its failure says {kind!r}."
+            f"The {subject} contradicts itself: its status is {status!r}, its failure says {kind!r}."
         )
 
 

@@ -108,10 +108,12 @@ def _per_result(results: Sequence[Result]) -> tuple[Sequence[TableColumn], list[
 
 def _per_repeat(results: Sequence[Result]) -> tuple[Sequence[TableColumn], list[Row]]:
     """Return a column for each metric, with its value in the repeat, and one for its unit."""
-    columns, taken = [*CASE, REPEAT], {column.name for column in (*CASE, REPEAT)}
+    columns, names_taken = [*CASE, REPEAT], {column.name for column in (*CASE, REPEAT)}
     titles: dict[str, tuple[str, str]] = {}
     for name in sorted({metric.name for result in results for metric in result.metrics}):
-        value, unit = (table.free_name(table.identifier(text), taken) for text in (name, f"{name}_unit"))
+        value, unit = (
+            table.free_name(table.identifier(text), names_taken) for text in (name, f"{name}_unit")
+        )
         columns += [TableColumn(value, float, "Value in the repeat."), TableColumn(unit, str, "Its unit.")]
         titles[name] = value, unit
     rows = []

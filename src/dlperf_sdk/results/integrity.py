@@ -67,12 +67,12 @@ def _incomplete(repeats: tuple[Repeat, ...], expected: Expected) -> Iterator[str
                 yield f"{where}, rank {record.rank}: {problem}"
 
 
-def _counted(found: list[int], count: int) -> bool:
+def _counted(numbers: list[int], count: int) -> bool:
     """Return True if `found` is 0 to count - 1.
 
     `count` is untrusted input from a file and may be huge, so no range of that length is built.
     """
-    return len(found) == count and found == list(range(len(found)))
+    return len(numbers) == count and numbers == list(range(len(numbers)))
 
 
 def _incomplete_record(record: Record, repeat: Repeat, expected: Expected) -> Iterator[str]:
@@ -84,15 +84,15 @@ def _incomplete_record(record: Record, repeat: Repeat, expected: Expected) -> It
         ("data waits", len(record.data_waits), protocol.steps),
     ]
     for replica in record.replicas:
-        whose = f"losses of replica {replica.index}"
+        label = f"losses of replica {replica.index}"
         counts += [
-            (f"canonical {whose}", len(replica.canonical_losses), protocol.canonical_steps),
-            (f"warm-up {whose}", len(replica.warmup_losses), protocol.warmup),
-            (whose, len(replica.losses), protocol.steps),
+            (f"canonical {label}", len(replica.canonical_losses), protocol.canonical_steps),
+            (f"warm-up {label}", len(replica.warmup_losses), protocol.warmup),
+            (label, len(replica.losses), protocol.steps),
         ]
-    for what, found, expected_count in counts:
-        if found != expected_count:
-            yield f"{found} {what} instead of {expected_count}"
+    for what, actual_count, expected_count in counts:
+        if actual_count != expected_count:
+            yield f"{actual_count} {what} instead of {expected_count}"
     samples = expected.batch_size * protocol.steps * len(record.replicas)
     if record.samples != samples:
         yield f"{record.samples} samples instead of {samples}"
@@ -135,7 +135,7 @@ def loss_falls(
     Under the policy `warmup` the first rates are close to zero, and a loss that stays shows nothing.
     """
     name, kind, least = "loss-falls", INTEGRITY, math.inf
-    for attempt, whose, losses in _canonical(repeats, strategy):
+    for attempt, label, losses in _canonical(repeats, strategy):
         if len(losses) < 2:
             detail = f"{len(losses)} steps on the canonical batch; it takes two to see the loss fall."
             return Verdict(name, kind, INCONCLUSIVE, detail)
@@ -143,7 +143,7 @@ def loss_falls(
         if not fall > 0:  # also where one of them is NaN
             series = ", ".join(f"{loss:.6g}" for loss in losses)
             detail = (
-                f"On the canonical batch the loss never gets below its first value (attempt {attempt}, {whose}): "
+                f"On the canonical batch the loss never gets below its first value (attempt {attempt}, {label}): "
                 f"{series}."
             )
             ramps = learning_rate_policy == "warmup" and all(map(math.isfinite, losses))
@@ -217,8 +217,8 @@ def precision_effective(repeats: tuple[Repeat, ...], precision: str) -> Verdict:
     for attempt, record in records:
         deviation = record.deviation
         if deviation is not None and not bounds.low <= deviation <= bounds.high:
-            seen = bounds.is_narrow and record.observed.get("precision") == precision
-            if seen and bounds.high < deviation < math.inf:
+            evidenced = bounds.is_narrow and record.observed.get("precision") == precision
+            if evidenced and bounds.high < deviation < math.inf:
                 # An ill-conditioned network (a large last gamma, few values per batch norm) amplifies rounding.
                 detail = (
                     f"used {precision}; max deviation from fp32: {deviation:.3g} ({limits}): this network amplifies "
@@ -247,24 +247,24 @@ def precision_effective(repeats: tuple[Repeat, ...], precision: str) -> Verdict:
 def as_requested(repeats: tuple[Repeat, ...], compiler: str, layout: str) -> Verdict:
     """Check that the requested compiler, and layout if one was requested, are those that the trainer observed."""
     name, kind = "as-requested", INTEGRITY
-    asked = {"compiler": compiler, **({} if layout == "auto" else {"layout": layout})}
+    requested = {"compiler": compiler, **({} if layout == "auto" else {"layout": layout})}
     unseen: Verdict | None = None
     for attempt, record in ((repeat.attempt, record) for repeat in repeats for record in repeat.records):
         where = f"(attempt {attempt}, rank {record.rank})"
-        for what, value in asked.items():
-            observed = record.observed.get(what)
+        for setting, value in requested.items():
+            observed = record.observed.get(setting)
             if observed is None and value != NONE:
-                detail = f"requested {what} {value}; the trainer does not report what it used {where}."
+                detail = f"requested {setting} {value}; the trainer does not report what it used {where}."
                 unseen = unseen or Verdict(name, kind, INCONCLUSIVE, detail)
             elif observed not in (None, value):
                 detail = (
-                    f"requested {what} {value}, used {observed} {where}. Request what was used, or fix the plugin: it "
-                    "must do what it declares, or refuse it."
+                    f"requested {setting} {value}, used {observed} {where}. Request what was used, or fix the plugin: "
+                    "it must do what it declares, or refuse it."
                 )
                 return Verdict(name, kind, FAIL, detail)
     if unseen is not None:
         return unseen
     if compiler == NONE and layout == "auto":
         return Verdict(name, kind, PASS, "No compiler and no layout was requested, and no compiler was used.")
-    ran = " and ".join(f"the {what} {value}" for what, value in asked.items())
+    ran = " and ".join(f"the {setting} {value}" for setting, value in requested.items())
     return Verdict(name, kind, PASS, f"Used as requested: {ran}.")

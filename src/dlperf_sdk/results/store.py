@@ -37,8 +37,10 @@ def new_run_id(spec: RunSpec, now: datetime) -> str:
 
 def run_id(spec: RunSpec, stamp: str, key: str) -> str:
     """The same from a stamp and a key, of a campaign's case for one: `20250131T101502Z-0b61e2-torch-…-3f9ac1d2e4b5`."""
-    what = f"{spec.framework[:24]}-{spec.model[:24]}-{spec.topology.nodes}n{spec.topology.devices_per_node}d"
-    return f"{stamp}-{what}-{key}"
+    case_part = (
+        f"{spec.framework[:24]}-{spec.model[:24]}-{spec.topology.nodes}n{spec.topology.devices_per_node}d"
+    )
+    return f"{stamp}-{case_part}-{key}"
 
 
 def campaign_of(run_id: str) -> str | None:
@@ -103,18 +105,18 @@ class ResultStore:
         Raises:
             StoreError: the directory cannot be read.
         """
-        found: list[tuple[str, str]] = []
+        runs: list[tuple[str, str]] = []
         try:
             with os.scandir(self.directory) as entries:
                 for entry in entries:
                     if _ID.fullmatch(entry.name) and entry.is_dir():
                         with suppress(FileNotFoundError):  # somebody has just removed it
-                            found.append((_age(entry), entry.name))
+                            runs.append((_age(entry), entry.name))
         except FileNotFoundError:
             return ()
         except OSError as error:
             raise StoreError(f"The results in {self.directory} cannot be read: {error.strerror}.") from error
-        return tuple(name for _, name in sorted(found, reverse=True))
+        return tuple(name for _, name in sorted(runs, reverse=True))
 
     def __iter__(self) -> Iterator[Result | Unreadable]:
         """Every run, the newest first. What cannot be read is said, not left out."""

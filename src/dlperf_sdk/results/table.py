@@ -162,19 +162,19 @@ def rows(results: Sequence[Result]) -> list[Row]:
     """One flat row per result, in their order; every row has the same keys, the names of `columns`."""
     read = _read(results)
     return [
-        {column.name: cell(column.kind, reader(seen)) for column, reader in read}
-        for seen in map(_Seen.of, results)
+        {column.name: cell(column.kind, reader(row)) for column, reader in read}
+        for row in map(_Seen.of, results)
     ]
 
 
 def _read(results: Iterable[Result]) -> list[tuple[TableColumn, _Reader]]:
-    found = [(column, reader) for column, (_, _, reader, _) in zip(COLUMNS, _FIXED, strict=True)]
+    read_columns = [(column, reader) for column, (_, _, reader, _) in zip(COLUMNS, _FIXED, strict=True)]
     taken = {column.name for column in COLUMNS}
     for name in sorted({metric.name for result in results for metric in result.metrics}):
         for part, kind, help in METRIC_PARTS:
             title = free_name(identifier(f"{name}_{part}" if part != "value" else name), taken)
-            found.append((TableColumn(title, kind, help), _part(name, part)))
-    return found
+            read_columns.append((TableColumn(title, kind, help), _part(name, part)))
+    return read_columns
 
 
 METRIC_PARTS: tuple[tuple[str, Any, str], ...] = (

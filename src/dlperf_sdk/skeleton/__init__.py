@@ -64,19 +64,19 @@ def write(name: str, directory: Path) -> Made:
                 f"`dlperf list {group}` shows them all."
             )
     title = "".join(part.capitalize() for part in name.split("-"))
-    words = {"name": name, "package": package, "title": title}
+    substitutions = {"name": name, "package": package, "title": title}
     folder = directory / f"dlperf-{name}"
     try:
         folder.mkdir(parents=True)
         for file, template in FILES.items():
-            path = folder / Template(file).substitute(words)
+            path = folder / Template(file).substitute(substitutions)
             path.parent.mkdir(parents=True, exist_ok=True)
             text = (TEMPLATES / f"{template}.template").read_text(encoding="utf-8")
-            path.write_text(Template(text).substitute(words), encoding="utf-8")
+            path.write_text(Template(text).substitute(substitutions), encoding="utf-8")
     except FileExistsError as error:
         raise UsageError(
             f"{folder} is there already, and nothing is overwritten; choose another --directory."
         ) from error
     except OSError as error:
         raise UsageError(f"{folder} cannot be made: {error.strerror}.") from error
-    return Made(folder, tuple(Template(file).substitute(words) for file in FILES))
+    return Made(folder, tuple(Template(file).substitute(substitutions) for file in FILES))

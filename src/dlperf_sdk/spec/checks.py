@@ -34,12 +34,12 @@ def copied(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else value
 
 
-def _items(attribute: Any, value: Any, names: re.Pattern[str], what: str) -> list[tuple[str, Any]]:
+def _items(attribute: Any, value: Any, names: re.Pattern[str], subject: str) -> list[tuple[str, Any]]:
     if not isinstance(value, Mapping):
         raise SpecError(f"{attribute.name} is {shown(value)}; it must be a mapping from names to values.")
     for name in value:
         if not isinstance(name, str) or not names.fullmatch(name):
-            raise SpecError(f"{shown(name)} is no name for {what}.")
+            raise SpecError(f"{shown(name)} is no name for {subject}.")
     return list(value.items())
 
 

@@ -72,16 +72,16 @@ class RunSpec:
         validator=whole(1, checks.MOST_SAMPLES),
     )
     precision: str = factor(
-        f"{alternatives(one.name for one in PRECISIONS)}.", PRECISIONS.default, validator=named
+        f"{alternatives(declared.name for declared in PRECISIONS)}.", PRECISIONS.default, validator=named
     )
     compiler: str = factor(
-        f"One that the framework offers: {alternatives(one.name for one in COMPILERS)}.",
+        f"One that the framework offers: {alternatives(declared.name for declared in COMPILERS)}.",
         COMPILERS.default,
         validator=named,
     )
     strategy: str = factor(
-        f"Gradient synchronization: {alternatives(one.name for one in STRATEGIES)}. On one device any is accepted, and "
-        "only a label.",
+        f"Gradient synchronization: {alternatives(declared.name for declared in STRATEGIES)}. "
+        "On one device any is accepted, and only a label.",
         STRATEGIES.default,
         validator=named,
     )
@@ -90,7 +90,7 @@ class RunSpec:
         "Kind of device: auto (a GPU where there is one), cpu, cuda, …", "auto", validator=named
     )
     data: Data = context(
-        f"Data source: {alternatives(one.usage for one in DATA_SOURCES)}.",
+        f"Data source: {alternatives(declared.usage for declared in DATA_SOURCES)}.",
         default=DataSpec(DATA_SOURCES.default),
         converter=DataSpec.parse,
     )
@@ -209,16 +209,16 @@ class RunSpec:
     @property
     def label(self) -> str:
         """Short name of the case, without defaults: `torch resnet50 1n2d b64 amp-bf16 inductor seed=1`."""
-        words = [self.framework, self.model, str(self.topology), f"b{self.batch_size}", self.precision]
+        parts = [self.framework, self.model, str(self.topology), f"b{self.batch_size}", self.precision]
         usual = attrs.fields_dict(RunSpec)
         for name in ("compiler", "strategy", "layout", "device"):
             if getattr(self, name) != usual[name].default:
-                words.append(getattr(self, name))
+                parts.append(getattr(self, name))
         for name in ("accumulation", "seed", "learning_rate_policy"):
             if getattr(self, name) != usual[name].default:
-                words.append(f"{name}={getattr(self, name)}")
-        words += [f"{name}={value}" for name, value in sorted(self.options.items())]
-        return " ".join(words if self.data == usual["data"].default else [*words, self.data.source])
+                parts.append(f"{name}={getattr(self, name)}")
+        parts += [f"{name}={value}" for name, value in sorted(self.options.items())]
+        return " ".join(parts if self.data == usual["data"].default else [*parts, self.data.source])
 
     def resolved_protocol(self) -> Protocol:
         """The named protocol with this spec's own numbers in place of its.

@@ -26,7 +26,7 @@ class Table(Generic[T]):
 
     def __init__(self, kind: str, declared: Iterable[T]) -> None:
         self.kind = kind
-        self._declared = {one.name: one for one in declared}
+        self._declared = {declaration.name: declaration for declaration in declared}
 
     def __getitem__(self, name: str) -> T:
         if name not in self._declared:

@@ -96,7 +96,7 @@ class DataSpec:
         source, colon, path = text.partition(":") if isinstance(text, str) else ("", "", "")
         if not NAME.fullmatch(source) or (colon and not path) or "\0" in path:
             raise SpecError(
-                f"data is {shown(text)}; write {alternatives(repr(one.usage) for one in DATA_SOURCES)}."
+                f"data is {shown(text)}; write {alternatives(repr(declared.usage) for declared in DATA_SOURCES)}."
             )
         return cls(source, path or None)
 

@@ -52,7 +52,7 @@ class Asynchrony(Training):
         """Some steps are enqueued sooner than they are done, on every rank."""
         spec = self.spec_of(any_cell)
         for rank, times in enumerate(self._times(spec)):
-            if not any(went_on_alone(one) for one in times):
+            if not any(went_on_alone(times_of_rank) for times_of_rank in times):
                 pytest.fail(
                     advice(
                         f"{describe(spec)}: {_said(rank, times)}: when `step` returned, hardly anything was left to "
@@ -74,7 +74,7 @@ class Asynchrony(Training):
         """
         spec = self.spec_of(any_cell)
         for rank, times in enumerate(self._times(spec)):
-            if not any(was_waited_for(one) for one in times):
+            if not any(was_waited_for(times_of_rank) for times_of_rank in times):
                 pytest.fail(
                     advice(
                         f"{describe(spec)}: {_said(rank, times)}: `synchronize` returned before the steps were done.",
@@ -91,7 +91,7 @@ class Asynchrony(Training):
         if answer["clock"] != "blocking":
             pytest.skip(BEHIND)
         times = answer["asynchrony"]
-        assert any(was_done_at_once(one) for one in times), advice(
+        assert any(was_done_at_once(times_of_rank) for times_of_rank in times), advice(
             f"{describe(spec)}: the clock is 'blocking', and when `step` returned much was left to do: "
             f"{_said(0, times)}.",
             "steps that go on behind the host are counted before they are done, and their times are those of "

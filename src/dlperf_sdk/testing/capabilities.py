@@ -58,7 +58,7 @@ class DeclaredCapabilities(FrameworkSubject):
             assert refused is not None and refused.kind == "unsupported", refused
             return
         spec = self.accepted_spec(accumulation=2)
-        for record in (one for repeat in self.result_of(spec).repeats for one in repeat.records):
+        for record in (entry for repeat in self.result_of(spec).repeats for entry in repeat.records):
             whole = len(record.step_times) * spec.batch_size
             assert record.samples == whole, advice(
                 f"{describe(spec)} took {record.samples} samples, and without accumulation it is {whole}.",

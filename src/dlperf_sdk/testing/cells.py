@@ -43,14 +43,14 @@ class Cell:
 
     def __str__(self) -> str:
         """Return the test ID: the model if there is no choice, then the values that differ from the default."""
-        named = self.models if len(self.models) == 1 else ()
+        models = self.models if len(self.models) == 1 else ()
         plain = Cell(self.models)
         special = [
             value
-            for value, other in ((self.precision, plain.precision), (self.compiler, plain.compiler))
-            if value != other
+            for value, plain_value in ((self.precision, plain.precision), (self.compiler, plain.compiler))
+            if value != plain_value
         ]
-        return "-".join([*named, *([self.strategy] if self.strategy else []), *special])
+        return "-".join([*models, *([self.strategy] if self.strategy else []), *special])
 
     @property
     def is_plain(self) -> bool:
@@ -105,9 +105,9 @@ def covering(cells: Iterable[Cell]) -> frozenset[Cell]:
     return frozenset(chosen)
 
 
-def _first(one: str, declared: Iterable[str]) -> list[str]:
+def _first(value: str, declared: Iterable[str]) -> list[str]:
     """In order, but for one that comes first."""
-    return sorted(declared, key=lambda name: (name != one, name))
+    return sorted(declared, key=lambda name: (name != value, name))
 
 
 def _of_some(models: tuple[str, ...], cells: Sequence[Cell]) -> Sequence[Cell]:

@@ -84,8 +84,8 @@ def check(
     if code == pytest.ExitCode.INTERRUPTED:
         raise KeyboardInterrupt
     if code == pytest.ExitCode.NO_TESTS_COLLECTED:
-        words = " or ".join(map(repr, only))
-        raise UsageError(f"The suite has no test to run: {words} is in the name of none of them.")
+        names = " or ".join(map(repr, only))
+        raise UsageError(f"The suite has no test to run: {names} is in the name of none of them.")
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         raise RuntimeError(f"pytest ended with {code!r}; what it said is above")
     return tuple(reporter.checks)
@@ -140,7 +140,7 @@ class _Told:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Leave the chosen ones."""
         if self.only:
-            items[:] = [item for item in items if any(word in item.name for word in self.only)]
+            items[:] = [item for item in items if any(selector in item.name for selector in self.only)]
         self._count = len(items)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
@@ -153,9 +153,9 @@ class _Told:
         if report.when != "call" and report.outcome == "passed":
             return
         outcome = {"passed": PASS, "failed": FAIL, "skipped": SKIPPED}[report.outcome]
-        told = Check(report.nodeid.rpartition("::")[2], outcome, report.duration, _detail(report))
-        self.checks.append(told)
-        self._tell(self.on_check, told)
+        check = Check(report.nodeid.rpartition("::")[2], outcome, report.duration, _detail(report))
+        self.checks.append(check)
+        self._tell(self.on_check, check)
 
     def _tell(self, listener: Callable[..., None], *arguments: Any) -> None:
         if self.raised is not None:

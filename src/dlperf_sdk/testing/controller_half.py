@@ -136,10 +136,10 @@ class ControllerHalf(FrameworkSubject):
             )
             pins = _pins(spec)
             for text in spec.requirements:
-                wanted = Requirement(text)
-                pinned = pins.get(canonicalize_name(wanted.name))
-                assert not pins or (pinned and wanted.specifier.contains(pinned, prereleases=True)), advice(
-                    f"{name}: the lock {spec.lock} has {wanted.name} {pinned}, which {text!r} does not allow.",
+                required = Requirement(text)
+                pinned = pins.get(canonicalize_name(required.name))
+                assert not pins or (pinned and required.specifier.contains(pinned, prereleases=True)), advice(
+                    f"{name}: the lock {spec.lock} has {required.name} {pinned}, which {text!r} does not allow.",
                     "an environment made from the lock would be refused at once",
                     "make the lock anew",
                 )
@@ -276,7 +276,7 @@ def _pins(spec: EnvironmentSpec) -> dict[str, str]:
 
 def minors(spec: EnvironmentSpec) -> list[int]:
     """The minor versions of Python 3 that an environment may have, from 7 on."""
-    wanted = SpecifierSet(spec.python)
+    required = SpecifierSet(spec.python)
     return [
-        minor for minor in range(7, 40) if any(wanted.contains(f"3.{minor}.{patch}") for patch in (0, 40))
+        minor for minor in range(7, 40) if any(required.contains(f"3.{minor}.{patch}") for patch in (0, 40))
     ]

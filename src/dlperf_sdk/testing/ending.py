@@ -103,9 +103,10 @@ class Ending(Training):
         offered = [STRATEGIES[name] for name in sorted(self.plugin.capabilities.strategies)]
         # Those that synchronize first: the others must notice that one is gone.
         waiting = sorted(
-            (one for one in offered if not one.is_asynchronous), key=lambda one: not one.syncs_gradients
+            (strategy for strategy in offered if not strategy.is_asynchronous),
+            key=lambda strategy: not strategy.syncs_gradients,
         )
-        strategies = [one.name for one in waiting]
+        strategies = [strategy.name for strategy in waiting]
         for strategy, topology, model in product(strategies, ("1n2d", "2n1d"), self.models_to_test()):
             spec = self.spec(model, topology=topology, strategy=strategy, **fields)
             if self.refusal(spec) is None:

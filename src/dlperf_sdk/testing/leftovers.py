@@ -30,14 +30,16 @@ def leaves_nothing(run: Callable[[Mapping[str, str]], object]) -> None:
     with TemporaryDirectory(prefix="dlperf-conformance-") as folder:
         run({MARK: mark, "TMPDIR": folder})
         # Empty folders are caches that are made once per user, and do not grow.
-        left = sorted(str(path.relative_to(folder)) for path in Path(folder).rglob("*") if not path.is_dir())
+        remaining = sorted(
+            str(path.relative_to(folder)) for path in Path(folder).rglob("*") if not path.is_dir()
+        )
     assert not alive(mark), advice(
         f"After the run these processes are still there: {alive(mark)}.",
         "they take time and memory from whatever is measured next",
         "end helpers (loaders, servers) in `Runtime.stop`, or start them so that they end with their parent",
     )
-    assert not left, advice(
-        f"After the run these files are left in TMPDIR: {', '.join(left[:10])}.",
+    assert not remaining, advice(
+        f"After the run these files are left in TMPDIR: {', '.join(remaining[:10])}.",
         "a campaign makes thousands of them, and disks are finite",
         "remove them in `Runtime.stop`; what lies in the worker's own working directory is removed for you",
     )
@@ -99,9 +101,9 @@ def nobodys(before: frozenset[Shared]) -> list[str]:
     until = time.monotonic() + PATIENCE
     while True:
         new = {file.path for file in shared_memory() - before}
-        left = sorted(new - _held()) if new else []
-        if not left or time.monotonic() > until:
-            return left
+        remaining = sorted(new - _held()) if new else []
+        if not remaining or time.monotonic() > until:
+            return remaining
         time.sleep(0.1)
 
 
@@ -113,9 +115,9 @@ def _held() -> set[str]:
             lines = (process / "maps").read_bytes().splitlines()
             paths |= {os.fsdecode(line.split(maxsplit=5)[-1]) for line in lines}
         with suppress(OSError):
-            for one in (process / "fd").iterdir():
+            for descriptor in (process / "fd").iterdir():
                 with suppress(OSError):
-                    paths.add(str(one.readlink()))
+                    paths.add(str(descriptor.readlink()))
     return paths
 
 

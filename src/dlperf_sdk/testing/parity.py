@@ -79,9 +79,9 @@ class Following(FrameworkSubject):
         self.excuse(parity.traceback)
         self._passed(describe(spec), parity)
 
-    def _passed(self, what: str, parity: Parity) -> None:
+    def _passed(self, subject: str, parity: Parity) -> None:
         assert parity.outcome == PASS, advice(
-            f"{what}: {parity.detail}",
+            f"{subject}: {parity.detail}",
             "a throughput of another model, or of another optimizer, is compared with nobody's",
             "compare the worker half with the model's page (`dlperf describe`) at the first parameter that differs: "
             "its layer, or one after it, is wrong; if all differ by a factor, look at the loss's reduction, the mean "

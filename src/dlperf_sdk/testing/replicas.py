@@ -42,11 +42,11 @@ class Replicas(FrameworkSubject):
             pytest.skip("its replicas wait for each other: `test_replicas_are_equal` holds them")
         if PRECISIONS[spec.precision].is_narrow:
             pytest.skip("its rounding may hide what one replica changes for the other: fp32 shows it")
-        alone = _losses(self.valid_result_of(attrs.evolve(spec, topology=TopologySpec(1, 1))))[0]
+        single = _losses(self.valid_result_of(attrs.evolve(spec, topology=TopologySpec(1, 1))))[0]
         together = _losses(self.valid_result_of(spec))[0]
         same = all(
             math.isclose(one, other, rel_tol=PRECISIONS[spec.precision].loss_tolerance)
-            for one, other in zip(alone, together, strict=True)
+            for one, other in zip(single, together, strict=True)
         )
         assert not same, advice(
             f"{describe(spec)}: replica 0 has the losses of a replica that trains alone ({list(together)}).",

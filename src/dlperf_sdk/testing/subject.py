@@ -135,8 +135,12 @@ class FrameworkSubject(Conformance):
             processes = make_plan(spec, self.registry).placeholder_processes()
         except DlperfError:  # whoever asks for the case will say why
             processes = []
-        one = {"OMP_NUM_THREADS": "1"}
-        return {} if any(one.keys() & process.variables.keys() for process in processes) else one
+        single_thread = {"OMP_NUM_THREADS": "1"}
+        return (
+            {}
+            if any(single_thread.keys() & process.variables.keys() for process in processes)
+            else single_thread
+        )
 
     def refusal(self, spec: RunSpec) -> RunFailed | None:
         """Return the error with which the plan refuses a case; None if it accepts it."""
@@ -286,10 +290,12 @@ class FrameworkSubject(Conformance):
             "read the traceback below and mend the worker half, or take it out of `capabilities` (or refuse the "
             f"combination in `refuses`)\n{(result.failure and result.failure.traceback) or ''}",
         )
-        untrue = [one for one in result.verdicts if one.kind == INTEGRITY and one.outcome == FAIL]
+        untrue = [
+            verdict for verdict in result.verdicts if verdict.kind == INTEGRITY and verdict.outcome == FAIL
+        ]
         assert not untrue, advice(
             f"{describe(spec)} ran, and its number is not true: "
-            + "; ".join(f"{one.name}: {one.detail}" for one in untrue),
+            + "; ".join(f"{verdict.name}: {verdict.detail}" for verdict in untrue),
             "such a result is marked as failed, and nobody can publish it",
             "see what each verdict found; `dlperf run` with the same case shows the whole report",
         )

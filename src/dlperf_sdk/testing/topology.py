@@ -71,9 +71,9 @@ class TopologyConformance(Conformance):
         job = self._job("conformance", Path("/nowhere/case.pyz"), self.nodes)
         commands = self.plugin.commands(job)
         assert commands == self.plugin.commands(job) and commands, "commands() differs from call to call"
-        assert all(isinstance(word, str) for command in commands for word in command), commands
+        assert all(isinstance(argument, str) for command in commands for argument in command), commands
         assert any(
-            name in word for command in commands for word in command for name in (job.id, "case.pyz")
+            name in argument for command in commands for argument in command for name in (job.id, "case.pyz")
         ), advice(
             f"None of the commands names the case, or its bundle: {commands}",
             "`dlperf plan` shows them to users who must know what will be started",

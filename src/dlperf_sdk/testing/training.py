@@ -48,11 +48,14 @@ class Training(FrameworkSubject):
         manifest = (
             answer.values["manifest"] if "manifest" in answer.values else self._answer(model)["manifest"]
         )
-        wanted = [[one["name"], list(one["shape"]), "float32", True] for one in self._manifest(model)]
-        different = [f"{one} where the manifest has {other}" for one, other in zip(manifest, wanted, strict=False)
+        expected = [
+            [parameter["name"], list(parameter["shape"]), "float32", True]
+            for parameter in self._manifest(model)
+        ]
+        different = [f"{one} where the manifest has {other}" for one, other in zip(manifest, expected, strict=False)
                      if one != other]  # fmt: skip
-        assert len(manifest) == len(wanted) and not different, advice(
-            f"{len(manifest)} parameters, and {len(wanted)} in the manifest; (name, shape, type, C order): "
+        assert len(manifest) == len(expected) and not different, advice(
+            f"{len(manifest)} parameters, and {len(expected)} in the manifest; (name, shape, type, C order): "
             + "; ".join(different[:5]),
             "replicas and frameworks are compared by these, one by one",
             "let `parameters` go through `request.parameters`, transpose what the framework keeps otherwise, and "

@@ -92,9 +92,9 @@ class WorkerHalf(FrameworkSubject):
             for file, (content, _) in self._reached(model).items()
             for line, name, gap in _gaps(ast.parse(content))
         }
-        left = sorted(gaps)
-        assert not left, advice(
-            f"{len(left)} methods still have to be filled in:\n    " + "\n    ".join(left),
+        remaining = sorted(gaps)
+        assert not remaining, advice(
+            f"{len(remaining)} methods still have to be filled in:\n    " + "\n    ".join(remaining),
             "a worker that comes to one of them ends there; tests that need it are skipped meanwhile",
             "fill them in, in the order of the plugin's README.md",
         )
@@ -120,15 +120,15 @@ class WorkerHalf(FrameworkSubject):
 
 def _closure(references: list[str], files: dict[str, str]) -> set[str]:
     """The files that importing these references imports, as far as `import` statements tell."""
-    wanted = [reference.partition(":")[0] for reference in references]
+    modules = [reference.partition(":")[0] for reference in references]
     reached: set[str] = set()
-    while wanted:
-        parts = wanted.pop().split(".")
+    while modules:
+        parts = modules.pop().split(".")
         for depth in range(1, len(parts) + 1):
             for name in ("/".join(parts[:depth]) + ".py", "/".join(parts[:depth]) + "/__init__.py"):
                 if name in files and name not in reached:
                     reached.add(name)
-                    wanted += _imported(name, ast.parse(files[name]))
+                    modules += _imported(name, ast.parse(files[name]))
     return reached
 
 
@@ -140,9 +140,9 @@ def _gaps(tree: ast.AST) -> Iterator[tuple[int, str, str]]:
         for node in ast.walk(function):
             if not isinstance(node, ast.Raise):
                 continue
-            for one in ast.walk(node):
-                if isinstance(one, ast.Constant) and str(one.value).startswith(TO_BE_FILLED_IN):
-                    yield node.lineno, function.name, str(one.value).partition(": ")[2]
+            for child in ast.walk(node):
+                if isinstance(child, ast.Constant) and str(child.value).startswith(TO_BE_FILLED_IN):
+                    yield node.lineno, function.name, str(child.value).partition(": ")[2]
 
 
 def _imported(file: str, tree: ast.AST) -> list[str]:

@@ -140,7 +140,7 @@ def _running_submissions(names: Set[str]) -> dict[str, str]:
     return {
         f"the sbatch with the process {process.pid}": "submitting"
         for process in psutil.process_iter(["cmdline"])
-        if "--parsable" in (words := process.info["cmdline"] or ()) and flags.intersection(words)
+        if "--parsable" in (arguments := process.info["cmdline"] or ()) and flags.intersection(arguments)
     }
 
 
