@@ -249,7 +249,7 @@ def spec_from(
     keywords: Iterable[str] = (),
     registry: Registry | None = None,
 ) -> RunSpec:
-    """The run spec that the arguments of `run` describe; raises UsageError.
+    """Return the run spec that the arguments of `run` describe; raises UsageError.
 
     `keywords` are what the caller takes beside the fields: what is none of these was meant for one of both.
     """

@@ -149,8 +149,10 @@ class Unsupported(RunFailed):
 
 
 class Unavailable(RunFailed):
-    """Devices, ports or files that the case needs are not there, or somebody else holds them; or the store that was
-    there at its begin has failed in the middle."""
+    """Devices, ports or files that the case needs are not there, or somebody else holds them.
+
+    Or the store that was there at its begin has failed in the middle.
+    """
 
     kind = "unavailable"
 

@@ -18,18 +18,20 @@ CAMPAIGNS = Path("dlperf-campaigns")
 
 
 def expanded(text: str | Path) -> Path:
-    """A path with `~` or `~USER` at its beginning replaced; left as it is where the system knows no such user."""
+    """Replace `~` or `~USER` at the beginning of a path; unchanged if the system does not know the user."""
     return Path(os.path.expanduser(text))  # noqa: PTH111 - pathlib's raises where nobody is known
 
 
 def home(environ: Mapping[str, str]) -> Path | None:
-    """The home directory: HOME, else what the system knows; None where there is none."""
+    """Return the home directory: HOME, else the system's entry; None if there is none."""
     directory = Path(environ.get("HOME") or expanded("~"))
     return directory if directory.is_absolute() else None
 
 
 def cache() -> Path:
-    """The folder of what is kept between runs: DLPERF_CACHE_DIR, else `dlperf` in the user's cache. It may not exist.
+    """Return the folder of data kept between runs: DLPERF_CACHE_DIR, else `dlperf` in the user's cache.
+
+    It may not exist.
 
     Raises:
         Unavailable: nobody has named it, and the user has no home directory.

@@ -53,7 +53,9 @@ class Hooks:
 
     @hookspec
     def dlperf_run_started(self, run_id: str, plan: Plan, directory: str | None) -> None:
-        """A case is planned and about to be prepared; nothing has been started. Never fires for a refused case.
+        """Handle a case that is planned and about to be prepared; nothing has started.
+
+        Never fires for a refused case.
 
         In a campaign it fires again whenever a case begins again: after a failed attempt, and after a resume.
         `directory` is the run's directory, which holds `spec.json` and `plan.json` by now; None without a store.
@@ -61,41 +63,45 @@ class Hooks:
 
     @hookspec
     def dlperf_stage(self, run_id: str, stage: str, detail: str) -> None:
-        """A stage beside the repeats makes progress: `stage` is environment, data, parity, bundle, launch, queue (what
-        a launcher waits for) or note, and trace after the last repeat; batch-size, with the `run_id` of a probe, before
-        a run that asks for the largest.
+        """Handle the progress of a stage outside the repeats.
+
+        `stage` is environment, data, parity, bundle, launch, queue (what a launcher waits for) or note, and trace
+        after the last repeat; batch-size, with the `run_id` of a probe, before a run that asks for the largest.
 
         Fires once per line of progress; `detail` is that line, for people.
         """
 
     @hookspec
     def dlperf_repeat_started(self, run_id: str, attempt: int) -> None:
-        """A repeat begins; `attempt` counts from 1. New processes are about to be started."""
+        """Handle the start of a repeat; `attempt` counts from 1. New processes are about to be started."""
 
     @hookspec
     def dlperf_worker_started(self, run_id: str, attempt: int, node: int, name: str, pid: int) -> None:
-        """A worker process has started. Fires once per process and repeat; `name` is `rank-0`, `service-1`, …"""
+        """Handle the start of a worker process.
+
+        Fires once per process and repeat; `name` is `rank-0`, `service-1`, …
+        """
 
     @hookspec
     def dlperf_step_progress(
         self, run_id: str, attempt: int, node: int, rank: int, phase: str, step: int
     ) -> None:
-        """The first trainer of a node made progress. Fires at most four times a second and node.
+        """Handle progress of the first trainer of a node. Fires at most four times a second and node.
 
         The `phase` `measure` is the window. The worker sends nothing during it: the agent observes it from outside.
         """
 
     @hookspec
     def dlperf_repeat_ended(self, run_id: str, attempt: int, status: str, throughput: float | None) -> None:
-        """A repeat is over and, with a store, on disk. `throughput` is in samples/s, None if it failed."""
+        """Handle the end of a repeat; with a store, it is on disk. `throughput` is in samples/s, None if it failed."""
 
     @hookspec
     def dlperf_error(self, run_id: str, failure: Failure) -> None:
-        """The case failed. Fires once, before `dlperf_result`."""
+        """Handle the failure of the case. Fires once, before `dlperf_result`."""
 
     @hookspec
     def dlperf_result(self, run_id: str, result: Result) -> None:
-        """The result is complete and, with a store that works, on disk. Fires once, last, for failed cases too."""
+        """Handle the complete result; with a working store, it is on disk. Fires once, last, for failed cases too."""
 
 
 def listeners(observers: Iterable[Any] = ()) -> dict[str, pluggy.PluginManager]:

@@ -115,7 +115,7 @@ class Campaign:
         return sum(block.matrix.size for block in self.blocks)
 
     def __iter__(self) -> Iterator[tuple[dict[str, Any], Block, str]]:
-        """The fields of each case, the block that it comes from, and where in its file it stands; one by one."""
+        """Yield the fields of each case, the block that it comes from, and its position in the file."""
         overrides = [override for override, _ in self.overrides]
         for block in self.blocks:
             for fields, number in block.matrix.numbered():
@@ -194,12 +194,12 @@ def _refusal(campaign: Campaign, block: Block, setting: Restricted) -> str:
 
 
 def digest(spec: RunSpec) -> str:
-    """The first 12 hexadecimal digits of the SHA-256 of a spec: equal specs are one case."""
+    """Return the first 12 hexadecimal digits of the SHA-256 of a spec: equal specs are one case."""
     return hashlib.sha256(json.dumps(spec.to_dict(), sort_keys=True).encode()).hexdigest()[:12]
 
 
 def blamed(block: Block, fields: Mapping[str, Any], error: Exception) -> str:
-    """`FILE:LINE: ` of the field that an error is about, as far as that can be told; else of the matrix."""
+    """Return `FILE:LINE: ` of the field that an error is about, or of the matrix if the field is not known."""
     message, about = str(error), getattr(error, "kind", "").replace(" ", "_")
     for name in fields:
         value = getattr(error, "name", None)
@@ -232,12 +232,12 @@ def _refuse_explosion(campaign: Campaign) -> None:
 
 
 def _counted(count: int) -> str:
-    """In digits, as far as anybody reads them."""
+    """Return a number in digits, shortened if it is very large."""
     return f"{count:,}" if count < 10**15 else f"more than 10^{int(math.log10(count))}"
 
 
 def make_campaign(what: Matrix | Campaign, **settings: Any) -> Campaign:
-    """A campaign over one matrix, with `settings` in place of the usual ones.
+    """Make a campaign from one matrix, with `settings` instead of the defaults.
 
     Raises:
         UnknownName: there is no such setting.

@@ -143,7 +143,7 @@ def _check_free(path: Path) -> None:
 
 
 def open_campaign(path: Path) -> CampaignDirectory:
-    """The campaign in a directory.
+    """Open the campaign in a directory.
 
     Raises:
         StoreError: there is none.
@@ -176,8 +176,9 @@ def open_campaign(path: Path) -> CampaignDirectory:
 def reopen_campaign(
     path: Path, allow: Collection[str] = (), registry: Registry | None = None
 ) -> CampaignDirectory:
-    """The campaign in a directory, to go on with: what its cases execute is only what a campaign file may say, or is
-    among `allow`.
+    """Open the campaign in a directory to continue it.
+
+    What its cases execute is only what a campaign file may say, or is among `allow`.
 
     Raises:
         StoreError, DocumentError: as `open_campaign` does.

@@ -105,7 +105,7 @@ def _smallest(spec: RunSpec) -> RunSpec:
 
 
 def settle_case(session: Session, progress: CaseProgress, case: Case) -> None:
-    """After an attempt, or in place of one: try the case again, go on with it, or conclude it."""
+    """Retry, continue or conclude a case after an attempt, or instead of one."""
     settings, complete = session.settings, case.failure is None and case.stopping() is not None
     if case.failure is not None and not session.retries_exhausted(progress):
         del session.open_cases[case.id]  # it is begun again, with its failed attempt behind it

@@ -26,7 +26,7 @@ Plain = Mapping[str, Any]
 
 
 def edits(directory: CampaignDirectory) -> list[str]:
-    """A sentence for every kind of difference between the file as it is now and the campaign; none without a file.
+    """Return a sentence for each difference between the current campaign file and the campaign; none without a file.
 
     What was given instead of the file's settings is taken as it was. Comments and the order of keys are no difference.
     """
@@ -67,7 +67,7 @@ def _by_text(specs: Sequence[RunSpec]) -> dict[str, RunSpec]:
 def _paired(
     removed: Sequence[RunSpec], added: Sequence[RunSpec]
 ) -> tuple[dict[str, list[RunSpec]], list[RunSpec], list[RunSpec]]:
-    """Cases that are the same but for the fields whose values were edited, by what was edited; and what is left.
+    """Pair cases that differ only in edited fields, and return them by edit, with the cases left on both sides.
 
     A field was edited where the values that are gone are not those that are new.
     """

@@ -24,13 +24,13 @@ _PROBE: dict[str, Any] = {**SHORT, "target": None, "max_repeats": None}
 
 
 def default_seconds(spec: RunSpec) -> float:
-    """Seconds of one repeat, where nothing like it has been measured: an order of magnitude, no more."""
+    """Return the estimated seconds of one repeat of which nothing similar has been measured: an order of magnitude."""
     protocol = spec.resolved_protocol()
     return START + STEP * (protocol.canonical_steps + protocol.warmup + protocol.steps)
 
 
 def remaining_seconds(cases: Iterable[CaseProgress], settings: Settings) -> float:
-    """Seconds until everything is done.
+    """Return the estimated seconds until the campaign is complete.
 
     A case takes as long as its own repeats did; before its first, as long as the repeats of cases with its framework,
     model and topology; else of its framework and model; else of any; else as guessed. The probes for a largest batch
@@ -57,7 +57,7 @@ def extra_repeats(progress: CaseProgress, settings: Settings) -> float:
 
 
 def total_seconds(cases: Iterable[CampaignCase], known: Iterable[CaseProgress], settings: Settings) -> float:
-    """Seconds that a campaign of these cases takes from its start.
+    """Return the estimated seconds of a campaign of these cases from its start.
 
     A case takes as long as the repeats of its equal among the `known` ones, wherever those were measured; else as
     `remaining_seconds` says.
@@ -70,12 +70,12 @@ def total_seconds(cases: Iterable[CampaignCase], known: Iterable[CaseProgress], 
 
 
 def remaining_repeats(progress: CaseProgress) -> int:
-    """Repeats that a case still needs, as far as its protocol tells."""
+    """Return the number of repeats that a case still needs according to its protocol."""
     return max(1, progress.case.spec.resolved_protocol().repeats - progress.finished)
 
 
 def seconds_per_repeat(progress: CaseProgress, known: Mapping[tuple[str, ...], float]) -> float:
-    """Seconds of one repeat of a case."""
+    """Return the estimated seconds of one repeat of a case."""
     if progress.times:
         return median(progress.times)
     return next(
@@ -93,5 +93,5 @@ def _median_times(cases: Sequence[CaseProgress]) -> dict[tuple[str, ...], float]
 
 
 def _keys(spec: RunSpec) -> tuple[tuple[str, ...], ...]:
-    """From the most alike to the least."""
+    """Return the keys under which similar cases are found, the most similar first."""
     return (spec.framework, spec.model, str(spec.topology)), (spec.framework, spec.model), ()

@@ -32,12 +32,12 @@ DEEPEST = 20
 
 
 def presets() -> tuple[str, ...]:
-    """The names of the presets that come with dlperf-sdk."""
+    """Return the names of the presets that come with dlperf-sdk."""
     return tuple(sorted(path.stem for path in _presets().iterdir() if path.suffix == ".yaml"))
 
 
 def load_campaign(source: str | Path) -> Campaign:
-    """A campaign from a file, or from a preset (`preset:NAME`).
+    """Load a campaign from a file or a preset (`preset:NAME`).
 
     Raises:
         CampaignError: the file, or one that it extends, says what cannot be: each mistake has a line of the message,
@@ -65,7 +65,7 @@ class _Text:
 
 
 def _load(path: Path, above: tuple[Path, ...], known: dict[Path, Campaign]) -> Campaign:
-    """`above` are the files that lead here, `known` those that have been read: each is read once."""
+    """Load one file. `above` are the files that extend it, `known` the files already read: each is read once."""
     if path.resolve() in known:
         return known[path.resolve()]
     text = _read(path)
@@ -123,7 +123,7 @@ def _read(path: Path) -> _Text:
 
 
 def _extended(text: _Text, above: tuple[Path, ...]) -> list[Path]:
-    """The files that a file extends; refused where they lie elsewhere, or lead back to it."""
+    """Return the files that a file extends; refuse files outside its directory and cycles."""
     paths = []
     folder = text.path.resolve().parent
     for i, name in enumerate(text.document.get("extends", ())):

@@ -14,7 +14,7 @@ _PASSING = ("load", "time")
 
 
 def describe_host(registry: Registry) -> dict[str, Any]:
-    """This machine, its driver and devices, and the versions of dlperf-sdk and of the plugins."""
+    """Describe this machine, its driver and devices, and the versions of dlperf-sdk and of the plugins."""
     info: dict[str, Any] = {
         "dlperf-sdk": __version__,
         "python": platform.python_version(),
@@ -29,7 +29,7 @@ def describe_host(registry: Registry) -> dict[str, Any]:
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """A sentence for everything that is not as it was."""
+    """Return a sentence for each value that has changed."""
     old, new = _flat(before), _flat(now)
     sentences = []
     for name in sorted({*old, *new}):

@@ -93,7 +93,7 @@ class Journal:
 
 
 def _whole(descriptor: int) -> int:
-    """The length of the file up to the end of its last whole line."""
+    """Return the length of the file up to the end of its last complete line."""
     size = os.fstat(descriptor).st_size
     end = size
     while end > 0:
@@ -164,5 +164,5 @@ def holder(path: Path) -> str:
 
 
 def last(entries: list[dict[str, Any]], event: str) -> Mapping[str, Any] | None:
-    """The last entry of a kind."""
+    """Return the last entry of a kind."""
     return next((entry for entry in reversed(entries) if entry["event"] == event), None)

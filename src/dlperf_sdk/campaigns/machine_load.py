@@ -43,7 +43,7 @@ class Foreign:
 
 
 def snapshot() -> Snapshot:
-    """The state now. Takes a few milliseconds."""
+    """Return the current state. Takes a few milliseconds."""
     times = psutil.cpu_times()
     idle = times.idle + getattr(times, "iowait", 0.0) + getattr(times, "steal", 0.0)
     guest = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)  # is in user already
@@ -78,7 +78,7 @@ def foreign(before: Snapshot, after: Snapshot) -> Foreign:
 
 
 def note(load: Foreign, when: str) -> str:
-    """A sentence about it."""
+    """Return a note on the load by other processes."""
     most = f", most of it {load.busiest}" if load.busiest else ""
     return f"{when}, other processes used {100 * load.share:.0f} % of this machine's cores{most}."
 
@@ -86,7 +86,9 @@ def note(load: Foreign, when: str) -> str:
 def foreign_on(
     repeat: Repeat, nodes: Sequence[Mapping[str, Any]], local_boot_id: str | None
 ) -> dict[int, float]:
-    """Node → the share of its processors' time that others used during a repeat, as its agent has sampled it.
+    """Return, by node, the share of processor time that other processes used during a repeat.
+
+    The agents have sampled it.
 
     `nodes` are the facts of the nodes in order, and `here` is this machine's boot id: nodes on this machine are left
     out, and so are those that share one (they are each other's neighbours); what was not sampled is not there.
@@ -110,12 +112,12 @@ def foreign_on(
 
 
 def node_note(node: int, share: float, when: str) -> str:
-    """A sentence about it."""
+    """Return a note on the load of a node by other processes."""
     return f"{when}, other processes used {100 * share:.0f} % of the cores of node {node}."
 
 
 def company(repeat: Repeat) -> dict[tuple[int, str], int]:
-    """Node and device → how many processes beside the case's own computed on it inside the window, at most.
+    """Return, by node and device, the maximum number of other processes that computed on the device in the window.
 
     A case has one process on each of its devices. Only devices that were shared are there.
     """
@@ -135,7 +137,7 @@ def company(repeat: Repeat) -> dict[tuple[int, str], int]:
 
 
 def company_note(node: int, device: str, others: int, when: str) -> str:
-    """A sentence about it."""
+    """Return a note on other processes on a device."""
     users = "another process" if others == 1 else f"{others} other processes"
     return f"{when}, {users} computed on {device} of node {node}."
 

@@ -52,7 +52,7 @@ def _zips(_: Any, attribute: Any, value: Any) -> None:
 
 
 def check_field(name: Any) -> None:
-    """Raises UnknownName where a case has no such field; `options.NAME` sets one option."""
+    """Raise UnknownName if a case has no such field; `options.NAME` sets one option."""
     if name not in FIELDS and not (isinstance(name, str) and name.startswith("options.")):
         raise UnknownName("field of a run spec", str(name), (*FIELDS, "options.NAME"))
 
@@ -131,12 +131,12 @@ class Matrix:
         return self.size
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """The cases in order, the last axis fastest; zips after axes, then what is included."""
+        """Yield the cases in order, the last axis fastest; zips after axes, then the included cases."""
         for fields, _ in self.numbered():
             yield fields
 
     def numbered(self) -> Iterator[tuple[dict[str, Any], int | None]]:
-        """The cases in order, each with the number of the entry of `include` that it is; None for a combination."""
+        """Yield the cases in order, each with the index of its entry of `include`, or None for a combination."""
         for fields, number in self._all():
             changed = overridden(fields, self.overrides)
             if not any(condition.holds(changed) for condition in self.exclude):
@@ -157,7 +157,7 @@ class Matrix:
 
 
 def overridden(fields: dict[str, Any], overrides: Iterable[Override]) -> dict[str, Any]:
-    """The fields of a case with those set that the overrides set in it, one after the other."""
+    """Return the fields of a case after applying the overrides in order."""
     for override in overrides:
         if override.when is None or override.when.holds(fields):
             fields = merged(fields, override.set)
@@ -165,7 +165,7 @@ def overridden(fields: dict[str, Any], overrides: Iterable[Override]) -> dict[st
 
 
 def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of all layers, the last one's where several have them; mappings (options, env) entry by entry."""
+    """Merge the fields of all layers; later layers win, and mappings (options, env) are merged by entry."""
     flat: dict[str, Any] = {}
     for layer in layers:
         for name, value in layer.items():

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 
 def in_round(ids: Sequence[str], seed: int, number: int) -> list[str]:
-    """All cases in the order of one round: a permutation that depends on the seed and the round alone."""
+    """Return all cases in the order of one round: a permutation that depends on the seed and the round alone."""
     shuffled = list(ids)
     random.Random(f"dlperf-campaign {seed} {number}").shuffle(shuffled)  # noqa: S311 - an order, no secret
     return shuffled

@@ -58,7 +58,7 @@ def stamp() -> str:
 
 
 def plan_cases(campaign: Campaign, registry: Registry, stamp: str) -> Iterator[Entry]:
-    """The cases one by one.
+    """Yield the cases one by one.
 
     Cases that differ only in what cannot matter (batch size, seed, protocol, deadlines) are judged once.
 
@@ -87,7 +87,7 @@ def plan_cases(campaign: Campaign, registry: Registry, stamp: str) -> Iterator[E
 
 
 def plan_campaign(campaign: Campaign, registry: Registry) -> tuple[str, list[Entry]]:
-    """A campaign's stamp and all its entries, at least one of which can be run; raises as `plan_cases` does."""
+    """Return a campaign's stamp and all its entries, at least one of which can run; raises as `plan_cases` does."""
     when = stamp()
     entries = list(plan_cases(campaign, registry, when))
     if all(entry.refusal is not None for entry in entries):
@@ -128,7 +128,7 @@ def check_predicates(campaign: Campaign, registry: Registry) -> None:
 
 
 def _known_names(campaign: Campaign, field: str, registry: Registry) -> set[str]:
-    """The names that a field may have: those in the matrix, and those that mean something to everyone."""
+    """Return the names that a field may have: those in the matrix, and those that are generally known."""
     names = set(VOCABULARY.get(field, ()))
     if field in _PLUGINS or field == "launcher":
         names |= set(registry.names(_PLUGINS.get(field, "topologies")))
@@ -186,13 +186,13 @@ def _check_case(spec: RunSpec, registry: Registry, skip_missing: bool) -> tuple[
 
 
 def _key(spec: RunSpec) -> str:
-    """Of a spec what a refusal can depend on; a text, in which 1, 1.0 and true are different."""
+    """Return the parts of a spec that a refusal can depend on, as a text in which 1, 1.0 and true differ."""
     fields = (field.name for field in attrs.fields(RunSpec) if field.name not in _IMMATERIAL)
     return repr([getattr(spec, name) for name in fields])
 
 
 def _where(campaign: Campaign, case: CampaignCase, error: UsageError) -> str:
-    """`FILE:LINE: ` of what a plugin refused."""
+    """Return `FILE:LINE: ` of the setting that a plugin refused."""
     kind, name = getattr(error, "kind", "").split(" ")[0], getattr(error, "name", "")
     field = f"options.{name}" if kind == "option" else kind
     block = _block(campaign, case)
@@ -217,5 +217,5 @@ def _refused_at(campaign: Campaign, case: CampaignCase, message: str) -> str:
 
 
 def _block(campaign: Campaign, case: CampaignCase) -> Block | None:
-    """The matrix that a case comes from."""
+    """Return the matrix that a case comes from."""
     return next((b for b in campaign.blocks if case.where in (b.where, *b.includes)), None)

@@ -40,7 +40,7 @@ class Outcome:
     """`complete`, or `time-limit` where the session's time was up."""
 
     def results(self) -> Iterator[Result]:
-        """The results of the cases that are concluded, in the campaign's order; each is read when it is asked for."""
+        """Yield the results of the concluded cases in the campaign's order; each is read on demand."""
         for id, progress in self.cases.items():
             if progress.status is not None:
                 yield self.directory.store.load(id)

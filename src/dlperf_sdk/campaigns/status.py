@@ -47,7 +47,7 @@ class Status:
         return dict(Counter(case.conclusion for case in self.cases.values()))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Return plain JSON values."""
         return {
             "name": self.name,
             "state": self.state,

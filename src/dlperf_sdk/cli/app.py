@@ -135,7 +135,7 @@ def _common(tokens: Sequence[str]) -> screen.Common:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM and SIGHUP end as Ctrl-C does: workers ended, finished repeats kept. `nohup` keeps SIGHUP ignored."""
+    """Handle SIGTERM and SIGHUP like Ctrl-C: stop workers, keep finished repeats. `nohup` keeps SIGHUP ignored."""
     if threading.current_thread() is not threading.main_thread():
         yield  # signals are the main thread's
         return
@@ -156,7 +156,7 @@ def _terminable() -> Iterator[None]:
 
 @contextmanager
 def _plain_warnings() -> Iterator[None]:
-    """A warning is a line on standard error, without the place in our code."""
+    """Print warnings as one line on standard error, without the position in the code."""
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: screen.say(f"Warning: {message}", "yellow")
         yield

@@ -76,7 +76,6 @@ def plan_of(
 
     `seconds` is the estimated duration in all, and `basis` a phrase that says what the estimate is based on.
     """
-
     skipped = [entry for entry in entries if entry.refusal is not None]
     runnable = [entry for entry in entries if entry.refusal is None]
     repeats = sum(entry.case.spec.resolved_protocol().repeats for entry in runnable)

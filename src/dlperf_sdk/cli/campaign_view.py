@@ -45,7 +45,7 @@ class CampaignLines:
         self.count()
 
     def count(self) -> None:
-        """The cases that there are, and what of them is done."""
+        """Count the cases, and those that are done."""
         for id, progress in read_progress(self.directory.cases, self.directory.journal.read()).items():
             self.cases[id] = progress.case.spec.label
             self.repeats[id] = progress.case.spec.resolved_protocol().repeats
@@ -60,11 +60,11 @@ class CampaignLines:
         return None
 
     def print(self, text: str, style: str = "") -> None:
-        """A line that stays."""
+        """Print a permanent line."""
         self.console.print(Text(visible(text), style), soft_wrap=not self.console.is_terminal)
 
     def apply(self, entry: Mapping[str, Any]) -> None:
-        """One entry of the journal."""
+        """Apply one entry of the journal."""
         case = self.cases.get(entry.get("case", ""), "")
         self.left = entry.get("left", self.left)
         for line in _warnings(case, entry):
@@ -97,7 +97,7 @@ class CampaignLines:
                 )
 
     def ended(self, case: str, entry: Mapping[str, Any]) -> None:
-        """An attempt is over."""
+        """Show the end of an attempt."""
         self.advance = None
         seconds = duration(entry["seconds"]) if entry.get("seconds") else ""
         if entry["status"] == "ok":
@@ -111,7 +111,7 @@ class CampaignLines:
             self.print(f"note: {note}", "yellow")
 
     def aside(self) -> str:
-        """The time left, as far as it is known."""
+        """Return the estimated time left as a suffix; empty if it is not known."""
         return f"; about {duration(self.left)} left" if self.left else ""
 
     def enter(self, current: str, activity: str) -> None:
@@ -162,7 +162,7 @@ class CampaignDrawn(CampaignLines):
         self._live.stop()
 
     def drawn(self) -> RenderableType:
-        """The whole, the case at hand, the throughput so far, the failures, the time left: no line wraps."""
+        """Draw total progress, current case, throughput so far, failures and time left; no line wraps."""
         total = max(1, sum(self.repeats.values()))
         # What is concluded has no more repeats to come, however many it has finished.
         over = sum(
@@ -205,5 +205,5 @@ def _warnings(case: str, entry: Mapping[str, Any]) -> list[str]:
 
 
 def view(console: Console, directory: CampaignDirectory, *, live: bool) -> CampaignLines:
-    """The view that suits."""
+    """Return the view for the console: live on a terminal, else lines."""
     return (CampaignDrawn if live else CampaignLines)(console, directory)

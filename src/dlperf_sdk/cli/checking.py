@@ -121,7 +121,7 @@ class _Shown:
         self.overwrites = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
     def started(self, name: str, number: int, count: int) -> None:
-        """A test begins: on a terminal the line is overwritten when it is over."""
+        """Show the start of a test: on a terminal the line is overwritten when the test is over."""
         text = f"{number}/{count}  {name} …"
         if self.overwrites:
             self._write(visible(text)[: shutil.get_terminal_size().columns - 1])
@@ -129,7 +129,7 @@ class _Shown:
             say(text, "dim")
 
     def finished(self, check: Check) -> None:
-        """A test is over. Raises UsageError where standard output takes no more."""
+        """Show the outcome of a test. Raises UsageError if standard output cannot be written."""
         if self.overwrites:
             self._write("")
         if self.quiet:
@@ -145,7 +145,7 @@ class _Shown:
 
 
 def _group_of(name: str, group: str | None) -> str:
-    """The group that holds the name."""
+    """Return the group that contains the name."""
     if group is not None and group not in GROUPS:
         raise UnknownName("group of plugins", group, GROUPS)
     known = {group_name: Registry().names(group_name) for group_name in GROUPS if group in (None, group_name)}

@@ -35,8 +35,9 @@ def describe(
     ] = None,
     common: Common = AS_USUAL,
 ) -> int:
-    """Describe a plugin: what it offers, its options, what it needs; of a model its arithmetic, what is computed to the
-    epsilon, and its parameters.
+    """Describe a plugin: what it offers, its options, what it needs.
+
+    Of a model its arithmetic, what is computed to the epsilon, and its parameters.
 
     `dlperf describe resnet50`, `dlperf describe model resnet50 --set image_size=64`
     """

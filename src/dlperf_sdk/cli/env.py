@@ -186,5 +186,5 @@ def _damaged_table(damaged: Iterable[DamagedFile]) -> Table:
 
 
 def _moment(text: str | None) -> str:
-    """`2025-01-31 10:15` of an ISO 8601 time."""
+    """Format an ISO 8601 time as `2025-01-31 10:15`."""
     return "" if text is None else text[:16].replace("T", " ")

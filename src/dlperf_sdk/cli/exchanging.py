@@ -79,7 +79,7 @@ def export(
 
 
 def _put(data: bytes, file: Path | None, common: Common) -> None:
-    """Bytes into a file, or on standard output."""
+    """Write bytes to a file or to standard output."""
     if file is not None:
         put_file(file, data, common)
         return

@@ -103,7 +103,7 @@ REPEATED = tuple(_MAPPINGS)
 
 
 def entries(field: str, texts: Sequence[str]) -> dict[str, Any]:
-    """The mapping that a repeated flag gives.
+    """Return the mapping that a repeated flag gives.
 
     Raises:
         SpecError: an entry is not of the flag's form, or names the same thing as another.
@@ -119,7 +119,7 @@ def entries(field: str, texts: Sequence[str]) -> dict[str, Any]:
 
 
 def option_values(written: Mapping[str, str], *owners: Any) -> dict[str, Scalar]:
-    """The values behind the `=` of `--set`: as they were typed where an owner's option is a text, else by `scalar`.
+    """Convert the values of `--set`: unchanged if an owner declares the option as text, else by `scalar`.
 
     The owners are plugins with `Options`; that an option is one of theirs is not seen to here.
     """
@@ -133,7 +133,7 @@ def option_values(written: Mapping[str, str], *owners: Any) -> dict[str, Scalar]
 
 
 def fields_of(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of `RunSpec` that the given flags stand for, options as they were typed; raises as `entries` does."""
+    """Return the fields of `RunSpec` for the given flags, options unchanged; raises as `entries` does."""
     return {
         name: entries(name, value) if name in _MAPPINGS else value
         for name, value in given.items()
@@ -191,7 +191,7 @@ def _annotation(field: attrs.Attribute[Any], hint: Any) -> Any:
 
 
 def _read_as(hint: Any) -> Any:
-    """The type that a flag's text is turned into; a value type of ours reads its text itself."""
+    """Return the type that a flag's text is converted to; our value types parse their text themselves."""
     if get_origin(hint) in (types.UnionType,):
         hint = next(member for member in get_args(hint) if member is not type(None))
     return hint if hint in (int, float, str) else str

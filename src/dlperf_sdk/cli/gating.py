@@ -81,7 +81,7 @@ def gate(
 
 
 def fraction(text: str, flag: str) -> float:
-    """`2%` or `0.02` as a fraction; raises UsageError for anything else."""
+    """Convert `2%` or `0.02` to a fraction; raises UsageError for anything else."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(%?)", text.strip())
     value = float(match[1]) / (100 if match[2] else 1) if match else -1.0
     if not 0 <= value < 1:
@@ -90,7 +90,7 @@ def fraction(text: str, flag: str) -> float:
 
 
 def results_in(path: Path, unreadable: list[str]) -> Iterator[Result]:
-    """The results in a campaign, a store, a run's directory or a file; why others cannot be read is added to a list.
+    """Yield the results in a campaign, store, run directory or file; append the errors of unreadable ones to a list.
 
     Raises:
         StoreError: there is nothing of the kind.
@@ -113,7 +113,7 @@ def results_in(path: Path, unreadable: list[str]) -> Iterator[Result]:
 
 
 def blocks_of(gate: Gate) -> list[Block]:
-    """A row per case, what matters first, and a sentence for each that is not plainly unchanged."""
+    """Return a row per case, the most important first, and a sentence for each case that is not unchanged."""
     order = list(_TONES)
     notes: list[str] = []
     rows = []
@@ -198,7 +198,7 @@ def junit_of(gate: Gate) -> str:
 
 
 def _xml(text: str) -> str:
-    """Without the characters that XML 1.0 does not have."""
+    """Remove the characters that XML 1.0 does not have."""
     return re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "�", text)
 
 

@@ -46,7 +46,7 @@ def list_plugins(
 
 
 def group_named(name: str) -> str:
-    """The group that a name, in the singular as well, stands for."""
+    """Return the group for a name, which may be in the singular."""
     group_name = next((group.name for group in GROUPS.values() if group.singular == name), name)
     if group_name not in GROUPS:
         raise UnknownName("group of plugins", name, GROUPS)

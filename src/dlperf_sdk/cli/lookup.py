@@ -27,8 +27,10 @@ class Matches:
 
 
 def find(selection: tuple[str, ...], output: Path) -> Matches:
-    """Results by the names of runs in `output`, or by the paths of files, runs and stores. What cannot be read is
-    among the errors, by name."""
+    """Find results by the names of runs in `output`, or by the paths of files, runs and stores.
+
+    What cannot be read is among the errors, by name.
+    """
     from dlperf_sdk.results.store import ResultStore
 
     matches = Matches()
@@ -83,7 +85,7 @@ def unit_of(model: str, registry: Registry) -> str:
 
 
 def _take(matches: Matches, store: ResultStore, run_id: str, shown_as: Path) -> None:
-    """A run's result; or, where it has none, that it is unfinished."""
+    """Add a run's result; a run without one is added as unfinished."""
     if not (store.directory / run_id / "result.json").exists():
         matches.unfinished.append((store, run_id))
         return

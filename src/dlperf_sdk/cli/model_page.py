@@ -18,7 +18,7 @@ _ITEM = re.compile(r"\s*[-*•] ")
 
 
 def page_of(model: Model) -> str:
-    """The docstring of the model's module where that is about no other model, else of its class."""
+    """Return the docstring of the model's module if it describes only this model, else that of its class."""
     cls = type(model)
     module = sys.modules[cls.__module__]
     others = [
@@ -39,7 +39,7 @@ def manifest_of(parameters: Iterable[Parameter]) -> list[dict[str, Any]]:
 
 
 def blocks(page: str, manifest: list[dict[str, Any]]) -> Iterator[Block]:
-    """Both, for people."""
+    """Yield the blocks of docstring and manifest."""
     if page:
         yield Heading("What is computed")
         yield from map(Paragraph, paragraphs(page))
@@ -63,7 +63,7 @@ def blocks(page: str, manifest: list[dict[str, Any]]) -> Iterator[Block]:
 
 
 def paragraphs(text: str) -> list[str]:
-    """A docstring's paragraphs, and the items of its lists, each as one line."""
+    """Return a docstring's paragraphs, and the items of its lists, each as one line."""
     rows: list[list[str]] = []
     fresh = True
     for line in text.splitlines():

@@ -10,14 +10,14 @@ from dlperf_sdk.cli.screen import Common, emit, say, write
 
 
 def put_text(text: str) -> None:
-    """A text on standard output, where a terminal is steered by nothing in it; raises as `emit` does."""
+    """Write text to standard output without control characters for the terminal; raises as `emit` does."""
     from dlperf_sdk.reports.terminal import harmless
 
     write(harmless(text) if sys.stdout.isatty() else text)
 
 
 def put_file(file: Path, data: bytes, common: Common) -> None:
-    """Bytes in a file, and a word on it.
+    """Write bytes to a file and report it.
 
     Raises:
         StoreError: it cannot be written.

@@ -37,7 +37,7 @@ class Outline:
     """The parity run that comes before, or why there is none."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Return plain JSON values."""
         return {
             **self.plan.to_dict(),
             "parity": self.parity,
@@ -47,7 +47,7 @@ class Outline:
         }
 
     def blocks(self) -> list[Block]:
-        """For people."""
+        """Return the blocks for the terminal."""
         plan = self.plan
         spec = plan.spec
         heading = f"{spec.framework} {spec.model} · {spec.topology} · {spec.precision} on {plan.device}"

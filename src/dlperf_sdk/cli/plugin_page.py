@@ -14,7 +14,7 @@ _LISTS = (("models", "Models"), ("frameworks", "Frameworks"), ("data", "Data"), 
 
 
 def blocks(about: Mapping[str, Any]) -> list[Block]:
-    """The page of a plugin, from what `describe` gathered of it."""
+    """Return the page of a plugin from the values that `describe` collected."""
     page: list[Block] = [Heading(about["name"], Cell(f"{about['group']}, {about['distribution']}", "quiet"))]
     if about["description"]:
         page.append(Paragraph(about["description"].split("\n\n")[0].replace("\n", " ")))

@@ -40,7 +40,7 @@ def course_of(plan: Any) -> Course:
 
 
 def doing(advance: Advance) -> str:
-    """The phase, the step in it and the throughput so far, as far as they are known."""
+    """Return the phase, the step in it and the throughput so far, as far as they are known."""
     parts = [TITLES.get(advance.phase, advance.phase)]
     if advance.steps:
         parts.append(f"step {min(advance.step, advance.steps):,} of {advance.steps:,}")
@@ -72,7 +72,7 @@ class Lines:
         return None
 
     def print(self, text: str, style: str = "") -> None:
-        """A line that stays."""
+        """Print a permanent line."""
         self.console.print(Text(visible(text), style), soft_wrap=not self.console.is_terminal)
 
     @hookimpl
@@ -93,7 +93,7 @@ class Lines:
         self.staged(stage, detail)
 
     def staged(self, stage: str, detail: str) -> None:
-        """Something before, or beside, the repeats."""
+        """Show the progress of a stage outside the repeats."""
         self.print(f"{stage}: {detail}", "yellow" if stage == "note" else "dim")
 
     @hookimpl
@@ -117,7 +117,7 @@ class Lines:
         self.stepped(before)
 
     def stepped(self, before: str) -> None:
-        """A worker got on; `before` is the phase that it was last heard in."""
+        """Show the progress of a worker; `before` is its previously reported phase."""
         advance = self.advance
         assert advance is not None
         now = self.clock()
@@ -132,12 +132,12 @@ class Lines:
         self.print(f"repeat {advance.attempt} of {advance.repeats}: {status}")
 
     def doing(self) -> str:
-        """The phase, the step in it and the throughput so far, as far as they are known."""
+        """Return the phase, the step in it and the throughput so far, as far as they are known."""
         assert self.advance is not None
         return doing(self.advance)
 
     def time_left(self) -> str:
-        """The time left, as far as it is known."""
+        """Return the estimated time left; empty if it is not known."""
         seconds = None if self.advance is None else self.advance.seconds_left(self.clock())
         return "" if seconds is None else f"{duration(seconds)} left"
 
@@ -189,7 +189,7 @@ class Drawn(Lines):
             super().staged(stage, detail)
 
     def stepped(self, before: str) -> None:
-        """Drawn with the next refresh."""
+        """Show the progress of a worker; `before` is its previously reported phase."""
 
     def drawn(self) -> RenderableType:
         """Render the current activity: the repeat, its phase, and a progress bar if the number of steps is known."""
@@ -215,5 +215,5 @@ class Drawn(Lines):
 
 
 def display(console: Console, *, live: bool, verbose: bool = False, redact: bool = False) -> Lines:
-    """The display that suits: `live` on a terminal that can overwrite what it shows."""
+    """Return the display for the console: `live` on a terminal that can overwrite lines."""
     return (Drawn if live else Lines)(console, verbose=verbose, redact=redact)

@@ -55,12 +55,12 @@ class Advance:
     _last: tuple[float, int] | None = None
 
     def repeat_started(self, attempt: int, now: float) -> None:
-        """A repeat begins."""
+        """Record the start of a repeat."""
         self.attempt, self.began = attempt, now
         self._enter("start")
 
     def stepped(self, phase: str, step: int, now: float) -> None:
-        """A worker is in a phase, `step` steps of which are behind it."""
+        """Record that a worker is in a phase and has finished `step` of its steps."""
         if phase != self.phase:
             self._enter(phase)
         self.step = step
@@ -71,7 +71,7 @@ class Advance:
         self._last = (now, step)
 
     def repeat_ended(self, throughput: float | None, now: float) -> None:
-        """A repeat is over; `throughput` is None if it failed."""
+        """Record the end of a repeat; `throughput` is None if it failed."""
         self.durations.append(now - self.began)
         if throughput is not None:
             self.throughputs.append(throughput)
@@ -109,7 +109,7 @@ class Advance:
         return None if self.pace is None else self.pace * self.course.global_batch_size
 
     def seconds_left(self, now: float) -> float | None:
-        """Seconds until the fewest repeats are done, if it goes on like this; None while nobody can tell."""
+        """Return the estimated seconds until the minimum number of repeats is done; None if it is not known."""
         elapsed = now - self.began
         after = max(0, self.course.repeats - self.attempt)
         if self.durations:

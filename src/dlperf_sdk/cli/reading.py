@@ -86,7 +86,7 @@ def _check_written(path: Path, kind: str, document: Mapping[str, Any]) -> None:
 
 
 def _directory(path: Path, common: Common) -> int:
-    """The run, or all runs, in a directory."""
+    """Validate the run, or all runs, in a directory."""
     from dlperf_sdk.cli.lookup import is_run, runs_in
     from dlperf_sdk.registry.plugins import Registry
     from dlperf_sdk.results.consistency import check_directory
@@ -155,7 +155,7 @@ def kind_of(document: Mapping[str, Any]) -> str:
 
 
 def _keys(described: Mapping[str, Any]) -> set[str]:
-    """The keys of a schema's documents."""
+    """Return the keys of a schema's documents."""
     return set(described.get("properties") or described["$defs"]["record"]["properties"])
 
 
@@ -192,7 +192,7 @@ def _read_published(document: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _read_result(path: Path, _: dict[str, Any]) -> tuple[str, ...]:
-    """With its records, which lie beside it."""
+    """Check a result together with its records, which are beside it."""
     from dlperf_sdk.results.consistency import contradictions
     from dlperf_sdk.results.store import ResultStore
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def without(folders: Iterable[Path]) -> Callable[[str], str]:
-    """Makes of a sentence one without these folders in front of paths, and without this machine's and user's names."""
+    """Return a function that removes these folders, and this machine's and user's names, from a sentence."""
     from dlperf_sdk.results.redact import redacted_text
 
     prefixes = {
@@ -32,7 +32,7 @@ def without(folders: Iterable[Path]) -> Callable[[str], str]:
 
 
 def of_this_machine(result: Result) -> Result:
-    """A result that was measured from here, without the names of this machine and this user either."""
+    """Redact the names of this machine and this user from a result that was measured from here."""
     from dlperf_sdk.results.redact import redacted
 
     return redacted(result, (platform.node(),), _users())

@@ -122,7 +122,7 @@ _FORMATS = ("terminal", "markdown", "html", "csv", "json")
 
 
 def _put(report: _Report, format: str, file: Path | None, common: Common) -> None:
-    """The report in its format, on standard output or in a file."""
+    """Write the report in its format to standard output or to a file."""
     if file is None and common.json:
         emit(report.summary())
     elif file is None and format == "terminal":

@@ -167,7 +167,7 @@ def rerun(
 
 
 def spec_of(what: str, model: str | None, given: dict[str, Any]) -> RunSpec:
-    """The case that the arguments and flags describe; raises UsageError."""
+    """Return the case that the arguments and flags describe; raises UsageError."""
     from dlperf_sdk import api
     from dlperf_sdk.registry.plugins import Registry
 

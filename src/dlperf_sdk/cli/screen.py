@@ -59,12 +59,12 @@ class _Console(Console):
 
 
 def err() -> Console:
-    """Standard error."""
+    """Return the console for standard error."""
     return _Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
 
 
 def out() -> Console:
-    """Standard output, for what cyclopts prints: help and version."""
+    """Return the console for standard output, which cyclopts uses for help and version."""
     return _Console(file=sys.stdout)
 
 
@@ -99,7 +99,7 @@ def reserved_stdout() -> Iterator[None]:
 
 
 def emit(document: Any) -> None:
-    """One JSON object on standard output.
+    """Write one JSON object to standard output.
 
     Raises:
         UsageError: standard output takes no more, for another reason than that nobody reads it.
@@ -108,7 +108,7 @@ def emit(document: Any) -> None:
 
 
 def write(text: str) -> None:
-    """A text on standard output, as it is; raises as `emit` does."""
+    """Write text to standard output unchanged; raises as `emit` does."""
     stdout = _reserved[-1] if _reserved else sys.stdout
     try:
         stdout.write(text)
@@ -134,14 +134,14 @@ def write_bytes(data: bytes) -> None:
 
 
 def show(blocks: Iterable[Block]) -> None:
-    """Blocks on standard output; raises as `emit` does."""
+    """Print blocks to standard output; raises as `emit` does."""
     from dlperf_sdk.reports import terminal
 
     write(terminal.text_of(blocks, styled=sys.stdout.isatty()))
 
 
 def say(text: str, style: str = "") -> None:
-    """A paragraph on standard error. That it cannot be written is no reason to stop."""
+    """Print a paragraph to standard error; errors in writing it are ignored."""
     from dlperf_sdk.documents.json_values import visible
 
     with suppress(OSError):
@@ -149,8 +149,10 @@ def say(text: str, style: str = "") -> None:
 
 
 def complain(error: BaseException, common: Common, exit_code: int) -> int:
-    """Say what went wrong: a paragraph on standard error (of a file's mistakes, a line for each), and with `--json` an
-    object on standard output."""
+    """Report an error: a paragraph on standard error, and with `--json` an object on standard output.
+
+    Of a file's errors, one line each.
+    """
     if common.debug:
         with suppress(OSError):
             traceback.print_exception(error, file=sys.stderr)
@@ -166,7 +168,7 @@ def complain(error: BaseException, common: Common, exit_code: int) -> int:
 
 
 def command(function: Callable[..., int]) -> Callable[..., int]:
-    """A command of the CLI: its errors become a paragraph and an exit code."""
+    """Wrap a command of the CLI: its errors become a paragraph and an exit code."""
 
     @wraps(function)
     def guarded(*args: Any, **kwargs: Any) -> int:
@@ -212,7 +214,8 @@ def _refused_by_the_system(error: Exception) -> UsageError | None:
 
 def open_missing_streams() -> None:
     """Let `/dev/null` take the places of standard streams that are closed: no file that is opened later shall
-    become standard output by accident."""
+    become standard output by accident.
+    """
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
             os.fstat(number)

@@ -63,7 +63,7 @@ def _message(error: CycloptsError, command: str) -> str:
 
 
 def _unknown(error: UnknownOptionError) -> str:
-    """An option that the command does not have."""
+    """Return the message for an unknown option."""
     name = (error.token.keyword or error.token.value).partition("=")[0]
     known = [option for argument in error.argument_collection if argument.parse for option in argument.names]
     instead = _INSTEAD.get((*(error.command_chain or ()), name))
@@ -71,7 +71,7 @@ def _unknown(error: UnknownOptionError) -> str:
 
 
 def _missing(error: MissingArgumentError, argument: Argument, command: str) -> str:
-    """An option without its value, or a command without one of its words."""
+    """Return the message for an option without its value, or a command without a required argument."""
     option = error.keyword or next((token.keyword for token in argument.tokens if token.keyword), None)
     if option is not None:
         return f"{option} is given without a value: it takes {_about(argument)}"
@@ -108,7 +108,7 @@ def _usage(app: App) -> str:
 
 
 def _parts(hint: Any) -> Iterator[Any]:
-    """The alternatives of a type."""
+    """Yield the alternatives of a type."""
     if get_origin(hint) is not Literal and get_args(hint):
         for part in get_args(hint):
             yield from _parts(part)

@@ -56,7 +56,7 @@ def verify(
     verifications: list[verification.Verification] = []
 
     def verified(result: verification.Verification) -> None:
-        """Shown at once: an interruption later takes nothing of it away."""
+        """Show a verification at once, so that an interruption does not lose it."""
         if not common.json:
             if verifications:
                 write("\n")

@@ -17,11 +17,11 @@ Progress = Callable[[str, int, int], None]
 
 
 def silent(stage: str, done: int, total: int) -> None:
-    """A `Progress` that nobody watches."""
+    """Ignore progress."""
 
 
 def directory() -> Path:
-    """The directory of prepared data, made if need be: `data` in DLPERF_CACHE_DIR or the user's cache.
+    """Return the directory of prepared data, `data` in DLPERF_CACHE_DIR or the user's cache; create it if needed.
 
     Raises:
         Unavailable: it cannot be made, or there is no place for it.

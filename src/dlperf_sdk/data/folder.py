@@ -21,7 +21,7 @@ class File(NamedTuple):
 
 
 def resolve(folder: str, source: str) -> Path:
-    """The folder with every link followed.
+    """Return the folder with all links resolved.
 
     Raises:
         Unavailable: it is not there, or no folder.
@@ -67,7 +67,7 @@ def inside(root: Path, entry: os.DirEntry[str]) -> None:
 
 
 def files(root: Path, folder: Path, suffixes: tuple[str, ...]) -> list[File]:
-    """The files of a folder whose names end in one of the suffixes, in any case; sorted by name.
+    """Return the files of a folder whose names end in one of the suffixes, in any case; sorted by name.
 
     Raises:
         Unavailable: the folder, or a file's entry, cannot be read.
@@ -90,7 +90,7 @@ def files(root: Path, folder: Path, suffixes: tuple[str, ...]) -> list[File]:
 
 
 def subfolders(root: Path, folder: Path) -> list[str]:
-    """The names of the folders in a folder, sorted.
+    """Return the names of the folders in a folder, sorted.
 
     Raises:
         Unavailable: the folder cannot be read.

@@ -27,7 +27,7 @@ Classes = dict[str, list[folder.File]]
 
 
 def _classes(root: Path, below: Path) -> Classes:
-    """The folders that hold JPEGs, and these, both sorted by name."""
+    """Return the folders that contain JPEGs, and their files, both sorted by name."""
     by_class = {name: folder.files(root, below / name, _SUFFIXES) for name in folder.subfolders(root, below)}
     return {name: images for name, images in by_class.items() if images}
 

@@ -29,7 +29,7 @@ class Source(Protocol):
     """Source of randomness."""
 
     def random(self) -> float:
-        """A number in [0, 1)."""
+        """Return a random number in [0, 1)."""
         ...
 
 
@@ -57,7 +57,7 @@ def _below(source: Source, limit: int) -> int:
 
 
 def _joined(document: Document, begin: int, end: int) -> list[int]:
-    """The tokens of some of a document's sentences, in order."""
+    """Return the tokens of some of a document's sentences, in order."""
     return [token for i in range(begin, end) for token in document[i]]
 
 
@@ -69,7 +69,7 @@ def _shorten(first: list[int], second: list[int], room: int, source: Source) -> 
 
 
 def _elsewhere(documents: Sequence[Document], own: int, enough: int, source: Source) -> list[int]:
-    """A span from another document than `own`: from one of its sentences on, to `enough` tokens."""
+    """Return a span of another document than `own`: from one of its sentences on, up to `enough` tokens."""
     below = _below(source, len(documents) - 1)
     document = documents[below + (below >= own)]
     begin = _below(source, len(document))
@@ -77,7 +77,7 @@ def _elsewhere(documents: Sequence[Document], own: int, enough: int, source: Sou
 
 
 def _filled(document: Document, begin: int, enough: int) -> int:
-    """The end of the fewest sentences from `begin` on, one at least, that have `enough` tokens."""
+    """Return the end of the smallest number of sentences from `begin` on, at least one, with `enough` tokens."""
     end, total = begin + 1, len(document[begin])
     while end < len(document) and total < enough:
         total += len(document[end])
@@ -86,7 +86,9 @@ def _filled(document: Document, begin: int, enough: int) -> int:
 
 
 def pairs(documents: Sequence[Document], length: int, source: Source) -> Iterator[Pair]:
-    """Pairs that fill a sequence of `length` tokens as far as their documents allow; two documents at least.
+    """Yield pairs that fill a sequence of `length` tokens as far as their documents allow.
+
+    Needs two documents or more.
 
     Sentences are collected until they fill a sequence, and are cut in two behind one of them by chance; a
     single one is cut in the middle, and is not used if it has one token only. What a pair from elsewhere

@@ -39,7 +39,7 @@ _BATCH = 4096
 
 
 def split(text: str) -> Iterator[list[str]]:
-    """The documents of a file, each as its sentences."""
+    """Yield the documents of a file, each as its sentences."""
     for document in _BLANK_LINES.split(text.replace("\r\n", "\n").replace("\r", "\n")):
         sentences = [stripped for part in _SENTENCE_END.split(document) if (stripped := part.strip())]
         if sentences:
@@ -60,7 +60,7 @@ def _read(root: Path, name: str, expected: str) -> str:
 
 
 def _checksums(root: Path, on_progress: cache.Progress) -> dict[str, str]:
-    """The text files and their checksums, by name."""
+    """Return the text files and their checksums, by name."""
     names = [file.name for file in folder.files(root, root, (".txt",)) if file.name != _VOCABULARY]
     if not names:
         raise Unavailable(f"There is no text in {root}. It must be in UTF-8 files whose names end in .txt.")
@@ -77,7 +77,7 @@ def _checksums(root: Path, on_progress: cache.Progress) -> dict[str, str]:
 
 
 def _own_vocabulary(root: Path, limit: int) -> tuple[str, ...] | None:
-    """The folder's vocabulary, if it has one."""
+    """Return the folder's vocabulary, or None if it has none."""
     if not any(file.name == _VOCABULARY for file in folder.files(root, root, (_VOCABULARY,))):
         return None
     pieces = wordpiece.read_vocabulary(root / _VOCABULARY)
@@ -88,7 +88,7 @@ def _own_vocabulary(root: Path, limit: int) -> tuple[str, ...] | None:
 def tokenise(
     texts: Sequence[Sequence[str]], pieces: Sequence[str], longest: int, on_progress: cache.Progress
 ) -> list[Document]:
-    """Documents as numbers. A sentence of more than `longest` tokens is cut, an empty one left out."""
+    """Convert documents to token numbers. A sentence of more than `longest` tokens is cut, an empty one left out."""
     tokenizer = wordpiece.tokenizer(pieces)
     flat = [(number, sentence) for number, sentences in enumerate(texts) for sentence in sentences]
     documents: list[list[array[int]]] = [[] for _ in texts]
@@ -105,7 +105,7 @@ def tokenise(
 def sequences(
     documents: Sequence[Document], pieces: Sequence[str], length: int, predictions: int, seed: int
 ) -> Iterator[dict[str, Sequence[float]]]:
-    """Samples of the model's inputs: each a flat list, padded with zeros to its length.
+    """Yield samples of the model's inputs: each a flat list, padded with zeros to its length.
 
     An unused prediction has position, id and weight 0. The special pieces are never a replacement.
     """
@@ -178,7 +178,7 @@ def _make(
 
 
 def _valid(entry: Path) -> dict[str, Any] | None:
-    """The index of a cache entry, with its own checksum; None if it is not there, or corrupt."""
+    """Return the index of a cache entry with its own checksum; None if it is missing or corrupt."""
     try:
         digest = (entry / "index.sha256").read_text(encoding="ascii")
         read_arrays({"index": os.fspath(entry / "index.json"), "checksum": digest})

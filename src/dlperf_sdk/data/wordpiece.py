@@ -42,7 +42,7 @@ def _library() -> Any:
 
 
 def read_vocabulary(path: Path) -> tuple[str, ...]:
-    """A vocabulary in BERT's format: one piece per line, whose number is the line's, from 0.
+    """Read a vocabulary in BERT's format: one piece per line, whose number is the line's, from 0.
 
     Raises:
         Unavailable: the file cannot be read.
@@ -145,5 +145,5 @@ def train(texts: Callable[[], Iterable[str]], limit: int) -> tuple[str, ...]:
 
 
 def encode(encoder: Tokenizer, sentences: Sequence[str]) -> list[list[int]]:
-    """The numbers of each sentence's pieces, without special ones."""
+    """Return the numbers of each sentence's pieces, without special ones."""
     return [encoding.ids for encoding in encoder.encode_batch(list(sentences), add_special_tokens=False)]

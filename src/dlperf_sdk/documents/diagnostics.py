@@ -38,7 +38,7 @@ def gathered(errors: list[str]) -> Iterator[None]:
 
 
 def joined(errors: Iterable[str]) -> str:
-    """The mistakes, a line each, none twice: at most ten, and how many more there are."""
+    """Join errors to one message, a line each, without duplicates: at most ten, and the number of the others."""
     lines = list(dict.fromkeys(errors))
     if len(lines) <= MOST:
         return "\n".join(lines)

@@ -19,7 +19,7 @@ _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 def shown(value: Any) -> str:
-    """A value for an error message: what it looks like, in a hundred characters, whatever it is."""
+    """Format a value for an error message, in at most a hundred characters."""
     short = reprlib.Repr()
     short.maxstring = short.maxother = 80
     short.maxlong = 40
@@ -31,28 +31,28 @@ def shown(value: Any) -> str:
 
 
 def visible(text: str) -> str:
-    """A text without control characters: what a worker or a file says must not steer a terminal."""
+    """Replace control characters, so that texts of workers and files cannot control a terminal."""
     return "".join(char if char in "\n\t" or char.isprintable() else "�" for char in text)
 
 
 def now() -> str:
-    """This moment, as documents have it: UTC, ISO 8601, to the second."""
+    """Return the current time as documents have it: UTC, ISO 8601, to the second."""
     utc = timezone.utc  # noqa: UP017 - read by Python 3.10 too, where a framework's own interpreter is one
     return datetime.now(utc).isoformat(timespec="seconds")
 
 
 def number(value: float | str) -> float:
-    """A number as a document has it: JSON has no NaN, so the three that are not finite are text."""
+    """Return a number as a document has it: JSON has no NaN, so the three that are not finite are text."""
     return _NON_FINITE[value] if isinstance(value, str) else float(value)
 
 
 def numbers(values: Sequence[float | str]) -> tuple[float, ...]:
-    """Numbers as a document has them; at once, where all are floats already, as they mostly are."""
+    """Return numbers as a document has them; fast if all of them are floats, as usual."""
     return tuple(values) if set(map(type, values)) == {float} else tuple(map(number, values))  # type: ignore[arg-type]
 
 
 def plain(value: Any, source: str) -> Any:
-    """The value, if it is made of what JSON has, and not too deep; `source` says in messages whose it is.
+    """Return the value if it consists of JSON types and is not too deep; `source` names it in messages.
 
     Raises:
         DocumentError: it holds something else, a NaN, an endless number, or is nested too deeply.

@@ -69,7 +69,7 @@ def load_document(path: Path, limit: int = LARGEST_SPEC) -> dict[str, Any]:
 
 
 def parse_json(data: bytes, source: str) -> Any:
-    """Strict JSON in UTF-8; `source` says in messages where it comes from.
+    """Parse strict JSON in UTF-8; `source` names it in messages.
 
     Raises:
         DocumentError: it is no JSON, names a key twice, holds NaN or an infinity, or is nested too deeply.

@@ -19,7 +19,7 @@ _ODD = re.compile(r"NaN|-?Infinity|-?[0-9]{1000,}")
 
 
 def lines_of(text: str, suffix: str) -> Mapping[Place, int]:
-    """The line, counted from 1, of every key and list item of a document that has been read without complaint."""
+    """Return the line, counted from 1, of every key and list item of a document that has been read without errors."""
     find: Callable[[str], Iterator[tuple[Place, int]]] = {".toml": _of_toml, ".json": _of_json}.get(
         suffix, _of_yaml
     )
@@ -27,7 +27,7 @@ def lines_of(text: str, suffix: str) -> Mapping[Place, int]:
 
 
 def line_of(lines: Mapping[Place, int], place: Place) -> int:
-    """The line of the key that `place` leads to, or of the nearest one around it."""
+    """Return the line of the key at `place`, or of the nearest enclosing one."""
     for length in range(len(place), 0, -1):
         if place[:length] in lines:
             return lines[place[:length]]
@@ -35,12 +35,12 @@ def line_of(lines: Mapping[Place, int], place: Place) -> int:
 
 
 def location(path: Path | str, lines: Mapping[Place, int], place: Place) -> str:
-    """`FILE:LINE`."""
+    """Return `FILE:LINE`."""
     return f"{path}:{line_of(lines, place)}"
 
 
 def repeated(text: str) -> tuple[str | int, int]:
-    """The first key of a text in JSON that its object has already, and its line."""
+    """Return the first key of a JSON text that its object already has, and its line."""
     seen: set[Place] = set()
     for place, line in _of_json(text):
         if place in seen:
@@ -50,7 +50,7 @@ def repeated(text: str) -> tuple[str | int, int]:
 
 
 def of_odd_number(text: str) -> int:
-    """The line of the first number in a text in JSON that is none of JSON's, or that is endless."""
+    """Return the line of the first number in a JSON text that JSON does not have or that is endless."""
     return next((line for token, line in _words(text) if _ODD.fullmatch(token)), 1)
 
 
@@ -76,7 +76,7 @@ def _of_yaml(text: str) -> Iterator[tuple[Place, int]]:
 
 
 def _of_json(text: str) -> Iterator[tuple[Place, int]]:
-    """Also of a text that is found wrong further on."""
+    """Yield places and lines, also of a text with an error further on."""
     open_: list[str | int] = []
     """Of every object and array that is open, the key or the index at hand."""
     fresh = False
@@ -101,7 +101,7 @@ def _of_json(text: str) -> Iterator[tuple[Place, int]]:
 
 
 def _words(text: str) -> Iterator[tuple[str, int]]:
-    """The words of a text in JSON, each with its line."""
+    """Yield the tokens of a JSON text, each with its line."""
     line, at = 1, 0
     for token in _TOKEN.finditer(text):
         line += text.count("\n", at, token.start())
@@ -117,7 +117,7 @@ def _unquoted(token: str) -> str:
 
 
 def _of_toml(text: str) -> Iterator[tuple[Place, int]]:
-    """Tables and the keys that begin a line; what is written inline has the line of its key.
+    """Yield tables and the keys that begin a line; an inline value has the line of its key.
 
     A line of a text of several lines may look like either, with any number of dots: what is deeper than a document
     can be is left out.

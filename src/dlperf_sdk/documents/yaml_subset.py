@@ -29,7 +29,7 @@ class PlainLoader(yaml.SafeLoader):
         self._depth = self._nodes = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """One value. PyYAML calls it for every node of the document, before anything is constructed."""
+        """Compose one value. PyYAML calls it for every node of the document, before anything is constructed."""
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
             raise ComposerError(
@@ -49,7 +49,7 @@ class PlainLoader(yaml.SafeLoader):
         return node
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        """A mapping from texts; PyYAML's own takes the last of equal keys."""
+        """Construct a mapping with text keys; PyYAML's own takes the last of equal keys."""
         value: dict[Any, Any] = {}
         for key_node, value_node in node.value:
             if key_node.tag != "tag:yaml.org,2002:str":
@@ -64,7 +64,7 @@ class PlainLoader(yaml.SafeLoader):
         return value
 
     def construct_yaml_int(self, node: Any) -> int:
-        """A decimal number; PyYAML's own reads octal and base 60 as well."""
+        """Construct a decimal number; PyYAML's own reads octal and base 60 as well."""
         try:
             return int(node.value)
         except ValueError as error:  # Python reads no number of thousands of digits

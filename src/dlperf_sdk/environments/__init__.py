@@ -61,7 +61,7 @@ def prepare(
     env: Mapping[str, str | None] | None = None,
     on_progress: Progress = lambda text: None,
 ) -> PreparedEnvironment:
-    """A usable environment for a framework on a kind of device.
+    """Prepare a usable environment for a framework on a kind of device.
 
     `python` names an existing interpreter; with `inside`, the prefix of a container, it is one in there. `env` are the
     spec's variables for workers, and `on_progress` is told in lines of text what is going on. Hold

@@ -36,7 +36,7 @@ class ManagedEnvironment:
 
 
 def list_environments() -> list[ManagedEnvironment]:
-    """The managed environments, sorted by name, with those that are half-made.
+    """List the managed environments, complete or not, sorted by name.
 
     Raises:
         EnvironmentFailed: their folder cannot be read.

@@ -57,7 +57,10 @@ def _listed(text: str | None) -> list[str]:
 
 
 def _handed(given: _Given) -> tuple[str, ...]:
-    """Variables by name, as podman and docker take them: one that the node has not got is not there inside either."""
+    """Return flags that pass variables by name, as podman and docker accept them.
+
+    A variable missing on the node stays missing.
+    """
     return (*given.variables, *(("CUDA_VISIBLE_DEVICES",) if given.gpus else ()))
 
 
@@ -84,7 +87,7 @@ def _docker(image: str, given: _Given) -> tuple[str, ...]:
 
 
 def _apptainer(image: str, given: _Given) -> tuple[str, ...]:
-    """Not `--containall`: the node's variables are in it, of which workers get those on our list; its IPC is shared."""
+    """Return the prefix for Apptainer, without `--containall`: the node's variables and IPC are available inside."""
     return (
         *("apptainer", "exec", "--contain", "--writable-tmpfs"),
         *(f"--bind={source}:{target}:ro" for source, target in given.mounts),
@@ -111,7 +114,7 @@ _RUNNERS = {"podman": _podman, "docker": _docker, "apptainer": _apptainer, "enro
 def contained(
     framework: str, spec: EnvironmentSpec, device: str, command: tuple[str, ...], variables: Mapping[str, str]
 ) -> PreparedEnvironment:
-    """The environment that `command`, a container's prefix and its Python, starts here.
+    """Return the environment that `command`, a container's prefix and its Python, starts here.
 
     Raises:
         EnvironmentFailed: it does not start, has the wrong Python, or lacks requirements; names each.

@@ -17,8 +17,9 @@ from dlperf_sdk.interfaces.framework import EnvironmentSpec
 def given(
     framework: str, spec: EnvironmentSpec, device: str, python: str, variables: Mapping[str, str]
 ) -> PreparedEnvironment:
-    """The environment of an interpreter that somebody names: a program, a virtual environment's folder, or a
-    command.
+    """Return the environment of an interpreter that the user names.
+
+    It is a program, a virtual environment's folder, or a command.
 
     `variables` are those that a worker would see: what they make visible counts as installed.
 
@@ -44,7 +45,7 @@ def given(
 
 
 def named(python: str, variables: Mapping[str, str]) -> tuple[Path, probe.Interpreter]:
-    """The interpreter that somebody names, and its version.
+    """Return the interpreter that the user names, and its version.
 
     Raises:
         EnvironmentFailed: it is not there, or does not run.
@@ -62,7 +63,7 @@ def named(python: str, variables: Mapping[str, str]) -> tuple[Path, probe.Interp
 def running(
     framework: str, spec: EnvironmentSpec, device: str, variables: Mapping[str, str]
 ) -> PreparedEnvironment | str:
-    """The environment of the interpreter that runs this, or in a sentence why it will not do.
+    """Return the environment of the running interpreter, or a sentence that states why it cannot be used.
 
     Raises:
         PluginError: the plugin's specifiers are none.

@@ -41,7 +41,7 @@ class UvFailed(Exception):
 
 
 def uv_binary() -> str:
-    """The path of the uv that came with the package `uv`.
+    """Return the path of the uv that came with the package `uv`.
 
     Raises:
         EnvironmentFailed: the package is broken, or not installed.

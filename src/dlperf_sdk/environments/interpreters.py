@@ -38,7 +38,7 @@ class _Search:
     places: dict[str, list[str]] = field(factory=dict)
 
     def look(self, place: str, path: Path) -> Interpreter | None:
-        """The interpreter at a path, if it is a CPython of a version that is wanted."""
+        """Return the interpreter at a path if it is a CPython of an accepted version, else None."""
         versions = self.places.setdefault(place, [])
         target = path.resolve()
         first = target not in self.seen
@@ -62,8 +62,7 @@ class _Search:
 
 
 def find(specifier: str, environ: Mapping[str, str]) -> Interpreter:
-    """A CPython whose version satisfies a specifier: the running one if it does, else the newest that is
-    found.
+    """Find a CPython whose version satisfies a specifier: the running one if it does, else the newest that is found.
 
     Looked at are the running interpreter, `python`, `python3` and `python3.*` on PATH (an inactive pyenv shim
     does not answer, and is passed over), pyenv's versions, and those that uv has installed. What was found is found

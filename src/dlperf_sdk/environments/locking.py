@@ -62,7 +62,7 @@ def _names(path: Path, descriptor: int) -> bool:
 
 
 def holders(path: Path) -> list[int]:
-    """The processes that took a lock on a file and still run, as far as the kernel's table shows them to us.
+    """Return the running processes that hold a lock on a file, as far as the kernel's table shows them.
 
     A lock may be held by a child of one that has gone: then there is none to name.
     """
@@ -81,5 +81,5 @@ def holders(path: Path) -> list[int]:
 
 
 def named(path: Path) -> str:
-    """`process 4711`, or `another process`: who holds a lock, for a sentence."""
+    """Return `process 4711` or `another process`: the holder of a lock, for a message."""
     return " and ".join(f"process {process}" for process in holders(path)) or "another process"

@@ -60,7 +60,7 @@ class Recipe:
 
 
 def home() -> Path:
-    """The folder of all managed environments: in DLPERF_CACHE_DIR, else in the user's cache directory.
+    """Return the folder of all managed environments: in DLPERF_CACHE_DIR, else in the user's cache directory.
 
     It and what is in it belong to the user alone: whoever else can write there could have their code run.
 
@@ -93,12 +93,12 @@ def home() -> Path:
 
 
 def lock_file(name: str) -> Path:
-    """The file whose lock guards an environment."""
+    """Return the file whose lock guards an environment."""
     return home() / f"{name}.lock"
 
 
 def obtain(recipe: Recipe, on_progress: Progress) -> PreparedEnvironment:
-    """The environment of a recipe: found again if it is complete, else made.
+    """Return the environment of a recipe: the existing one if it is complete, else a new one.
 
     Raises:
         EnvironmentFailed: it cannot be made; then nothing of it is left.
@@ -124,8 +124,9 @@ def obtain(recipe: Recipe, on_progress: Progress) -> PreparedEnvironment:
 
 @contextmanager
 def in_use(environment: PreparedEnvironment) -> Iterator[None]:
-    """Keep a managed environment from being removed or made anew while workers run in it. Others need no
-    keeping.
+    """Keep a managed environment from being removed or made anew while workers run in it.
+
+    Others need no keeping.
 
     Raises:
         EnvironmentFailed: it has been removed since it was prepared.
@@ -150,7 +151,7 @@ def in_use(environment: PreparedEnvironment) -> Iterator[None]:
 def same_lock(
     framework: str, device: str, minor: str, lock: str, on_progress: Progress
 ) -> PreparedEnvironment | None:
-    """A complete environment that holds exactly a lock, whatever it was made from."""
+    """Return a complete environment that has exactly the versions of a lock, whatever it was made from."""
     for folder in sorted(home().iterdir()):
         about = marker.read(folder) if folder.is_dir() else None
         if about is None or (about.framework, about.device) != (framework, device):
@@ -164,12 +165,12 @@ def same_lock(
 
 
 def python_of(folder: Path) -> Path:
-    """The interpreter of a managed environment."""
+    """Return the interpreter of a managed environment."""
     return folder / "venv" / "bin" / "python"
 
 
 def _complete(folder: Path, on_progress: Progress | None) -> PreparedEnvironment | None:
-    """The environment in a folder if it is whole: marked, runnable, and holding what its marker says."""
+    """Return the environment in a folder if it is complete: marked, runnable, and with the marker's contents."""
     about = marker.read(folder)
     if about is None:
         return None
@@ -261,7 +262,7 @@ def _fill(recipe: Recipe, installer: Installer) -> PreparedEnvironment:
 
 
 def size_of(folder: Path) -> int:
-    """Bytes of all files in a folder, those included that uv shares with its cache through hard links."""
+    """Return the bytes of all files in a folder, including those that uv shares with its cache through hard links."""
     total, counted = 0, set()
     for parent, _, files in os.walk(folder):
         for name in files:

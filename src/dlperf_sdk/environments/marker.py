@@ -48,7 +48,7 @@ def write(folder: Path, marker: Marker) -> None:
 
 
 def read(folder: Path) -> Marker | None:
-    """The marker of a complete environment; None where there is none that can be understood."""
+    """Return the marker of a complete environment; None if there is no valid marker."""
     try:
         plain: Any = json.loads((folder / FILE).read_text(encoding="utf-8"))
         if not isinstance(plain, dict) or plain.pop("version", None) != VERSION:

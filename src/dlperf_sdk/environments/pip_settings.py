@@ -45,7 +45,7 @@ class UvSettings:
 
 
 def config_files(environ: Mapping[str, str], prefix: Path, etc: Path = Path("/etc")) -> list[Path]:
-    """The places of pip's configuration files on Linux; later ones win. Not all of them exist.
+    """Return the paths of pip's configuration files on Linux; later ones win. Not all of them exist.
 
     Global, then the user's (left out where PIP_CONFIG_FILE names a file), then that of the virtual
     environment `prefix`, then PIP_CONFIG_FILE; `PIP_CONFIG_FILE=/dev/null` stands for none at all.
@@ -68,8 +68,9 @@ def config_files(environ: Mapping[str, str], prefix: Path, etc: Path = Path("/et
 
 
 def read(environ: Mapping[str, str], prefix: Path, etc: Path = Path("/etc")) -> dict[str, str]:
-    """pip's settings for an installation, option name (`extra-index-url`) → text, as pip itself would see
-    them.
+    """Return pip's settings for an installation, option name (`extra-index-url`) → text.
+
+    They are as pip itself would see them.
 
     A section `[install]` of any file beats every file's `[global]`, and a `PIP_*` variable beats both; empty
     values count as not given.
@@ -109,7 +110,7 @@ def _option(key: str) -> str:
 
 
 def for_uv(pip: Mapping[str, str], environ: Mapping[str, str], folder: Path) -> UvSettings:
-    """The settings of pip, as variables and arguments for uv; pure.
+    """Return pip's settings as variables and arguments for uv; pure.
 
     What the user has set for uv itself (`UV_*`) stays and wins. Relative paths are relative to `folder`.
     Options of pip without an equivalent, and those that would change what a lock says (`constraint`, `pre`,
@@ -183,7 +184,7 @@ def _path(text: str, folder: Path) -> Path:
 
 
 def _address(text: str, folder: Path) -> str:
-    """An address as it is; a path, with `~` and relative to `folder`, as a `file://` URL."""
+    """Return an address unchanged; convert a path, with `~` and relative to `folder`, to a `file://` URL."""
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", text):
         return text
     return "file://" + quote(str(_path(text, folder)))

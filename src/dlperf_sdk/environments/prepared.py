@@ -32,6 +32,6 @@ class PreparedEnvironment:
 
 
 def key_of(framework: str, device: str, minor: str, *contents: str) -> str:
-    """A hash of framework, kind of device, minor version of Python, and contents: 12 hex digits."""
+    """Return a hash of framework, kind of device, minor version of Python, and contents: 12 hex digits."""
     text = json.dumps([framework, device, minor, *contents])
     return hashlib.sha256(text.encode("utf-8")).hexdigest()[:12]

@@ -94,7 +94,7 @@ class Facts:
 
 
 def version_of(path: Path, environ: Mapping[str, str]) -> Interpreter | None:
-    """The interpreter at a path, or None if it does not answer (an inactive pyenv shim, a broken link)."""
+    """Return the interpreter at a path, or None if it does not answer (an inactive pyenv shim, a broken link)."""
     try:
         answer = subprocess.run(
             [str(path), "-c", _VERSION],
@@ -143,7 +143,7 @@ def ask(path: Path, environ: Mapping[str, str]) -> Facts:
 
 
 def facts_from(plain: Mapping[str, Any]) -> Facts:
-    """The answer of the probe. Raises KeyError, TypeError: it is none."""
+    """Parse the answer of the probe. Raises KeyError, TypeError if it is malformed."""
     return Facts(
         version=str(plain["version"]),
         prefix=Path(plain["prefix"]),
@@ -153,7 +153,7 @@ def facts_from(plain: Mapping[str, Any]) -> Facts:
 
 
 def python_specifier(text: str) -> SpecifierSet:
-    """A plugin's range of Python versions.
+    """Parse a plugin's range of Python versions.
 
     Raises:
         PluginError: the text is no version specifier.
@@ -165,7 +165,7 @@ def python_specifier(text: str) -> SpecifierSet:
 
 
 def requirement(text: str) -> Requirement:
-    """One of a plugin's requirements.
+    """Parse one of a plugin's requirements.
 
     Raises:
         PluginError: the text is no requirement.
@@ -177,8 +177,9 @@ def requirement(text: str) -> Requirement:
 
 
 def unmet(requirements: tuple[str, ...], device: str, facts: Facts) -> list[str]:
-    """The requirements that an interpreter does not meet, each as `requested "…", found "…"`; empty if it
-    meets all.
+    """Return the requirements that an interpreter does not meet, each as `requested "…", found "…"`.
+
+    Empty if it meets all.
 
     A distribution whose version ends in `+cpu` meets no requirement on another device than a CPU: by the
     convention of the indexes that carry such builds it has no code for one.

@@ -15,7 +15,7 @@ from pathlib import Path
 
 
 def headers(path: Path) -> dict[str, str]:
-    """The fields of a METADATA or PKG-INFO file, up to its first empty line; nothing if it is unreadable."""
+    """Return the fields of a METADATA or PKG-INFO file, up to its first empty line; nothing if it is unreadable."""
     fields: dict[str, str] = {}
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
@@ -44,7 +44,7 @@ def origin(record: Path) -> str:
 
 
 def installed(folders: list[Path]) -> list[dict[str, str]]:
-    """`name`, `version` and `origin` of each distribution; as in an import, the first on the path counts."""
+    """Return `name`, `version` and `origin` of each distribution; as in an import, the first on the path counts."""
     links = {link.stem.lower() for folder in folders for link in folder.glob("*.egg-link")}
     distributions: dict[str, dict[str, str]] = {}
     for folder in folders:
@@ -70,6 +70,7 @@ def installed(folders: list[Path]) -> list[dict[str, str]]:
 
 
 def main() -> None:
+    """Print the facts about this interpreter as JSON."""
     folders: list[Path] = []
     for entry in sys.path:
         folder = Path(entry or ".").resolve()

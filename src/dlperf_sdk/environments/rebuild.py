@@ -28,7 +28,7 @@ def from_lock(
     uv_options: tuple[str, ...] = (),
     on_progress: Progress = lambda text: None,
 ) -> PreparedEnvironment:
-    """A managed environment with exactly the versions of a lock: one that exists, or a new one.
+    """Return a managed environment with exactly the versions of a lock: an existing one, or a new one.
 
     `python_version` is the version that the lock was taken from; another patch release of it will do. `asked`
     and `uv_options` are the plugin's `requirements` and `uv_options`, if it is installed here.

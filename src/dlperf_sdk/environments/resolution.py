@@ -40,7 +40,7 @@ class Resolution:
 
 
 def unfit(pins: Sequence[str], device: str, requested: Sequence[str]) -> list[str]:
-    """The pins that have no place in an environment for this kind of device; pure.
+    """Return the pins that do not belong in an environment for this kind of device; pure.
 
     For `cpu`: CUDA's libraries and CUDA builds, which are gigabytes, unless a requirement in `requested` names
     the distribution itself (some frameworks have one build for all, and do not start without those
@@ -70,7 +70,7 @@ def resolve(
     interpreter: Interpreter,
     installer: Installer,
 ) -> Resolution:
-    """The exact versions of everything that is to be installed.
+    """Resolve the exact versions of everything to install.
 
     First from the configured indexes alone; where they do not hold it, or hold only what does not fit the
     device, once more with `uv_options`. `requested`: see `unfit`. `exact`: the requirements are a whole lock, to

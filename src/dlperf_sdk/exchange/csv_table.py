@@ -16,7 +16,7 @@ _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠", "\t", "\n", "'")
 
 
 def to_csv(results: Sequence[Result]) -> str:
-    """The table as CSV (RFC 4180): a header, then a line per result; nothing where a cell is None.
+    """Return the table as CSV (RFC 4180): a header, then a line per result; empty where a cell is None.
 
     A text that a spreadsheet would take for a formula (beginning with = + - @, also full-width or after white
     space) has an apostrophe before it, and so has one that begins with an apostrophe: `read_csv` takes it away again.
@@ -43,7 +43,7 @@ def _safe(text: str) -> str:
 
 
 def read_csv(text: str) -> list[Row]:
-    """The rows of a table that `to_csv` wrote.
+    """Read the rows of a table that `to_csv` wrote.
 
     Raises:
         DocumentError: it is no such table; the message names the line.

@@ -30,7 +30,7 @@ _OPTIMIZER = (
 
 
 def to_mllog(results: Sequence[Result]) -> str:
-    """A line per event; the results in their order, each under its id as namespace.
+    """Return a line per event; the results in their order, each under its id as namespace.
 
     `time_ms` is milliseconds since 1970 in UTC: the run's start for what it was asked to do, its end for what it
     found. `metadata.lineno` is the line's number in what is returned. Numbers that are not finite, which JSON does

@@ -41,7 +41,7 @@ def replay(
     observers: Iterable[Any] = (),
     registry: Registry | None = None,
 ) -> Result:
-    """The result of the run that a stream tells of, put into the store as if it had been run from here.
+    """Replay the run of a stream, and store its result as if it had been run from here.
 
     What the store already has of it, because its controller was lost in the middle, is kept.
 
@@ -60,7 +60,7 @@ def _replayed(
     registry: Registry,
     waiting: Callable[[str], None] = lambda text: None,
 ) -> Result:
-    """As `replay`; what the run waits for is told to `waiting`, each thing once."""
+    """Replay as `replay` does; report to `waiting` what the run waits for, each thing once."""
     events = (event for event in map(parse_event, lines) if event is not None)
     first = next(_started(events, waiting), None)
     if first is None or first["event"] == "ended":
@@ -90,7 +90,7 @@ def _replayed(
 
 
 def _started(events: Iterable[dict[str, Any]], waiting: Callable[[str], None]) -> Iterator[dict[str, Any]]:
-    """The events from the run's first on."""
+    """Yield the events from the run's first on."""
     waits = None
     for event in events:
         if event["event"] == "waiting" and event.get("text") != waits:
@@ -139,7 +139,7 @@ def _environment(first: Mapping[str, Any], spec: RunSpec, registry: Registry) ->
 
 
 def _prepared(plan: Plan, python: str, lock: str, command: tuple[str, ...]) -> PreparedEnvironment:
-    """The environment on the other machine, as far as it is known here."""
+    """Return the environment on the other machine, as far as it is known here."""
     return PreparedEnvironment(GIVEN, plan.spec.framework, plan.device, python, lock, command, "", Path())
 
 

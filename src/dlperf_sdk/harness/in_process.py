@@ -110,21 +110,25 @@ def small_request(
     framework_options: Mapping[str, Any] | None = None,
     **changes: Any,
 ) -> Request:
-    """`request` with the options of `SMALL` below the given ones."""
+    """Return `request` with the options of `SMALL` below the given ones."""
     return request(plugin, model, {**SMALL[model], **(options or {})}, framework_options, **changes)
 
 
 def cluster(request: Request, ports: Sequence[str] = ()) -> Cluster:
-    """The nodes that the request asks for, all on this machine. One replica needs no `ports`; several need as many as
-    their framework takes of each node."""
+    """Return the nodes that the request asks for, all on this machine.
+
+    One replica needs no `ports`; several need as many as their framework takes of each node.
+    """
     devices = tuple(f"{request.device}:{i}" for i in range(request.devices_per_node))
     node = Node("127.0.0.1", tuple(ports), devices, "lo")
     return Cluster((node,) * request.nodes, request.device, request.strategy, request.framework_options)
 
 
 def start(request: Request, ports: Sequence[str] = (), rank: int = 0) -> tuple[Runtime, Trainer]:
-    """The runtime of one trainer process, started, and its trainer with the canonical weights. This process has the
-    variables of that one from here on."""
+    """Start the runtime of one trainer process and create its trainer with the canonical weights.
+
+    This process has the variables of that one from here on.
+    """
     nodes = cluster(request, ports)
     process = next(candidate for candidate in resolve(request.processes)(nodes) if candidate.rank == rank)
     os.environ.update(process.variables)
@@ -135,8 +139,10 @@ def start(request: Request, ports: Sequence[str] = (), rank: int = 0) -> tuple[R
 
 @contextlib.contextmanager
 def small_trainers(plugin: type[Framework]) -> Iterator[Callable[..., Trainer]]:
-    """Makes trainers of small cases with one replica, of `small_request`'s arguments behind the plugin; their runtimes
-    are stopped at the end."""
+    """Provide a factory of trainers of small cases with one replica.
+
+    It takes `small_request`'s arguments after the plugin; their runtimes are stopped at the end.
+    """
     runtimes: list[Runtime] = []
 
     def make(model: str, **changes: Any) -> Trainer:

@@ -70,7 +70,7 @@ def trained(
     rank: int,
     batch: Callable[[Trainer], Any] = lambda trainer: trainer.canonical_batch(),
 ) -> dict[str, Any]:
-    """Some steps on the canonical shard, or on another `batch`: what one process says of them, replica by replica."""
+    """Train some steps on the canonical shard, or on another `batch`, and return one process's values by replica."""
     runtime, trainer = in_process.start(request, ports, rank)
     deviation, shard = trainer.deviation(), batch(trainer)
     losses = losses_of(trainer, shard)
@@ -92,18 +92,18 @@ def trained(
 
 
 def losses_of(trainer: Trainer, batch: Any) -> list[Sequence[float]]:
-    """Of some steps on one batch, the loss of each of the process's replicas."""
+    """Return, for some steps on one batch, the loss of each of the process's replicas."""
     return [trainer.read_loss(trainer.step(batch).loss) for _ in range(STEPS)]
 
 
 def both_shards(request: Request) -> dict[str, Any]:
-    """The canonical shards of two replicas as the one batch of a request for one replica: name → NumPy array."""
+    """Return the canonical shards of two replicas as the batch of a request for one replica: name → NumPy array."""
     half = request.batch_size // 2
     shards = [canonical.batch(request.inputs, half, shard, request.seed) for shard in range(2)]
     return {name: np.concatenate([shard[name] for shard in shards]) for name in shards[0]}
 
 
 def mean_losses(replicas: Sequence[dict[str, Any]]) -> list[float]:
-    """Of each step the mean of the replicas' losses: what one replica with both shards has."""
+    """Return, for each step, the mean of the replicas' losses, which one replica with both shards has."""
     steps = zip(*(replica["losses"] for replica in replicas), strict=True)
     return [sum(losses) / len(losses) for losses in steps]

@@ -121,7 +121,7 @@ class Framework(ABC):
 
     @abstractmethod
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
-        """The environment for this kind of device and, where it matters, this strategy and model."""
+        """Return the environment for this kind of device and, where it matters, this strategy and model."""
 
     def refuses(self, spec: RunSpec, options: Any) -> str | None:
         """Return the reason why a combination of offered capabilities cannot run, in a sentence; None if it can.

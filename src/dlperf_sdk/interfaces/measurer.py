@@ -64,4 +64,4 @@ class Measurer(ABC):
 
     @abstractmethod
     def summarise(self, measured: Measured) -> tuple[Metric, ...]:
-        """The metrics of a case; pure."""
+        """Return the metrics of a case; pure."""

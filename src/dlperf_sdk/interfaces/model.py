@@ -103,7 +103,7 @@ class Model(ABC):
 
     @abstractmethod
     def parameters(self, options: Any) -> tuple[Parameter, ...]:
-        """The manifest of trainable parameters, in the order of the forward pass."""
+        """Return the manifest of trainable parameters, in the order of the forward pass."""
 
     @abstractmethod
     def inputs(self, options: Any) -> tuple[Input, ...]:
@@ -111,11 +111,11 @@ class Model(ABC):
 
     @abstractmethod
     def flops(self, options: Any) -> tuple[Term, ...]:
-        """The arithmetic of one training step per sample, matrix work only, a line per layer or group."""
+        """Return the arithmetic of one training step per sample, matrix work only, a line per layer or group."""
 
     @abstractmethod
     def optimizer(self, options: Any, global_batch_size: int) -> Optimizer:
-        """The optimizer for this global batch size."""
+        """Return the optimizer for this global batch size."""
 
     def data_sources(self, options: Any) -> frozenset[str]:
         """Return the names of the data sources that can feed it, by its inputs and options."""
@@ -124,14 +124,14 @@ class Model(ABC):
         return frozenset(source.name for source in DATA_SOURCES if source.feeds(inputs, names))
 
     def flops_per_sample(self, options: Any) -> int:
-        """Floating-point operations per sample and training step."""
+        """Return the floating-point operations per sample and training step."""
         return sum(term.flops for term in self.flops(options))
 
     def parameter_count(self, options: Any) -> int:
-        """Number of trainable parameters."""
+        """Return the number of trainable parameters."""
         return sum(parameter.size for parameter in self.parameters(options))
 
 
 def plain(value: Any) -> Any:
-    """A manifest entry (`Parameter`, `Input`) as JSON values."""
+    """Return a manifest entry (`Parameter`, `Input`) as JSON values."""
     return attrs.asdict(value, value_serializer=lambda _, __, v: list(v) if isinstance(v, tuple) else v)

@@ -22,7 +22,7 @@ class Flops(Measurer):
     name: ClassVar[str] = "flops"
 
     def summarise(self, measured: Measured) -> tuple[Metric, ...]:
-        """The metrics; none for a model that does not say its arithmetic."""
+        """Return the metrics; none for a model that does not declare its arithmetic."""
         if not measured.flops_per_sample or not measured.repeats:
             return ()
         rates = [
@@ -38,7 +38,7 @@ class Flops(Measurer):
 
 
 def _peak(measured: Measured) -> Peak | None:
-    """The peak that all devices share; None where they differ, or the runtime does not name them."""
+    """Return the peak that all devices share; None if they differ or the runtime does not name them."""
     names: set[str] = set()
     for repeat in measured.repeats:
         for record in repeat.records:

@@ -40,7 +40,7 @@ class Power(Measurer):
     )
 
     def summarise(self, measured: Measured) -> tuple[Metric, ...]:
-        """The metrics of what was sampled."""
+        """Return the metrics of the samples."""
         results = list(_energy_metrics("device", measured.repeats, _device_energy, "all devices"))
         for name, unit, value, note in _QUANTITIES:
             values = [value(repeat) for repeat in measured.repeats]
@@ -68,7 +68,7 @@ def _energy_metrics(
 
 
 def _device_energy(repeat: Repeat) -> _Energy | None:
-    """Of all replicas' devices, each in the window of the process that owns it."""
+    """Return the energy of all replicas' devices, each in the window of the process that owns it."""
     return _sum(
         _energy(_series(repeat, node, device, "energy"), _series(repeat, node, device, "power"), window)
         for node, device, window in _devices(repeat)
@@ -76,7 +76,7 @@ def _device_energy(repeat: Repeat) -> _Energy | None:
 
 
 def _host_energy(repeat: Repeat) -> _Energy | None:
-    """Of all packages and their memory, on every node."""
+    """Return the energy of all packages and their memory, on every node."""
     zones = []
     for node, window in _nodes(repeat).items():
         counters = [
@@ -91,7 +91,7 @@ def _host_energy(repeat: Repeat) -> _Energy | None:
 
 
 def _energy(counter: Series | None, power: Series | None, window: Window) -> _Energy | None:
-    """From the counter if it tells, else from the power."""
+    """Return the energy from the counter if there is one, else from the power."""
     joules, source = None if counter is None else series.growth(counter, window), _COUNTER
     if joules is None and power is not None:
         joules, source = series.integral(power, window), _INTEGRAL
@@ -108,7 +108,7 @@ def _sum(parts: Iterable[_Energy | None]) -> _Energy | None:
 
 
 def _device_mean(repeat: Repeat, name: str) -> float | None:
-    """A gauge's mean over the window and over the replicas' devices."""
+    """Return a gauge's mean over the window and over the replicas' devices."""
     means = []
     for node, device, window in _devices(repeat):
         recorded = _series(repeat, node, device, name)
@@ -120,7 +120,7 @@ def _device_mean(repeat: Repeat, name: str) -> float | None:
 
 
 def _host_share(repeat: Repeat, state: str) -> float | None:
-    """Percent of all nodes' processor time that was spent in a state."""
+    """Return the percentage of all nodes' processor time that was spent in a state."""
     spent = whole = 0.0
     for node, window in _nodes(repeat).items():
         grown = {}
@@ -143,7 +143,7 @@ def _devices(repeat: Repeat) -> list[tuple[int, str, Window]]:
 
 
 def _nodes(repeat: Repeat) -> dict[int, Window]:
-    """Each node's window: from its first trainer's start to its last one's end.
+    """Return each node's window: from its first trainer's start to its last one's end.
 
     Nothing where one of the nodes has no trainer, and so no window on its own clock: a part is not the whole.
     """

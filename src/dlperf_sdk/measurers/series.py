@@ -26,7 +26,7 @@ def growth(series: Series, window: Window) -> float | None:
 
 
 def integral(series: Series, window: Window) -> float | None:
-    """A gauge's integral over the window, by trapezoids, in its unit times seconds.
+    """Return a gauge's integral over the window, by trapezoids, in its unit times seconds.
 
     None where the looks do not tell.
     """
@@ -42,7 +42,7 @@ def integral(series: Series, window: Window) -> float | None:
 
 
 def mean(series: Series, window: Window) -> float | None:
-    """A gauge's mean over the window; None where the looks do not tell."""
+    """Return a gauge's mean over the window; None if the samples do not cover it."""
     whole = integral(series, window)
     return None if whole is None else whole / window.seconds
 
@@ -52,7 +52,7 @@ def _falls(series: Series) -> bool:
 
 
 def _at(series: Series, time: float, window: Window) -> float | None:
-    """The value at a time, between the looks around it."""
+    """Interpolate the value at a time between the samples around it."""
     if window.seconds <= 0:
         return None
     after = bisect_left(series.times, time)

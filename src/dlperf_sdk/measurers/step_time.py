@@ -17,7 +17,7 @@ class StepTime(Measurer):
     name: ClassVar[str] = "step-time"
 
     def summarise(self, measured: Measured) -> tuple[Metric, ...]:
-        """The metrics; none without repeats."""
+        """Return the metrics; none without repeats."""
         if not measured.repeats:
             return ()
         times = [metrics.step_times(repeat) for repeat in measured.repeats]

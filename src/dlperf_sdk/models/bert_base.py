@@ -118,7 +118,7 @@ class BertBase(Model):
     references = Path(__file__).with_name("references") / "bert_base.json"
 
     def parameters(self, options: BertBaseOptions) -> tuple[Parameter, ...]:
-        """Embeddings and linear layers decay, layer norm and biases do not."""
+        """Return the manifest: embeddings and linear layers have weight decay, layer norm and biases do not."""
         hidden, wide = options.hidden_size, options.intermediate_size
         manifest = [
             Parameter("embeddings.word.weight", (options.vocabulary_size, hidden), _RANDOM),
@@ -148,7 +148,9 @@ class BertBase(Model):
         )
 
     def inputs(self, options: BertBaseOptions) -> tuple[Input, ...]:
-        """One sequence. The canonical batch has neither padding nor unused predictions; real text has both.
+        """Return the inputs of one sequence.
+
+        The canonical batch has neither padding nor unused predictions; real text has both.
 
         `input_ids` (S): word pieces. `segment_ids` (S): 0 for the first part, 1 for the second.
         `attention_mask` (S): 1 for a token, 0 for padding. `masked_positions` (P): ascending positions in the
@@ -170,7 +172,7 @@ class BertBase(Model):
         )
 
     def flops(self, options: BertBaseOptions) -> tuple[Term, ...]:
-        """A line per group of matrix products; looking up embeddings is none."""
+        """Return one line per group of matrix products; embedding look-ups are not among them."""
         hidden, wide, vocabulary = options.hidden_size, options.intermediate_size, options.vocabulary_size
         count, tokens, predicted = options.layers, options.sequence_length, options.predictions_per_sequence
         every = f"{count} layers × {tokens} tokens"
@@ -190,7 +192,7 @@ class BertBase(Model):
         )
 
     def optimizer(self, options: BertBaseOptions, global_batch_size: int) -> Optimizer:
-        """AdamW. The rate is published for 256 sequences and is held for every global batch size."""
+        """Return AdamW. The rate is published for 256 sequences and is used for every global batch size."""
         return Optimizer(
             kind="adamw",
             numbers={

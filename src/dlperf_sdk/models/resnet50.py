@@ -92,7 +92,7 @@ class _Layer(NamedTuple):
 
 
 def _layers(options: ResNet50Options) -> Iterator[_Layer]:
-    """All convolutions, a block's shortcut behind its branch."""
+    """Yield all convolutions, a block's shortcut after its branch."""
     size = _halved(options.image_size)
     yield _Layer("conv1", "bn1", 3, 64, 7, size)
     channels, size = 64, _halved(size)  # the max-pool
@@ -124,7 +124,7 @@ class ResNet50(Model):
     references = Path(__file__).with_name("references") / "resnet50.json"
 
     def parameters(self, options: ResNet50Options) -> tuple[Parameter, ...]:
-        """Convolutions and `fc` decay, batch norm and the bias of `fc` do not.
+        """Return the manifest: convolutions and `fc` have weight decay, batch norm and the bias of `fc` do not.
 
         The names are those that torchvision made customary.
         """
@@ -147,14 +147,14 @@ class ResNet50(Model):
         )
 
     def inputs(self, options: ResNet50Options) -> tuple[Input, ...]:
-        """`image`: channels × height × width, channels with mean 0 and deviation 1. `label`: its class."""
+        """Return `image`: channels × height × width, channels with mean 0 and deviation 1; and `label`: its class."""
         return (
             Input("image", (3, options.image_size, options.image_size), "float32", {"kind": "normal"}),
             Input("label", (), "int64", {"kind": "integers", "low": 0, "high": options.num_classes}),
         )
 
     def flops(self, options: ResNet50Options) -> tuple[Term, ...]:
-        """A line per convolution; conv1 has 2 passes, since the images need no gradient."""
+        """Return one line per convolution; conv1 has 2 passes, since the images need no gradient."""
         terms = [
             Term(
                 f"{layer.name}: {layer.inputs}×{layer.kernel}×{layer.kernel}→{layer.outputs}"
@@ -168,7 +168,7 @@ class ResNet50(Model):
         return (*terms, Term(f"fc: {features}→{options.num_classes}", features * options.num_classes))
 
     def optimizer(self, options: ResNet50Options, global_batch_size: int) -> Optimizer:
-        """SGD. The rate is 0.256 · B / 256 for a global batch of B, up to 256 if it is constant.
+        """Return SGD. The rate is 0.256 · B / 256 for a global batch of B, up to 256 if it is constant.
 
         Above 256 the recipe's rate holds only behind a warm-up of epochs, which a short window never leaves.
         So the policy `constant` stays at 0.256 there, and `warmup` heads for the full rate.

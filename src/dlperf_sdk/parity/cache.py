@@ -32,7 +32,9 @@ class Kept:
 
 
 def directory() -> Path | None:
-    """The folder `parity` in DLPERF_CACHE_DIR or the user's cache, made if need be; None where it cannot be used.
+    """Return the folder `parity` in DLPERF_CACHE_DIR or the user's cache.
+
+    Create it if needed; None if it cannot be used.
 
     It must belong to the user alone: whoever could write there could vouch for anything.
     """

@@ -35,7 +35,10 @@ class Comparison:
 
 
 def expected(case: ReferenceCase, strategy: str, replicas: int) -> tuple[Trajectory, ...] | Comparison:
-    """The trajectory of each replica, which trains on the canonical shard of its index mod 2; or why there is none."""
+    """Return the trajectory of each replica, or the reason that there is none.
+
+    A replica trains on the canonical shard of its index mod 2.
+    """
     if STRATEGIES[strategy].is_asynchronous:
         reason = "Asynchronous updates have no one trajectory that could be right."
         return Comparison(NOT_APPLICABLE, reason)
@@ -120,7 +123,7 @@ def _misfit(followers: Sequence[Follower], right: Sequence[Trajectory], case: Re
 
 
 def _mismatch(subject: str, ours: list[str], theirs: list[str]) -> str:
-    """The first name that is not where the reference has it."""
+    """Return a sentence on the first name that is not where the reference has it."""
     for name in theirs:
         if name not in ours:
             return f"the trainer gives no {subject} {name}, which the reference has."
@@ -177,8 +180,11 @@ def _problems(deviations: _Deviations, case: ReferenceCase, tolerance: Tolerance
 def _worst(
     far: Sequence[str], distances: Mapping[str, float], case: ReferenceCase, tolerance: Tolerance
 ) -> str:
-    """The one furthest beyond its own bound. Where that is made of rounding alone (its update is zero but for it),
-    a relative deviation says nothing, and it is told by how many times what rounding does."""
+    """Describe the array that exceeds its bound most.
+
+    Where that is made of rounding alone (its update is zero but for it), a relative deviation says nothing, and it is
+    told by how many times what rounding does.
+    """
     worst = max(far, key=lambda name: distances[name] / allowed(name, case, tolerance))
     noise = case.noise.get(worst, 0.0)
     if noise >= 1.0:

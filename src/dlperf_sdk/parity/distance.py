@@ -17,13 +17,13 @@ fingerprint's estimate of a norm is good to a factor of two."""
 
 
 def deviation(ours: float, theirs: float) -> float:
-    """The relative deviation of a loss; infinite where ours is no finite number."""
+    """Return the relative deviation of a loss; infinite if ours is not finite."""
     relative = abs(ours - theirs) / abs(theirs) if theirs else abs(ours)
     return relative if math.isfinite(relative) else math.inf
 
 
 def distance(ours: Fingerprint, theirs: Fingerprint, usual: float = 0.0) -> float:
-    """An estimate of ‖a - b‖ / ‖b‖ of the arrays that the fingerprints are of; infinite where ours is not finite.
+    """Estimate ‖a - b‖ / ‖b‖ of the arrays that the fingerprints are of; infinite if ours is not finite.
 
     Exact to the extent that eight products can tell: the root mean square of their differences has the expectation
     ‖a - b‖, and is within a factor of two of it in 99 of 100 cases. Two norms differ by ‖a - b‖ at most, so
@@ -41,8 +41,10 @@ def between(
     theirs: Mapping[str, Fingerprint],
     usual: Mapping[str, Fingerprint] | None = None,
 ) -> dict[str, float]:
-    """Name → the distance, for all that both have, in the order of `theirs`; `usual` has the norms that stand in place
-    of smaller ones."""
+    """Name → the distance, for all that both have, in the order of `theirs`.
+
+    `usual` has the norms that stand in place of smaller ones.
+    """
     norms = {name: fingerprint[0] for name, fingerprint in (usual or {}).items()}
     return {name: distance(ours[name], theirs[name], norms.get(name, 0.0)) for name in theirs if name in ours}
 
@@ -61,7 +63,7 @@ def largest(pairs: Pairs) -> dict[str, float]:
 
 
 def as_one(pairs: Pairs) -> float | None:
-    """The distance of all of a replica's arrays, taken as one; the largest over the replicas; None without any.
+    """Return the distance of all of a replica's arrays as one; the largest over the replicas; None without any.
 
     What hardly moves hardly counts, so that noise does not hide in numbers.
     """
@@ -85,5 +87,5 @@ def allowed(name: str, case: ReferenceCase, tolerance: Tolerance) -> float:
 
 
 def in_tolerances(distances: Mapping[str, float], case: ReferenceCase, tolerance: Tolerance) -> float:
-    """The furthest, as a multiple of how far it may be."""
+    """Return the largest distance, as a multiple of its tolerance."""
     return max((apart / allowed(name, case, tolerance) for name, apart in distances.items()), default=0.0)

@@ -183,7 +183,7 @@ def foreseen(plan: Plan, registry: Registry) -> str:
 
 
 def _reference(plan: Plan, registry: Registry, case: str) -> tuple[Reference | None, str]:
-    """The model's reference if it serves this case and precision, or why not."""
+    """Return the model's reference if it serves this case and precision, or the reason it does not."""
     model, precision = registry.model(plan.spec.model), plan.spec.precision
     if model.references is None:
         reason = (
@@ -203,7 +203,7 @@ def _reference(plan: Plan, registry: Registry, case: str) -> tuple[Reference | N
 
 
 def _plan(plan: Plan, registry: Registry, reference: Reference, case: str) -> Plan:
-    """The plan of the parity run: the case's model, batch and seed; all else as it is measured."""
+    """Return the plan of the parity run: the case's model, batch and seed; all else as in the measurement."""
     of_case, spec = reference.cases[case], plan.spec
     names = {*plan.framework_options, *attrs.asdict(plan.topology_options)}
     own = {name: value for name, value in spec.options.items() if name in names}
@@ -227,8 +227,10 @@ def _plan(plan: Plan, registry: Registry, reference: Reference, case: str) -> Pl
 
 
 def _accumulation(requested: int, case: ReferenceCase) -> int:
-    """As many micro-batches of those that are asked for as keep the trajectory: the mean over equal parts is the mean
-    over all, but for batch norm, which sees each part alone."""
+    """Return the largest part of the requested micro-batches that keeps the trajectory.
+
+    The mean over equal parts is the mean over all, but for batch norm, which sees each part alone.
+    """
     return 1 if case.alone[0].running_means else math.gcd(requested, case.batch_size)
 
 
@@ -261,13 +263,13 @@ def _failed(run: ParityRun, failure: Failure, traceback: str | None) -> Parity:
 
 
 def _tail(logs: Sequence[Any], rank: int | None) -> str | None:
-    """The end of the log of a rank."""
+    """Return the end of the log of a rank."""
     text = "".join(str(log.get("text", "")) for log in logs if log.get("name") == f"rank-{rank}")
     return text[-TAIL:].strip() or None
 
 
 def _without(outcome: str, case: str, detail: str) -> Parity:
-    """Evidence without a trajectory."""
+    """Return evidence without a trajectory."""
     return Parity(outcome=outcome, detail=detail, case=case)
 
 

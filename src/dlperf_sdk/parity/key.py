@@ -23,14 +23,16 @@ SEARCHED = ("PATH", "LD_LIBRARY_PATH")
 
 
 def key_of(plan: Plan, request: Request, prepared: PreparedEnvironment, reference: str) -> str:
-    """SHA-256 over the `parts`."""
+    """Return the SHA-256 over the `parts`."""
     return _digest(json.dumps(parts(plan, request, prepared, reference), sort_keys=True).encode())
 
 
 def parts(plan: Plan, request: Request, prepared: PreparedEnvironment, reference: str) -> dict[str, Any]:
-    """The request without its context, all code in the bundle, the environment's lock and interpreter, the
+    """Return everything that parity evidence depends on.
+
+    This is the request without its context, all code in the bundle, the environment's lock and interpreter, the
     container, the variables that were asked for and those of `SEARCHED` as this shell gives them to a worker, the
-    launcher, the names of processor and GPUs, the plugin's distribution and version, the reference's digest.
+    launcher, the names of processor and GPUs, the plugin's distribution and version, and the reference's digest.
 
     Shell and devices are this machine's: of nodes that a launcher places elsewhere, only the launcher is known here.
     """

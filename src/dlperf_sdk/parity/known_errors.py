@@ -18,7 +18,7 @@ is never named: a narrow format cannot tell the two apart."""
 def followed(
     followers: Sequence[Follower], case: ReferenceCase, tolerance: Tolerance, *, meet: bool, skipped: bool
 ) -> tuple[str, ...]:
-    """The mistakes whose trajectories the run is on, the nearest first."""
+    """Return the known errors whose trajectories the run follows, the nearest first."""
     known: list[tuple[str, tuple[Trajectory, ...]]] = [
         (mistake.name, mistake.replicas)
         for mistake in case.mistakes
@@ -53,7 +53,9 @@ def _beyond(
     case: ReferenceCase,
     tolerance: Tolerance,
 ) -> float:
-    """The furthest in tolerances where each is held; where only all of them as one are, in multiples of `whole`.
+    """Return the largest distance in tolerances if each array has one.
+
+    Else, if only all together have, in multiples of `whole`.
 
     A mistake's trajectory keeps the fingerprints that are furthest off: of all as one, they give a lower bound.
     """

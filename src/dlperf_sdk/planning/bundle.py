@@ -54,7 +54,7 @@ class Bundle:
 
 
 def contents(request: Request, packages: Iterable[str] = ()) -> dict[str, bytes]:
-    """File name → content, without the secret; pure but for reading the sources.
+    """Return file name → content, without the secret; pure but for reading the sources.
 
     `packages` are bundled beside those that the request refers to.
 
@@ -75,7 +75,7 @@ def contents(request: Request, packages: Iterable[str] = ()) -> dict[str, bytes]
 
 
 def _package(name: str) -> Iterator[tuple[str, bytes]]:
-    """The Python files of a top-level package or module, found without importing it."""
+    """Yield the Python files of a top-level package or module, found without importing it."""
     try:
         spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):
@@ -126,7 +126,7 @@ def build(
 
 
 def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
-    """Squeezed quickly: it is made and read once."""
+    """Add a file with fast compression: it is created and read once."""
     archive.writestr(zipfile.ZipInfo(name, _EPOCH), content, zipfile.ZIP_DEFLATED, compresslevel=1)
 
 
@@ -137,7 +137,9 @@ def _cache(name: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _bytecode(name: str, source: bytes) -> bytes:
-    """A source of the bundle, compiled for this Python: a file of PEP 552's unchecked kind, which no clock makes stale.
+    """Compile a source of the bundle for this Python, as an unchecked file in the sense of PEP 552.
+
+    It is independent of file times.
 
     Where it is installed it mostly lies compiled already.
     """
@@ -157,7 +159,7 @@ def _holds(path: Path, content: bytes) -> bool:
 
 
 def _as_of(code: CodeType, name: str) -> CodeType:
-    """Code that says of itself to be from this file: where it was compiled is nobody's business elsewhere."""
+    """Replace the file name in code, so that it does not reveal where it was compiled."""
     inner = tuple(
         _as_of(constant, name) if isinstance(constant, CodeType) else constant for constant in code.co_consts
     )

@@ -84,7 +84,7 @@ class Plan:
         return Request(**{name: to_plain(values[name]) for name in Request._fields if name in values})
 
     def placeholder_processes(self) -> list[Process]:
-        """The processes of the case with placeholders for addresses and ports, as `--dry-run` shows them."""
+        """Return the processes of the case with placeholders for addresses and ports, as `--dry-run` shows them."""
         count = self.spec.topology.devices_per_node
         nodes = tuple(
             Node(
@@ -100,7 +100,7 @@ class Plan:
         return processes
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values, for people and for the store; the long manifests are left to the request."""
+        """Return plain JSON values, for people and for the store; the long manifests are left to the request."""
         return {
             "spec": self.spec.to_dict(),
             "device": self.device,

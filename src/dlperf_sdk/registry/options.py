@@ -13,7 +13,7 @@ from dlperf_sdk.spec.values import Scalar
 
 
 def split_options(spec: RunSpec, *owners: Any) -> tuple[Any, ...]:
-    """The options of model, framework and topology, each as the attrs class that declares them."""
+    """Return the options of model, framework and topology, each as the attrs class that declares them."""
     declared = [{field.name for field in attrs.fields(owner.Options)} for owner in owners]
     for (first, mine), (second, theirs) in itertools.combinations(zip(owners, declared, strict=True), 2):
         if mine & theirs:
@@ -31,7 +31,7 @@ def split_options(spec: RunSpec, *owners: Any) -> tuple[Any, ...]:
 
 
 def options_of(owner: Any, spec: RunSpec) -> Any:
-    """The options of one of them, as far as the spec sets them; raises SpecError for an impossible value."""
+    """Return the options of one owner, as far as the spec sets them; raises SpecError for an impossible value."""
     return _options(owner, spec, {field.name for field in attrs.fields(owner.Options)})
 
 

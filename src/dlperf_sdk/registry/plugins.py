@@ -120,11 +120,11 @@ class Registry:
         return tuple(sorted(set(installed + extra), key=lambda row: (row.name, row.distribution)))
 
     def names(self, group: str) -> tuple[str, ...]:
-        """The names in a group, in order."""
+        """Return the names in a group, in order."""
         return tuple(sorted({row.name for row in self.rows(group)}))
 
     def load(self, group: str, name: str) -> Any:
-        """An instance of the plugin of that name.
+        """Load and instantiate the plugin of that name.
 
         Raises:
             UnknownName: nothing is registered under the name.
@@ -178,15 +178,15 @@ class Registry:
         return manager.driver
 
     def framework(self, name: str) -> Framework:
-        """The framework of that name; raises as `load` does."""
+        """Return the framework of that name; raises as `load` does."""
         return cast("Framework", self.load("frameworks", name))
 
     def model(self, name: str) -> Model:
-        """The model of that name; raises as `load` does."""
+        """Return the model of that name; raises as `load` does."""
         return cast("Model", self.load("models", name))
 
     def topology(self, name: str) -> Topology:
-        """The launcher of that name; raises as `load` does."""
+        """Return the launcher of that name; raises as `load` does."""
         return cast("Topology", self.load("topologies", name))
 
     def collection(self, name: str) -> Collection:
@@ -198,7 +198,7 @@ class Registry:
         return cast("Importer", self.load("importers", name))
 
     def measurers(self) -> tuple[Measurer, ...]:
-        """Every measurer that is installed; raises as `load` does."""
+        """Return every installed measurer; raises as `load` does."""
         return tuple(self.load("measurers", name) for name in self.names("measurers"))
 
     def distribution(self, group: str, name: str) -> str:
@@ -207,7 +207,7 @@ class Registry:
 
     @contextmanager
     def wrap_plugin_errors(self, group: str, name: str, doing: str) -> Iterator[None]:
-        """Around what a plugin's own code does: `… cannot {doing}`.
+        """Convert errors of a plugin's own code to `… cannot {doing}`.
 
         Raises:
             PluginError: in place of whatever it raises that is not ours.

@@ -98,8 +98,10 @@ def workloads(merged: Sequence[Merged]) -> list[Workload]:
 
 
 def strong_workloads(merged: Sequence[Merged]) -> list[Workload]:
-    """Cases of one workload but for the batch per device, which together work on one global batch; those with most
-    cases first. Its `facts` know no batch per device."""
+    """Cases of one workload but for the batch per device, which together work on one global batch.
+
+    Those with most cases first. Its `facts` know no batch per device.
+    """
     groups: dict[tuple[str, ...], list[Merged]] = {}
     for each in merged:
         names = {name for name, role in each.case.roles.items() if role == "workload"} - {"batch_size"}

@@ -53,12 +53,12 @@ WITH_RECORDS = 60
 
 
 def contradictions_among(results: Sequence[Result]) -> list[tuple[str, ...]]:
-    """The `contradictions` of each result; of more than `WITH_RECORDS` the `own_contradictions`."""
+    """Return the `contradictions` of each result; of more than `WITH_RECORDS` the `own_contradictions`."""
     return list(map(contradictions if len(results) <= WITH_RECORDS else own_contradictions, results))
 
 
 def own_contradictions(result: Result) -> tuple[str, ...]:
-    """Those of the `contradictions` that show without the records: in the metrics, and in what was imported."""
+    """Return the `contradictions` that show without the records: in the metrics, and in imported values."""
     problems = [*_medians(result.metrics)]
     if result.imported is not None:
         problems += _imported(result)
@@ -121,7 +121,7 @@ def check_directory(path: Path, measurers: Iterable[Measurer]) -> tuple[str, ...
 
 
 def _document(path: Path, name: str, problems: list[str]) -> dict[str, Any] | None:
-    """A file of the directory; None where there is none, and a sentence where it cannot be read."""
+    """Return a file of the directory; None, and a sentence if it cannot be read."""
     if not (path / name).exists():
         return None
     try:
@@ -154,7 +154,7 @@ def _numbers(finished: Sequence[int], stored: Sequence[int]) -> Iterator[str]:
 
 
 def _records(stored: Sequence[Repeat], recorded: Sequence[Repeat]) -> Iterator[str]:
-    """Of a result that holds its records itself."""
+    """Check the records that a result itself contains."""
     by_attempt = {repeat.attempt: repeat for repeat in recorded}
     for repeat in stored:
         counterpart = by_attempt.get(repeat.attempt)
@@ -163,7 +163,10 @@ def _records(stored: Sequence[Repeat], recorded: Sequence[Repeat]) -> Iterator[s
 
 
 def _first_difference(left: Any, right: Any, where: str = "") -> str:
-    """The place of the first difference and the two values: `records[0].samples: 80 is now 800`; empty where none."""
+    """Return the place of the first difference and the two values: `records[0].samples: 80 is now 800`.
+
+    Empty if none.
+    """
     if hasattr(left, "to_dict"):
         left, right = left.to_dict(), right.to_dict()
     if isinstance(left, Mapping) and isinstance(right, Mapping):
@@ -188,7 +191,7 @@ def _first_difference(left: Any, right: Any, where: str = "") -> str:
 
 
 def _medians(stored: Iterable[Metric]) -> Iterator[str]:
-    """A metric is the median of its own repeats, with their interval."""
+    """Check that each metric is the median of its own repeats, with their interval."""
     for metric in stored:
         if metric.repeats:
             again = metrics.metric(metric.name, metric.unit, metric.repeats)
@@ -293,7 +296,7 @@ def _unknown_names(spec: RunSpec) -> list[str]:
 
 
 def _verdicts(result: Result, again: Iterable[Verdict]) -> Iterator[str]:
-    """A verdict that came out otherwise, and one that failed and is not there."""
+    """Yield verdicts that came out differently, and failed ones that are missing."""
     for verdict in again:
         stored = result.verdict(verdict.name)
         if stored is None and verdict.outcome == FAIL:

@@ -31,7 +31,7 @@ def explained(path: Path, option: str = "--output") -> Iterator[None]:
 
 @contextmanager
 def directory_of(root: Path, folder: tuple[str, ...]) -> Iterator[int]:
-    """A descriptor of the directory; below `root`, made where it is missing, refused where it is a link."""
+    """Open a descriptor of the directory; below `root`, created if missing, refused if it is a link."""
     descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for name in folder:

@@ -11,34 +11,34 @@ from dlperf_sdk.worker import estimate
 
 
 def samples(repeat: Repeat) -> int:
-    """Samples that all processes took in the window."""
+    """Return the samples that all processes took in the window."""
     return sum(record.samples for record in repeat.records)
 
 
 def seconds(repeat: Repeat) -> float:
-    """The window of the slowest process."""
+    """Return the window of the slowest process."""
     return max(record.window.seconds for record in repeat.records)
 
 
 def throughput(repeat: Repeat) -> float:
-    """Samples per second: the samples of all processes over the slowest process's window."""
+    """Return samples per second: the samples of all processes over the slowest process's window."""
     return estimate.throughput(
         [record.samples for record in repeat.records], [record.window.seconds for record in repeat.records]
     )
 
 
 def step_times(repeat: Repeat) -> list[float]:
-    """Seconds per step, of the process that was slowest in that step."""
+    """Return seconds per step, of the process that was slowest in that step."""
     return estimate.slowest([record.step_times for record in repeat.records])
 
 
 def data_wait(repeat: Repeat) -> float:
-    """The fraction of its window that a process waited for its input: of the one that waited longest."""
+    """Return the fraction of its window that a process waited for its input: of the one that waited longest."""
     return max(math.fsum(record.data_waits) / record.window.seconds for record in repeat.records)
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The value below which `percent` % of the values lie, interpolated linearly between neighbours.
+    """Return the value below which `percent` % of the values lie, interpolated linearly between neighbours.
 
     Source: R. J. Hyndman and Y. Fan, Sample Quantiles in Statistical Packages, The American Statistician 50
     (1996) 361-365, definition 7 (the default of NumPy and R).
@@ -51,8 +51,7 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def metric(name: str, unit: str, repeats: Sequence[float], note: str = "") -> Metric:
-    """One value per repeat as a metric: their median, and its distribution-free interval from six repeats
-    on."""
+    """Return a metric of one value per repeat: their median, and its distribution-free interval from six repeats on."""
     values = tuple(float(value) for value in repeats)
     low, high = estimate.median_interval(values) or (None, None)
     return Metric(name, unit, estimate.median(values), low, high, values, note)
@@ -61,7 +60,7 @@ def metric(name: str, unit: str, repeats: Sequence[float], note: str = "") -> Me
 def measured_metric(
     name: str, unit: str, repeats: Sequence[float | None], note: str = ""
 ) -> tuple[Metric, ...]:
-    """The metric, if every repeat has a value; else none: some of the repeats are not the case."""
+    """Return the metric if every repeat has a value, else none: some of the repeats are not the case."""
     values = [value for value in repeats if value is not None]
     if not values or len(values) < len(repeats):
         return ()

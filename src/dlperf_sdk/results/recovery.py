@@ -52,7 +52,7 @@ def recover(path: Path) -> Recovered:
 
 
 def repeat(path: Path, number: int) -> Repeat:
-    """The repeat that a finished attempt of the run in this directory was.
+    """Return a finished attempt of the run in this directory as a repeat.
 
     Raises:
         DocumentError: it cannot be read, it failed, or it says that it is another one.

@@ -40,7 +40,7 @@ _FREE = frozenset({"hardware", "observed", "requested"})
 
 
 def redacted(result: Result, hosts: Iterable[str] = (), users: Iterable[str] = ()) -> Result:
-    """The same result with its host names as `host-1`, …, its user names as `user`, … and its boot ids as `boot-1`, ….
+    """Replace host names by `host-1`, …, user names by `user`, … and boot ids by `boot-1`, … in a result.
 
     Credentials in URLs are dropped. `hosts` and `users` are names to replace besides those that the result is
     known to hold; nothing is looked up on the machine that this runs on.
@@ -57,7 +57,7 @@ def redacted(result: Result, hosts: Iterable[str] = (), users: Iterable[str] = (
 
 
 def redacted_text(text: str, hosts: Iterable[str], users: Iterable[str]) -> str:
-    """The same text without these names, the names of home directories, and credentials in URLs."""
+    """Remove these names, the names of home directories, and credentials in URLs from a text."""
     return _replacing([(host,) for host in hosts], users, _schema_words())(text)
 
 
@@ -85,7 +85,10 @@ def _replacing(
     )
 
     def stand_in(match: re.Match[str]) -> str:
-        """A name may be joined to others by `_` or `-`, but is kept as part of one of the project's words."""
+        """Return the replacement.
+
+        A name may be joined to others by `_` or `-`, but is kept as part of one of the project's words.
+        """
         around = match.string[max(0, match.start() - _LONGEST_WORD) : match.end() + _LONGEST_WORD]
         at = min(match.start(), _LONGEST_WORD)
         joined = next(word[0] for word in _JOINED.finditer(around) if word.end() > at)
@@ -118,7 +121,7 @@ def _is_name(text: str, words: frozenset[str]) -> bool:
 
 
 def _vocabulary(result: Result) -> frozenset[str]:
-    """The words that a result consists of, whatever hosts and people are called."""
+    """Return the words of a result that are not names of hosts and users."""
     spec = result.spec
     words = {
         spec.framework,
@@ -161,7 +164,7 @@ def _enumerated(value: Any) -> Iterator[str]:
 
 
 def _hosts(document: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-    """The hosts, each by all its names; the nodes' own first, so that `host-1` is node 0's."""
+    """Yield the hosts, each with all its names; the nodes' own first, so that `host-1` is node 0's."""
     for node in document["hardware"]:
         keys = (_HOST_KEYS - {"hosts"}) & node.keys()
         yield tuple(text for key in node if key in keys for _, text in _texts(node[key], key))
@@ -185,7 +188,7 @@ def _users(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
-    """Every text in a document, with the key it stands under; keys that look like paths stand under none."""
+    """Yield every text in a document with its key; keys that look like paths have none."""
     if isinstance(value, str):
         yield key, value
     elif isinstance(value, dict):
@@ -199,7 +202,7 @@ def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
 
 
 def _rewritten(value: Any, replace: Any, free: bool) -> Any:
-    """The document with every text replaced; keys only where they are free."""
+    """Return the document with every text replaced; keys only where they are free."""
     if isinstance(value, str):
         return replace(value)
     if isinstance(value, list):

@@ -53,20 +53,20 @@ class RunDirectory:
         self.path = store / run_id
 
     def write_spec(self, spec: RunSpec) -> None:
-        """`spec.json`: what was asked for."""
+        """Write `spec.json`, the requested case."""
         self._write_json((), "spec.json", spec.to_dict())
 
     def write_plan(self, plan: Mapping[str, Any]) -> None:
-        """`plan.json`: what follows from it."""
+        """Write `plan.json`, which follows from the spec."""
         self._write_json((), "plan.json", plan)
 
     def write_environment(self, environment: Environment) -> None:
-        """`environment.json`, and its lock once more as `lock.txt`, which installers read."""
+        """Write `environment.json`, and its lock as `lock.txt` too, which installers read."""
         self._write_json((), "environment.json", to_plain(environment))
         self._write((), "lock.txt", environment.lock)
 
     def write_attempt(self, event: Mapping[str, Any]) -> None:
-        """`attempts/K/`: an attempt's records, then itself, from the event `attempt-ended`.
+        """Write `attempts/K/`: an attempt's records, then the attempt, from the event `attempt-ended`.
 
         What the workers wrote is kept as it is, right or wrong: `attempt_from_dict` judges it.
 
@@ -82,7 +82,7 @@ class RunDirectory:
         self._write_json(folder, "attempt.json", {**event, "records": names})
 
     def append_log(self, event: Mapping[str, Any]) -> None:
-        """`attempts/K/NAME.log`: a further piece of a worker's log, from an event `log`.
+        """Append to `attempts/K/NAME.log` a further piece of a worker's log, from an event `log`.
 
         Raises:
             DocumentError: The attempt has no number, a log a name of its own making, or more text than a node sends.
@@ -98,7 +98,7 @@ class RunDirectory:
             raise DocumentError(f"the log {name} has more than {LARGEST_LOG} bytes")
 
     def write_result(self, result: Result) -> None:
-        """`result.json`, and before it the attempts of its repeats where they are not there yet.
+        """Write `result.json`, after the attempts of its repeats that are missing.
 
         Repeats that share a number, which no run has, are written into it.
 
@@ -118,7 +118,7 @@ class RunDirectory:
         self._write_json((), "result.json", document)
 
     def write_trace(self, rank: int, packed: bytes) -> Path:
-        """`traces/rank-K.json.gz`: what the framework's profiler saw of one rank; the value is its path."""
+        """Write `traces/rank-K.json.gz`, the framework profiler's trace of one rank, and return its path."""
         folder, name = ("traces",), f"rank-{rank}.json.gz"
         path = self.path.joinpath(*folder, name)
         with explained(path), directory_of(self.path.parent, (self.id, *folder)) as directory:
@@ -126,7 +126,7 @@ class RunDirectory:
         return path
 
     def write_report(self, text: str) -> None:
-        """`report.md`."""
+        """Write `report.md`."""
         self._write((), "report.md", text)
 
     def _write_json(self, folder: tuple[str, ...], name: str, document: Any) -> None:
@@ -146,7 +146,7 @@ def _number_of(event: Mapping[str, Any]) -> str:
 
 
 def _free(name: str, taken: list[str]) -> str:
-    """The name, with a number where another of the same attempt has it; it is noted in `taken`."""
+    """Return the name, with a number if another of the same attempt has it, and add it to `taken`."""
     stem, dot, suffix = name.rpartition(".")
     count = 2
     while name in taken:

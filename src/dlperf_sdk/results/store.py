@@ -1,5 +1,7 @@
-"""The result store: one directory per run (`results.run_directory` says what lies in it), written as it goes, so that a
-crash loses no finished repeat."""
+"""Store results: one directory per run, written as it goes, so that a crash loses no finished repeat.
+
+`results.run_directory` describes its contents.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +33,15 @@ _ROOM = 1024 * 1024
 
 
 def new_run_id(spec: RunSpec, now: datetime) -> str:
-    """A name that sorts by time and says what the run is: `20250131T101502Z-torch-resnet50-1n2d-3f9ac1`."""
+    """Return a name that sorts by time and describes the run: `20250131T101502Z-torch-resnet50-1n2d-3f9ac1`."""
     return run_id(spec, now.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ"), secrets.token_hex(3))
 
 
 def run_id(spec: RunSpec, stamp: str, key: str) -> str:
-    """The same from a stamp and a key, of a campaign's case for one: `20250131T101502Z-0b61e2-torch-…-3f9ac1d2e4b5`."""
+    """Return the name for a stamp and a key, for example of a campaign's case.
+
+    `20250131T101502Z-0b61e2-torch-…-3f9ac1d2e4b5`.
+    """
     case_part = (
         f"{spec.framework[:24]}-{spec.model[:24]}-{spec.topology.nodes}n{spec.topology.devices_per_node}d"
     )
@@ -44,7 +49,7 @@ def run_id(spec: RunSpec, stamp: str, key: str) -> str:
 
 
 def campaign_of(run_id: str) -> str | None:
-    """The stamp of the campaign whose case a run's name is, else None."""
+    """Return the stamp of the campaign that a run's name belongs to, or None."""
     match = _OF_A_CAMPAIGN.fullmatch(run_id)
     return None if match is None else match[1]
 
@@ -91,7 +96,7 @@ class ResultStore:
         return RunDirectory(self.directory, run_id)
 
     def reopen_run(self, run_id: str) -> RunDirectory:
-        """The directory of a run that is there, to add to it.
+        """Open the directory of an existing run to add to it.
 
         Raises:
             UnknownName: there is none of this name.
@@ -100,7 +105,7 @@ class ResultStore:
         return RunDirectory(self.directory, run_id)
 
     def ids(self) -> tuple[str, ...]:
-        """The names of all runs, the newest first.
+        """Return the names of all runs, the newest first.
 
         Raises:
             StoreError: the directory cannot be read.
@@ -119,7 +124,7 @@ class ResultStore:
         return tuple(name for _, name in sorted(runs, reverse=True))
 
     def __iter__(self) -> Iterator[Result | Unreadable]:
-        """Every run, the newest first. What cannot be read is said, not left out."""
+        """Yield every run, the newest first. Runs that cannot be read are reported, not left out."""
         for run_id in self.ids():
             path = self.directory / run_id / "result.json"
             try:
@@ -131,7 +136,7 @@ class ResultStore:
                 yield Unreadable(path, error)
 
     def load(self, which: str | Path) -> Result:
-        """A result by its run's name, or by the path of its file or directory, wherever that is.
+        """Load a result by its run's name, or by the path of its file or directory.
 
         Raises:
             UnknownName: it is neither a run's name nor a path.
@@ -166,6 +171,7 @@ class ResultStore:
 
 
 def check_id(run_id: str) -> None:
+    """Raise StoreError if this cannot be the name of a run."""
     if not _ID.fullmatch(run_id):
         raise StoreError(
             f"{shown(run_id)} cannot name a run: use letters, digits, '.', '-' and '_', at most 128."

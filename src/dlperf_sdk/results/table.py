@@ -48,14 +48,14 @@ class _Seen:
         return cls(result, facts, {metric.name: metric for metric in reversed(result.metrics)})
 
     def fact(self, name: str) -> Any:
-        """As observed, else as requested."""
+        """Return a fact as observed, else as requested."""
         fact = self.facts.get(name)
         if fact is None:
             return None
         return fact.requested if fact.observed is None else fact.observed
 
     def batch(self, devices: int) -> int | None:
-        """None where the largest was looked for, and none was found."""
+        """Return the batch size; None if `max` was requested and not resolved."""
         spec = self.result.spec
         return None if spec.wants_max_batch else spec.batch_size * devices
 
@@ -154,12 +154,12 @@ COLUMNS: tuple[TableColumn, ...] = tuple(TableColumn(name, kind, help) for name,
 
 
 def columns(results: Iterable[Result]) -> tuple[TableColumn, ...]:
-    """The columns of a table of these results: `COLUMNS`, then those of the metrics that any of them has."""
+    """Return the columns of a table of these results: `COLUMNS`, then those of the metrics that any of them has."""
     return tuple(column for column, _ in _read(results))
 
 
 def rows(results: Sequence[Result]) -> list[Row]:
-    """One flat row per result, in their order; every row has the same keys, the names of `columns`."""
+    """Return one flat row per result, in their order; every row has the same keys, the names of `columns`."""
     read = _read(results)
     return [
         {column.name: cell(column.kind, reader(row)) for column, reader in read}

@@ -30,7 +30,7 @@ _COUNT = re.compile("[1-9][0-9]{0,5}")
 
 
 def copied(value: Any) -> Any:
-    """A mapping of the spec's own, so that a later change of the caller's does not change the spec."""
+    """Copy a mapping for the spec, so that a later change by the caller does not change the spec."""
     return dict(value) if isinstance(value, Mapping) else value
 
 
@@ -57,7 +57,7 @@ def _items(attribute: Any, value: Any, names: re.Pattern[str], subject: str) -> 
     additionalProperties=False,
 )
 def deadlines(_: Any, attribute: Any, value: Any) -> None:
-    """A validator: seconds per phase."""
+    """Validate seconds per phase."""
     for phase, seconds in _items(attribute, value, NAME, "a phase"):
         if phase not in PHASES:
             raise UnknownName("deadline", phase, PHASES)
@@ -73,7 +73,7 @@ def deadlines(_: Any, attribute: Any, value: Any) -> None:
     expected="podman:IMAGE, docker:IMAGE, apptainer:IMAGE or enroot:IMAGE",
 )
 def container(_: Any, attribute: Any, value: Any) -> None:
-    """A validator: a runner and what it runs."""
+    """Validate a runner and an image."""
     if not isinstance(value, str) or not _CONTAINER.fullmatch(value):
         raise SpecError(
             f"container is {shown(value)}; write RUNNER:IMAGE, or RUNNER:/FOLDER for a root file system, with one of "
@@ -83,7 +83,7 @@ def container(_: Any, attribute: Any, value: Any) -> None:
 
 @bounded(pattern=f"^{_DEVICE_FILES.pattern}$", expected="paths below /dev, with commas between them")
 def device_files(_: Any, attribute: Any, value: Any) -> None:
-    """A validator: paths below /dev, with commas."""
+    """Validate comma-separated paths below /dev."""
     if not isinstance(value, str) or not _DEVICE_FILES.fullmatch(value):
         raise SpecError(
             f"container_devices is {shown(value)}; write paths below /dev, with commas: /dev/infiniband,/dev/kfd."
@@ -91,7 +91,7 @@ def device_files(_: Any, attribute: Any, value: Any) -> None:
 
 
 def variables(_: Any, attribute: Any, value: Any) -> None:
-    """A validator: environment variables, each a text or none."""
+    """Validate environment variables, each a text or none."""
     for name, content in _items(attribute, value, _VARIABLE, "an environment variable"):
         if content is not None and (not isinstance(content, str) or "\0" in content):
             raise SpecError(
@@ -105,7 +105,7 @@ def variables(_: Any, attribute: Any, value: Any) -> None:
 
 
 def options(_: Any, attribute: Any, value: Any) -> None:
-    """A validator: names with plain values."""
+    """Validate names with plain values."""
     for name, content in _items(attribute, value, _OPTION, "an option"):
         if content is None or isinstance(content, str):
             continue
@@ -124,7 +124,7 @@ def options(_: Any, attribute: Any, value: Any) -> None:
     expected=MAX_BATCH,
 )
 def batch_size(instance: Any, attribute: Any, value: Any) -> None:
-    """A validator: a number of samples, or the largest."""
+    """Validate a number of samples, or `max`."""
     if value == MAX_BATCH:
         return
     try:

@@ -80,7 +80,7 @@ def context(help: str, default: Any = attrs.NOTHING, **attributes: Any) -> Any:
 
 @bounded(**keywords_of_type(Name))
 def named(_: Any, attribute: Any, value: Any) -> None:
-    """A validator: a name, as `NAME` has it."""
+    """Validate a name in the form of `NAME`."""
     if not isinstance(value, str) or not NAME.fullmatch(value):
         raise SpecError(
             f"{attribute.name} is {shown(value)}; it must be a name in lower-case letters, digits, '.', '-' "
@@ -89,7 +89,7 @@ def named(_: Any, attribute: Any, value: Any) -> None:
 
 
 def whole(least: int, most: int) -> Validator:
-    """A validator: a whole number between these, both included."""
+    """Return a validator of a whole number between these, both included."""
 
     @bounded(minimum=least, maximum=most)
     def check(_: Any, attribute: Any, value: Any) -> None:
@@ -102,7 +102,7 @@ def whole(least: int, most: int) -> Validator:
 
 
 def number(*, below: float = math.inf) -> Validator:
-    """A validator: a finite number, 0 or more and less than `below`."""
+    """Return a validator of a finite number, 0 or more and less than `below`."""
     limits = "0 or more" + ("" if below == math.inf else f", and less than {below:g}")
 
     def check(_: Any, attribute: Any, value: Any) -> None:
@@ -113,7 +113,7 @@ def number(*, below: float = math.inf) -> Validator:
 
 
 def yes_or_no(_: Any, attribute: Any, value: Any) -> None:
-    """A validator: true or false, and no number."""
+    """Validate true or false, not a number."""
     if not isinstance(value, bool):
         raise SpecError(f"{attribute.name} is {shown(value)}; it must be true or false.")
 
@@ -125,20 +125,20 @@ def is_positive(value: Any, most: float) -> bool:
 
 @bounded(exclusiveMinimum=0, maximum=1)
 def fraction(_: Any, attribute: Any, value: Any) -> None:
-    """A validator: a number above 0, and at most 1."""
+    """Validate a number above 0, and at most 1."""
     if not is_positive(value, 1):
         raise SpecError(f"{attribute.name} is {shown(value)}; it must be a number above 0, and at most 1.")
 
 
 @bounded(**keywords_of_type(PathText))
 def text(_: Any, attribute: Any, value: Any) -> None:
-    """A validator: text that is not empty."""
+    """Validate text that is not empty."""
     if not isinstance(value, str) or not value or "\0" in value:
         raise SpecError(f"{attribute.name} is {shown(value)}; it must be text.")
 
 
 def one_of(*choices: str) -> Validator:
-    """A validator: one of these names; another raises UnknownName."""
+    """Return a validator of one of these names; another raises UnknownName."""
 
     @bounded(enum=list(choices))
     def check(_: Any, attribute: Any, value: Any) -> None:
@@ -149,7 +149,7 @@ def one_of(*choices: str) -> Validator:
 
 
 def optional(check: Validator) -> Validator:
-    """A validator: None, or what `check` lets pass."""
+    """Return a validator that accepts None and what `check` accepts."""
 
     @bounded(**keywords_of(check))
     def checked(instance: Any, attribute: Any, value: Any) -> None:

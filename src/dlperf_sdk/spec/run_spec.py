@@ -221,7 +221,7 @@ class RunSpec:
         return " ".join(parts if self.data == usual["data"].default else [*parts, self.data.source])
 
     def resolved_protocol(self) -> Protocol:
-        """The named protocol with this spec's own numbers in place of its.
+        """Return the named protocol with this spec's own numbers in place of its.
 
         Raises:
             SpecError: `target` or `max_repeats` is given for a protocol that has a fixed number of repeats,
@@ -246,7 +246,7 @@ class RunSpec:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values, under the schema `run-spec`. Fields that hold their default are written too."""
+        """Return plain JSON values, under the schema `run-spec`. Fields that hold their default are written too."""
         plain = attrs.asdict(self, recurse=False)
         plain["topology"], plain["data"] = str(self.topology), str(self.data)
         for name in ("env", "options", "deadlines"):
@@ -255,7 +255,7 @@ class RunSpec:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> RunSpec:
-        """The inverse of `to_dict`; keys that are left out take their defaults.
+        """Create a spec from the values of `to_dict`; keys that are left out take their defaults.
 
         Raises:
             UnknownName: a key is no field.

@@ -101,7 +101,7 @@ class Asynchrony(Training):
         )
 
     def _times(self, spec: RunSpec) -> list[list[Times]]:
-        """By rank, the times of each try."""
+        """Return, by rank, the times of each try."""
         self._in_company_only_behind_the_host(spec)
         answers = self._values_of(spec)
         if all(answer["clock"] == "blocking" for answer in answers):

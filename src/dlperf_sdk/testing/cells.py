@@ -67,7 +67,7 @@ class Cell:
 
 
 def alone(models: tuple[str, ...], can: Capabilities) -> tuple[Cell, ...]:
-    """The cells of one replica."""
+    """Return the cells of one replica."""
     everywhere = [
         Cell((model,), precision)
         for precision in _first(PRECISIONS.default, can.precisions)
@@ -82,7 +82,7 @@ def alone(models: tuple[str, ...], can: Capabilities) -> tuple[Cell, ...]:
 
 
 def pairs(models: tuple[str, ...], can: Capabilities) -> tuple[Cell, ...]:
-    """The cells of two replicas whose gradients meet."""
+    """Return the cells of two replicas whose gradients are synchronized."""
     strategies = sorted(name for name in can.strategies if STRATEGIES[name].syncs_gradients)
     everywhere = [Cell((model,), strategy=strategy) for strategy in strategies for model in models]
     special = [
@@ -106,7 +106,7 @@ def covering(cells: Iterable[Cell]) -> frozenset[Cell]:
 
 
 def _first(value: str, declared: Iterable[str]) -> list[str]:
-    """In order, but for one that comes first."""
+    """Return the names in order, except for one that comes first."""
     return sorted(declared, key=lambda name: (name != value, name))
 
 

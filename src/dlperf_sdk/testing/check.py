@@ -92,13 +92,13 @@ def check(
 
 
 def chosen() -> type[Conformance]:
-    """The suite that is being run; for `dlperf_sdk.testing.selected_suite` alone."""
+    """Return the suite to run; for `dlperf_sdk.testing.selected_suite` alone."""
     return _chosen[0]
 
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Neither other plugins of pytest nor this shell's settings for it; and the suite's module is imported anew."""
+    """Exclude other plugins of pytest and this shell's settings for it, and import the suite's module anew."""
     names = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_DISABLE_PLUGIN_AUTOLOAD")
     before = {name: os.environ.pop(name, None) for name in names}
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
@@ -133,7 +133,7 @@ class _Told:
         self._session = session
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """The suite has been read."""
+        """Record the collection of the suite."""
         if report.failed:
             self.uncollected = str(report.longrepr)
 
@@ -144,12 +144,12 @@ class _Told:
         self._count = len(items)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """A test is about to run."""
+        """Record the start of a test."""
         self._started += 1
         self._tell(self.on_start, nodeid.rpartition("::")[2], self._started, self._count)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """A test's setup, call or teardown is over."""
+        """Record the end of a test's setup, call or teardown."""
         if report.when != "call" and report.outcome == "passed":
             return
         outcome = {"passed": PASS, "failed": FAIL, "skipped": SKIPPED}[report.outcome]
@@ -169,7 +169,7 @@ class _Told:
 
 
 def _detail(report: pytest.TestReport) -> str:
-    """The reason of a skip, or the message of what was raised."""
+    """Return the reason of a skip, or the message of the raised error."""
     representation = report.longrepr
     if isinstance(representation, tuple):
         return str(representation[2]).removeprefix("Skipped: ")

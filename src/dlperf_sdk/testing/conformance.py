@@ -11,7 +11,7 @@ MARKER = "pairwise: a combination of declared values; without these tests each v
 
 
 def advice(wrong: str, why: str, change: str) -> str:
-    """The text of a failure: what is wrong, why it matters, what to change."""
+    """Return the text of a failure: what is wrong, why it matters, what to change."""
     return f"{wrong}\n  Why it matters: {why}\n  What to change: {change}"
 
 
@@ -32,7 +32,7 @@ class Conformance:
             node.add_marker(pytest.mark.xfail(reason=f"known gap: {reason}", strict=True))
 
     def axes(self) -> Mapping[str, Sequence[Any]]:
-        """Parameter of a test → the values it is run with."""
+        """Return the values that each parameter of a test takes."""
         return {}
 
     def combinations(self) -> Collection[Any]:

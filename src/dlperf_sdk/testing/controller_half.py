@@ -215,7 +215,7 @@ class ControllerHalf(FrameworkSubject):
         return refused
 
     def _combined(self) -> Iterator[RunSpec]:
-        """Every model with every pair of declared values, over two devices: nothing of it need be there."""
+        """Yield every model with every pair of declared values, over two devices, which need not exist."""
         can = self.plugin.capabilities
         fields = {"device": sorted(can.devices)[0], "strategy": sorted(can.strategies)[0], "topology": PAIR}
         declared = [(kind, value) for kind in VOCABULARY for value in sorted(_declared(can, kind))]
@@ -230,7 +230,7 @@ class ControllerHalf(FrameworkSubject):
                     yield (device, strategy, model), self.plugin.environment(device, strategy, model)
 
     def _forbidden(self) -> Iterator[str]:
-        """The top-level modules of what the environments require, but for what the core itself uses."""
+        """Yield the top-level modules of what the environments require, except those the core itself uses."""
         required = {
             canonicalize_name(Requirement(text).name)
             for _, spec in self._environments()
@@ -260,7 +260,7 @@ def _declared(can: Capabilities, kind: str) -> frozenset[str]:
 
 
 def _asked(kind: str, value: str) -> dict[str, str]:
-    """The fields of a case that asks for a value: a strategy only where two could meet."""
+    """Return the fields of a case that requests a value: a strategy only if two replicas can synchronize."""
     text = f"{value}:/nowhere" if kind == "data" and DATA_SOURCES[value].takes_folder else value
     return {kind: text, "topology": PAIR if kind == "strategy" else ALONE}
 
@@ -275,7 +275,7 @@ def _pins(spec: EnvironmentSpec) -> dict[str, str]:
 
 
 def minors(spec: EnvironmentSpec) -> list[int]:
-    """The minor versions of Python 3 that an environment may have, from 7 on."""
+    """Return the minor versions of Python 3 that an environment may have, from 7 on."""
     required = SpecifierSet(spec.python)
     return [
         minor for minor in range(7, 40) if any(required.contains(f"3.{minor}.{patch}") for patch in (0, 40))

@@ -73,8 +73,10 @@ class Ending(Training):
         pytest.skip(f"steps of {spec.batch_size} samples find room in what little memory is left to them")
 
     def test_it_leaves_nothing_behind(self) -> None:
-        """After a run of two replicas: no process, no temporary file, no shared memory. What feeds them is held to the
-        same, with its own source, in `test_the_source_feeds_it`."""
+        """After a run of two replicas: no process, no temporary file, no shared memory.
+
+        What feeds them is held to the same, with its own source, in `test_the_source_feeds_it`.
+        """
         offered = sorted(self.plugin.capabilities.strategies)
         equal = [name for name in offered if STRATEGIES[name].keeps_replicas_equal]
         pair = {"topology": "1n2d", "strategy": (equal or [INDEPENDENT])[0]}
@@ -99,7 +101,7 @@ class Ending(Training):
         )
 
     def _of_two_processes(self, **fields: Any) -> RunSpec:
-        """A case with a rank 1: one process may own all devices of a node, and then it takes two nodes."""
+        """Return a case with a rank 1: one process may own all devices of a node, which requires two nodes."""
         offered = [STRATEGIES[name] for name in sorted(self.plugin.capabilities.strategies)]
         # Those that synchronize first: the others must notice that one is gone.
         waiting = sorted(

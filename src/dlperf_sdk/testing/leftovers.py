@@ -22,7 +22,7 @@ PATIENCE = 5.0
 
 
 def leaves_nothing(run: Callable[[Mapping[str, str]], object]) -> None:
-    """Holds a run to that it leaves nothing: no process, no temporary file, no shared memory.
+    """Check that a run leaves nothing: no process, no temporary file, no shared memory.
 
     `run` is called with variables for the environment of all its processes, and sees for itself that it ends well.
     """
@@ -56,7 +56,7 @@ def leaves_nothing(run: Callable[[Mapping[str, str]], object]) -> None:
 
 
 def alive(mark: str) -> list[str]:
-    """The command lines of all processes that carry a mark in their environment."""
+    """Return the command lines of all processes that have a mark in their environment."""
     commands = []
     for process in _processes():
         try:
@@ -81,7 +81,7 @@ class Shared:
 
 
 def shared_memory() -> frozenset[Shared]:
-    """The files in shared memory that are this user's."""
+    """Return the files in shared memory that belong to this user."""
     files = set()
     for folder, _, names in os.walk(SHARED):
         for name in names:
@@ -108,7 +108,7 @@ def nobodys(before: frozenset[Shared]) -> list[str]:
 
 
 def _held() -> set[str]:
-    """The files in shared memory that processes have open or mapped, as far as this user may see."""
+    """Return the files in shared memory that processes have open or mapped, as far as this user may see."""
     paths = set()
     for process in (*_processes(), Path("/proc/self")):
         with suppress(OSError):
@@ -122,7 +122,7 @@ def _held() -> set[str]:
 
 
 def _processes() -> Iterator[Path]:
-    """The directories of all other processes in /proc."""
+    """Yield the directories of all other processes in /proc."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             yield entry

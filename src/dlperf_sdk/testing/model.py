@@ -37,7 +37,7 @@ class ModelConformance(Conformance):
         return self.registry.model(self.model)
 
     def axes(self) -> Mapping[str, list[Mapping[str, Scalar]]]:
-        """The options that each test is run with."""
+        """Return the options that each test is run with."""
         return {"options": [{}, *([self.model_options] if self.model_options else [])]}
 
     def test_the_manifest_can_be_drawn(self, options: Mapping[str, Scalar]) -> None:

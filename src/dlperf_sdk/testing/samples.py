@@ -14,7 +14,7 @@ _TEXT = (
 
 
 def images(folder: Path) -> None:
-    """`IMAGES` photographs in each of `CLASSES` classes: the same one, which is 96 × 64."""
+    """Write `IMAGES` photographs in each of `CLASSES` classes: the same one, which is 96 × 64."""
     content = Path(__file__).with_name("sample.jpg").read_bytes()
     for label in range(CLASSES):
         place = folder / f"n{label:02d}"
@@ -24,7 +24,7 @@ def images(folder: Path) -> None:
 
 
 def sentences(folder: Path) -> None:
-    """A text of some hundred sentences, in paragraphs."""
+    """Write a text of some hundred sentences, in paragraphs."""
     draw = random.Random(0)  # noqa: S311 - nobody's secret
     paragraphs = [
         " ".join(

@@ -87,7 +87,7 @@ class FrameworkSubject(Conformance):
         return self.registry.framework(self.framework)
 
     def models_to_test(self) -> tuple[str, ...]:
-        """The models that are tried; raises PluginError."""
+        """Return the models to test; raises PluginError."""
         if self.models is not None:
             return self.models
         plugin, installed = self.plugin, self.registry.names("models")
@@ -96,7 +96,7 @@ class FrameworkSubject(Conformance):
         return tuple(sorted(known))
 
     def axes(self) -> Mapping[str, Sequence[Any]]:
-        """Models, what the plugin declares, and the cells of its matrix (`dlperf_sdk.testing.cells`)."""
+        """Return models, the plugin's declared values, and the cells of its matrix (`dlperf_sdk.testing.cells`)."""
         names = ("model", "compiler", "layout", "source", "cell", "pair", "any_cell")
         try:
             can, models = self.plugin.capabilities, self.models_to_test()
@@ -118,7 +118,7 @@ class FrameworkSubject(Conformance):
         return every - cells.covering(self.axes()["any_cell"])
 
     def spec(self, model: str, **fields: Any) -> RunSpec:
-        """A short case of a model, whose workers have one thread each; `fields` are those of `RunSpec`."""
+        """Return a short case of a model, whose workers have one thread each; `fields` are those of `RunSpec`."""
         options = {**(self.model_options.get(model) or SMALL.get(model, {})), **self.options}
         short = {"warmup": 1, "steps": 3, "repeats": 1, "on_busy": "note"}
         own = {"batch_size": self.batch_size, "device": self.device, "python": self.python}
@@ -151,7 +151,7 @@ class FrameworkSubject(Conformance):
         return None
 
     def accepted_spec(self, models: Sequence[str] | None = None, **fields: Any) -> RunSpec:
-        """The case with the first model that the plugin does not refuse it for; skips where it refuses all."""
+        """Return the case with the first model that the plugin accepts it for; skip if it refuses all."""
         refused = None
         for model in models or self.models_to_test():
             spec = self.spec(model, **fields)
@@ -161,7 +161,7 @@ class FrameworkSubject(Conformance):
         pytest.skip(f"refused: {refused}" if refused else "there is no model to try")
 
     def spec_of(self, cell: Cell) -> RunSpec:
-        """The case of a cell, with the first of its models that the plugin does not refuse; or skip.
+        """Return the case of a cell, with the first of its models that the plugin accepts; or skip.
 
         The plainest case of a model is nothing that may be refused: a plugin that names the model must run it.
         """
@@ -170,7 +170,9 @@ class FrameworkSubject(Conformance):
         return spec
 
     def result_of(self, spec: RunSpec) -> Result:
-        """The result of a case: run once, kept for all tests of the class. Skips what this machine cannot place.
+        """Return the result of a case: run once, kept for all tests of the class.
+
+        Skips what this machine cannot place.
 
         The start of a cell serves `answers_of` and `parity_of` as well. Where it fails, each of the three has its own
         start, so that each test shows its own failure.
@@ -204,7 +206,7 @@ class FrameworkSubject(Conformance):
         return result
 
     def run_case(self, spec: RunSpec, observers: Sequence[Any] = ()) -> Result:
-        """The result of a case as `run` gives it, but for parity, which has its own tests."""
+        """Return the result of a case as `run` gives it, but for parity, which has its own tests."""
         self._skip_unfinished("run", spec)
         case = self._begin_case(spec, observers)
         case.prepare(reference_case=None)
@@ -214,7 +216,7 @@ class FrameworkSubject(Conformance):
         return result
 
     def parity_of(self, spec: RunSpec) -> Parity:
-        """The parity of a case, kept for all tests of the class."""
+        """Return the parity of a case, kept for all tests of the class."""
         key = _key(spec)
         if key in self._cells:
             self.result_of(spec)
@@ -254,8 +256,11 @@ class FrameworkSubject(Conformance):
         return self._answers[key]
 
     def excuse(self, failed: Failure | str | None) -> None:
-        """Skip the test where a worker came to what is still to be filled in: one test lists it all; and where it says
-        that this machine cannot do it, such as a processor without 16-bit products (never the plainest case)."""
+        """Skip the test where a worker came to what is still to be filled in: one test lists it all.
+
+        And where it says that this machine cannot do it, such as a processor without 16-bit products (never the
+        plainest case).
+        """
         if isinstance(failed, Failure) and failed.kind == "unsupported":
             pytest.skip(f"not on this machine: {failed.message}")
         traceback = failed.traceback if isinstance(failed, Failure) else failed
@@ -281,7 +286,7 @@ class FrameworkSubject(Conformance):
         pytest.skip(f"{lack}; `test_nothing_is_left_to_fill_in` lists what is left")
 
     def valid_result_of(self, spec: RunSpec) -> Result:
-        """The result of a case that must end well, with every integrity verdict that can be had."""
+        """Return the result of a case that must succeed, with every available integrity verdict."""
         result = self.result_of(spec)
         self.excuse(result.failure)
         assert result.failure is None, advice(
@@ -307,18 +312,18 @@ def _key(spec: RunSpec) -> str:
 
 
 def held_to(references: Path | None, compiler: str) -> str:
-    """The case of a model's reference that conformance runs parity on."""
+    """Return the case of a model's reference that conformance runs parity on."""
     compiled = compiler != NONE and references is not None and COMPILED in load(references).cases
     return COMPILED if compiled else REFERENCE_CASE
 
 
 def verdict(result: Result, name: str) -> Verdict:
-    """The verdict of that name."""
+    """Return the verdict of that name."""
     return next(one for one in result.verdicts if one.name == name)
 
 
 def describe(spec: RunSpec) -> str:
-    """A case in a line: what differs from the plainest one."""
+    """Describe a case in a line: its differences from the plainest one."""
     plain = RunSpec(framework=spec.framework, model=spec.model)
     names = ("topology", "precision", "compiler", "strategy", "layout", "data", "accumulation")
     parts = [f"{name} {getattr(spec, name)}" for name in names if getattr(spec, name) != getattr(plain, name)]

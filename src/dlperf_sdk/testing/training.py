@@ -220,7 +220,7 @@ def is_loss_of(step: int, loss: float, losses: list[float], precision: str) -> b
 
 
 def _nearest(loss: float, losses: list[float]) -> int:
-    """The step whose loss is the closest."""
+    """Return the step whose loss is the closest."""
     return min(range(len(losses)), key=lambda step: abs(losses[step] - loss))
 
 

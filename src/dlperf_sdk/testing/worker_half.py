@@ -100,7 +100,7 @@ class WorkerHalf(FrameworkSubject):
         )
 
     def _reached(self, model: str) -> dict[str, tuple[str, int]]:
-        """The plugin's files that a worker imports → their text, and the oldest minor version that must read them."""
+        """Return the plugin's files that a worker imports → text and oldest minor version that must read them."""
         plan = make_plan(self.spec(model), self.registry)
         request = plan.request("conformance", (sys.executable,), {}, {"source": DATA_SOURCES.default})
         packed = bundle.contents(request, plan.packages)
@@ -119,7 +119,7 @@ class WorkerHalf(FrameworkSubject):
 
 
 def _closure(references: list[str], files: dict[str, str]) -> set[str]:
-    """The files that importing these references imports, as far as `import` statements tell."""
+    """Return the files that importing these references imports, as far as `import` statements show."""
     modules = [reference.partition(":")[0] for reference in references]
     reached: set[str] = set()
     while modules:
@@ -133,7 +133,7 @@ def _closure(references: list[str], files: dict[str, str]) -> set[str]:
 
 
 def _gaps(tree: ast.AST) -> Iterator[tuple[int, str, str]]:
-    """Line, function and text of each `raise NotImplementedError("FILL IN: …")`."""
+    """Yield line, function and text of each `raise NotImplementedError("FILL IN: …")`."""
     for function in ast.walk(tree):
         if not isinstance(function, ast.FunctionDef):
             continue
@@ -146,7 +146,7 @@ def _gaps(tree: ast.AST) -> Iterator[tuple[int, str, str]]:
 
 
 def _imported(file: str, tree: ast.AST) -> list[str]:
-    """All modules that a file names in imports; `from a import b` may mean `a.b`."""
+    """Return all modules that a file names in imports; `from a import b` may mean `a.b`."""
     modules = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -66,8 +66,10 @@ class Runtime:
         return None
 
     def peak_host_memory(self) -> int:
-        """Bytes of host memory that this process held at its peak, since its start. A runtime whose steps are computed
-        by services gives the most that one of these processes held."""
+        """Bytes of host memory that this process held at its peak, since its start.
+
+        A runtime whose steps are computed by services gives the most that one of these processes held.
+        """
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
     def facts(self) -> Dict[str, Any]:
@@ -159,5 +161,5 @@ class Trainer:
         return 0
 
     def observed(self) -> Dict[str, Any]:
-        """Return the settings in effect, under the names of the request: `precision`, `compiler`, `layout`, …"""
+        """Return the settings in effect, under the names of the request: `precision`, `compiler`, `layout`."""
         return {}

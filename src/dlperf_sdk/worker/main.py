@@ -58,6 +58,7 @@ def _work(directory: str) -> int:
 
 
 def main(arguments: List[str]) -> int:
+    """Run the subcommand of the worker package that `arguments` name."""
     if arguments[:1] == ["worker"] and len(arguments) == 2:  # many at once, which need no parser
         return _work(arguments[1])
     import argparse

@@ -30,8 +30,9 @@ def port_range(text: str) -> range:
 
 
 def free_ports(host: str, count: int, among: Sequence[int] = USUAL) -> List[str]:
-    """Ports of `among` on this address that nobody listens on at this moment, nor is likely to until a worker does:
-    whoever else looks for some begins elsewhere.
+    """Return ports of `among` on this address that nobody listens on, nor is likely to until a worker does.
+
+    Other searches begin at other ports.
 
     Raises:
         OSError: there are not so many, or the address is not this node's.

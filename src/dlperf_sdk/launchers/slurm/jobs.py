@@ -66,7 +66,7 @@ def run_slurm(command: Sequence[str], text: str = "") -> str:
 
 
 def query_job(number: str) -> dict[str, str]:
-    """Return what `scontrol` knows of a job: `JobState`, `JobName`, `BatchHost`, …
+    """Return the fields that `scontrol` prints about a job: `JobState`, `JobName`, `BatchHost` and others.
 
     Raises:
         Unavailable: there is no such job, or it ended too long ago, or Slurm does not answer.

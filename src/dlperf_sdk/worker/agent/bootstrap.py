@@ -44,6 +44,7 @@ def _report_failure(words: "list[str]", error: Exception) -> int:
 
 
 def main(words: "list[str]") -> int:
+    """Unpack the bundle from standard input and run the agent in it."""
     os.umask(0o077)
     for number in (signal.SIGTERM, signal.SIGHUP):  # until the agent serves: leave nothing behind
         if signal.getsignal(number) is not signal.SIG_IGN:

@@ -16,11 +16,13 @@ END_TIMEOUT = 15.0
 
 
 def main(job: str, command: str) -> int:
+    """Follow or acknowledge the stream of a job."""
     folder = "/tmp/dlperf-job-%d-%s" % (os.getuid(), job)  # noqa: S108 - made by the job itself, and checked below
     return acknowledge(folder) if command == "acknowledge" else follow(folder, int(command))
 
 
 def follow(folder: str, offset: int) -> int:
+    """Write the stream of a job to standard output until the job ends."""
     deadline = time.monotonic() + START_TIMEOUT
     while not os.path.exists(os.path.join(folder, "stream")):
         if time.monotonic() > deadline:

@@ -54,8 +54,10 @@ def unfit(command: Sequence[str], scratch: str) -> Optional[Dict[str, str]]:
 
 
 def versions(command: Sequence[str], variables: Dict[str, str]) -> Dict[str, Any]:
-    """`python` and `packages` of the environment on this node, to be held against the other nodes'; empty if it will
-    not tell: then the workers' own start shows what ails it."""
+    """`python` and `packages` of the environment on this node, to be held against the other nodes'.
+
+    Empty if it will not tell: then the workers' own start shows what ails it.
+    """
     try:
         told = subprocess.run(
             list(command) + ["-I", "-c", _VERSIONS],

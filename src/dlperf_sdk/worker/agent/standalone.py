@@ -25,8 +25,10 @@ EVENTS = "events.jsonl"
 
 
 def first_event(bundle: str, python: Optional[str] = None) -> bytes:
-    """The case that this is and the environment it runs in, for whoever has only the stream; nothing if it is not told
-    in the bundle."""
+    """The case that this is and the environment it runs in, for whoever has only the stream.
+
+    Nothing if it is not told in the bundle.
+    """
     try:
         case = json.loads(member(bundle, "case.json"))
     except KeyError:
