@@ -73,7 +73,10 @@ class Hooks:
 
     @hookspec
     def dlperf_repeat_started(self, run_id: str, attempt: int) -> None:
-        """Handle the start of a repeat; `attempt` counts from 1. New processes are about to be started."""
+        """Handle the start of a repeat; `attempt` counts from 1.
+
+        Fires before each repeat, when its new processes are about to be started.
+        """
 
     @hookspec
     def dlperf_worker_started(self, run_id: str, attempt: int, node: int, name: str, pid: int) -> None:
@@ -93,7 +96,10 @@ class Hooks:
 
     @hookspec
     def dlperf_repeat_ended(self, run_id: str, attempt: int, status: str, throughput: float | None) -> None:
-        """Handle the end of a repeat; with a store, it is on disk. `throughput` is in samples/s, None if it failed."""
+        """Handle the end of a repeat; `throughput` is in samples/s, None if it failed.
+
+        Fires after each repeat; with a store, the repeat is on disk.
+        """
 
     @hookspec
     def dlperf_error(self, run_id: str, failure: Failure) -> None:
