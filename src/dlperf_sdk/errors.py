@@ -36,6 +36,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
+    from dlperf_sdk.results.records import Failure
     from dlperf_sdk.results.result import Result
 
 
@@ -133,13 +134,16 @@ class DuplicatePlugin(PluginError):
 
 
 class RunFailed(DlperfError):
-    """A case was understood, tried, and failed. `kind` is the `status` of its `Result`."""
+    """A case was understood, tried, and failed. `kind` is the `status` of its `Result`.
+
+    `failure` has node, rank and phase, where they are known.
+    """
 
     kind: ClassVar[str] = "crashed"
 
-    def __init__(self, message: str, result: Result | None = None) -> None:
+    def __init__(self, message: str, result: Result | None = None, failure: Failure | None = None) -> None:
         super().__init__(message)
-        self.result = result
+        self.result, self.failure = result, failure
 
 
 class Unsupported(RunFailed):

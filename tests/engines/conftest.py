@@ -82,6 +82,7 @@ class Bench:
             "cpu",
             plan.topology_options,
             inside(spec, "cpu", placing.placement_variables),
+            plan.deadlines["start"],
         )
         return launch_events(placing, job)
 

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import zipfile
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,7 +18,15 @@ from processes import processes_with
 from toy_reference import RATE, registry
 
 from dlperf_sdk import RunSpec, environments, hookimpl, run, verify
-from dlperf_sdk.errors import DocumentError, OutOfMemory, Unavailable, UnknownName, UsageError
+from dlperf_sdk.errors import (
+    DocumentError,
+    LostNode,
+    OutOfMemory,
+    RunFailed,
+    Unavailable,
+    UnknownName,
+    UsageError,
+)
 from dlperf_sdk.execution import replay
 from dlperf_sdk.execution.launch import launch
 from dlperf_sdk.execution.verification import exit_code
@@ -274,17 +283,40 @@ def failing(kind: str) -> Any:
     return start
 
 
-@pytest.mark.parametrize("kind", ["crashed", "timeout", "invalid-record", "lost-node"])
+@pytest.mark.parametrize("kind", ["crashed", "timeout", "invalid-record"])
 def test_a_parity_run_that_fails_is_a_verdict_in_its_own_words(place: Path, kind: str) -> None:
     found = followed(place, failing(kind))
     assert found.outcome == "fail"
     assert f"It was {kind}." in found.detail
+    assert f"({kind}, node 0, rank 0, phase warmup)" in found.detail
 
 
-@pytest.mark.parametrize(("kind", "error"), [("out-of-memory", OutOfMemory), ("unavailable", Unavailable)])
-def test_what_would_end_the_case_ends_it(place: Path, kind: str, error: type[Exception]) -> None:
-    with pytest.raises(error, match=f"It was {kind}"):
+@pytest.mark.parametrize(
+    ("kind", "error"), [("out-of-memory", OutOfMemory), ("unavailable", Unavailable), ("lost-node", LostNode)]
+)
+def test_what_would_end_the_case_ends_it(place: Path, kind: str, error: type[RunFailed]) -> None:
+    with pytest.raises(error, match=f"In the parity run: It was {kind}") as raised:
         followed(place, failing(kind))
+    failure = raised.value.failure
+    assert (failure.kind, failure.node, failure.rank, failure.phase) == (kind, 0, 0, "warmup")
+
+
+def test_a_node_lost_in_the_parity_run_costs_no_second_launch(place: Path) -> None:
+    launches = []
+
+    class Losing(Local):
+        name = "losing"
+
+        @contextmanager
+        def launch(self, job: Any) -> Any:
+            launches.append(job.id)
+            lost = {"kind": "lost-node", "message": "It is lost.", "phase": "start", "node": 1, "rank": None}
+            yield iter([json.dumps({"event": "ended", "status": "lost-node", "failure": lost}).encode()])
+
+    plugins = registry(place, topologies={"losing": Losing})
+    result = run("numpy", "mine", topology="2n1d@losing", registry=plugins, **QUICK)
+    assert len(launches) == 1
+    assert (result.status, result.failure.node, result.failure.phase) == ("lost-node", 1, "start")
 
 
 @pytest.mark.parametrize(

@@ -227,11 +227,10 @@ class Case:
             if _is_interruption(error):
                 self.failure = Failure("interrupted", "The run was interrupted; finished repeats are kept.")
                 raise KeyboardInterrupt from error
-            failure = (
-                Failure(error.kind, without_secrets(str(error)))
-                if isinstance(error, RunFailed)
-                else resource_failure(error)
-            )
+            failure = resource_failure(error)
+            if isinstance(error, RunFailed):
+                failure = error.failure or Failure(error.kind, str(error))
+                failure = attrs.evolve(failure, message=without_secrets(failure.message))
             if failure is None:
                 raise
             self.failure = failure

@@ -31,8 +31,8 @@ from dlperf_sdk.worker.request import Request
 REFERENCE_CASE = "small"
 """The case of a model's reference that every ordinary run must follow."""
 
-OURS = ("crashed", "timeout", "invalid-record", "lost-node")
-"""Failures of a parity run that are its verdict. Others (no memory, no device) end the case, as they would anyway."""
+OURS = ("crashed", "timeout", "invalid-record")
+"""Failures of a parity run that are its verdict. Others (no memory, a lost node) would end the next launch as well."""
 TAIL = 4000
 """Characters of a log that are kept where there is no traceback."""
 
@@ -125,7 +125,7 @@ def follow_parity_run(run: ParityRun, events: Generator[Mapping[str, Any], None,
     except RunFailed as error:
         if error.kind not in OURS:
             raise
-        return _failed(run, Failure(error.kind, str(error)), None)
+        return _failed(run, error.failure or Failure(error.kind, str(error)), None)
     return evaluate_parity(run, {**attempt, "logs": logs})
 
 
@@ -252,13 +252,16 @@ def _failure(plain: Mapping[str, Any]) -> Failure:
     except (KeyError, TypeError, AttributeError) as error:
         return Failure("invalid-record", f"malformed failure from node 0: {error!r}")
     if failure.kind not in OURS:
-        raise FAILURES[failure.kind](failure.message)
+        message = f"In the parity run: {failure.message}"
+        raise FAILURES[failure.kind](message, failure=attrs.evolve(failure, message=message))
     return failure
 
 
 def _failed(run: ParityRun, failure: Failure, traceback: str | None) -> Parity:
     """Return the evidence of a run that failed."""
-    detail = f"The parity run failed ({failure.kind}): {failure.message}"
+    known = {"node": failure.node, "rank": failure.rank, "phase": failure.phase}
+    where = "".join(f", {name} {value}" for name, value in known.items() if value is not None)
+    detail = f"The parity run failed ({failure.kind}{where}): {failure.message}"
     return attrs.evolve(_without(FAIL, run.reference_case, detail), traceback=traceback)
 
 
