@@ -16,7 +16,7 @@ Statistical Science 11 (1996), 283-319.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -137,30 +137,28 @@ def gate(
     before, after = _newest(baseline), _newest(candidate)
     if not before or not after:
         raise AnalysisError(f"The {'candidate' if before else 'baseline'} has no results.")
-    decisions: dict[str, Decision] = {}
-    pairs: dict[str, tuple[Case, Case]] = {}
-    for key in (each for each in before if each in after):
-        found = _pair(before[key], after[key])
-        if isinstance(found, Decision):
-            decisions[key] = found
-        else:
-            pairs[key] = found
-    slower = [mann_whitney_p(new.repeats, old.repeats, "less") for old, new in pairs.values()]
-    faster = [mann_whitney_p(old.repeats, new.repeats, "less") for old, new in pairs.values()]
-    p_values = zip(holm_adjusted(slower), holm_adjusted(faster), strict=True)
-    for (key, (old, new)), p in zip(pairs.items(), p_values, strict=True):
-        decisions[key] = _decide(
-            before[key].spec.label,
-            old,
-            new,
-            p=p,
-            comparisons=len(pairs),
-            minimum_effect=minimum_effect,
-            level=level,
-        )
+    paired = {key: _pair(before[key], after[key]) for key in before if key in after}
+    pairs = {
+        key: (before[key].spec.label, *pair) for key, pair in paired.items() if not isinstance(pair, Decision)
+    }
+    decisions = {key: pair for key, pair in paired.items() if isinstance(pair, Decision)}
+    decisions |= decide_cases(pairs, minimum_effect=minimum_effect, level=level)
     unmatched = _unmatched(before, after)
     ordered = [decisions[key] for key in before if key in decisions]
     return Gate((*ordered, *unmatched), minimum_effect, level)
+
+
+def decide_cases(
+    pairs: Mapping[str, tuple[str, Case, Case]], *, minimum_effect: float, level: float
+) -> dict[str, Decision]:
+    """Decide comparable cases together: each a label, the case of the baseline and that of the candidate."""
+    slower = [mann_whitney_p(new.repeats, old.repeats, "less") for _, old, new in pairs.values()]
+    faster = [mann_whitney_p(old.repeats, new.repeats, "less") for _, old, new in pairs.values()]
+    p_values = zip(holm_adjusted(slower), holm_adjusted(faster), strict=True)
+    return {
+        key: _decide(*pair, p=p, comparisons=len(pairs), minimum_effect=minimum_effect, level=level)
+        for (key, pair), p in zip(pairs.items(), p_values, strict=True)
+    }
 
 
 def _newest(results: Iterable[Result]) -> dict[str, Result]:

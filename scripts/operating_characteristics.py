@@ -1,0 +1,375 @@
+"""Write docs/reference/operating-characteristics.md: how often verdicts and conclusions are wrong, by simulation.
+
+    .venv/bin/python scripts/operating_characteristics.py
+
+Each row has a seed of its own, so that `tests/scripts/test_operating_characteristics.py` can compute single rows again.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from dlperf_sdk.analysis.case import Case
+from dlperf_sdk.analysis.gate import decide_cases
+from dlperf_sdk.analysis.rank_test import hodges_lehmann_shift, mann_whitney_p
+from dlperf_sdk.results import quality
+from dlperf_sdk.results.steady_state import assess
+from dlperf_sdk.spec.values import TopologySpec
+from dlperf_sdk.worker import estimate
+from dlperf_sdk.worker.agent.stopping import decide
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENT = ROOT / "docs" / "reference" / "operating-characteristics.md"
+STEP_TIMES = ROOT / "tests" / "analysis" / "step_times.json"
+
+Random = random.Random
+Shape = Callable[[int], float]
+
+
+class Row(NamedTuple):
+    """A row of a table: its first cells, and the simulation of the others."""
+
+    label: str
+    simulate: Callable[[Random], Sequence[float | str]]
+
+    def line(self) -> str:
+        """Return the row as Markdown."""
+        cells = [
+            cell if isinstance(cell, str) else f"{100 * cell:.1f} %"
+            for cell in self.simulate(Random(self.label))
+        ]
+        return f"| {self.label} | {' | '.join(cells)} |"
+
+
+class Table(NamedTuple):
+    """A section of the page."""
+
+    title: str
+    text: str
+    header: str
+    rows: list[Row]
+
+    def markdown(self) -> str:
+        """Return the section."""
+        rule = "|" + "---|" * (self.header.count("|") - 1)
+        return "\n".join(
+            [f"## {self.title}", "", self.text, "", self.header, rule, *(row.line() for row in self.rows)]
+        )
+
+
+# -- steady-state
+
+
+def noisy_steps(source: Random, steps: int, noise: float, rho: float) -> list[float]:
+    """Return autoregressive step times around 1."""
+    value, times = source.gauss(0, 1), []
+    for _ in range(steps):
+        times.append(1 + noise * value)
+        value = rho * value + math.sqrt(1 - rho**2) * source.gauss(0, 1)
+    return times
+
+
+def steady_state_rates(
+    source: Random,
+    make_shape: Callable[[Random], Shape],
+    repeats: int = 7,
+    steps: int = 100,
+    noise: float = 0.02,
+    rho: float = 0.0,
+    make_steps: Callable[[Random, int], list[float]] | None = None,
+    cases: int = 400,
+) -> list[float]:
+    """Return the rates of `pass`, `inconclusive` and `fail`; all repeats of a case have its shape added."""
+    outcomes: Counter[str] = Counter()
+    for _ in range(cases):
+        shape = make_shape(source)
+        traces = []
+        for _ in range(repeats):
+            base = make_steps(source, steps) if make_steps else noisy_steps(source, steps, noise, rho)
+            traces.append([time + shape(step) for step, time in enumerate(base)])
+        state = assess(traces)
+        outcomes["fail" if state.is_unsteady else "pass" if state.is_steady else "inconclusive"] += 1
+    return [outcomes[name] / cases for name in ("pass", "inconclusive", "fail")]
+
+
+def every(period: int, height: float) -> Callable[[Random], Shape]:
+    """Return slow steps at a fixed distance, from a random first one."""
+
+    def make(source: Random) -> Shape:
+        phase = source.randrange(period)
+        return lambda step: height * (step % period == phase)
+
+    return make
+
+
+def rare_slow_steps(source: Random, steps: int) -> list[float]:
+    """Return steps of which 5 % take three times as long."""
+    return [time * (3 if source.random() < 0.05 else 1) for time in noisy_steps(source, steps, 0.02, 0.0)]
+
+
+def real_steps(source: Random, steps: int) -> list[float]:
+    """Return blocks of 20 real steps, relative to their run's mean."""
+    runs = [run["seconds"] for run in json.loads(STEP_TIMES.read_text())["runs"] if run["kind"] == "toy"]
+    times: list[float] = []
+    while len(times) < steps:
+        run = source.choice(runs)
+        first = source.randrange(len(run) - 20)
+        times += [time * len(run) / math.fsum(run) for time in run[first : first + 20]]
+    return times[:steps]
+
+
+def fixed(shape: Shape) -> Callable[[Random], Shape]:
+    """Return a shape that all cases share."""
+    return lambda _: shape
+
+
+FLAT = fixed(lambda step: 0.0)
+SLOW_START = fixed(lambda step: 2.0 * (step < 5))
+
+
+def steady(label: str, make_shape: Callable[[Random], Shape], **settings: object) -> Row:
+    """Return a row of steady-state rates."""
+    return Row(label, partial(steady_state_rates, make_shape=make_shape, **settings))
+
+
+STATIONARY = Table(
+    "`steady-state`, stationary traces",
+    "Rates of each outcome, for 400 cases of 7 repeats of 100 steps with 2 % noise unless stated otherwise. A "
+    "`fail` is a false alarm. `inconclusive` means that the window cannot show its mean to be within 1 % of the "
+    "stationary mean: more steps, more repeats or less noise would. AR(1) is autoregressive noise with this "
+    "correlation of neighboring steps.",
+    "| trace | pass | inconclusive | fail |",
+    [
+        steady("white noise", FLAT),
+        steady("AR(1), 0.3", FLAT, rho=0.3),
+        steady("AR(1), 0.6", FLAT, rho=0.6),
+        steady("AR(1), 0.9", FLAT, rho=0.9),
+        steady("every 10th step twice as slow", every(10, 1.0), cases=200),
+        steady("every 20th step three times as slow", every(20, 2.0), cases=200),
+        steady("every 25th step twice as slow", every(25, 1.0), cases=200),
+        steady("every 40th step twice as slow (fewer than four periods)", every(40, 1.0), cases=200),
+        steady("5 % of steps, at random, three times as slow", FLAT, make_steps=rare_slow_steps, cases=200),
+        steady(
+            "blocks of real steps (`tests/analysis/step_times.json`, toy)",
+            FLAT,
+            make_steps=real_steps,
+            cases=200,
+        ),
+        steady("white noise, 5 %", FLAT, noise=0.05, cases=200),
+        steady("white noise, 1 repeat of 100 steps", FLAT, repeats=1),
+        steady("white noise, 3 repeats of 20 steps", FLAT, repeats=3, steps=20),
+        steady("white noise of 0.5 %, 3 repeats of 20 steps", FLAT, repeats=3, steps=20, noise=0.005),
+    ],
+)
+UNFINISHED = Table(
+    "`steady-state`, unfinished warm-up and drift",
+    "The window's mean is more than 1 % off the stationary mean, or off the level that the window ends with. A "
+    "`pass` is wrong; `inconclusive` means that the window cannot decide.",
+    "| trace | pass | inconclusive | fail |",
+    [
+        steady("first 5 steps three times as slow", SLOW_START, cases=200),
+        steady("first 10 steps twice as slow", fixed(lambda step: 1.0 * (step < 10)), cases=200),
+        steady("exponential, +50 %, τ = 5 steps", fixed(lambda step: 0.5 * math.exp(-step / 5)), cases=200),
+        steady("drift of 5 % under 3 % noise", fixed(lambda step: 0.05 * step / 100), noise=0.03, cases=200),
+        steady("5 % slower from step 50 on", fixed(lambda step: 0.05 * (step >= 50)), cases=200),
+        steady("10 % slower from step 75 on", fixed(lambda step: 0.1 * (step >= 75)), cases=200),
+        steady("first 10 steps 12 % slower (1.2 % off)", fixed(lambda step: 0.12 * (step < 10)), cases=200),
+        steady("drift of 2.4 % (1.2 % off)", fixed(lambda step: 0.024 * step / 100), cases=200),
+        steady(
+            "exponential, +3.85 %, τ = 33 steps (1.2 % off)",
+            fixed(lambda step: 0.0385 * math.exp(-step / 33)),
+            cases=200,
+        ),
+        steady(
+            "drift of 2.4 % (1.2 % off), AR(1), 0.6",
+            fixed(lambda step: 0.024 * step / 100),
+            rho=0.6,
+            cases=200,
+        ),
+        steady(
+            "blocks of real steps, first 5 three times as slow", SLOW_START, make_steps=real_steps, cases=200
+        ),
+        steady("1 repeat, first 5 steps three times as slow", SLOW_START, repeats=1, cases=200),
+        steady(
+            "3 repeats of 20 steps, first 5 three times as slow", SLOW_START, repeats=3, steps=20, cases=200
+        ),
+    ],
+)
+
+# -- spread and adaptive
+
+
+def spread_rates(source: Random, noise: float, cases: int = 2000) -> list[float]:
+    """Return the rates of failure with 3, 7 and 12 repeats."""
+    rates = []
+    for repeats in (3, 7, 12):
+        failed = 0
+        for _ in range(cases):
+            values = [source.gauss(1, noise) for _ in range(repeats)]
+            failed += estimate.standard_deviation(values) / estimate.median(values) > quality.SPREAD
+        rates.append(failed / cases)
+    return rates
+
+
+SPREAD = Table(
+    "`spread`",
+    "Rates of `fail` for normal repeats, 2000 cases each: the limit is a standard deviation of 2 %, whatever the "
+    "number of repeats. More repeats separate cases above and below it better.",
+    "| standard deviation between repeats | 3 repeats | 7 repeats | 12 repeats |",
+    [
+        Row(f"{100 * noise:g} %", partial(spread_rates, noise=noise))
+        for noise in (0.005, 0.01, 0.015, 0.02, 0.03, 0.04)
+    ],
+)
+
+
+def adaptive_rates(source: Random, noise: float, runs: int = 1500) -> list[float | str]:
+    """Return the coverage, the share of runs that took the planned repeats, their coverage, and the mean repeats."""
+    protocol = {"repeats": 6, "max_repeats": 30, "target": 0.01}
+    covered, planned, covered_if_planned, taken = 0, 0, 0, 0
+    for _ in range(runs):
+        rates = [source.gauss(1, noise)]
+        while not (decision := decide(rates, protocol)).stop:
+            rates.append(source.gauss(1, noise))
+        low, high = estimate.median_interval(rates) or (math.nan, math.nan)
+        covers = low <= 1 <= high
+        covered += covers
+        planned += decision.met
+        covered_if_planned += covers and decision.met
+        taken += len(rates)
+    if_planned = f"{100 * covered_if_planned / planned:.1f} %" if planned >= 100 else "–"
+    return [covered / runs, planned / runs, if_planned, f"{taken / runs:.1f}"]
+
+
+ADAPTIVE = Table(
+    "`adaptive`",
+    "Coverage of the median's interval (stated: at least 95 %) for normal repeats, target ±1 %, 6 to 30 repeats, "
+    "1500 runs each. `stopping-rule` passes for the runs whose plan fits; their coverage is given if they are at "
+    "least 100.",
+    "| standard deviation between repeats | coverage | plan fits | coverage of these | mean repeats |",
+    [
+        Row(f"{100 * noise:g} %", partial(adaptive_rates, noise=noise))
+        for noise in (0.002, 0.005, 0.01, 0.015, 0.02, 0.03)
+    ],
+)
+
+# -- comparisons and the gate
+
+
+def lognormal(source: Random, noise: float) -> float:
+    """Return a throughput with multiplicative noise."""
+    return math.exp(source.gauss(0, noise))
+
+
+def skewed(source: Random, noise: float) -> float:
+    """Return a throughput that is sometimes much lower."""
+    return math.exp(-noise * source.expovariate(1.0))
+
+
+def interval_rates(
+    source: Random, draw: Callable[[Random, float], float], repeats: int, pairs: int = 1500
+) -> list[float]:
+    """Return coverage, false alarms, power, and contradictions between interval and p-value."""
+    covered, alarms, found, contradictions = 0, 0, 0, 0
+    for _ in range(pairs):
+        old, new, slower = ([draw(source, 0.02) for _ in range(repeats)] for _ in range(3))
+        slower = [0.95 * value for value in slower]
+        for sample, ratio in ((new, 1.0), (slower, 0.95)):
+            shift, p = hodges_lehmann_shift(sample, old), mann_whitney_p(sample, old)
+            if shift.low is not None and shift.high is not None:
+                covered += shift.low <= ratio <= shift.high
+                contradictions += (p <= 0.05) != (not shift.low <= 1 <= shift.high)
+            if ratio == 1:
+                alarms += p <= 0.05
+            else:
+                found += p <= 0.05
+    return [covered / 2 / pairs, alarms / pairs, found / pairs, contradictions / 2 / pairs]
+
+
+INTERVALS = Table(
+    "Intervals of comparisons",
+    "The interval of two cases' ratio (stated: at least 95 %) and its test at 5 %, for 1500 pairs without a "
+    "difference and 1500 with a slowdown of 5 %, 2 % noise. A contradiction is a significant pair whose interval "
+    "contains 1, or the reverse.",
+    "| noise, repeats per side | coverage | false alarms | slowdown of 5 % found | contradictions |",
+    [
+        Row(f"{name}, {repeats}", partial(interval_rates, draw=draw, repeats=repeats))
+        for name, draw in (("log-normal", lognormal), ("exponential tail", skewed))
+        for repeats in (4, 7, 12)
+    ],
+)
+
+
+def simulated_case(source: Random, repeats: int, noise: float, speed: float) -> Case:
+    """Return a case of log-normal throughputs."""
+    values = tuple(speed * lognormal(source, noise) for _ in range(repeats))
+    return Case(
+        name="simulated",
+        topology=TopologySpec.parse("1n1d"),
+        batch_size=1,
+        throughput=estimate.median(values),
+        unit="samples/s",
+        repeats=values,
+        facts={},
+        roles={},
+    )
+
+
+def gate_rates(
+    source: Random, cases: int, repeats: int, noise: float, speed: float, gates: int = 600
+) -> list[float]:
+    """Return how often a gate fails, is inconclusive and passes; `speed` is the change of its first case."""
+    outcomes: Counter[str] = Counter()
+    for _ in range(gates):
+        pairs = {}
+        for number in range(cases):
+            old, new = (
+                simulated_case(source, repeats, noise, change)
+                for change in (1.0, speed if number == 0 else 1.0)
+            )
+            pairs[str(number)] = ("simulated", old, new)
+        decisions = decide_cases(pairs, minimum_effect=0.02, level=0.05)
+        found = {decision.outcome for decision in decisions.values()}
+        outcomes[next((name for name in ("regression", "inconclusive") if name in found), "pass")] += 1
+    return [outcomes[name] / gates for name in ("regression", "inconclusive", "pass")]
+
+
+GATE = Table(
+    "The gate",
+    "Outcomes of 600 gates with a minimum effect of 2 % and a level of 5 %; only the first case's speed changes. "
+    "Without a change `regression` is a false alarm; with a slowdown of 2 % or more `pass` is wrong (both stated: "
+    "at most 5 %). For noise of real step times see [the gate](../how-to/campaigns.md#the-gate).",
+    "| cases, repeats per side, noise, change | regression | inconclusive | pass |",
+    [
+        Row(
+            f"{cases}, {repeats}, {100 * noise:g} %, {100 * (speed - 1):+g} %".replace("+0 %", "none"),
+            partial(gate_rates, cases=cases, repeats=repeats, noise=noise, speed=speed),
+        )
+        for cases, repeats, noise in ((1, 3, 0.01), (1, 7, 0.01), (1, 7, 0.02), (1, 12, 0.02), (5, 7, 0.01))
+        for speed in (1.0, 0.98, 0.95)
+    ],
+)
+
+TABLES = [STATIONARY, UNFINISHED, SPREAD, ADAPTIVE, INTERVALS, GATE]
+
+INTRODUCTION = """# Operating characteristics
+
+Look up here how often verdicts, intervals and the gate are wrong. All rates are simulated by
+`scripts/operating_characteristics.py`, which writes this page; 200, 400 and 1500 cases determine a rate of 5 % to
+within ±3.0, ±2.1 and ±1.1 points. [Statistics](../explanation/statistics.md) explains the methods."""
+
+
+def page() -> str:
+    """Return the whole page; this takes some minutes."""
+    return "\n\n".join([INTRODUCTION, *(table.markdown() for table in TABLES)]) + "\n"
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(page())
