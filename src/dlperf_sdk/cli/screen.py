@@ -213,8 +213,9 @@ def _refused_by_the_system(error: Exception) -> UsageError | None:
 
 
 def open_missing_streams() -> None:
-    """Let `/dev/null` take the places of standard streams that are closed: no file that is opened later shall
-    become standard output by accident.
+    """Open `/dev/null` for standard streams that are closed.
+
+    Otherwise a file opened later could become standard output by accident.
     """
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:

@@ -5,7 +5,7 @@ import zipfile
 
 
 def member(bundle: str, name: str) -> str:
-    """A file of the bundle. Raises KeyError: it has none of this name."""
+    """Return a file of the bundle. Raises KeyError: it has none of this name."""
     if os.path.isdir(bundle):
         try:
             with open(os.path.join(bundle, name), encoding="utf-8") as file:
@@ -25,7 +25,7 @@ def has(bundle: str, name: str) -> bool:
 
 
 def unpacked(bundle: str, scratch: str) -> str:
-    """The directory that workers import from: the bundle, unpacked."""
+    """Return the directory that workers import from: the bundle, unpacked."""
     if os.path.isdir(bundle):
         return bundle
     directory = os.path.join(scratch, "bundle")

@@ -51,7 +51,7 @@ _SIGNS = 2.0 * numpy.unpackbits(numpy.arange(256, dtype=numpy.uint8)[:, None], a
 
 
 def batch_of(request: "Request", replica: int) -> Dict[str, numpy.ndarray]:
-    """The canonical batch of the replica of this global index: name → C-contiguous (batch size, ...) array.
+    """Return the canonical batch of the replica of this global index: name → C-contiguous (batch size, ...) array.
 
     Every replica has a shard of its own, so that those which do not meet, or meet some of the others only, come apart.
     In the parity program there are two shards, so that one reference trajectory serves every even number of replicas.
@@ -61,7 +61,7 @@ def batch_of(request: "Request", replica: int) -> Dict[str, numpy.ndarray]:
 
 
 def weights(parameters: Iterable[Mapping[str, Any]], seed: int) -> Iterator[Tuple[str, numpy.ndarray]]:
-    """The canonical weights of a manifest (`Request.parameters`), one after the other.
+    """Yield the canonical weights of a manifest (`Request.parameters`), one after the other.
 
     Yields each name with its C-contiguous float32 array. Raises ValueError for an unknown kind of `init`.
     """
@@ -82,7 +82,7 @@ def weights(parameters: Iterable[Mapping[str, Any]], seed: int) -> Iterator[Tupl
 def batch(
     inputs: Iterable[Mapping[str, Any]], batch_size: int, shard: int, seed: int
 ) -> Dict[str, numpy.ndarray]:
-    """A canonical batch of a model's inputs (`Request.inputs`): name → C-contiguous (batch_size, ...) array.
+    """Return a canonical batch of a model's inputs (`Request.inputs`): name → C-contiguous (batch_size, ...) array.
 
     Every whole number is a shard, with a batch of its own. Raises ValueError for an unknown kind of `fill`.
     """
@@ -95,7 +95,7 @@ def batch(
 
 
 def fingerprint(name: str, after: numpy.ndarray, before: Optional[numpy.ndarray] = None) -> List[float]:
-    """The fingerprint of `after - before` (of `after`, without a `before`): its 2-norm, then eight products.
+    """Return the fingerprint of `after - before` (of `after`, without a `before`): its 2-norm, then eight products.
 
     The difference is taken in float64, a piece at a time. The signs are those of the name: bit k of byte i of its
     stream, counted from the most significant, is the sign of element i (in C order) in product k, 1 for +.
@@ -115,7 +115,7 @@ def fingerprint(name: str, after: numpy.ndarray, before: Optional[numpy.ndarray]
 
 
 def _stream(*key: Any) -> numpy.random.RandomState:
-    """A stream of its own for a key."""
+    """Return a separate random stream for a key."""
     digest = hashlib.sha256("/".join(str(part) for part in key).encode("utf-8")).digest()
     return numpy.random.RandomState(numpy.frombuffer(digest, "<u4").astype(numpy.uint32))
 
@@ -123,7 +123,7 @@ def _stream(*key: Any) -> numpy.random.RandomState:
 def _normal(
     stream: numpy.random.RandomState, shape: Tuple[int, ...], std: float = 1.0, bound: Optional[float] = None
 ) -> numpy.ndarray:
-    """The stream's first normal draws, or the first that lie within ± bound, times std."""
+    """Return the stream's first normal draws, or the first that lie within ± bound, times std."""
     flat = numpy.empty(int(numpy.prod(shape, dtype=numpy.int64)), numpy.float32)
     filled = 0
     while filled < flat.size:
@@ -136,7 +136,7 @@ def _normal(
 
 
 def _fill(fill: Mapping[str, Any], shape: Tuple[int, ...], stream: numpy.random.RandomState) -> numpy.ndarray:
-    """A batch's values, before they take the input's dtype."""
+    """Return a batch's values, before they take the input's dtype."""
     kind = fill["kind"]
     if kind == "normal":
         return _normal(stream, shape)

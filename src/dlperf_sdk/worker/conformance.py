@@ -166,7 +166,7 @@ def _ask(
 
 
 def _compare_weights(request: Request, trainer: Trainer, answers: Dict[str, Any]) -> None:
-    """The parameters before the first step, against the canonical weights."""
+    """Compare the parameters before the first step with the canonical weights."""
     wanted = canonical.weights(request.parameters, request.seed)
     given = iter(trainer.parameters(0))
     answers["manifest"], answers["initial"] = [], []
@@ -213,5 +213,5 @@ def _enqueue(runtime: Runtime, trainer: Trainer, batch: Any) -> Tuple[Dict[str, 
 
 
 def _floats(losses: List[Any]) -> List[List[float]]:
-    """The losses of some steps, of each replica of this process."""
+    """Return the losses of some steps, of each replica of this process."""
     return [[float(value) for value in step] for step in losses]

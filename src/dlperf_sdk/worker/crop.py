@@ -17,7 +17,7 @@ _ATTEMPTS = 10
 
 
 def crop_box(width: int, height: int, chance: Random) -> Tuple[int, int, int, int]:
-    """Left, top, right and bottom of a random crop: area uniform in AREA, ratio log-uniform in RATIO.
+    """Return left, top, right and bottom of a random crop: area uniform in AREA, ratio log-uniform in RATIO.
 
     If no crop of ten fits into the image, it is the largest in the middle whose ratio is allowed.
     """

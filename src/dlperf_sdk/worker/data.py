@@ -41,7 +41,7 @@ class Array(NamedTuple):
 
 
 def checksum(path: str) -> str:
-    """SHA-256 of a file, in hexadecimal."""
+    """Return the SHA-256 of a file, in hexadecimal."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         for block in iter(lambda: file.read(1 << 20), b""):
@@ -76,7 +76,7 @@ def _header(line: str, path: str, kind: str) -> Dict[str, Any]:
 
 
 def read_images(data: Dict[str, Any]) -> Images:
-    """The index of `images:FOLDER`, checked against its checksum. `data` is the request's.
+    """Return the index of `images:FOLDER`, checked against its checksum. `data` is the request's.
 
     Raises DataError: the index is missing, altered, or of another version.
     """
@@ -95,7 +95,7 @@ def read_images(data: Dict[str, Any]) -> Images:
 
 
 def read_arrays(data: Dict[str, Any]) -> Dict[str, Array]:
-    """The arrays of `text:FOLDER` by the names of the model's inputs, each checked against its checksum.
+    """Return the arrays of `text:FOLDER` by the names of the model's inputs, each checked against its checksum.
 
     `data` is the request's. Raises DataError: the index or an array is missing, altered, or of another
     version.
@@ -113,7 +113,7 @@ def read_arrays(data: Dict[str, Any]) -> Dict[str, Array]:
 
 
 def share(samples: int, replica: int, replicas: int) -> range:
-    """The samples that belong to one replica: every `replicas`-th. No two replicas share one.
+    """Return the samples that belong to one replica: every `replicas`-th. No two replicas share one.
 
     With fewer samples than replicas there is not one for each, and replica r takes sample r mod samples.
     """
@@ -123,7 +123,7 @@ def share(samples: int, replica: int, replicas: int) -> range:
 
 
 def endless(own: range, seed: int, replica: int) -> Iterator[int]:
-    """A replica's own samples, epoch after epoch, each epoch in a new random order.
+    """Yield a replica's own samples, epoch after epoch, each epoch in a new random order.
 
     The order follows from the seed and the replica alone, on every version of Python. It is shuffled one
     draw at a time, so that the end of an epoch of a million samples is no pause in the measured window (R.
@@ -139,7 +139,7 @@ def endless(own: range, seed: int, replica: int) -> Iterator[int]:
 
 
 def draws(request: Request, replica: int) -> Iterator[List[Tuple[int, int]]]:
-    """A replica's batches without end, each as (draw, sample) for each of its samples.
+    """Yield a replica's batches without end, each as (draw, sample) for each of its samples.
 
     `sample` is the sample's index, and `draw` counts what this replica has taken so far, so that chance can be
     drawn anew for each visit and yet be repeatable. Every batch is full: with fewer samples than it needs, some

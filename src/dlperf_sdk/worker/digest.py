@@ -8,7 +8,7 @@ from typing import Any, Iterable, Iterator, Mapping, Sequence, Tuple
 def held(
     manifest: Sequence[Mapping[str, Any]], parameters: Iterable[Tuple[str, Any]]
 ) -> Iterator[Tuple[str, Any]]:
-    """The parameters that `Trainer.parameters` gives, one after another, each held to its place in the manifest.
+    """Yield the parameters that `Trainer.parameters` gives, each checked against its place in the manifest.
 
     Raises ValueError, which names the parameter, where they are not the manifest's: another name, shape, type or
     order of memory in some place, one too few or too many.
@@ -29,7 +29,7 @@ def held(
 
 
 def digest_of(manifest: Sequence[Mapping[str, Any]], parameters: Iterable[Tuple[str, Any]]) -> str:
-    """SHA-256 over the parameters as float32 in C order, one after another as the manifest lists them.
+    """Return the SHA-256 over the parameters as float32 in C order, one after another as the manifest lists them.
 
     Raises ValueError as `held` does.
     """

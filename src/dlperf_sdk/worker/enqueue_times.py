@@ -19,18 +19,21 @@ EARLY = 0.05
 
 
 def whole(times: Times) -> float:
-    """Seconds from the first step's call until the last loss was read."""
+    """Return the seconds from the first step's call until the last loss was read."""
     return float(times["enqueue"] + times["synchronize"] + times["read"])
 
 
 def left(times: Times) -> float:
-    """Seconds of work that were left when `step` had returned: the device says it, or the host's waiting."""
+    """Return the seconds of work that were left when `step` had returned.
+
+    They come from the device's events or from the host's waiting.
+    """
     waited = times["synchronize"] if times["device"] is None else times["device"] - times["enqueue"]
     return float(waited)
 
 
 def early(times: Times) -> float:
-    """The part of the device's time, by its events, that had not passed when `synchronize` returned."""
+    """Return the part of the device's time, by its events, that had not passed when `synchronize` returned."""
     if not times["device"]:
         return 0.0
     return 1.0 - float((times["enqueue"] + times["synchronize"]) / times["device"])

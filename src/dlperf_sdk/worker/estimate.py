@@ -7,7 +7,7 @@ from typing import List, Optional, Sequence, Tuple
 
 
 def throughput(samples: Sequence[int], seconds: Sequence[float]) -> float:
-    """Samples per second of one repeat: all processes' samples over the slowest process's window.
+    """Return samples per second of one repeat: all processes' samples over the slowest process's window.
 
     Never the mean of the processes' rates: that is biased upwards as soon as they differ.
     """
@@ -15,12 +15,12 @@ def throughput(samples: Sequence[int], seconds: Sequence[float]) -> float:
 
 
 def slowest(step_times: Sequence[Sequence[float]]) -> List[float]:
-    """Per step the time of the slowest process: a synchronous step is as slow as its slowest replica."""
+    """Return, per step, the time of the slowest process: a synchronous step is as slow as its slowest replica."""
     return [max(times) for times in zip(*step_times)]
 
 
 def median(values: Sequence[float]) -> float:
-    """The median; of an even number, the mean of the middle two."""
+    """Return the median; of an even number of values, the mean of the middle two."""
     ordered = sorted(values)
     middle = len(ordered) // 2
     if len(ordered) % 2:
@@ -43,7 +43,7 @@ def standard_deviation(values: Sequence[float]) -> float:
 
 
 def median_interval(values: Sequence[float], confidence: float = 0.95) -> Optional[Tuple[float, float]]:
-    """The order-statistic interval of the median: it holds whatever the distribution is.
+    """Return the order-statistic interval of the median: it holds for every distribution.
 
     The k-th smallest and k-th largest of n values enclose the median with probability 1 - 2 P(Binomial(n, ½) < k).
     The largest k that reaches the confidence is taken. With fewer than six values no k reaches 95 %: None.
@@ -58,7 +58,7 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> Option
 
 
 def _rank(n: int, confidence: float) -> int:
-    """The largest k with P(Binomial(n, ½) < k) <= (1 - confidence) / 2."""
+    """Return the largest k with P(Binomial(n, ½) < k) <= (1 - confidence) / 2."""
     # The probabilities of n // 2 and less, as multiples of that of n // 2: as themselves they come to nothing for n
     # above 1074, where 0.5**n is 0.
     multiples = [1.0]
@@ -70,7 +70,7 @@ def _rank(n: int, confidence: float) -> int:
 
 
 def half_width(values: Sequence[float]) -> Optional[float]:
-    """The larger arm of the median's interval as a fraction of the median; None where there is no interval."""
+    """Return the larger arm of the median's interval as a fraction of the median; None if there is no interval."""
     interval = median_interval(values)
     if interval is None:
         return None

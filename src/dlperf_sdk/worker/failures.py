@@ -35,7 +35,7 @@ def failure(
     phase: Optional[str] = None,
     node: Optional[int] = None,
 ) -> Dict[str, Any]:
-    """A failure that an agent or the coordinator found, as `dlperf_sdk.results.records.Failure` has it."""
+    """Return a failure found by an agent or the coordinator, as `dlperf_sdk.results.records.Failure` has it."""
     return {"kind": kind, "message": message, "phase": phase, "node": node, "rank": None}
 
 
@@ -138,7 +138,7 @@ def _last_line(log: str) -> str:
 
 
 def _perhaps(limit: Optional[int]) -> str:
-    """That a limit may be why a process died that said nothing of memory."""
+    """Return a hint that a limit may be the reason why a process died without mentioning memory."""
     if limit is None:
         return ""
     return " memory_limit lets it allocate %d bytes, which may be too few: try with more." % limit
@@ -154,5 +154,5 @@ def _advice(signal: str) -> str:
 
 
 def cause_of(failures: List[Dict[str, Any]]) -> Dict[str, Any]:
-    """The most telling failure: by kind, then deaths by a signal before exceptions, then in order of arrival."""
+    """Return the most telling failure: by kind, then deaths by a signal before exceptions, then in order of arrival."""
     return min(failures, key=lambda one: (_CAUSES.index(one["kind"]), one.get("type") is not None))

@@ -47,26 +47,29 @@ class Runtime:
         """Return when everything enqueued so far has finished on every device of this process."""
 
     def mark(self) -> Any:
-        """Clock "event": record an event on the device, without waiting."""
+        """Record an event on the device, without waiting (clock "event")."""
         raise NotImplementedError("a runtime with the clock 'event' implements mark()")
 
     def elapsed(self, marks: List[Any]) -> List[float]:
-        """Clock "event": the seconds between each two neighbours of `marks`; called after the window."""
+        """Return the seconds between each two neighbors of `marks` (clock "event"); called after the window."""
         raise NotImplementedError("a runtime with the clock 'event' implements elapsed()")
 
     def wait(self, loss: Any) -> None:
-        """Clock "lagged": return when the step that gave this loss handle has finished."""
+        """Return when the step that gave this loss handle has finished (clock "lagged")."""
         raise NotImplementedError("a runtime with the clock 'lagged' implements wait()")
 
     def reset_peak_memory(self) -> None:
         """Forget the peak so far; called at the window's first edge."""
 
     def peak_memory(self) -> Optional[int]:
-        """Bytes of device memory at the peak since the reset, summed over this process's devices; None on a CPU."""
+        """Return the peak of device memory in bytes since the reset, summed over this process's devices.
+
+        None on a CPU.
+        """
         return None
 
     def peak_host_memory(self) -> int:
-        """Bytes of host memory that this process held at its peak, since its start.
+        """Return the peak of host memory of this process in bytes, since its start.
 
         A runtime whose steps are computed by services gives the most that one of these processes held.
         """
@@ -77,7 +80,7 @@ class Runtime:
         return {}
 
     def trace(self, path: str) -> ContextManager[None]:
-        """While the context lasts, record with the framework's own profiler; on leaving, write `path`.
+        """Record with the framework's own profiler while the context lasts; on leaving, write `path`.
 
         The file is in Chrome's trace format (JSON), which Perfetto opens. Called in a process of its own, never in one
         that is measured. Raise Unsupported where there is no such profiler.
@@ -103,11 +106,14 @@ class Trainer:
         self.runtime, self.request, self.process = runtime, request, process
 
     def canonical_batch(self) -> Any:
-        """The canonical batch of this process's replicas, in the place where `step` wants it."""
+        """Return the canonical batch of this process's replicas, in the place where `step` wants it."""
         raise NotImplementedError("a trainer implements canonical_batch()")
 
     def batches(self) -> Iterator[Any]:
-        """The input pipeline of the request's data source; endless. Yields None where it lives inside the graph."""
+        """Return the input pipeline of the request's data source; endless.
+
+        It yields None where the pipeline lives inside the graph.
+        """
         raise NotImplementedError("a trainer implements batches()")
 
     def step(self, batch: Any) -> Step:
@@ -119,11 +125,11 @@ class Trainer:
         raise NotImplementedError("a trainer implements step()")
 
     def read_loss(self, loss: Any) -> List[float]:
-        """The loss behind a handle, one per replica of this process; called after the clock stopped."""
+        """Return the loss behind a handle, one per replica of this process; called after the clock stopped."""
         raise NotImplementedError("a trainer implements read_loss()")
 
     def parameters(self, replica: int) -> Iterable[Tuple[str, Any]]:
-        """The trainable parameters of one of this process's replicas (counted from 0) as they are now.
+        """Return the trainable parameters of one of this process's replicas (counted from 0) as they are now.
 
         The name and a NumPy array of each, in the manifest's order, names, shapes and layout (convolutions OIHW,
         linear layers (out, in)): float32, C order. Called between steps, never inside the window. One after
@@ -132,7 +138,7 @@ class Trainer:
         raise NotImplementedError("a trainer implements parameters()")
 
     def running_means(self, replica: int) -> Iterable[Tuple[str, Any]]:
-        """The running means of batch norm of one of this process's replicas, as `parameters` gives parameters.
+        """Return the running means of batch norm of one of this process's replicas, as `parameters` gives parameters.
 
         A mean is named like its layer's gamma, with `running_mean` for `weight`. Empty where a model has none. Which
         layers are batch norms the manifest does not mark: the model's page does. Running variances are not asked for,
@@ -153,7 +159,7 @@ class Trainer:
         return None
 
     def skipped_steps(self) -> int:
-        """Optimisation steps that the loss scaler skipped so far; called after the clock stopped."""
+        """Return the optimization steps that the loss scaler skipped so far; called after the clock stopped."""
         return 0
 
     def prefetched_batches(self) -> int:

@@ -37,7 +37,7 @@ def adopt_orphans() -> None:
 
 
 def children() -> List[int]:
-    """The pids of this process's children, adopted ones included."""
+    """Return the process ids of this process's children, adopted ones included."""
     me, found = os.getpid(), []
     for name in os.listdir("/proc"):
         if name.isdigit():

@@ -45,7 +45,7 @@ def worker(directory: str) -> int:
 
 
 def _work(directory: str) -> int:
-    """`worker`, and a process that ends with it: in the usual way, unless that would hang or abort."""
+    """Run `worker`, and end the process with it: in the usual way, unless that would hang or abort."""
     code = worker(directory)
     if not code:
         if lifetime.is_finalised():

@@ -23,7 +23,7 @@ def lift() -> None:
 
 
 def in_use() -> int:
-    """Bytes of this process that `limit` would count."""
+    """Return the bytes of this process that `limit` would count."""
     return _status("VmData")[0]
 
 
@@ -57,7 +57,7 @@ def speaks(text: str) -> bool:
 
 
 def facts(limit: Optional[int]) -> Dict[str, int]:
-    """Under a limit, the most of it that was in use at any time, in bytes; without one, nothing.
+    """Return, under a limit, the most of it that was in use at any time, in bytes; without one, nothing.
 
     Linux keeps no peak of what RLIMIT_DATA counts (VmData), but one of the whole address space (VmPeak), of which the
     rest, libraries and what is only reserved, hardly changes. What a step gives back before it ends counts as well.

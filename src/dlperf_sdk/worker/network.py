@@ -15,7 +15,7 @@ _SIOCGIFADDR = 0x8915
 
 
 def port_range(text: str) -> range:
-    """The ports of `40000-40100`, both ends included; none where the text is empty.
+    """Return the ports of `40000-40100`, both ends included; none if the text is empty.
 
     Raises:
         ValueError: it is no range of ports that a user may listen on.
@@ -67,7 +67,7 @@ def free_ports(host: str, count: int, among: Sequence[int] = USUAL) -> List[str]
 
 
 def interface_of(address: str) -> str:
-    """The name of the interface that has this IPv4 address; empty if none has."""
+    """Return the name of the interface that has this IPv4 address; empty if none has."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
             try:
@@ -80,7 +80,10 @@ def interface_of(address: str) -> str:
 
 
 def address_towards(host: str) -> str:
-    """The address of this node from which a host is reached. Raises OSError: its name or a way to it is not known."""
+    """Return the address of this node from which a host is reached.
+
+    Raises OSError: its name or a way to it is not known.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((host, 9))  # nothing is sent: the kernel only chooses the way
@@ -90,7 +93,7 @@ def address_towards(host: str) -> str:
 
 
 def address_of(interface: str) -> str:
-    """The IPv4 address of an interface. Raises OSError: there is none of this name, or it has no address."""
+    """Return the IPv4 address of an interface. Raises OSError: there is none of this name, or it has no address."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         answer = fcntl.ioctl(probe, _SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))
     return socket.inet_ntoa(answer[20:24])

@@ -72,7 +72,7 @@ def follow(
 
 
 def _prints(trainer: Trainer, request: Request, replica: int) -> Dict[str, Any]:
-    """Fingerprints of what one step has changed; the weights before it are made anew, one after another."""
+    """Return fingerprints of what one step has changed; the weights before it are made anew, one after another."""
     before = canonical.weights(request.parameters, request.seed)
     after = held(request.parameters, trainer.parameters(replica))
     updates = {name: canonical.fingerprint(name, new, old) for (name, old), (_, new) in zip(before, after)}

@@ -39,11 +39,11 @@ class Cluster(NamedTuple):
         return sum(len(node.devices) for node in self.nodes)
 
     def first_replica(self, node: int) -> int:
-        """The global index of a node's first replica."""
+        """Return the global index of a node's first replica."""
         return sum(len(other.devices) for other in self.nodes[:node])
 
     def device_of(self, replica: int) -> str:
-        """The identifier of the device of a replica, by its global index."""
+        """Return the identifier of the device of a replica, by its global index."""
         return [device for node in self.nodes for device in node.devices][replica]
 
 
@@ -66,7 +66,7 @@ class Process(NamedTuple):
 
 
 def one_per_device(cluster: Cluster) -> List[Process]:
-    """A trainer per device and no launch variables: enough where replicas do not meet, or meet by other means."""
+    """Return a trainer per device and no launch variables: enough if replicas do not synchronize, or by other means."""
     return [
         Process(
             TRAINER,
@@ -95,7 +95,7 @@ def names_of(processes: List[Process]) -> List[str]:
 
 
 def cluster_from(plain: Mapping[str, Any]) -> Cluster:
-    """A cluster from what its tuples become in JSON."""
+    """Create a cluster from what its tuples become in JSON."""
     nodes = tuple(
         Node(node["host"], tuple(node["ports"]), tuple(node["devices"]), node["interface"])
         for node in plain["nodes"]
@@ -104,5 +104,5 @@ def cluster_from(plain: Mapping[str, Any]) -> Cluster:
 
 
 def process_from(plain: Mapping[str, Any]) -> Process:
-    """A process from what its tuple becomes in JSON."""
+    """Create a process from what its tuple becomes in JSON."""
     return Process(**dict(plain, devices=tuple(plain["devices"]), replicas=tuple(plain["replicas"])))

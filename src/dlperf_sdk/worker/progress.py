@@ -23,12 +23,12 @@ class Progress:
         self.counters = memoryview(self._map).cast("q")
 
     def enter(self, phase: str) -> None:
-        """The worker: this phase begins."""
+        """Record in the worker that this phase begins."""
         self.counters[1] = 0
         self.counters[0] = PHASES.index(phase)
 
     def read(self) -> Tuple[str, int]:
-        """The agent: phase and step."""
+        """Return phase and step to the agent."""
         return PHASES[min(max(self.counters[0], 0), len(PHASES) - 1)], self.counters[1]
 
     def close(self) -> None:

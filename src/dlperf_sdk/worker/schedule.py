@@ -4,7 +4,7 @@ from typing import Any, Iterable, List, Mapping, Tuple
 
 
 def learning_rate(optimizer: Mapping[str, Any], policy: str, step: int) -> float:
-    """The rate of the optimisation step `step`, counted from 0, the first step that the process takes.
+    """Return the rate of the optimization step `step`, counted from 0, the first step that the process takes.
 
     `optimizer` holds the numbers of `dlperf_sdk.interfaces.model.Optimizer`. Policy `constant`: always
     `learning_rate`. Policy `warmup`: a straight line that starts from zero before the first step and reaches

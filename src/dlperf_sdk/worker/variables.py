@@ -32,7 +32,7 @@ INHERITED_PREFIXES = ("LC_",)
 def worker_environment(
     own: Mapping[str, str], requested: Mapping[str, Optional[str]], process: Mapping[str, str]
 ) -> Dict[str, str]:
-    """All variables of one worker process; pure.
+    """Return all variables of one worker process; pure.
 
     `own` are the variables of who starts it: only those on the allow-list pass. `requested` are the user's
     (`--env NAME=VALUE`, and `--env NAME`, whose None hands on the one in `own`, if it is set there).

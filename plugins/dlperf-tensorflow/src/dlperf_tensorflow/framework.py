@@ -17,8 +17,7 @@ _CUDA = ("tensorflow[and-cuda]==2.21.*", "numpy>=2.0")
 
 
 class TensorFlow(Framework):
-    """TensorFlow 2.21: `tf.function` with or without XLA, mirrored strategies over NCCL or gRPC rings, parameter
-    servers."""
+    """TensorFlow 2.21: `tf.function` with or without XLA, mirrored strategies, parameter servers."""
 
     name = "tensorflow"
     runtime = "dlperf_tensorflow.worker.runtime:TensorFlowRuntime"

@@ -45,8 +45,9 @@ def one_per_node(cluster: Cluster) -> List[Process]:
 
 
 def with_servers(cluster: Cluster) -> List[Process]:
-    """A server on every device, which computes; one on every node, which holds variables; on node 0 the trainer, whose
-    functions they run, and who records for all replicas.
+    """Return the servers that compute, one per device, the parameter servers, one per node, and the trainer.
+
+    The trainer is on node 0. The servers run its functions, and it records for all replicas.
 
     A node's ports are, in this order: a worker's for each device, the parameter server's, the trainer's.
     """

@@ -5,7 +5,7 @@ from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 
 def share(cpus_by_numa: Mapping[int, Sequence[int]], index: int, count: int) -> Tuple[int, ...]:
-    """The processors of worker `index` of `count` on this host.
+    """Return the processors of worker `index` of `count` on this host.
 
     Together the shares hold every processor once, and their sizes differ by at most one: the slowest worker
     sets the pace. Among the divisions that do this, one is taken in which no share straddles two NUMA nodes,
@@ -51,7 +51,7 @@ def _slice(cpus: Sequence[int], index: int, count: int) -> Tuple[int, ...]:
 
 
 def cpus_by_numa(root: str = "/sys", allowed: Optional[Iterable[int]] = None) -> Dict[int, Tuple[int, ...]]:
-    """The processors that this process may use, by NUMA node; hardware threads of one core are neighbours.
+    """Return the processors that this process may use, by NUMA node; hardware threads of one core are neighbors.
 
     Where the kernel shows no nodes, all are on node 0; so are processors that belong to none.
     """
@@ -78,7 +78,7 @@ def core_count(cpus: Iterable[int], root: str = "/sys") -> int:
 
 
 def parse_cpu_list(text: str) -> Set[int]:
-    """`0-3,8,10-11` as a set, the way the kernel writes it; what is no number is left out."""
+    """Parse `0-3,8,10-11` as the kernel writes it to a set; entries that are not numbers are left out."""
     cpus: Set[int] = set()
     for part in text.strip().split(","):
         low, _, high = part.partition("-")
@@ -88,7 +88,7 @@ def parse_cpu_list(text: str) -> Set[int]:
 
 
 def thread_variables(threads: int) -> Dict[str, str]:
-    """The variables that give a worker this many threads.
+    """Return the variables that give a worker this many threads.
 
     PASSIVE: OpenMP's threads spin while they wait, by default, and two that spin on a busy core make a step
     up to twenty times slower. MKL and OpenBLAS take their number of threads from OMP_NUM_THREADS as well.
@@ -97,7 +97,7 @@ def thread_variables(threads: int) -> Dict[str, str]:
 
 
 def _core(root: str, cpu: int) -> int:
-    """The lowest-numbered hardware thread of this processor's core."""
+    """Return the lowest-numbered hardware thread of this processor's core."""
     path = os.path.join(root, "devices/system/cpu/cpu%d/topology/thread_siblings_list" % cpu)
     return min(parse_cpu_list(_text(path)) or {cpu})
 

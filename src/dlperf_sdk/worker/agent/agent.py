@@ -66,7 +66,7 @@ class Agent:
         self._beat = 0.0
 
     def serve(self) -> int:
-        """Until the coordinator says quit, or is gone, or this process is asked to end. Returns the exit code."""
+        """Serve until the coordinator says quit, or is gone, or this process is asked to end. Returns the exit code."""
         lifetime.handle_termination(lambda *_: self._inbox.put({"do": "abandon"}))
         signal.signal(signal.SIGINT, lambda *_: self._inbox.put({"do": "abandon"}))
         signal.signal(signal.SIGCHLD, lambda *_: self._inbox.put({}))

@@ -96,7 +96,7 @@ class Attempt:
         return _oom_kills() > self._oom_before
 
     def failures(self) -> List[Dict[str, Any]]:
-        """Of the trainers that have ended, and of the services that died while they were needed."""
+        """Return the failures of trainers that have ended, and of services that died while they were needed."""
         ended = [worker for worker in self.trainers if worker.ended]
         killed = bool(ended) and self._kernel_killed()  # nothing is read while all are at work
         found = [worker.found for worker in self.workers if worker.process.role == SERVICE]

@@ -71,7 +71,7 @@ class Coordinator(threading.Thread):
         self._emit(message)
 
     def _beat(self) -> None:
-        """Called while waiting: the controller hears from here every few seconds."""
+        """Send a sign of life to the controller; called while waiting."""
         if time.monotonic() - self._emitted > BEAT:
             self._tell({"event": "heartbeat"})
 
@@ -79,7 +79,7 @@ class Coordinator(threading.Thread):
         self._tell({"event": "ended", "status": failed["kind"], "failure": failed})
 
     def _follow_reference(self) -> None:
-        """The parity run. Of what stops the case as well, it is the end."""
+        """Follow the parity run. A failure that would stop the case as well ends it."""
         ended = self._attempt(PARITY)
         logs = list(self._receive_logs())
         if ended["failure"] is not None:
@@ -140,7 +140,7 @@ class Coordinator(threading.Thread):
         return dict(everything, event="attempt-ended", attempt=attempt, status=status, failure=cause)
 
     def _reach(self) -> None:
-        """Every node tries whether it can reach every other: workers will have to."""
+        """Let every node try whether it can reach every other, as workers will have to."""
         doors = self._roster.doors()
         if not doors:
             return
@@ -195,7 +195,7 @@ class Coordinator(threading.Thread):
         self._roster.order_each(lambda place: dict(place, do="start", attempt=attempt, cluster=cluster))
 
     def _follow(self, attempt: int, failures: List[Dict[str, Any]], parts: List[Dict[str, Any]]) -> None:
-        """Until every node has handed in its part. All ready: go. One failed: end the others.
+        """Wait until every node has handed in its part. When all are ready, start them; if one fails, end the others.
 
         A node without trainers serves the others, and is ended when they have handed in theirs.
         """
@@ -230,7 +230,7 @@ class Coordinator(threading.Thread):
                 return
 
     def _collect(self, parts: List[Dict[str, Any]], failures: List[Dict[str, Any]]) -> None:
-        """After the order to end: what the nodes hand in within a while. A lost node hands in nothing."""
+        """Collect what the nodes hand in within a while after the order to end. A lost node hands in nothing."""
         end = time.monotonic() + SILENCE
         while self._roster.present() - {part["node"] for part in parts} and time.monotonic() < end:
             try:

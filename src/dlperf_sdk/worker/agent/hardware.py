@@ -14,7 +14,7 @@ _UNLIMITED = 2**60
 
 
 def describe(proc: str = "/proc", sys: str = "/sys", library: str = LIBRARY) -> Dict[str, Any]:
-    """This node's facts as JSON values. What cannot be read is left out.
+    """Return this node's facts as JSON values. What cannot be read is left out.
 
     `host`, `boot_id`, `kernel`, `architecture`; `cpu` (`model`, `logical`, `usable`, `sockets`, `cores`,
     `governor`, `turbo`, `limit` in processors), `numa_nodes`; `memory` and `memory_limit` in bytes; `load`
@@ -60,7 +60,7 @@ def memory_limit(proc: str = "/proc", sys: str = "/sys") -> Optional[int]:
 
 
 def _groups(proc: str, sys: str, controller: str) -> Iterator[str]:
-    """The folders of this process's control group for a controller, and of all groups around it."""
+    """Yield the folders of this process's control group for a controller, and of all groups around it."""
     for line in (_text(proc, "self/cgroup") or "").splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
@@ -153,7 +153,7 @@ def _known(facts: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _text(folder: str, name: str) -> Optional[str]:
-    """A file's content without the white space around it; None where it cannot be read or is empty."""
+    """Return a file's content without surrounding white space; None if it cannot be read or is empty."""
     try:
         with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
             return file.read().strip() or None

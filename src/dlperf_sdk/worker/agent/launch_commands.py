@@ -23,7 +23,7 @@ class Place(NamedTuple):
 def orders_for(
     request: Request, cluster: Cluster, place: Place, bundle: str, file: str = "request.json"
 ) -> Tuple[List[Process], List[Dict[str, Any]]]:
-    """This node's processes, and for each its `name`, `command`, `environment`, `cpus` and `request`.
+    """Return this node's processes, and for each its `name`, `command`, `environment`, `cpus` and `request`.
 
     `file` is where the bundle has the request. Processes with devices get equal shares of the machine's cores; those
     without (schedulers, parameter servers) run wherever there is room.

@@ -29,7 +29,7 @@ class Link:
         """This side's address and port, as the other side reaches it."""
 
     def send(self, message: Dict[str, Any]) -> bool:
-        """False if the other side has gone."""
+        """Send a message. Return False if the other side has gone."""
         return self.send_line(encode(message))
 
     def send_line(self, line: bytes) -> bool:
@@ -110,7 +110,7 @@ def _same(one: Any, other: str) -> bool:
 
 
 def connect(address: Any, secret: str, timeout: float) -> Link:
-    """Agent: call the coordinator, and prove to each other that both hold the bundle's secret.
+    """Call the coordinator from an agent, and prove to each other that both hold the bundle's secret.
 
     Raises:
         OSError: nobody listens there, or it is somebody else.
@@ -134,10 +134,13 @@ def connect(address: Any, secret: str, timeout: float) -> Link:
 def accept(
     connection: socket.socket, secret: str, timeout: float, admit: Callable[[], bool] = lambda: True
 ) -> Optional[Link]:
-    """Coordinator: return the link if the peer proves within `timeout` seconds in all that it holds the secret.
+    """Return the coordinator's link if the peer proves within `timeout` seconds in all that it holds the secret.
 
     Args:
-        admit: called after the peer's proof and before the coordinator's; False turns the peer away.
+        connection: The accepted connection.
+        secret: The secret of the bundle.
+        timeout: Seconds for the whole exchange.
+        admit: Called after the peer's proof and before the coordinator's; False turns the peer away.
     """
     deadline = time.monotonic() + timeout
     connection.settimeout(timeout)
@@ -156,7 +159,7 @@ def accept(
 
 
 def _keep(connection: socket.socket) -> None:
-    """For the rest of the run: no time-outs but that of data which nobody acknowledges, as of a node cut off."""
+    """Remove all time-outs but that of data which nobody acknowledges, as of a node that is cut off."""
     connection.settimeout(None)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.IPPROTO_TCP, _TCP_USER_TIMEOUT, int(SILENCE * 1000))

@@ -54,7 +54,7 @@ def unfit(command: Sequence[str], scratch: str) -> Optional[Dict[str, str]]:
 
 
 def versions(command: Sequence[str], variables: Dict[str, str]) -> Dict[str, Any]:
-    """`python` and `packages` of the environment on this node, to be held against the other nodes'.
+    """Return `python` and `packages` of the environment on this node, to compare with the other nodes'.
 
     Empty if it will not tell: then the workers' own start shows what ails it.
     """
@@ -102,7 +102,7 @@ class Doorbell:
     """A listener that others may ring at, to see whether they can reach this node."""
 
     def __init__(self, address: str, among: Sequence[int] = ()) -> None:
-        """On any free port of this address, or one `among` these. Raises OSError: there is none."""
+        """Listen on any free port of this address, or one `among` these. Raises OSError: there is none."""
         self._listener = rendezvous.listen(address, among or [0])
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._answer, daemon=True).start()
@@ -123,7 +123,7 @@ class Doorbell:
 
 
 def unreachable(doors: Sequence[Sequence[Any]]) -> List[int]:
-    """Of `(node, address, port)`, the nodes that nobody answers at."""
+    """Return the nodes of `(node, address, port)` that do not answer."""
     found = []
     for node, address, port in doors:
         try:
@@ -134,6 +134,6 @@ def unreachable(doors: Sequence[Sequence[Any]]) -> List[int]:
 
 
 def skewed(told: float) -> Optional[float]:
-    """Seconds that a node's clock is ahead of this one's, if it is too many; `told` is what it said just now."""
+    """Return seconds that a node's clock is ahead of this one's, if it is too many; `told` is what it said just now."""
     ahead = told - time.time()
     return ahead if abs(ahead) > SKEW else None

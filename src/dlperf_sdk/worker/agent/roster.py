@@ -52,7 +52,7 @@ class Roster:
         self._compare()
 
     def _compare(self) -> None:
-        """Nodes of one case are alike. Raises Failed for the first that is not, by name."""
+        """Check that the nodes of one case are alike. Raises Failed for the first that is not, by name."""
         told = [(self.name(node), self._hellos[node].get("versions") or {}) for node in sorted(self._hellos)]
         differs = preflight.difference(told)
         if differs:
@@ -86,11 +86,11 @@ class Roster:
         return [self._hellos[node]["facts"] for node in sorted(self._hellos)]
 
     def addresses(self) -> List[Tuple[int, str]]:
-        """Each node, and the address that the others reach it at."""
+        """Return each node, and the address that the others reach it at."""
         return [(node, self._hellos[node]["address"]) for node in sorted(self._hellos)]
 
     def present(self) -> Set[int]:
-        """The nodes that there are still to hear from."""
+        """Return the nodes that are still to report."""
         return set(self._outboxes)
 
     def order(self, message: Dict[str, Any]) -> None:
@@ -127,7 +127,7 @@ class Roster:
                     self._outboxes[node].put(message_for(place))
 
     def next(self, patience: float) -> Optional[Dict[str, Any]]:
-        """The next message, or None after `patience` seconds. Raises Failed once for each node that is lost."""
+        """Return the next message, or None after `patience` seconds. Raises Failed once for each node that is lost."""
         end = time.monotonic() + patience
         while True:
             self._while_waiting()

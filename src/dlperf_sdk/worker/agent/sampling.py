@@ -12,7 +12,7 @@ PERIOD = 0.2
 
 
 def own_seconds() -> float:
-    """Processor seconds of this process and of everything that it has started and that has ended."""
+    """Return processor seconds of this process and of everything that it has started and that has ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)
 
@@ -59,7 +59,7 @@ class Sampling:
                 series["values"].append(value)
 
     def close(self) -> List[Dict[str, Any]]:
-        """One last sample, and all series. All workers have ended."""
+        """Take a last sample and return all series. All workers have ended."""
         self._due = 0.0
         self.look(time.monotonic())
         for sampler in self._open:

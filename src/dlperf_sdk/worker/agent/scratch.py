@@ -21,7 +21,7 @@ _UNLOCKED = 3600.0
 
 @contextmanager
 def scratch(made: Optional[str] = None) -> Iterator[str]:
-    """A directory (0700) of this process's own, gone when the context is left; `made` is one that is there already."""
+    """Provide a directory (0700) of this process's own, removed when the context is left; `made` is an existing one."""
     sweep(made)
     path = made or tempfile.mkdtemp(prefix=PREFIX)
     try:
@@ -35,7 +35,7 @@ def scratch(made: Optional[str] = None) -> Iterator[str]:
 
 
 def _lock(path: str) -> int:
-    """Made under another name: the file `lock` is never there without being held."""
+    """Create the file `lock` under another name and rename it: it never exists without being held."""
     descriptor = os.open(path + ".new", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     os.rename(path + ".new", path)

@@ -25,7 +25,7 @@ EVENTS = "events.jsonl"
 
 
 def first_event(bundle: str, python: Optional[str] = None) -> bytes:
-    """The case that this is and the environment it runs in, for whoever has only the stream.
+    """Return the case and the environment it runs in, for readers who have only the stream.
 
     Nothing if it is not told in the bundle.
     """

@@ -22,11 +22,11 @@ class Witness:
         self._over: Optional[float] = None
 
     def go(self, now: float) -> None:
-        """From now on the window may begin."""
+        """Record that from now on the window may begin."""
         self._went = self._began = now
 
     def saw(self, phase: str, before: float, after: float) -> None:
-        """Between `before` and `after` the worker was in this phase."""
+        """Record that between `before` and `after` the worker was in this phase."""
         if phase == "ready" and self._went is not None and self._last is None:
             self._began = before  # it has been told, and has not been given a processor yet
         elif phase == "measure":

@@ -75,7 +75,7 @@ class Supervised:
             self.seen, self.changed = seen, after
 
     def overdue(self) -> Optional[Dict[str, Any]]:
-        """The failure, if the phase it is in has passed its deadline without a sign of life."""
+        """Return the failure if the current phase has passed its deadline without a sign of life."""
         phase = self.seen[0]
         key = {"measure": "step", "done": "teardown"}.get(phase, phase)
         limit = self._deadlines.get(key)
@@ -95,7 +95,7 @@ class Supervised:
         self._stdin.close()
 
     def signal(self, number: int) -> None:
-        """To the whole process group: a worker's helpers (input pipelines) end with it."""
+        """Send a signal to the whole process group: a worker's helpers (input pipelines) end with it."""
         try:
             os.killpg(self.popen.pid, number)
         except (ProcessLookupError, PermissionError):
@@ -114,7 +114,7 @@ class Supervised:
         }
 
     def record(self) -> Optional[Dict[str, Any]]:
-        """Its record, once it has ended, or None if it left none that can be read."""
+        """Return its record once it has ended, or None if it left none that can be read."""
         if self._record is None:
             self._record = self._read_record()
         return self._record
@@ -151,7 +151,7 @@ class Supervised:
 
 
 def _finite(text: str) -> float:
-    """A number that can be told on: Python's reader also takes `NaN`, and `1e999` for an infinity."""
+    """Return a number if it is finite: Python's reader also takes `NaN`, and `1e999` for an infinity."""
     number = float(text)
     if not math.isfinite(number):
         raise ValueError("%.40s is no finite number" % text)

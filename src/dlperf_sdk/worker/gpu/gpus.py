@@ -46,7 +46,7 @@ class Choice(NamedTuple):
 
 
 def list_gpus(library: str = LIBRARY, root: str = "/sys") -> List[Gpu]:
-    """All GPUs that this process may see, in the order of their PCI addresses; none without a driver."""
+    """List all GPUs that this process may see, in the order of their PCI addresses; none without a driver."""
     nvml = Nvml.open(library)
     if nvml is None:
         return []
@@ -63,7 +63,7 @@ def list_gpus(library: str = LIBRARY, root: str = "/sys") -> List[Gpu]:
 
 
 def holders(uuid: str, library: str = LIBRARY, proc: str = "/proc") -> List[Holder]:
-    """The processes that compute on a GPU.
+    """Return the processes that compute on a GPU.
 
     Memory in use that no visible process accounts for counts as one more holder, with process id 0: in a
     container, the driver hides the processes of other containers, but not their memory.
@@ -85,7 +85,7 @@ def holders(uuid: str, library: str = LIBRARY, proc: str = "/proc") -> List[Hold
 
 
 def visible(gpus: Sequence[Gpu], variable: Optional[str]) -> List[Gpu]:
-    """The GPUs that `CUDA_VISIBLE_DEVICES` leaves, in its order; all of them where it is not set.
+    """Return the GPUs that `CUDA_VISIBLE_DEVICES` leaves, in its order; all of them if it is not set.
 
     As CUDA reads it: numbers, or UUIDs that may be cut short; the first entry that fits nothing, or that
     names a GPU a second time, hides itself and all that follow. Numbers count in the order of PCI addresses
@@ -139,12 +139,12 @@ def choose(
 
 
 def describe(gpu: Gpu) -> Dict[str, Any]:
-    """One GPU as JSON values; what is not known is left out."""
+    """Return one GPU as JSON values; what is not known is left out."""
     return {name: value for name, value in gpu._asdict().items() if value is not None}
 
 
 def survey(count: int, on_busy: str, library: str = LIBRARY) -> Choice:
-    """`choose` among this node's GPUs as they are now."""
+    """Return the result of `choose` among this node's GPUs as they are now."""
     gpus = list_gpus(library)
     held = {gpu.uuid: holders(gpu.uuid, library) for gpu in gpus}
     return choose(count, gpus, held, on_busy, os.environ.get("CUDA_VISIBLE_DEVICES"))

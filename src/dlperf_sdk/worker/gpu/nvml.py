@@ -94,7 +94,7 @@ class Nvml:
         return self._text("nvmlSystemGetDriverVersion", [], [])
 
     def devices(self) -> List[Any]:
-        """Handles of all devices that this process may see, in the order of their PCI addresses."""
+        """Return the handles of all devices that this process may see, in the order of their PCI addresses."""
         count = c_uint(0)
         if self._call("nvmlDeviceGetCount_v2", [c_void_p], byref(count)) != _SUCCESS:
             return []
@@ -109,7 +109,7 @@ class Nvml:
         return handles
 
     def device(self, uuid: str) -> Optional[Any]:
-        """The handle of one device, or of one MIG slice."""
+        """Return the handle of one device, or of one MIG slice."""
         handle = c_void_p()
         code = self._call("nvmlDeviceGetHandleByUUID", [c_char_p, c_void_p], uuid.encode(), byref(handle))
         return handle if code == _SUCCESS else None
@@ -121,7 +121,7 @@ class Nvml:
         return self._text("nvmlDeviceGetName", [c_void_p], [device])
 
     def pci_bus_id(self, device: Any) -> Optional[str]:
-        """As sysfs writes it: `0000:3b:00.0`."""
+        """Return the address as sysfs writes it: `0000:3b:00.0`."""
         pci = self._read("nvmlDeviceGetPciInfo_v3", _Pci, device)
         if pci is None:
             return None
@@ -136,22 +136,22 @@ class Nvml:
         return None if older is None else Memory(older.total, older.used)
 
     def energy(self, device: Any) -> Optional[float]:
-        """Joules since the driver was loaded (Volta and later; the counter is in millijoules)."""
+        """Return the joules since the driver was loaded (Volta and later; the counter is in millijoules)."""
         millijoules = self._read("nvmlDeviceGetTotalEnergyConsumption", c_ulonglong, device)
         return None if millijoules is None else millijoules.value / 1000.0
 
     def power(self, device: Any) -> Optional[float]:
-        """Watts. From Ampere on (but the GA100) the mean over the last second."""
+        """Return the power in watts. From Ampere on (but the GA100) the mean over the last second."""
         milliwatts = self._read("nvmlDeviceGetPowerUsage", c_uint, device)
         return None if milliwatts is None else milliwatts.value / 1000.0
 
     def utilisation(self, device: Any) -> Optional[float]:
-        """Percent of the last sample period in which a kernel ran."""
+        """Return the percentage of the last sample period in which a kernel ran."""
         rates = self._read("nvmlDeviceGetUtilizationRates", _Utilisation, device)
         return None if rates is None else float(rates.gpu)
 
     def clock(self, device: Any) -> Optional[float]:
-        """The streaming multiprocessors' clock in MHz."""
+        """Return the streaming multiprocessors' clock in MHz."""
         value = c_uint(0)
         code = self._call(
             "nvmlDeviceGetClockInfo", [c_void_p, c_int, c_void_p], device, _CLOCK_SM, byref(value)
@@ -159,7 +159,7 @@ class Nvml:
         return float(value.value) if code == _SUCCESS else None
 
     def temperature(self, device: Any) -> Optional[float]:
-        """Degrees Celsius."""
+        """Return the temperature in degrees Celsius."""
         value = c_uint(0)
         code = self._call(
             "nvmlDeviceGetTemperature", [c_void_p, c_int, c_void_p], device, _SENSOR_GPU, byref(value)
@@ -167,7 +167,7 @@ class Nvml:
         return float(value.value) if code == _SUCCESS else None
 
     def throttle_reasons(self, device: Any) -> Optional[int]:
-        """A bit mask: see `POWER_CAP` and `SLOWDOWNS`."""
+        """Return the bit mask of reasons: see `POWER_CAP` and `SLOWDOWNS`."""
         reasons = self._read("nvmlDeviceGetCurrentClocksThrottleReasons", c_ulonglong, device)
         return None if reasons is None else reasons.value
 
@@ -187,7 +187,7 @@ class Nvml:
         return None
 
     def _call(self, name: str, types: List[Any], *arguments: Any) -> Optional[int]:
-        """The call's return code; None where this driver has no such call."""
+        """Return the call's return code; None if this driver has no such call."""
         try:
             function = getattr(self._library, name)
         except AttributeError:

@@ -31,7 +31,7 @@ class Sampler:
         return sampled
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: nothing is held open."""
 
     def _processors(self) -> List[_Sample]:
         # user nice system idle iowait irq softirq steal; guest time is contained in user: man 5 proc_stat.

@@ -26,8 +26,10 @@ def servers(job):
 
 
 def most(name):
-    """The most bytes that any process of the cluster, this one too, reads for a name in its own kernel status: `VmHWM`
-    is what it held at its peak, `VmData` what it has allocated."""
+    """Return the maximum over all processes of the cluster of a value in bytes in their kernel status.
+
+    `VmHWM` is the peak of used memory, `VmData` the allocated memory.
+    """
     return max(_status(device.name)[name] for device in tf.config.list_logical_devices("CPU"))
 
 

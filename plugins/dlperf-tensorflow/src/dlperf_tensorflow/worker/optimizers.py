@@ -12,8 +12,10 @@ GROWTH_STEPS = 2000
 
 
 def optimizer_for(numbers, variables, decays, near):
-    """The optimizer of a request. `decays` says of each variable whether weight decay is for it. `near(variable)` is a
-    scope in which the variable is updated."""
+    """Create the optimizer of a request.
+
+    `decays` states for each variable whether it has weight decay. `near(variable)` is the scope of its update.
+    """
     kinds = {"sgd": Momentum, "adamw": AdamW}
     if numbers["kind"] in kinds:
         return kinds[numbers["kind"]](numbers, variables, decays, near)

@@ -102,8 +102,11 @@ class TensorFlowRuntime(Runtime):
         return ["GPU:%d" % i for i in range(count)]
 
     def synchronize(self):
-        """On a CPU every call has finished when it returns, the collectives in `step` included; what servers compute
-        has when the coordinator says so, the updates on the parameter servers included."""
+        """Wait until the device has finished.
+
+        On a CPU every call has finished when it returns, including the collectives in `step`. The coordinator waits
+        for what servers compute, including the updates on the parameter servers.
+        """
         if self.served:
             self.coordinator.join()
         elif self.request.device == "cuda":

@@ -65,8 +65,7 @@ class Weights:
                     variable.assign(tf.cast(self.variables[name], variable.dtype))
 
     def types(self):
-        """Return the data types of the weights of convolutions, linear layers and embeddings, as the network reads
-        them."""
+        """Return the data types of the weights of convolutions, linear layers and embeddings in the network."""
         return {variable.dtype for variable in self.trained.values() if variable.shape.rank > 1}
 
     def copy_of(self, variable, replica):

@@ -91,8 +91,10 @@ def is_rounded(dropout):
 
 
 def allow_attention(name, dropout=0.0):
-    """Let scaled dot product attention use this implementation and no other; "auto" is torch's own choice, of those
-    that drop out what they are told to."""
+    """Let scaled dot product attention use only this implementation.
+
+    "auto" is torch's own choice among those that do not round the dropout rate.
+    """
     for backend, allow in ATTENTION.items():
         allow(backend == name or (name == "auto" and not (backend == "cudnn" and is_rounded(dropout))))
 
