@@ -182,7 +182,7 @@ def test_plan_shows_processes_commands_files_environment_and_numbers(dlperf):
         "--node 1 --hosts",
         "request.json",
         "dlperf_numpy/worker.py",
-        "A = 1",
+        "A = (secret)",
     ):
         assert words in said, words
     assert all(len(line) <= 80 for line in out.splitlines())
