@@ -63,9 +63,14 @@ NodeName=n[1-4] NodeAddr={network}.[1-4] CPUs=8 RealMemory=4000 State=UNKNOWN
 PartitionName=main Nodes=n[1-4] Default=YES MaxTime=INFINITE State=UP
 """
 
+CHECKOUT = Path(__file__).resolve().parents[2]
+"""Nodes see it also where it lies below /tmp, of which each node has its own."""
 _NODE = """\
 hostname "$1"
-mount -t tmpfs -o size=256m tmpfs /tmp
+case "$3" in
+  /tmp/*) mount --bind "$3" "$4" && mount -t tmpfs -o size=256m tmpfs /tmp && mkdir -p "$3" && mount --bind "$4" "$3";;
+  *) mount -t tmpfs -o size=256m tmpfs /tmp;;
+esac
 mount --bind "$2" /etc/hosts
 echo ready
 exec sleep infinity
@@ -120,6 +125,7 @@ class Node:
             [
                 *("nsenter", f"--net=/run/netns/{space}", "unshare", "-u", "-m", "--propagation", "private"),
                 *("sh", "-c", _NODE, "node", self.name, str(cluster.home / "hosts")),
+                *(str(CHECKOUT), str(cluster.home / "checkout")),
             ],
             stdout=subprocess.PIPE,
         )
@@ -177,7 +183,7 @@ class Cluster:
         self._remove_leftovers()
         self.home = Path(tempfile.mkdtemp(prefix="dlp-cluster-", dir="/var/tmp"))
         self.conf = self.home / "slurm.conf"
-        for name in ("state", "run", "log", *(f"spool/{node}" for node in NAMES)):
+        for name in ("state", "run", "log", "checkout", *(f"spool/{node}" for node in NAMES)):
             (self.home / name).mkdir(parents=True)
         host = socket.gethostname().partition(".")[0]
         self.conf.write_text(

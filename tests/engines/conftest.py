@@ -129,7 +129,7 @@ class Bench:
                 f"{n.name}: {name}"
                 for n in self.cluster.nodes
                 for name in n.run("ls", "/tmp").split()
-                if "dlperf" in name
+                if "dlperf" in name and not cluster_module.CHECKOUT.is_relative_to(f"/tmp/{name}")
             ]
             if not found or time.monotonic() > end:
                 return found

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import base64
 import json
+import os
 import re
 import subprocess
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -19,10 +21,13 @@ from dlperf_sdk.campaigns.campaign import digest
 from dlperf_sdk.campaigns.planning import stamp
 from dlperf_sdk.cli.app import main
 from dlperf_sdk.errors import SpecError, Unavailable
+from dlperf_sdk.interfaces.topology import Job
 from dlperf_sdk.launchers import agent_command, mpi, ssh
+from dlperf_sdk.launchers.agent_command import PlacementArguments, bootstrap_program, reporting_command
 from dlperf_sdk.launchers.hosts import HostOptions
 from dlperf_sdk.launchers.slurm import jobs, launcher, submission
 from dlperf_sdk.launchers.slurm.options import SlurmOptions
+from dlperf_sdk.launchers.stream_events import parse_event
 from dlperf_sdk.planning.spec_file import load_spec
 from dlperf_sdk.results.store import campaign_of, new_run_id, run_id
 
@@ -62,7 +67,8 @@ def test_openmpi_hands_its_standard_input_to_all_agents(job):
     assert command[:3] == ("mpirun", "--host", "n1:1,n2:1")
     assert command[command.index("--stdin") :][:6] == ("--stdin", "all", "-np", "2", "-x", "A")
     at = command.index("A") + 1  # behind all of mpirun's: what runs the agent, and says so if it is not there
-    assert command[at : at + 5] == ("sh", "-c", 'exec "$@"', "sh", "python3")
+    assert command[at : at + 2] == ("sh", "-c")
+    assert command[at + 5] == "python3"
     assert "$OMPI_COMM_WORLD_RANK" in command
 
 
@@ -249,3 +255,49 @@ def test_a_node_needs_nothing_but_a_python():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("python", ['/nowhere/py"th%son\\x', "/bin/false"])
+def test_a_node_whose_python_does_not_run_says_so(python):
+    """In an event of its own: a parallel launcher names no node, and waits for the others."""
+    placement = PlacementArguments("$RANK", "a,b")
+    command = reporting_command(Job("x", Path("/nowhere"), 2, 1, "cpu"), python, placement, "RANK")
+    variables = {"PATH": os.environ["PATH"], "RANK": "1"}
+    done = subprocess.run(command, env=variables, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    assert done.returncode == 1
+    event = parse_event(done.stdout)
+    assert event["failure"]["message"].startswith(
+        f"{python}, which runs the agents, cannot be started on node 1: "
+    )
+    assert (event["failure"]["kind"], event["failure"]["phase"], event["failure"]["node"]) == (
+        "unavailable",
+        "start",
+        1,
+    )
+
+
+def test_the_trial_of_the_python_leaves_the_bundle_on_standard_input():
+    program = "import sys; sys.exit(0) if len(sys.argv) < 2 else print(sys.stdin.read())"
+    command = reporting_command(
+        Job("x", Path("/nowhere"), 1, 1, "cpu"), sys.executable, PlacementArguments("0", "a"), "RANK"
+    )
+    changed = [program if word == bootstrap_program() else word for word in command]
+    done = subprocess.run(changed, input=b"the bundle", capture_output=True, check=True)
+    assert done.stdout == b"the bundle\n"
+
+
+def test_ssh_gives_up_a_host_that_does_not_answer_within_the_deadline(tmp_path):
+    for start, seconds in ((300.0, 30), (20.0, 10), (0.5, 1)):
+        job = Job(
+            "x",
+            tmp_path,
+            1,
+            1,
+            "cpu",
+            HostOptions(hosts="a", launcher_flags="-o ConnectTimeout=7"),
+            start_timeout=start,
+        )
+        (command,) = ssh.Ssh().agent_commands(job)
+        assert command.index("ConnectTimeout=7") < command.index(
+            f"ConnectTimeout={seconds}"
+        )  # the first one counts

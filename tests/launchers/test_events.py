@@ -174,3 +174,12 @@ def test_a_long_line_is_joined_once():
     buffer, parts = stream_events.LineBuffer(), [b"x" * 10, b"y" * 10]
     assert [buffer.add(part) for part in parts] == [[], []]
     assert [*map(id, buffer._parts)] == [*map(id, parts)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "phase"), [([], "start"), ([b'{"event": "agents-ready", "nodes": []}'], None)]
+)
+def test_a_failure_before_all_agents_have_joined_is_one_of_their_start(job, lines, phase):
+    lost = stream_events.ended_event("lost-node", "It is lost.", 1)
+    *_, last = events.launch_events(Silent(*lines, lost), job(None))
+    assert (last["failure"]["phase"], last["failure"]["node"]) == (phase, 1)

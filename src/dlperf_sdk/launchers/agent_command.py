@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import shlex
 from collections.abc import Iterable
 from functools import cache
@@ -12,6 +13,15 @@ from attrs import frozen
 
 import dlperf_sdk
 from dlperf_sdk.interfaces.topology import Job
+from dlperf_sdk.launchers.stream_events import ended_event
+
+_EXECUTE = 'shift; exec "$@"'
+_TRY = """\
+form=$1; shift
+"$1" -I -S -c "" </dev/null >&2 || { printf "$form\\n" "$NODE" "$NODE"; cat >/dev/null; exit 1; }
+exec "$@"
+"""
+"""A node that cannot start its agent reads on until its standard input ends: OpenMPI's daemon may crash otherwise."""
 
 
 @cache
@@ -47,6 +57,23 @@ def agent_command(job: Job, python: str, placement: PlacementArguments) -> tuple
         *(argument for flag, value in optional.items() if value for argument in (flag, value)),
         "--tether",
     )
+
+
+def reporting_command(job: Job, python: str, placement: PlacementArguments, node: str) -> tuple[str, ...]:
+    """Return the command of an agent that a parallel launcher starts: a node whose Python does not run says so.
+
+    Such launchers wait for the other nodes, or end them, and name none. `node` is the variable with the node's number.
+    In a container the Python is not tried, which would start the container twice.
+    """
+    message = (
+        f"{python.replace('%', '%%')}, which runs the agents, cannot be started on node %s: it is missing there, or "
+        "exits at once. Name a Python 3.7 or later that is on every node: --set agent_python=PATH."
+    )
+    event = json.loads(ended_event("unavailable", message, 0))
+    event["failure"].update(phase="start", node="NODE")
+    form = json.dumps(event).replace('"NODE"', "%s").replace("\\", "\\\\")
+    program = _EXECUTE if job.prefix else _TRY.replace("NODE", node)
+    return ("sh", "-c", program, "sh", form, *agent_command(job, python, placement))
 
 
 def abbreviate(command: Iterable[str]) -> tuple[str, ...]:

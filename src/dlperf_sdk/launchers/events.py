@@ -36,11 +36,12 @@ def launch_events(
     with launcher.launch(job) as stream:
         lines = _Lines(stream, deadline)
         output, waits_for, timeout, host, is_started = "", None, job.start_timeout, None, False
+        phase: str | None = "start"  # until all agents have joined
         while True:
             try:
                 line = lines.get(timeout)
             except queue.Empty:
-                yield _lost(host, f"has sent nothing for {timeout:.0f} s")
+                yield _missing(host, f"has sent nothing for {timeout:.0f} s", output, phase, is_started)
                 return
             except TimeoutError:
                 raise TimedOut(
@@ -49,11 +50,8 @@ def launch_events(
                     else f"The case's time limit has passed before the job was started: {waits_for}."
                 ) from None
             if line is None:
-                yield (
-                    _lost(host, "ended in the middle of the run", output)
-                    if is_started
-                    else _unstarted(output)
-                )
+                how = "ended in the middle of the run" if is_started else "was not started"
+                yield _missing(host, how, output, phase, is_started)
                 return
             event = parse_event(line)
             if event is None:
@@ -68,24 +66,28 @@ def launch_events(
                 continue
             waits_for = event.get("text") if kind == "waiting" else None
             if kind == "agents-ready":
-                host = _first_host(event)
-            yield event
+                host, phase = _first_host(event), None
+            yield _in_phase(event, phase) if kind == "ended" else event
             if kind == "ended":
                 return
 
 
-def _lost(host: str | None, reason: str, output: str = "") -> dict[str, Any]:
-    event: dict[str, Any] = json.loads(lost_node_event(host, reason, output))
-    return event
+def _in_phase(ended: dict[str, Any], phase: str | None) -> dict[str, Any]:
+    """Return the event `ended` with the phase in its failure, if it has none."""
+    failure = ended.get("failure")
+    if phase is None or not isinstance(failure, dict) or failure.get("phase"):
+        return ended
+    return {**ended, "failure": {**failure, "phase": phase}}
 
 
-def _unstarted(output: str) -> dict[str, Any]:
+def _missing(host: str | None, how: str, output: str, phase: str | None, is_started: bool) -> dict[str, Any]:
+    """Return the event `ended` of a stream whose agent 0 has not written it."""
     message = (
-        "The agent of node 0 was not started. Check the hosts, and the Python that runs the agents there "
+        f"The agent of node 0 {how}. Check the hosts, and the Python that runs the agents there "
         f"(--set agent_python=).{f' Last output: {output}' if output else ''}"
     )
-    event: dict[str, Any] = json.loads(ended_event("lost-node", message, 0))
-    return event
+    line = lost_node_event(host, how, output) if is_started else ended_event("lost-node", message, 0)
+    return _in_phase(json.loads(line), phase)
 
 
 def _first_host(event: Mapping[str, Any]) -> str | None:

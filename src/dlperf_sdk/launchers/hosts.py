@@ -101,5 +101,5 @@ class HostLauncher(CommandLauncher):
             raise SpecError(str(error)) from error
 
     def explain_failures(self, job: Job, lines: Iterator[bytes]) -> Iterator[bytes]:
-        """Name the Python that could not be started."""
-        return explain_start_failure(lines, job.options.agent_python)
+        """Name the Python that could not be started; the stream is that of node 0's command."""
+        return explain_start_failure(lines, job.options.agent_python, node=0)

@@ -14,13 +14,11 @@ from collections.abc import Iterator
 from functools import cache
 
 from dlperf_sdk.interfaces.topology import Job
-from dlperf_sdk.launchers.agent_command import agent_command
+from dlperf_sdk.launchers.agent_command import reporting_command
 from dlperf_sdk.launchers.hosts import HostLauncher, HostOptions
 from dlperf_sdk.launchers.start_failures import explain_start_failure
 
 _RANK = "OMPI_COMM_WORLD_RANK"
-_EXEC = ("sh", "-c", 'exec "$@"', "sh")
-"""A shell that reports a missing program: an mpirun that tolerates failed ranks ends silently, or not at all."""
 
 
 class Mpi(HostLauncher):
@@ -48,13 +46,14 @@ class Mpi(HostLauncher):
         """
         options: HostOptions = job.options
         hosts = options.select_hosts(job.nodes)
-        agent = agent_command(job, options.agent_python, options.placement(f"${_RANK}", hosts))
+        placement = options.placement(f"${_RANK}", hosts)
+        agent = reporting_command(job, options.agent_python, placement, _RANK)
         command = (
             *("mpirun", "--host", ",".join(f"{host}:1" for host in hosts)),
             *("--map-by", "ppr:1:node", "--bind-to", "none"),
             *("--mca", "orte_enable_recovery", "1", "--mca", "orte_abort_on_non_zero_status", "0"),
             *("--stdin", "all", "-np", str(job.nodes), *shlex.split(options.launcher_flags)),
-            *(*_EXEC, *agent),
+            *agent,
         )
         return [command]
 

@@ -96,7 +96,8 @@ def _read_lines(processes: Sequence[subprocess.Popen[bytes]], diagnostics: IO[by
                 node = failed[1]
                 message = (
                     f"The command of node {node} ended with exit code {processes[node].returncode} before its agent "
-                    f"did. {read_tail(diagnostics)}"
+                    "did. Check that the host is up and can be reached from here, and the Python that runs the agents "
+                    f"there (--set agent_python=). {read_tail(diagnostics)}"
                 )
                 yield ended_event("lost-node", message.strip(), node)
                 return

@@ -9,6 +9,8 @@ from dlperf_sdk.interfaces.topology import Job
 from dlperf_sdk.launchers.agent_command import agent_command
 from dlperf_sdk.launchers.hosts import HostLauncher, HostOptions
 
+_LONGEST_CONNECT = 30.0
+"""Seconds for a host to accept a connection, where the deadline `start` leaves more."""
 _OPTIONS = ("-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3")
 
 
@@ -27,7 +29,9 @@ class Ssh(HostLauncher):
         """Return one command per node; its last word is split again by a shell on the node."""
         options: HostOptions = job.options
         hosts = options.select_hosts(job.nodes)
-        ssh = ("ssh", *_OPTIONS, *shlex.split(options.launcher_flags))
+        connect = max(1, int(min(_LONGEST_CONNECT, job.start_timeout / 2)))
+        # Of an option that is given twice ssh takes the first: the user's own timeout wins.
+        ssh = ("ssh", *_OPTIONS, *shlex.split(options.launcher_flags), "-o", f"ConnectTimeout={connect}")
         return [
             (
                 *(*ssh, host),

@@ -16,13 +16,16 @@ BEFORE_AGENTS = ("case", "waiting", "diagnostics")
 """Events that no agent writes: a batch job's first one, those of a queue, and the end of standard error."""
 
 
-def explain_start_failure(lines: Iterator[bytes], python: str, hosts: Sequence[str] = ()) -> Iterator[bytes]:
+def explain_start_failure(
+    lines: Iterator[bytes], python: str, hosts: Sequence[str] = (), node: int | None = None
+) -> Iterator[bytes]:
     """Yield the lines of a stream; if no agent has written any, add a last event that names what is missing.
 
     Args:
         lines: agent 0's stream.
         python: the interpreter of the agents.
         hosts: the nodes of a launcher that starts all agents or none.
+        node: the node that the end of the stream is about, if it is that of one node's command.
     """
     output, is_started = "", False
     for line in lines:
@@ -36,7 +39,7 @@ def explain_start_failure(lines: Iterator[bytes], python: str, hosts: Sequence[s
             output = str(event.get("text")) if event["event"] == "diagnostics" else output
         yield line
     if not is_started:
-        last = _python_failure(python, output, None) or _host_failure(hosts, output)
+        last = _python_failure(python, output, node) or _host_failure(hosts, output)
         if last is not None:
             yield last
 

@@ -15,7 +15,7 @@ from functools import partial
 
 from dlperf_sdk.errors import Unavailable
 from dlperf_sdk.interfaces.topology import AttachedJob, Job
-from dlperf_sdk.launchers.agent_command import PlacementArguments, abbreviate, agent_command
+from dlperf_sdk.launchers.agent_command import PlacementArguments, abbreviate, reporting_command
 from dlperf_sdk.launchers.command_launcher import CommandLauncher
 from dlperf_sdk.launchers.processes import run_commands
 from dlperf_sdk.launchers.slurm import stream, submission
@@ -89,7 +89,7 @@ class Slurm(CommandLauncher):
             *("--kill-on-bad-exit=0", "--no-kill", f"--wait={_WAIT}"),
             f"--job-name={NAME_PREFIX}{job.id}",
             *shlex.split(options.srun_flags),
-            *agent_command(job, options.agent_python, placement),
+            *reporting_command(job, options.agent_python, placement, _NODE),
         )
         return [step]
 

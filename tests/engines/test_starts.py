@@ -1,0 +1,84 @@
+"""A node that cannot start its agent, through every engine: a typed failure within the deadline `start`."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import pytest
+from test_conformance import failure
+
+LAUNCHERS = ("ssh", "mpi", "slurm-step", "slurm-job")
+START = 30.0
+"""Seconds of the deadline; a failure that takes longer was found by something else."""
+
+
+@pytest.fixture
+def sabotaged(bench):
+    """A function that gives the agents' Python, which one node does not have, or which exits there at once."""
+    folder, broken = bench.cluster.home / f"agents-{bench.id}", []
+    folder.mkdir()
+    python = folder / "python"
+    python.symlink_to(sys.executable)
+
+    def sabotage(node, how):
+        node = bench.cluster.nodes[node]
+        broken.append(node)
+        node.run("mount", "-t", "tmpfs", "tmpfs", str(folder))
+        if how == "exits":
+            node.run(
+                "sh",
+                "-c",
+                f"printf '#!/bin/sh\\necho no such module >&2\\nexit 3\\n' > {python}; chmod 755 {python}",
+            )
+        return str(python)
+
+    yield sabotage
+    for node in broken:
+        node.run("umount", str(folder))
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("node", [0, 1])
+@pytest.mark.parametrize("how", ["missing", "exits"])
+def test_a_python_that_does_not_start_an_agent(bench, sabotaged, launcher, node, how):
+    python, began = sabotaged(node, how), time.monotonic()
+    told = failure(list(bench.events(launcher, options={"agent_python": python}, deadlines={"start": START})))
+    assert told["kind"] in ("lost-node", "unavailable"), told
+    assert (told["node"], told["phase"]) == (node, "start"), told
+    assert "--set agent_python=" in told["message"]
+    assert time.monotonic() - began < 2 * START
+
+
+def dropped(node, *rule):
+    """Drop what a node sends to an address; the value mends it."""
+    node.run("ip", "route", "add", "blackhole", *rule)
+    return lambda: node.run("ip", "route", "del", "blackhole", *rule)
+
+
+@pytest.mark.parametrize("node", [0, 1])
+def test_a_host_that_drops_connections_to_ssh(bench, node):
+    """Its answers never arrive: ssh alone would wait for minutes."""
+    mend = dropped(bench.cluster.nodes[node], f"{bench.cluster.network}.254")
+    try:
+        began = time.monotonic()
+        told = failure(list(bench.events("ssh", deadlines={"start": START})))
+        seconds = time.monotonic() - began
+    finally:
+        mend()
+    assert (told["kind"], told["node"], told["phase"]) == ("lost-node", node, "start"), told
+    assert seconds < 2 * START
+
+
+@pytest.mark.parametrize(
+    "launcher", ["ssh", "mpi", "slurm-step"]
+)  # a job's srun runs on the first node itself
+def test_a_node_that_cannot_reach_the_coordinator(bench, launcher):
+    first, second = bench.cluster.nodes[:2]
+    mend = dropped(second, first.address)
+    try:
+        told = failure(list(bench.events(launcher, deadlines={"start": 15.0})))
+    finally:
+        mend()
+    assert (told["kind"], told["node"], told["phase"]) == ("unavailable", 1, "start"), told
+    assert "cannot join its run: no coordinator of this run on n1" in told["message"]
