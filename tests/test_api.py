@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -453,6 +455,12 @@ def test_a_measurers_mistake_costs_no_result():
         def summarise(self, measured):
             raise KeyError("cores")
 
+    class Wrong(Measurer):
+        name = "wrong"
+
+        def summarise(self, measured):
+            return (Metric("wrong", "1", "many"), Metric(3, "1", 1.0))
+
     class Fine(Measurer):
         name = "fine"
 
@@ -463,7 +471,7 @@ def test_a_measurers_mistake_costs_no_result():
         "numpy",
         "linear",
         store=None,
-        registry=Registry({"measurers": {"broken": Broken, "fine": Fine}}),
+        registry=Registry({"measurers": {"broken": Broken, "wrong": Wrong, "fine": Fine}}),
         **QUICK,
     )
     assert result.ok
@@ -471,6 +479,8 @@ def test_a_measurers_mistake_costs_no_result():
     assert any(
         "The measurer broken failed, its metrics are missing: KeyError" in note for note in result.notes
     )
+    assert any("The measurer wrong failed, its metrics are missing" in note for note in result.notes)
+    assert result.metric("wrong") is None
 
 
 def _launcher(lines):
@@ -683,6 +693,30 @@ def gone(marker, seconds=15.0):
             return True
         time.sleep(0.05)
     return False
+
+
+def test_a_folder_for_temporary_files_removed_during_a_run_is_named(tmp_path, monkeypatch, unheld):
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+
+    class Cleaner:
+        @hookimpl
+        def dlperf_repeat_ended(self):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    result = run(
+        "numpy",
+        "linear",
+        store=tmp_path / "store",
+        observers=[Cleaner()],
+        **{**QUICK, "steps": 2000, "repeats": 3},
+    )
+    assert result.status == "unavailable"
+    assert "was removed during the run. Set TMPDIR" in result.failure.message
+    assert result.failure.node == 0
+    assert len(result.repeats) == 1
 
 
 def test_ctrl_c_keeps_what_has_finished_and_leaves_nothing_running(tmp_path):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import importlib
+import inspect
 import json
 import os
 import shutil
 import signal
 
+import attrs
 import pytest
 from test_runner import events_of_resuming, small
 
@@ -17,6 +19,8 @@ from dlperf_sdk.campaigns.campaign_directory import open_campaign
 from dlperf_sdk.campaigns.case_steps import read_environment
 from dlperf_sdk.campaigns.status import status
 from dlperf_sdk.errors import PluginError, SpecError, StoreError, Unavailable
+from dlperf_sdk.execution import case
+from dlperf_sdk.registry.plugins import Registry
 
 
 @pytest.fixture(scope="module")
@@ -173,6 +177,41 @@ def test_a_failure_of_one_case_does_not_end_the_campaign(tmp_path, monkeypatch, 
     assert (failed.status, fine.status) == ("unavailable", "ok")
     assert str(error.args[-1]) in failed.failure.message
     assert outcome.exit_code == 5
+
+
+def test_a_result_that_breaks_its_schema_does_not_end_the_campaign(tmp_path, monkeypatch):
+    """Its case is a failure of its own, and its attempts are kept."""
+    real, breaks = case.summarize, [{"started_at": "yesterday"}]
+
+    def summarize(one):
+        return attrs.evolve(real(one), **(breaks.pop() if breaks else {}))
+
+    monkeypatch.setattr(case, "summarize", summarize)
+    outcome = campaign(small(seed=[1, 2]), tmp_path / "it", interleave=False)
+    failed, fine = sorted(outcome.results(), key=lambda result: result.ok)
+    assert (failed.status, fine.status) == ("invalid-record", "ok")
+    assert "was not written" in failed.failure.message
+    assert (outcome.directory.store.directory / failed.id / "attempts/1/attempt.json").exists()
+
+
+def test_a_measurer_that_goes_missing_does_not_end_the_campaign(tmp_path, monkeypatch):
+    real, errors = Registry.measurers, [PluginError("The measurer is gone.")]
+
+    def measurers(self):
+        if errors and stack_has("begin_case"):
+            raise errors.pop()
+        return real(self)
+
+    monkeypatch.setattr(Registry, "measurers", measurers)
+    outcome = campaign(small(seed=[1, 2]), tmp_path / "it", interleave=False, retry={"unavailable": 0})
+    failed, fine = sorted(outcome.results(), key=lambda result: result.ok)
+    assert (failed.status, fine.status) == ("unavailable", "ok")
+    assert "The measurer is gone." in failed.failure.message
+
+
+def stack_has(function):
+    """Return True if a function of this name is being called."""
+    return any(frame.function == function for frame in inspect.stack())
 
 
 DAMAGES = {

@@ -14,7 +14,15 @@ from dlperf_sdk import max_batch
 from dlperf_sdk.campaigns.case_progress import CaseProgress
 from dlperf_sdk.campaigns.session import Session
 from dlperf_sdk.documents.reading import load_document
-from dlperf_sdk.errors import DlperfError, DocumentError, PluginError, RunFailed, StoreError, UsageError
+from dlperf_sdk.errors import (
+    DlperfError,
+    DocumentError,
+    InvalidRecord,
+    PluginError,
+    RunFailed,
+    StoreError,
+    UsageError,
+)
 from dlperf_sdk.execution.case import Case
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.records import Failure
@@ -118,7 +126,10 @@ def settle_case(session: Session, progress: CaseProgress, case: Case) -> None:
     if settings.trace and complete:
         case.trace()
     case.note(*progress.notes)
-    result = case.conclude()
+    try:
+        result = case.conclude()
+    except InvalidRecord as error:
+        result = case.conclude_invalid(error)
     del session.open_cases[case.id]
     session.write("concluded", case=case.id, status=result.status, ok=result.ok)
 

@@ -97,7 +97,7 @@ class Case:
         spec = conceal_secrets(spec, registry)
         if run_id is None:
             data.check_exists(spec.data)
-        measurers = tuple(registry.measurers())
+        measurers = tuple(registry.measurers()) if refusal is None else ()
         plan, failure = None, refusal
         try:
             plan = make_plan(spec, registry) if refusal is None else None
@@ -173,12 +173,21 @@ class Case:
         if write and self.directory is not None:
             try:
                 self.directory.write_result(result)
-            except DocumentError as error:
+            except (DocumentError, TypeError) as error:
                 raise InvalidRecord(f"The result of {self.id} was not written: {error}") from error
         if result.failure is not None:
             self.observers.notify("dlperf_error", run_id=self.id, failure=result.failure)
         self.observers.notify("dlperf_result", run_id=self.id, result=result)
         return result
+
+    def conclude_invalid(self, error: InvalidRecord) -> Result:
+        """Return the result of a case whose own was invalid: the failure, without anything that came from its nodes.
+
+        The attempts stay on disk. Raises as `conclude` does.
+        """
+        self.failure = Failure(error.kind, without_secrets(str(error)))
+        self.repeats, self.notes, self.hardware, self.parity = [], [], (), None
+        return self.conclude()
 
     def report(self, stage: str, detail: str) -> None:
         """Tell the observers one line of progress for a stage."""

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import dlperf_sdk
+from dlperf_sdk.documents import schema
 from dlperf_sdk.documents.json_values import now
 from dlperf_sdk.execution.facts import facts_of
 from dlperf_sdk.interfaces.measurer import Measured, Measurer, Metric
 from dlperf_sdk.planning.plan import Plan
+from dlperf_sdk.results.convert import to_plain
 from dlperf_sdk.results.records import Repeat
 from dlperf_sdk.results.result import Parity, Result, Verdict
 from dlperf_sdk.results.verdicts import Expected, judge
@@ -86,7 +88,10 @@ def _metrics(
     problems: list[str] = []
     for measurer in measurers:
         try:
-            metrics += measurer.summarise(measured)
+            summary = tuple(measurer.summarise(measured))
+            for metric in summary:
+                schema.check("result", to_plain(metric), "metric")
+            metrics += summary
         except Exception as error:
             problems.append(
                 f"The measurer {measurer.name} failed, its metrics are missing: {type(error).__name__}: {error}"

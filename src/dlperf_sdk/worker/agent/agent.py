@@ -161,6 +161,8 @@ class Agent:
         return self.request, "request.json"
 
     def _start_workers(self, message: Dict[str, Any], attempt: Attempt) -> None:
+        if not os.path.exists(self._bundle):
+            raise FileNotFoundError(self._bundle)
         cluster = cluster_from(message["cluster"])
         place = Place(self.node, message["host_index"], message["host_count"])
         request, file = self._program(message)
@@ -168,7 +170,21 @@ class Agent:
         self._sampling = Sampling(request.samplers, cluster.nodes[self.node].devices, self.node)
         attempt.start(cluster, processes, orders)
 
+    def _failures_of(self, attempt: Attempt) -> List[Dict[str, Any]]:
+        """Return the failures of an attempt; without the node's folder they have that one cause."""
+        failures = attempt.failures()
+        return [self._removed()] if failures and not os.path.exists(self._bundle) else failures
+
+    def _removed(self) -> Dict[str, Any]:
+        text = (
+            "The folder %s for temporary files of node %d was removed during the run. Set TMPDIR to a folder that "
+            "nothing cleans up."
+        )
+        return failure("unavailable", text % (self._scratch, self.node), None, self.node)
+
     def _not_started(self, error: Exception) -> Dict[str, Any]:
+        if not os.path.exists(self._bundle):
+            return self._removed()
         if isinstance(error, OSError):
             said = "A worker could not be started on node %d with %s: %s" % (
                 self.node,
@@ -211,7 +227,7 @@ class Agent:
         if not self._ready and attempt.ready():
             self._ready = True
             self._say({"event": "ready", "trainers": len(attempt.trainers)})
-        failures = attempt.failures()
+        failures = self._failures_of(attempt)
         for one in failures:
             if one not in self._failures:
                 self._say({"event": "failed", "failure": one})
@@ -238,7 +254,7 @@ class Agent:
             {
                 "event": "ended",
                 "attempt": attempt.number,
-                "failures": [] if ended_early else attempt.failures(),
+                "failures": [] if ended_early else self._failures_of(attempt),
                 "records": [
                     record
                     for record in (worker.record() for worker in attempt.trainers)

@@ -145,9 +145,13 @@ class Supervised:
         return record
 
     def log(self) -> str:
-        with open(self._log, "rb") as file:
-            file.seek(max(0, os.path.getsize(self._log) - LONGEST_LOG))
-            return file.read().decode("utf-8", "replace")
+        """Return the end of its log; empty if the file was removed."""
+        try:
+            with open(self._log, "rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - LONGEST_LOG))
+                return file.read().decode("utf-8", "replace")
+        except FileNotFoundError:
+            return ""
 
 
 def _finite(text: str) -> float:
