@@ -11,7 +11,8 @@ from dlperf_sdk.reports.collection_page import disagreement_table
 
 _DISAGREEMENTS = (
     "Each cell in which what a source prints and what its own figures give are not the same: another number, or "
-    "a heading that says something else than what was run. All are found by regenerating the tables."
+    "a heading that says something else than what was run; and figures that deviate from the protocol that their "
+    "source prescribes. All are found by regenerating the tables."
 )
 
 

@@ -145,7 +145,6 @@ def test_json_of_a_written_report_says_where_it_is(dlperf, stored, tmp_path):
         (["--format", "htm"], "There is no format of reports named 'htm'. Did you mean 'html'?"),
         (["--format", "html", "-o", "/nowhere/at/all.html"], "/nowhere/at/all.html cannot be written"),
         (["--format", "html", "--json"], "--json prints an object, and html is another"),
-        (["--published", "tensorpack", "--format", "csv"], "`--format json` holds every published figure"),
         (["--published", "tensorpak", "--format", "html"], "Did you mean 'tensorpack'?"),
     ],
 )

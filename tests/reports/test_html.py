@@ -8,6 +8,7 @@ import json
 import math
 import random
 import re
+import sys
 from html.parser import HTMLParser
 
 import altair
@@ -23,7 +24,7 @@ from dlperf_sdk.analysis.case import Case
 from dlperf_sdk.errors import StoreError, UsageError
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.registry.plugins import Registry
-from dlperf_sdk.reports import collection_page, html, sweeps
+from dlperf_sdk.reports import collection_page, html, markdown, sweeps
 from dlperf_sdk.reports.blocks import Cell, Column, Paragraph, Table
 from dlperf_sdk.reports.html import (
     charts,
@@ -363,7 +364,7 @@ def test_a_sweep_is_one_curve_of_throughput_and_one_of_memory():
     chance = random.Random(0)
     found = [case(at, chance, {"topology": "1n1d", "batch_size": size}) for at, size in enumerate((8, 2, 4))]
     page = measured.page(found)
-    (plots,) = section(page, "How do batch size and other sizes change throughput?").items
+    (plots,) = section(page, "Sweeps").items
     assert [plot.title for plot in plots.items] == [
         "Batch size: resnet50, 1n1d, fp32: throughput",
         "Batch size: resnet50, 1n1d, fp32: peak device memory",
@@ -555,6 +556,25 @@ def test_the_data_of_a_table_holds_every_row():
     assert lines == {str(figure.source) for figure in Registry().collection("tf-cnn-2017").figures}
 
 
+# -- Markdown
+
+
+def test_markdown_contains_what_html_contains_and_needs_no_extra(monkeypatch, campaign):
+    page = page_of("tensorpack")
+    monkeypatch.setitem(sys.modules, "altair", None)
+    text = markdown.text_of(html.blocks_of_collection(Registry().collection("tensorpack")))
+    assert "Run once, as the source says." in text
+    for part in page.sections:
+        assert f"## {part.title}" in text
+    for item in items_of(page):
+        table = item.table if isinstance(item, Sortable) else item.numbers if isinstance(item, Plot) else item
+        if isinstance(table, Table):
+            assert markdown.text_of([attrs.evolve(table, title="")]).strip() in text
+    several = markdown.text_of(html.blocks_of_results(campaign[:4]))
+    assert "## Throughput" in several
+    assert "## Verdicts" in several
+
+
 # -- rendering
 
 
@@ -606,7 +626,7 @@ def test_more_cases_than_a_plot_holds_come_in_facets_and_pages():
 def test_the_first_screen_answers_which_framework_is_fastest():
     page = page_of("dlperf-v1.0")
     (table,) = [item.table for item in page.sections[0].items if isinstance(item, Sortable)]
-    assert page.sections[0].title == "Which framework is fastest?"
+    assert page.sections[0].title == "Fastest framework"
     titles = [column.title for column in table.columns]
     rows = [dict(zip(titles, (cell.text for cell in row), strict=True)) for row in table.rows]
     bert = [

@@ -97,7 +97,8 @@ def opened(browser, files):
 def shown(page, caption):
     """The rows of the sortable table with this caption."""
     table = page.locator(".sortable table").filter(has=page.locator("caption", has_text=re.compile(caption)))
-    return table, lambda: [row.split("\t") for row in table.locator("tbody tr").all_inner_texts()]
+    cells = "body => [...body.rows].map(row => [...row.cells].map(cell => cell.textContent))"
+    return table, lambda: table.locator("tbody").evaluate(cells)
 
 
 def box_of(table):
@@ -107,7 +108,7 @@ def box_of(table):
 @pytest.mark.parametrize("name", REPORTS)
 def test_everything_is_drawn_and_nothing_is_asked_for(opened, files, name):
     page = opened(name)
-    for folded in page.locator("details.folded:has(.plot)").all():
+    for folded in page.locator("details.folded:has(.plot), details.part").all():
         folded.evaluate("each => { each.open = true; }")
     page.wait_for_selector(".plot:not([data-drawn])", state="detached", timeout=120_000)
     assert page.locator(".plot").count() >= 5
@@ -119,27 +120,63 @@ def test_everything_is_drawn_and_nothing_is_asked_for(opened, files, name):
         marks = "[class*=mark-symbol] path, [class*=mark-rect] path, [class*=mark-line] path"
         assert drawing.locator(marks).count() >= 1
         assert "NaN" not in drawing.inner_html()
-    for title in page.locator("section > h2").all_inner_texts():
+    for title in page.locator("section h2").all_inner_texts():
         assert page.locator("nav a", has_text=title).count() == 1
     assert page.said == []
     assert page.asked == [files(name).as_uri()]
 
 
-def test_sections_of_a_campaign(opened):
-    assert opened("campaign").locator("section > h2").all_inner_texts() == [
-        "Which framework is fastest?",
+def test_sections_of_a_campaign_begin_with_questions_and_end_folded(opened):
+    page = opened("campaign")
+    titles = [
+        "Fastest framework",
+        "Results",
         "Throughput",
         "Scaling",
-        "How do batch size and other sizes change throughput?",
+        "Sweeps",
         "Effects",
-        "Results",
         "Verdicts",
         "Step times",
         "Memory and energy",
-        "What is not comparable",
         "Environment and hardware",
         "Every result in full",
     ]
+    assert page.locator("section h2").all_inner_texts() == titles
+    assert page.locator("details.part h2").all_inner_texts() == titles[-4:]
+    page.locator("nav a", has_text="Memory and energy").click()
+    page.wait_for_selector("details.part[open] h2 >> text=Memory and energy")
+
+
+def test_the_contents_stand_beside_the_page_and_the_first_table_on_the_first_screen(opened):
+    page = opened("dlperf-v1.0", viewport={"width": 1400, "height": 900})
+    contents, heading = page.locator("nav").bounding_box(), page.locator("h1").bounding_box()
+    assert contents["x"] + contents["width"] <= heading["x"]
+    rows = page.locator(".sortable tbody tr")
+    assert rows.first.bounding_box()["y"] < 900
+    assert "oneflow" in rows.first.inner_text()
+    assert page.evaluate("document.documentElement.scrollHeight") < 15_000
+
+
+@pytest.mark.parametrize("caption", ["50 results", "323 figures"])
+def test_the_throughput_is_visible_without_scrolling_a_table(opened, caption):
+    page = opened("campaign" if "results" in caption else "dlperf-v1.0")
+    table, _ = shown(page, caption)
+    head = table.locator("thead th", has_text="throughput").first.bounding_box()
+    assert head["x"] + head["width"] <= 1280
+
+
+def test_on_a_phone_tables_and_legends_are_complete(opened):
+    page = opened("dlperf-v1.0", viewport={"width": 390, "height": 844}, is_mobile=True)
+    for table in page.locator("table.stacked:visible").all():
+        box = table.bounding_box()
+        assert box["x"] + box["width"] <= 390
+    cell = page.locator("table.stacked td[data-label=throughput]").first
+    assert cell.evaluate("cell => getComputedStyle(cell, '::before').content") == '"throughput"'
+    for entry in page.locator(".legend li:visible").all():
+        box = entry.bounding_box()
+        assert box["x"] + box["width"] <= 390
+        assert entry.evaluate("entry => entry.scrollWidth <= entry.clientWidth")
+    assert "…" not in "".join(page.locator(".plot svg text").all_text_contents())
 
 
 def test_strong_scaling_and_published_figures_are_there(opened):
@@ -250,10 +287,12 @@ def test_on_paper(opened):
     assert page.locator(".plot svg").first.is_visible()
     assert page.pdf(format="A4").startswith(b"%PDF")
     # On paper no numbers are folded away, and afterwards the page is as it was.
+    folded = page.locator("details.numbers:not([open])").count()
+    assert folded > 0
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     assert page.locator("details.numbers:not([open])").count() == 0
     page.evaluate("window.dispatchEvent(new Event('afterprint'))")
-    assert page.locator("details.numbers[open]").count() == 0
+    assert page.locator("details.numbers:not([open])").count() == folded
 
 
 def test_what_hostile_results_say_does_nothing(opened, files):

@@ -28,6 +28,7 @@ class _Report:
     """Contents of a report, in every form; only the one that is asked for is made."""
 
     blocks: Callable[[], list[Block]]
+    markdown: Callable[[], list[Block]]
     html: Callable[[], str]
     csv: Callable[[], str]
     documents: Callable[[], Any]
@@ -48,8 +49,8 @@ def report(
     format: Annotated[
         str,
         Parameter(
-            help="terminal, markdown, html (one file that needs no network), csv (a row per result), or json (the "
-            "results' documents in an array)."
+            help="terminal, markdown, html (one file that needs no network), csv (a row per result or figure), or json "
+            "(the documents of results, or the figures and disagreements)."
         ),
     ] = "terminal",
     file: Annotated[
@@ -143,7 +144,7 @@ def _text(report: _Report, format: str) -> str:
     if format == "json":
         return json.dumps(report.documents(), indent=1, allow_nan=False) + "\n"
     if format == "markdown":
-        return markdown.text_of(report.blocks())
+        return markdown.text_of(report.markdown())
     return terminal.text_of(report.blocks())
 
 
@@ -161,6 +162,14 @@ def _of_results(
             shown += unfinished(store, run_id, redact_text)
         return shown if collection is None else [*shown, *compare_with_published(results, collection)]
 
+    def markdown_blocks() -> list[Block]:
+        if len(results) < 2:
+            return blocks()
+        shown = html.blocks_of_results(results, matches.errors, collection)
+        for store, run_id in matches.unfinished:
+            shown += unfinished(store, run_id, redact_text)
+        return shown
+
     def as_csv() -> str:
         from dlperf_sdk.exchange.csv_table import to_csv
 
@@ -171,6 +180,7 @@ def _of_results(
     ]
     return _Report(
         blocks=blocks,
+        markdown=markdown_blocks,
         html=lambda: html.of_results(results, [*matches.errors, *open_ends], collection),
         csv=as_csv,
         documents=lambda: [result.to_dict() for result in results],
@@ -184,13 +194,11 @@ def _of_results(
 def _of_collection(collection: Collection) -> _Report:
     from dlperf_sdk.reports import collection_page, html
 
-    def no_csv() -> str:
-        raise UsageError("The table for csv is one of results: `--format json` holds every published figure.")
-
     return _Report(
         blocks=lambda: collection_page.page(collection),
+        markdown=lambda: html.blocks_of_collection(collection),
         html=lambda: html.of_collection(collection),
-        csv=no_csv,
+        csv=lambda: collection_page.to_csv(collection),
         documents=lambda: collection_page.to_dict(collection),
         summary=lambda: collection_page.to_dict(collection),
     )

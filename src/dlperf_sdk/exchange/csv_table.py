@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dlperf_sdk.errors import DocumentError
@@ -22,11 +22,16 @@ def to_csv(results: Sequence[Result]) -> str:
     space) has an apostrophe before it, and so has one that begins with an apostrophe: `read_csv` takes it away again.
     Numbers are written so that they read back exactly; those that are not finite as nan, inf and -inf.
     """
+    return csv_text([column.name for column in columns(results)], (row.values() for row in rows(results)))
+
+
+def csv_text(header: Sequence[str], lines: Iterable[Iterable[Value]]) -> str:
+    """Return any table as CSV, with the rules of `to_csv`."""
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\r\n")
-    writer.writerow([_safe(column.name) for column in columns(results)])
-    for row in rows(results):
-        writer.writerow([_written(value) for value in row.values()])
+    writer.writerow(map(_safe, header))
+    for line in lines:
+        writer.writerow([_written(value) for value in line])
     return file.getvalue()
 
 

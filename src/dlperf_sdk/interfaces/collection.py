@@ -82,12 +82,12 @@ def _value(figure: PublishedFigure, name: str) -> Any:
 
 @frozen
 class Disagreement:
-    """A printed cell that the source's own figures contradict."""
+    """A printed cell that the source's own figures contradict, or a protocol that they deviate from."""
 
     document: str
     line: int
     cell: str
-    """Row and column of the cell, or the name of a column."""
+    """Row and column of the cell, the name of a column, or the deviating figures."""
     printed: str
     computed: str
     reason: str
@@ -112,5 +112,5 @@ class Collection(ABC):
         return ()
 
     def disagreements(self) -> Sequence[Disagreement]:
-        """Return the printed cells that the figures contradict."""
+        """Return the printed cells that the figures contradict, and the deviations from the source's protocol."""
         return ()

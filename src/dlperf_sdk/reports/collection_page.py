@@ -7,7 +7,9 @@ from typing import Any
 
 import attrs
 
+from dlperf_sdk.exchange.csv_table import csv_text
 from dlperf_sdk.interfaces.collection import Collection, Disagreement
+from dlperf_sdk.interfaces.figure import FIELDS, OPTION_ROLES
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Paragraph, Table
 from dlperf_sdk.reports.numbers import counted
 
@@ -23,7 +25,7 @@ def page(collection: Collection) -> list[Block]:
 
 
 def disagreement_table(collection: Collection) -> Table | Paragraph:
-    """Return the cells of the source that its figures contradict, or a sentence that there are none."""
+    """Return the disagreements of the source with its figures, or a sentence that there are none."""
     disagreements = collection.disagreements()
     if not disagreements:
         return Paragraph(
@@ -40,15 +42,37 @@ def disagreement_table(collection: Collection) -> Table | Paragraph:
         for disagreement in disagreements
     ]
     columns = tuple(map(Column, ("where", "cell", "printed", "computed", "what is wrong")))
-    cells = counted(count_cells(disagreements), "cell")
-    return Table(columns, tuple(rows), f"{collection.title}: {cells} with a disagreement")
+    places = counted(count_places(disagreements), "place")
+    return Table(columns, tuple(rows), f"{collection.title}: {places} with a disagreement")
 
 
-def count_cells(disagreements: Sequence[Disagreement]) -> int:
-    """Return the number of cells: one may disagree for several reasons."""
+def count_places(disagreements: Sequence[Disagreement]) -> int:
+    """Return the number of cells and protocols: one may disagree for several reasons."""
     return len(
         {(disagreement.document, disagreement.line, disagreement.cell) for disagreement in disagreements}
     )
+
+
+def to_csv(collection: Collection) -> str:
+    """Return a line per figure with every field and option, its source and its footnotes; empty where not stated."""
+    options = list(OPTION_ROLES)
+    fields = [name for name in FIELDS if name not in ("source", "repeats", "footnotes")]
+    header = [*fields, *options, "repeats", "document", "line", "commit", "footnotes"]
+    lines = []
+    for figure in collection.figures:
+        values = [figure.value(name) for name in (*fields, *options)]
+        source = figure.source
+        lines.append(
+            [
+                *(value if isinstance(value, int | float | None) else str(value) for value in values),
+                " ".join(map(str, figure.repeats)),
+                source.document,
+                source.line,
+                source.commit,
+                " ".join(figure.footnotes),
+            ]
+        )
+    return csv_text(header, lines)
 
 
 def to_dict(collection: Collection) -> dict[str, Any]:

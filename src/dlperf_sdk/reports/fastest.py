@@ -11,7 +11,7 @@ from dlperf_sdk.reports.blocks import Cell, Column, Table
 from dlperf_sdk.reports.numbers import common_scale, counted, quantity
 from dlperf_sdk.reports.series import format_fact, labels
 
-TITLE = "Which framework is fastest?"
+TITLE = "Fastest framework"
 LEDE = (
     "Only cases of equal workload, precision, topology, data and hardware are compared; others are named as not "
     "compared. Batch sizes are per device. A ratio has a 95 % interval where both sides have four repeats or more."

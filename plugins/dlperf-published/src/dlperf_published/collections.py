@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dlperf_published import disagreements, source_data, tables_page
+from dlperf_published.protocol_deviations import protocol_deviations
 from dlperf_sdk.interfaces.collection import Collection, Disagreement, Figures
 from dlperf_sdk.reports.blocks import Block
 
@@ -20,8 +21,9 @@ class _Stored(Collection):
         return tables_page.blocks(self.figures)
 
     def disagreements(self) -> tuple[Disagreement, ...]:
-        """Return the printed cells that the figures contradict, in the order of the tables."""
-        return tuple(mismatch.as_disagreement() for mismatch in disagreements.mismatches(self.figures))
+        """Return the printed cells that the figures contradict, in the tables' order, and deviating protocols."""
+        cells = tuple(mismatch.as_disagreement() for mismatch in disagreements.mismatches(self.figures))
+        return (*cells, *protocol_deviations(self.figures))
 
 
 class DlperfV1(_Stored):

@@ -85,6 +85,10 @@ def agrees(number: float, decimals: int, value: Value) -> bool:
 
 
 def _reasons(cell: Printed, square: Square | None, figures: Figures) -> Iterator[str]:
+    if square is not None and square.words:
+        if cell.text != square.words:
+            yield f"{cell.text} is printed, where the figures are of {square.words}"
+        return
     values = square.values if square else ()
     printed_numbers = numbers(cell.text)
     if len(printed_numbers) != len(values):

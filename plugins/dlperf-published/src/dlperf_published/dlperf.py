@@ -14,6 +14,8 @@ from dlperf_sdk.interfaces.collection import Figures
 from dlperf_sdk.interfaces.figure import PublishedFigure
 
 _NGC = "NVIDIADeepLearningExamples"
+_REPOSITORIES = {_NGC: "NVIDIA-DeepLearningExamples"}
+"""Implementations that the README names otherwise."""
 _RESNET: dict[str, Mapping[str, Any]] = {
     "OneFlow": {"framework": "oneflow", "release": "v1.0"},
     "NGC MXNet": {"framework": "mxnet", "implementation": _NGC},
@@ -70,9 +72,15 @@ def _largest(group: list[PublishedFigure]) -> PublishedFigure:
     return max(group, key=lambda figure: (figure.precision == "fp16", figure.batch_size))
 
 
-def _marked(figures: Iterable[PublishedFigure]) -> list[tuple[PublishedFigure, str]]:
-    """Return each figure with the mark that distinguishes it from the others in its cell."""
+def _marked(figures: Iterable[PublishedFigure], *, uncompiled: str = "") -> list[tuple[PublishedFigure, str]]:
+    """Return each figure with the mark that distinguishes it from the others in its cell.
+
+    Args:
+        figures: The figures of the cell.
+        uncompiled: The mark of a figure without XLA beside one with it.
+    """
     listed = list(figures)
+    has_xla = any(figure.compiler == "xla" for figure in listed)
     if len(listed) == 1:
         compiled = listed[0].compiler != "none"
         return [(listed[0], " w/XLA" if compiled else "")]
@@ -85,15 +93,19 @@ def _marked(figures: Iterable[PublishedFigure]) -> list[tuple[PublishedFigure, s
         ):
             marks.append((figure, " w/DALI"))
         else:
-            marks.append((figure, ""))
+            marks.append((figure, uncompiled if has_xla else ""))
     return marks
 
 
 def _throughputs(
-    figures: Iterable[PublishedFigure], claims: Mapping[str, Any], *, batch: bool = False
+    figures: Iterable[PublishedFigure],
+    claims: Mapping[str, Any],
+    *,
+    batch: bool = False,
+    uncompiled: str = "",
 ) -> Square:
     values = []
-    for figure, mark in _marked(figures):
+    for figure, mark in _marked(figures, uncompiled=uncompiled):
         suffix = mark + (f" bsz={figure.batch_size}" if batch else "")
         values.append(Value(figure.throughput, 2, suffix, (figure,)))
     return Square(tuple(values), claims)
@@ -138,10 +150,21 @@ def _summary_resnet(figures: Figures) -> Grid:
             )
             among = cases(figures.where(**wanted))
             squares += [_throughputs(chosen, claims), _speedups(chosen, among, claims)]
-        rows[name] = tuple(squares)
-    columns = ("FP32 throughput", "FP32 speedup", "AMP throughput", "AMP speedup")
+        rows[name] = (_source(squares), *squares)
+    columns = ("Source", "FP32 throughput", "FP32 speedup", "AMP throughput", "AMP speedup")
     title = "ResNet-50 v1.5, 4 nodes of 8 V100, img/s: FP32 at batch size 128, AMP at 256 per device"
     return Grid("summary-resnet50", title, "implementation", columns, rows)
+
+
+def _source(squares: Iterable[Square]) -> Square:
+    """Return the cell that names the repositories of the code that a row's figures were measured with."""
+    names = {
+        _REPOSITORIES.get(figure.implementation, figure.implementation)
+        for square in squares
+        for value in square.values
+        for figure in value.figures
+    }
+    return Square(words=", ".join(sorted(names)))
 
 
 def _order(name: str, chosen: list[PublishedFigure]) -> list[PublishedFigure]:
@@ -165,9 +188,9 @@ def _summary_bert(figures: Figures) -> Grid:
                 # Of the compilers that were tried, the fastest.
                 chosen = sorted(chosen, key=lambda figure: -figure.throughput)[:1]
             claims = _claims("bert-base", precision, batch)
-            squares.append(_throughputs(chosen, claims, batch=batch is None))
-        rows[name] = tuple(squares)
-    columns = ("FP32 bsz=max", "FP32 bsz=32", "AMP bsz=max", "AMP bsz=64")
+            squares.append(_throughputs(chosen, claims, batch=batch is None, uncompiled=" W/O XLA"))
+        rows[name] = (_source(squares), *squares)
+    columns = ("Source", "FP32 bsz=max", "FP32 bsz=32", "AMP bsz=max", "AMP bsz=64")
     title = "BERT-Base, 4 nodes of 8 V100, seq/s, batch size per device"
     return Grid("summary-bert", title, "implementation", columns, rows)
 

@@ -37,11 +37,13 @@ class Square:
     values: tuple[Value, ...] = ()
     claims: Mapping[str, Any] = field(factory=dict)
     """The facts that the table's headings state about the cell."""
+    words: str = ""
+    """The text of a cell that is not of numbers."""
 
     @property
     def text(self) -> str:
-        """The values as text."""
-        return ", ".join(value.text for value in self.values) or "–"
+        """The words or the values as text."""
+        return self.words or ", ".join(value.text for value in self.values) or "–"
 
 
 @frozen

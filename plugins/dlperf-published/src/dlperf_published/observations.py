@@ -16,9 +16,10 @@ from dlperf_sdk.analysis.rank_test import LEVEL
 from dlperf_sdk.analysis.scaling import efficiency
 from dlperf_sdk.analysis.significance import holm_adjusted, sign_test
 from dlperf_sdk.interfaces.collection import Figures
+from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.worker.estimate import median
 
-HOLDS, PARTLY, DOES_NOT, UNKNOWN = "holds", "in part", "does not hold", "cannot be derived"
+HOLDS, PARTLY, DOES_NOT = "holds", "in part", "does not hold"
 MINIMUM_EFFECT = 0.05
 """A smaller effect of a setting is none: it does not mislead who chooses hardware by these figures."""
 
@@ -30,7 +31,7 @@ class Observation:
     printed: str
     line: int
     outcome: str
-    """`holds`, `in part`, `does not hold`, or `cannot be derived` from the figures."""
+    """`holds`, `in part` or `does not hold`."""
     derived: str
 
 
@@ -171,7 +172,13 @@ def _factor(of: str, printed_ratio: str) -> Callable[[Figures], tuple[str, str]]
 
 
 def _parameters(_: Figures) -> tuple[str, str]:
-    return UNKNOWN, "No figure of the source says how large a model is."
+    model = Registry().model("resnet50")
+    count = model.parameter_count(model.Options())
+    within = round(count / 1e6) in range(24, 27)
+    return PARTLY if within else DOES_NOT, (
+        f"ResNet-50's manifest has {count:,} parameters with 1000 classes; v1 and v1.5 differ in strides only. "
+        "There is no manifest of inception3."
+    )
 
 
 def _baseline(figures: Figures) -> tuple[str, str]:

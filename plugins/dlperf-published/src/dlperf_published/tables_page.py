@@ -12,7 +12,7 @@ from dlperf_sdk.interfaces.collection import Figures
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Notes, Table, Tone
 
 _TONES: Mapping[str, Tone] = {HOLDS: "good", PARTLY: "doubt", DOES_NOT: "bad"}
-_WIDEST = 4
+_WIDEST = 5
 """Columns of a table; one with more is turned on its side."""
 _LONGEST = 30
 """Letters of a row's name that is not broken into lines."""
@@ -110,6 +110,8 @@ def _heading(column: str) -> str:
 
 def _lines(square: Square, mark: str) -> str:
     """Return a cell's values and its mark, a line each where words distinguish the values."""
+    if square.words:
+        return square.words + mark
     on_lines = any(value.suffix.startswith(" ") for value in square.values)
     text = ("\n" if on_lines else ", ").join(value.text for value in square.values) or "–"
     return text.replace(" bsz=", "\nbsz=") + ("\n" + mark.strip() if on_lines and mark else mark)

@@ -1,4 +1,4 @@
-"""The HTML report: one file that needs no network.
+"""The HTML report: one file that needs no network; and the same content as blocks, for Markdown.
 
 `measured` and `collection` turn results and published figures into a `page.Page` of plain values, `charts` turns
 numbers into Vega-Lite, and `render` writes the page. The extra `report` brings what it takes.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlperf_sdk.interfaces.collection import Collection
+from dlperf_sdk.reports.blocks import Block
 from dlperf_sdk.results.result import Result
 
 
@@ -42,3 +43,23 @@ def of_collection(published: Collection) -> str:
 
     render.require()
     return render.document(collection.page(published))
+
+
+def blocks_of_results(
+    results: Sequence[Result], unread: Sequence[str] = (), published: Collection | None = None
+) -> list[Block]:
+    """Return the content of `of_results` as blocks.
+
+    Raises:
+        StoreError: there is no result.
+    """
+    from dlperf_sdk.reports.html import as_blocks, measured
+
+    return as_blocks.blocks_of(measured.page(results, unread, published))
+
+
+def blocks_of_collection(published: Collection) -> list[Block]:
+    """Return the content of `of_collection` as blocks."""
+    from dlperf_sdk.reports.html import as_blocks, collection
+
+    return as_blocks.blocks_of(collection.page(published))

@@ -11,6 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from attrs import frozen
+
 from dlperf_sdk.reports.html.embed import text
 
 if TYPE_CHECKING:
@@ -39,6 +41,17 @@ _SHAPES = (
     "triangle-right",
     "triangle-left",
 )
+_PATHS = {
+    "circle": "M6 1a5 5 0 1 1 0 10a5 5 0 1 1 0 -10Z",
+    "square": "M1.5 1.5h9v9h-9Z",
+    "triangle-up": "M6 1L11 10.5H1Z",
+    "diamond": "M6 0.5L10.5 6L6 11.5L1.5 6Z",
+    "cross": "M4 1h4v3h3v4h-3v3h-4v-3h-3v-4h3Z",
+    "triangle-down": "M6 11L1 1.5H11Z",
+    "triangle-right": "M11 6L1.5 11V1Z",
+    "triangle-left": "M1 6L10.5 1V11Z",
+}
+"""Symbols of the legend, in a square of 12 units."""
 _HEIGHT = 300
 _STEP = 30
 """Pixels of a row."""
@@ -46,15 +59,27 @@ _STEP = 30
 MOST_SERIES = len(COLOURS)
 """Lines of a plot."""
 
-_LEGEND: dict[str, Any] = {
-    "title": None,
-    "orient": "bottom",
-    "columns": 1,
-    "symbolSize": 90,
-    "symbolOpacity": 1,
-}
-
 Rows = Sequence[Mapping[str, Any]]
+
+
+@frozen
+class LegendEntry:
+    """A series with its colour and the path of its symbol."""
+
+    name: str
+    colour: str
+    path: str
+
+
+def legend(spec: Mapping[str, Any]) -> list[LegendEntry]:
+    """Return the legend of a plot; none if it has one series."""
+    names = _names([row for row in spec["data"]["values"] if "series" in row])
+    if len(names) < 2:
+        return []
+    return [
+        LegendEntry(name, COLOURS[at % len(COLOURS)], _PATHS[_SHAPES[at % len(_SHAPES)]])
+        for at, name in enumerate(names)
+    ]
 
 
 def scaling(rows: Rows, unit: str) -> dict[str, Any]:
@@ -293,8 +318,7 @@ def _colour(rows: Rows) -> altair.Color:
 
     names = _names(rows)
     scale = alt.Scale(domain=names, range=[COLOURS[i % len(COLOURS)] for i in range(len(names))])
-    shown = alt.Legend(**_LEGEND)
-    return alt.Color("series:N", scale=scale, legend=shown if len(names) > 1 else None)
+    return alt.Color("series:N", scale=scale, legend=None)
 
 
 def _shape(rows: Rows) -> altair.Shape:
@@ -302,8 +326,7 @@ def _shape(rows: Rows) -> altair.Shape:
 
     names = _names(rows)
     scale = alt.Scale(domain=names, range=[_SHAPES[i % len(_SHAPES)] for i in range(len(names))])
-    shown = alt.Legend(**_LEGEND)
-    return alt.Shape("series:N", scale=scale, legend=shown if len(names) > 1 else None)
+    return alt.Shape("series:N", scale=scale, legend=None)
 
 
 def _tooltip(rows: Rows, **named: str) -> list[altair.Tooltip]:
@@ -336,7 +359,6 @@ def _finished(layers: Sequence[altair.Chart], height: int, rows: Rows) -> dict[s
             labelFlush=False, labelFontSize=12, labelSeparation=6, titleFontSize=12, titlePadding=8
         ),
         font="system-ui, sans-serif",
-        legend=alt.LegendConfig(labelFontSize=12),
         view=alt.ViewConfig(stroke=None),
     )
     # What comes out is of our own making, and a test checks it; checking every plot again takes most of the time.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from attrs import evolve
+
 import dlperf_sdk
 from dlperf_sdk.analysis.case import Case, cases
 from dlperf_sdk.analysis.ranking import Ranking, rankings
@@ -11,7 +13,7 @@ from dlperf_sdk.analysis.scaling import efficiency, speedup
 from dlperf_sdk.interfaces.collection import Collection, Disagreement, Figures
 from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.reports.blocks import Cell, Column, Table
-from dlperf_sdk.reports.collection_page import count_cells, disagreement_table
+from dlperf_sdk.reports.collection_page import count_places, disagreement_table
 from dlperf_sdk.reports.html import differences, effects, leaders, rates, scaling, sweeps
 from dlperf_sdk.reports.html.page import Page, Section, Sortable, Tile
 from dlperf_sdk.reports.html.summary import fastest_tiles, listed
@@ -30,20 +32,21 @@ def page(collection: Collection) -> Page:
     sections = (
         leaders.section(ranked),
         scaling.section(by_workload),
-        rates.section(by_workload),
-        sweeps.section(merged),
         effects.section([run.case for run in merged], FACTORS),
+        sweeps.section(merged),
+        Section(
+            "Disagreements in the source",
+            (Sortable(wrong, page_rows=_PAGE_ROWS) if isinstance(wrong, Table) else wrong,),
+        ),
+        _figures(collection.figures, measured),
+        evolve(rates.section(by_workload), folded=True),
         Section(
             "The source's tables, regenerated",
             tuple(collection.tables()),
             "Computed from the figures. A note marks a cell whose printed value differs.",
+            folded=True,
         ),
-        Section(
-            "Disagreements in the source",
-            (Sortable(wrong) if isinstance(wrong, Table) else wrong,),
-        ),
-        _figures(collection.figures, measured),
-        differences.section(by_workload),
+        evolve(differences.section(by_workload), folded=True),
     )
     return Page(
         title=collection.title,
@@ -54,7 +57,8 @@ def page(collection: Collection) -> Page:
     )
 
 
-FACTORS = ("batch_size", "clip_norm", "compiler", "data", "hardware", "input_pipeline", "model", "precision")
+_PAGE_ROWS = 12
+FACTORS = ("compiler", "precision", "clip_norm", "data", "input_pipeline", "hardware", "model", "batch_size")
 
 
 def _lede(collection: Collection) -> str:
@@ -66,18 +70,18 @@ def _lede(collection: Collection) -> str:
 def _tiles(
     figures: Figures, disagreements: Sequence[Disagreement], ranked: Sequence[Ranking]
 ) -> tuple[Tile, ...]:
-    cells = count_cells(disagreements)
+    places = count_places(disagreements)
     documents = {figure.source.document for figure in figures}
-    aside = "where the printed value differs from the figures"
+    aside = "cells that the figures contradict, and deviations from the source's protocol"
     return (
         Tile(
             "Figures", f"{len(figures):,}", f"from {counted(len(documents), 'document')}, each with its line"
         ),
         Tile(
             "Disagreements in the source",
-            counted(cells, "cell") if cells else "none",
+            counted(places, "place") if places else "none",
             aside,
-            "doubt" if cells else "good",
+            "doubt" if places else "good",
         ),
         *fastest_tiles(ranked, 2),
     )
@@ -91,26 +95,28 @@ def _figures(figures: Figures, among: Sequence[Case]) -> Section:
         groups.setdefault((str(case.facts.get("model")), case.batch_size), []).append(case)
     rows = [_row(figure, groups[figure.model, figure.batch_size]) for figure in figures]
     columns = (
-        *(Column(name) for name in ("framework", "version", "implementation", "model", "topology")),
+        *(Column(name) for name in ("framework", "model", "topology")),
         Column("batch", right=True),
-        *(Column(name) for name in ("precision", "compiler", "strategy", "data", "hardware", "further")),
+        Column("precision"),
         Column("throughput", right=True),
         Column("unit"),
         Column("speedup", right=True),
         Column("printed", right=True),
         Column("efficiency", right=True),
+        *(Column(name) for name in ("version", "implementation", "compiler", "strategy", "data", "hardware")),
+        Column("further"),
         Column("estimator"),
         Column("source"),
         Column("footnotes"),
     )
-    kept = [
+    shown = [
         at
         for at, column in enumerate(columns)
         if column.title in _ALWAYS or any(_text(row[at]) for row in rows)
     ]
     table = Table(
-        tuple(columns[at] for at in kept),
-        tuple(tuple(row[at] for at in kept) for row in rows),
+        tuple(columns[at] for at in shown),
+        tuple(tuple(row[at] for at in shown) for row in rows),
         f"{counted(len(figures), 'figure')}, each with the document and the line that it stands in",
     )
     filters = (
@@ -124,7 +130,7 @@ def _figures(figures: Figures, among: Sequence[Case]) -> Section:
         "hardware",
         "batch",
     )
-    return Section("Every figure", (Sortable(table, filters),))
+    return Section("Every figure", (Sortable(table, filters, _PAGE_ROWS),))
 
 
 _ALWAYS = ("framework", "model", "topology", "batch", "throughput", "source")
@@ -143,22 +149,22 @@ def _row(figure: PublishedFigure, among: Sequence[Case]) -> tuple[Cell | str, ..
     )
     return (
         figure.framework,
-        figure.framework_version,
-        figure.implementation,
         figure.model,
         str(figure.topology),
         str(figure.batch_size),
         figure.precision,
-        figure.compiler,
-        figure.strategy,
-        figure.data,
-        figure.hardware,
-        further,
         f"{figure.throughput:,}".removesuffix(".0"),
         figure.unit,
         none if faster is None else f"{faster:.2f}",
         "" if figure.printed_speedup is None else f"{figure.printed_speedup:g}",
         none if scaled is None else f"{scaled:.1%}",
+        figure.framework_version,
+        figure.implementation,
+        figure.compiler,
+        figure.strategy,
+        figure.data,
+        figure.hardware,
+        further,
         figure.estimator,
         str(figure.source),
         " ".join(figure.footnotes),

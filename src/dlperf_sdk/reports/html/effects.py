@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from dlperf_sdk.analysis.case import OF_FRAMEWORK, Case, key
@@ -86,9 +87,15 @@ def _levels(cases: Sequence[Case], name: str) -> Iterator[tuple[Any, Any]]:
         return
     usual = key(_USUAL.get(name))
     against = usual if usual in values else Counter(map(key, stated)).most_common(1)[0][0]
-    for level, value in values.items():
+    for level, value in sorted(values.items(), key=_by_size):
         if level != against:
             yield value, values[against]
+
+
+def _by_size(level: tuple[str, Any]) -> tuple[float, str]:
+    name, value = level
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return (value if is_number else math.inf, "" if is_number else name)
 
 
 def _names(estimates: Sequence[Effect]) -> list[str]:
@@ -133,7 +140,13 @@ def _items(estimates: Sequence[Effect]) -> tuple[Item, ...]:
         caption = f"{counted(len(drawn), 'effect')} in {counted(len(rows), 'pair')}. The largest: {caption}"
     if len(estimates) > len(drawn):
         caption += f" {len(estimates) - len(drawn)} more with fewer pairs are in the table only."
-    plot = Plot("Paired ratios of throughputs", caption, charts.ratios(rows, summaries), _table(named))
+    plot = Plot(
+        "Paired ratios of throughputs",
+        caption,
+        partial(charts.ratios, rows, summaries),
+        _table(named),
+        open=True,
+    )
     return (plot, *_notes(named))
 
 

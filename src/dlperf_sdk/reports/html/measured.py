@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from attrs import evolve
+
 import dlperf_sdk
 from dlperf_sdk.analysis.case import Case
 from dlperf_sdk.analysis.ranking import rankings
@@ -57,19 +59,24 @@ def page(results: Sequence[Result], unread: Sequence[str] = (), published: Colle
     sections = (
         Section("What could not be read", _notes(unread)),
         leaders.section(ranked),
+        every.everything(results, outcomes, left_out),
         rates.section(by_workload),
         scaling.section(by_workload),
         scaling.strong(strong_workloads(merged), by_workload),
         sweeps.section(merged, sweeps.memory_of(results)),
         effects.section([run.case for run in merged]),
         *([] if published is None else [published_comparison.section(results, published)]),
-        every.everything(results, outcomes, left_out),
         verdicts.section(results),
-        steps.section(results),
-        resources.section(results),
-        differences.section(by_workload),
-        run_context.section(results),
-        every.details(results, outcomes),
+        *(
+            evolve(section, folded=True)
+            for section in (
+                steps.section(results),
+                resources.section(results),
+                differences.section(by_workload),
+                run_context.section(results),
+                every.details(results, outcomes),
+            )
+        ),
     )
     return Page(
         title="Benchmark report",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from attrs import frozen
@@ -22,13 +22,20 @@ class Tile:
 
 @frozen
 class Plot:
-    """A plot, and what it shows in words and in numbers for whoever does not see it."""
+    """A plot, with a description and a table of its numbers."""
 
     title: str
     description: str
-    spec: Mapping[str, Any]
-    """Vega-Lite."""
+    draw: Callable[[], Mapping[str, Any]]
+    """The function that returns the Vega-Lite specification."""
     numbers: Table
+    open: bool = False
+    """True if the numbers are shown without a request."""
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        """The Vega-Lite specification."""
+        return self.draw()
 
 
 @frozen
@@ -68,6 +75,8 @@ class Section:
     title: str
     items: tuple[Item, ...]
     lede: str = ""
+    folded: bool = False
+    """True if the section is shown on request."""
 
 
 @frozen

@@ -30,7 +30,8 @@ _MAX_PLOTS = 4
 def section(results: Sequence[Result]) -> Section:
     """Return memory, energy, power and utilization as far as they were measured, a plot for each workload."""
     groups: dict[tuple[str, str], list[tuple[str, Result]]] = {}
-    for label, result in zip(names(results), results, strict=True):
+    named = sorted(zip(names(results), results, strict=True), key=lambda entry: _size(entry[1]))
+    for label, result in named:
         groups.setdefault((result.spec.model, batch_size(result.spec)), []).append((label, result))
     items: list[Item] = []
     for name, title in _METRICS:
@@ -45,6 +46,16 @@ def section(results: Sequence[Result]) -> Section:
             items.append(Folded(title, tuple(plots)))
     lede = "A quantity that could not be measured is absent, never zero."
     return Section("Memory and energy", tuple(items), lede if items else "")
+
+
+def _size(result: Result) -> tuple[str, bool, int, int]:
+    spec = result.spec
+    return (
+        spec.model,
+        spec.wants_max_batch,
+        0 if spec.wants_max_batch else spec.batch_size,
+        -spec.topology.devices,
+    )
 
 
 def _value(label: str, result: Result, name: str) -> spread.Value | None:

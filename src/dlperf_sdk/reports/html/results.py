@@ -17,6 +17,7 @@ from dlperf_sdk.results.result import Result
 
 DETAILED = 60
 """Results that are shown in full. More are read one by one: `dlperf report RUN`."""
+_PAGE_ROWS = 25
 _MOST_LEFT_OUT = 100
 _COLUMNS = (
     ("throughput", "throughput"),
@@ -28,7 +29,7 @@ _COLUMNS = (
     ("mfu", "MFU"),
 )
 """Metrics that have a column where a result has them, and its heading."""
-_TOLD: dict[str, Callable[[Result], str]] = {
+_WHERE_DIFFERENT: dict[str, Callable[[Result], str]] = {
     "compiler": lambda result: result.spec.compiler,
     "strategy": lambda result: result.spec.strategy,
     "data": lambda result: str(result.spec.data.source),
@@ -56,29 +57,36 @@ def everything(results: Sequence[Result], outcomes: Sequence[Cell], left_out: Se
     columns = [Column("framework"), Column("model"), Column("topology"), Column("batch", right=True)]
     columns += [Column("precision")]
     # What is the same everywhere says nothing in a column.
-    differing = [name for name, column in _TOLD.items() if len({column(result) for result in results}) > 1]
-    columns += [*(Column(name) for name in differing), Column("ok?", whole=True)]
+    differing = [
+        name for name, column in _WHERE_DIFFERENT.items() if len({column(result) for result in results}) > 1
+    ]
+    columns += [*(Column(name) for name in differing)]
     for name, title in measured:
-        written = {how.unit for how in scales[name].values()}
-        columns.append(Column(", ".join([title, *written]) if len(written) == 1 else title, right=True))
+        units = {how.unit for how in scales[name].values()}
+        columns.append(Column(", ".join([title, *units]) if len(units) == 1 else title, right=True))
         if name == "throughput":
             columns.append(Column("95 % interval", right=True))
+            columns.append(Column("ok?", whole=True))
+    if not any(name == "throughput" for name, _ in measured):
+        columns.append(Column("ok?", whole=True))
     columns.append(Column("run", whole=True))
     rows = []
     for result, whole in zip(results, outcomes, strict=True):
         spec = result.spec
         cells: list[Cell | str] = [spec.framework, spec.model, str(spec.topology), labels.batch_size(spec)]
-        cells += [spec.precision, *(_TOLD[name](result) for name in differing), _briefly(whole, result)]
+        cells += [spec.precision, *(_WHERE_DIFFERENT[name](result) for name in differing)]
         for name, _ in measured:
             metric, of = result.metric(name), scales[name]
             several = len({how.unit for how in of.values()}) > 1
             cells.append(_number(metric, of, several))
             if name == "throughput":
-                cells.append(_interval(metric, of))
+                cells += [_interval(metric, of), _briefly(whole, result)]
+        if not any(name == "throughput" for name, _ in measured):
+            cells.append(_briefly(whole, result))
         rows.append((*cells, result.id))
     table = Table(tuple(columns), tuple(rows), counted(len(results), "result"))
-    filters = ("framework", "model", "topology", "precision", *_TOLD, "batch", "ok?")
-    items: list[Item] = [Sortable(table, filters)]
+    filters = ("framework", "model", "topology", "precision", *_WHERE_DIFFERENT, "batch", "ok?")
+    items: list[Item] = [Sortable(table, filters, _PAGE_ROWS)]
     few = sum(1 <= len(result.repeats) < 6 for result in results)
     if few:
         note = f"{counted(few, 'result')} without an interval: six repeats are needed for one."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -152,7 +153,7 @@ def _items(workload: Workload, series: Sequence[Series], kind: Scaling) -> tuple
         Plot(
             f"{throughputs}: {workload.title}",
             _describe(series, how.unit, len(drawn)),
-            charts.scaling([row for each in drawn for row in _rows(each, how)], how.unit),
+            partial(charts.scaling, [row for each in drawn for row in _rows(each, how)], how.unit),
             numbers,
         )
     ]
@@ -163,7 +164,7 @@ def _items(workload: Workload, series: Sequence[Series], kind: Scaling) -> tuple
             Plot(
                 f"{speedups}: {workload.title}",
                 "Throughput over that of one device of the same case. Dashed: perfect scaling.",
-                charts.speedup(faster),
+                partial(charts.speedup, faster),
                 numbers,
             )
         )
@@ -171,7 +172,7 @@ def _items(workload: Workload, series: Sequence[Series], kind: Scaling) -> tuple
             Plot(
                 f"{efficiencies}: {workload.title}",
                 _describe_efficiency(drawn),
-                charts.efficiency(rows),
+                partial(charts.efficiency, rows),
                 _efficiency_table(drawn),
             )
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from dlperf_sdk.interfaces.measurer import Metric
@@ -15,7 +16,7 @@ from dlperf_sdk.reports.series import Merged, labels
 from dlperf_sdk.reports.sweeps import Sweep, size_of, sweeps
 from dlperf_sdk.results.result import Result
 
-_TITLE = "How do batch size and other sizes change throughput?"
+_TITLE = "Sweeps"
 MEMORY = "peak-device-memory"
 
 
@@ -109,8 +110,8 @@ def _plot(
     )
     sizes = sorted({size_of(run.case, of) for _, _, points in curves for run, _, _, _ in points})
     text = f"{counted(len(curves), 'curve')} over {size} {', '.join(f'{one:g}' for one in sizes)}."
-    spec = charts.curves(rows, size, f"{quantity}, {how.unit}")
-    return Plot(title, text, spec, Table(columns, tuple(cells)))
+    draw = partial(charts.curves, rows, size, f"{quantity}, {how.unit}")
+    return Plot(title, text, draw, Table(columns, tuple(cells)))
 
 
 def _row(

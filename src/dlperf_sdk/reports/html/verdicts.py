@@ -13,6 +13,8 @@ from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, INTEGRITY, NOT_APPLICA
 
 _OUTCOMES = (PASS, FAIL, INCONCLUSIVE, NOT_APPLICABLE)
 
+_PAGE_ROWS = 10
+
 
 def section(results: Sequence[Result]) -> Section:
     """Return the verdicts section: the outcome counts of each check, and its outcome for each result."""
@@ -46,7 +48,9 @@ def section(results: Sequence[Result]) -> Section:
     )
     lede = "A failed validity check makes the number invalid; a quality check rates a valid one."
     return Section(
-        "Verdicts", (Table(heads, tuple(tally), "How often"), Sortable(matrix, tuple(checks))), lede
+        "Verdicts",
+        (Table(heads, tuple(tally), "How often"), Sortable(matrix, tuple(checks), _PAGE_ROWS)),
+        lede,
     )
 
 

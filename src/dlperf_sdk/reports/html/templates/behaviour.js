@@ -46,6 +46,8 @@
     const step = Number(box.dataset.step);
     const table = box.querySelector("table");
     const heads = [...table.querySelectorAll("thead th, thead td")];
+    const stacked = table.classList.contains("stacked");
+    const labels = heads.map((head) => head.textContent.trim());
     const title = (table.caption && table.caption.textContent) || "the table";
     const whole = [...table.querySelectorAll("tbody tr:first-child td")].map((td) => td.classList.contains("whole"));
     const text = (row, at) => cells[at][row[at]][0];
@@ -103,7 +105,9 @@
       const shown = state.found.slice(state.from, to).map((row) => make("tr", {}, ...row.map((cell, at) => {
         const [said, tone] = cells[at][cell];
         const extra = right[at] ? " right" : whole[at] ? " whole" : "";
-        return make("td", { className: tone + extra, textContent: said });
+        const cellElement = make("td", { className: tone + extra, textContent: said });
+        if (stacked) cellElement.dataset.label = labels[at];
+        return cellElement;
       })));
       table.tBodies[0].replaceChildren(...shown);
       const many = (count) => count.toLocaleString("en");
@@ -162,13 +166,38 @@
 
   // -- plots
 
+  // On a narrow screen a row's label is broken into lines, so that none is cut.
+  const wrapLabels = (spec) => {
+    const rows = spec.data.values.filter((row) => "label" in row);
+    if (!rows.length) return;
+    let most = 1;
+    const wrap = (label) => {
+      const lines = [""];
+      for (const word of label.split(" ")) {
+        const last = lines.length - 1;
+        if (lines[last] && lines[last].length + word.length > 17) lines.push(word);
+        else lines[last] = lines[last] ? `${lines[last]} ${word}` : word;
+      }
+      most = Math.max(most, lines.length);
+      return lines.join("\n");
+    };
+    for (const row of rows) row.label = wrap(row.label);
+    for (const layer of spec.layer) {
+      const y = layer.encoding && layer.encoding.y;
+      if (y && y.field === "label" && Array.isArray(y.sort)) y.sort = y.sort.map(wrap);
+    }
+    spec.config.lineBreak = "\n";
+    const labels = new Set(rows.map((row) => row.label)).size;
+    spec.height = Math.max(spec.height, labels * (most * 13 + 8));
+  };
+
   const draw = async (figure) => {
     const drawing = figure.querySelector(".drawing");
     const spec = JSON.parse(figure.querySelector("script").textContent);
     const width = drawing.clientWidth;
     const narrow = width < 560;
     spec.config.axisY = { ...spec.config.axisY, labelLimit: Math.max(100, Math.round(width * (narrow ? 0.42 : 0.36))) };
-    spec.config.legend = { ...spec.config.legend, labelLimit: width - 40 };
+    if (narrow) wrapLabels(spec);
     // `ast`: expressions are interpreted, not compiled, so that the policy need not allow eval.
     await vegaEmbed(drawing, spec, {
       ast: true, actions: false, renderer: "svg", defaultStyle: false,
@@ -200,9 +229,20 @@
     }
   };
   for (const folded of document.querySelectorAll("details")) folded.addEventListener("toggle", drawVisible);
+  // A link to a folded section opens it.
+  const unfold = () => {
+    const target = location.hash && document.getElementById(location.hash.slice(1));
+    const part = target && target.querySelector(":scope > details.part");
+    if (part) part.open = true;
+  };
+  window.addEventListener("hashchange", unfold);
+  unfold();
+  if (window.matchMedia("(max-width: 40rem)").matches) {
+    for (const details of document.querySelectorAll("details.numbers[open]")) details.open = false;
+  }
   const opened = new Set();
   window.addEventListener("beforeprint", () => {
-    for (const details of document.querySelectorAll("details.numbers:not([open])")) { opened.add(details); details.open = true; }
+    for (const details of document.querySelectorAll("details.numbers:not([open]), details.part:not([open])")) { opened.add(details); details.open = true; }
   });
   window.addEventListener("afterprint", () => { opened.forEach((details) => { details.open = false; }); opened.clear(); });
   if (window.vegaEmbed) drawVisible().then(() => { root.dataset.plots = "drawn"; });

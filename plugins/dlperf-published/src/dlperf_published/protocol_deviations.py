@@ -1,0 +1,44 @@
+"""Find the figures that were measured otherwise than their source prescribes."""
+
+from __future__ import annotations
+
+from dlperf_sdk.interfaces.collection import Disagreement, Figures
+from dlperf_sdk.interfaces.figure import PublishedFigure
+from dlperf_sdk.reports.numbers import counted
+from dlperf_sdk.spec.protocol import PROTOCOLS
+
+_PRESCRIBED = {"dlperf-v1.0": PROTOCOLS["dlperf-v1"]}
+"""Collection → the protocol that its source prescribes: DLPerf's README ignores 20 steps, measures 100 and suggests 7
+repeats."""
+
+
+def protocol_deviations(figures: Figures) -> tuple[Disagreement, ...]:
+    """Return a disagreement for each document and part of the protocol in which figures deviate.
+
+    A part that the document does not state is no deviation.
+    """
+    protocol = _PRESCRIBED.get(figures.collection)
+    if protocol is None:
+        return ()
+    groups: dict[tuple[str, str, str], list[PublishedFigure]] = {}
+    window = f"{protocol.warmup} + {protocol.steps} steps"
+    for figure in figures:
+        measured = (figure.warmup or protocol.warmup, figure.steps or protocol.steps)
+        if measured != (protocol.warmup, protocol.steps):
+            text = f"{measured[0]} + {measured[1]} steps"
+            groups.setdefault((figure.source.document, window, text), []).append(figure)
+        if figure.repeat_count not in (None, protocol.repeats):
+            repeats = counted(protocol.repeats, "repeat")
+            text = counted(figure.repeat_count or 0, "repeat")
+            groups.setdefault((figure.source.document, repeats, text), []).append(figure)
+    return tuple(
+        Disagreement(
+            document,
+            min(figure.source.line for figure in members),
+            f"protocol of {counted(len(members), 'figure')}",
+            prescribed,
+            measured,
+            "the source prescribes another protocol than these figures were measured with",
+        )
+        for (document, prescribed, measured), members in groups.items()
+    )

@@ -1,0 +1,48 @@
+"""Convert an HTML report to blocks, so that Markdown contains what HTML contains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from attrs import evolve
+
+from dlperf_sdk.reports.blocks import Block, Heading, Labels, Paragraph
+from dlperf_sdk.reports.html.page import Abreast, Folded, Item, Page, Plot, Sortable
+
+
+def blocks_of(page: Page) -> list[Block]:
+    """Return all content of a page; a plot is its description and the table of its numbers."""
+    blocks: list[Block] = [Heading(page.title)]
+    if page.lede:
+        blocks.append(Paragraph(page.lede))
+    blocks.append(
+        Labels(
+            tuple(
+                (tile.label, f"{tile.value} ({tile.aside})" if tile.aside else tile.value)
+                for tile in page.tiles
+            )
+        )
+    )
+    for section in page.sections:
+        blocks.append(Heading(section.title))
+        if section.lede:
+            blocks.append(Paragraph(section.lede))
+        blocks += _blocks(section.items)
+    return [*blocks, Paragraph(page.colophon, "quiet")]
+
+
+def _blocks(items: Sequence[Item]) -> Iterator[Block]:
+    for item in items:
+        match item:
+            case Abreast():
+                yield from _blocks(item.items)
+            case Folded():
+                yield Heading(item.title)
+                yield from _blocks(item.items)
+            case Plot():
+                yield evolve(item.numbers, title=item.title)
+                yield Paragraph(item.description)
+            case Sortable():
+                yield item.table
+            case _:
+                yield item
