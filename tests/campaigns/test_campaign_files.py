@@ -808,13 +808,43 @@ def test_a_preset_has_every_case_of_its_report(preset, collection):
     if preset == "dlperf-v1":
         assert {each.framework for each in campaign} == {"torch", "tensorflow", "mxnet", "oneflow", "paddle"}
         assert topologies == {"1n1d", "1n8d", "2n8d", "4n8d"}
-        assert sum(each.wants_max_batch for each in campaign) == 22 * 4
+        assert sum(each.wants_max_batch for each in campaign) == 11 * 4 * 2 + 11 * 4 * 4
         protocol = campaign[0].resolved_protocol()
         assert (protocol.warmup, protocol.steps, protocol.repeats) == (20, 100, 7)
 
 
 def _case(each, precision):
     return each.framework, each.model, str(each.topology), each.batch_size, precision, each.compiler
+
+
+def test_the_preset_dlperf_v1_measures_what_the_source_measured():
+    """Real data, which the source used, and synthetic data; BERT with and without gradient clipping."""
+    campaign = specs(file.load_campaign("preset:dlperf-v1"))
+    sources = {(each.model, each.data.source) for each in campaign}
+    assert sources == {
+        *(("resnet50", source) for source in ("images", "synthetic")),
+        *(("bert-base", source) for source in ("text", "synthetic")),
+    }
+    clipping = {each.options.get("clip_norm") for each in campaign if each.model == "bert-base"}
+    assert clipping == {1.0, 0.0}
+
+
+def test_a_preset_s_data_are_in_the_current_directory_and_skipped_where_missing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = written(
+        tmp_path,
+        "name: a\nextends: ['preset:dlperf-v1']\n"
+        "overrides: [{set: {device: cpu, framework: torch, topology: 1n1d, precision: fp32, compiler: none}}]\n",
+    )
+    (tmp_path / "images").mkdir()
+    _, entries = planning.plan_campaign(file.load_campaign(path), REGISTRY)
+    skipped = {entry.case.spec.data.source for entry in entries if entry.refusal}
+    planned = {
+        (entry.case.spec.data.source, entry.case.spec.data.path) for entry in entries if not entry.refusal
+    }
+    assert planned == {("images", str(tmp_path / "images")), ("synthetic", None)}
+    assert skipped == {"text"}
+    assert {entry.refusal[0] for entry in entries if entry.refusal} == {"missing"}
 
 
 @pytest.mark.parametrize("text", ["name: x\naxis:\n  seed: [1, 2]\n", "name: x\nfields: {}\naxis: {}\n"])

@@ -255,8 +255,10 @@ def _override(text: _Text, plain: Mapping[str, Any], i: int) -> tuple[Override, 
 
 
 def _resolved(text: _Text, fields: Mapping[str, Any], *place: str | int) -> dict[str, Any]:
+    # A preset's data are in the current directory: it has none of its own.
+    is_preset = text.path.parent == _presets()
     try:
-        return resolve_data(fields, text.path)
+        return resolve_data(fields, Path.cwd() / text.path.name if is_preset else text.path)
     except UsageError as error:
         raise text.refusal(error, *place) from error
 

@@ -13,7 +13,7 @@ from attrs import field, frozen
 
 from dlperf_sdk import data
 from dlperf_sdk.campaigns.campaign import Block, Campaign, CampaignCase, expand_cases
-from dlperf_sdk.errors import CampaignError, PluginError, RunFailed, UnknownName, UsageError
+from dlperf_sdk.errors import CampaignError, PluginError, RunFailed, SpecError, UnknownName, UsageError
 from dlperf_sdk.planning.plan import make_plan
 from dlperf_sdk.registry.capabilities import VOCABULARY
 from dlperf_sdk.registry.plugins import Registry, Row
@@ -38,7 +38,7 @@ _IMMATERIAL = {
 """Fields of a spec that no refusal depends on; a new field does until it is here."""
 
 MISSING = "missing"
-"""The refusal of a case whose framework, model or launcher is not installed, or does not work."""
+"""The refusal of a case whose framework, model, launcher or folder of data is missing, or does not work."""
 
 
 @frozen
@@ -169,7 +169,6 @@ def _check_case(spec: RunSpec, registry: Registry, skip_missing: bool) -> tuple[
         spec = attrs.evolve(spec, batch_size=spec.accumulation)
     try:
         make_plan(spec, registry)
-        data.check_exists(spec.data)
     except RunFailed as error:
         return error.kind, str(error)
     except UnknownName as error:
@@ -182,6 +181,15 @@ def _check_case(spec: RunSpec, registry: Registry, skip_missing: bool) -> tuple[
         raise
     except UsageError as error:
         return error
+    return _missing_data(spec, skip_missing)
+
+
+def _missing_data(spec: RunSpec, skip_missing: bool) -> tuple[str, str] | UsageError | None:
+    """Return the refusal of a case whose folder of data does not exist."""
+    try:
+        data.check_exists(spec.data)
+    except SpecError as error:
+        return (MISSING, str(error)) if skip_missing else error
     return None
 
 
