@@ -53,8 +53,7 @@ def pages(results: Sequence[Result]) -> list[Block]:
         if len({_key(group.workload[name]) for group in groups if name in group.workload}) > 1
     }
     blocks: list[Block] = []
-    state_the_same = len({frozenset(group.workload) for group in groups}) == 1
-    swept = swept_size(differing) if state_the_same else None
+    swept = _swept(groups, differing)
     if swept:
         groups = [_swept_group(groups, swept)]
         values = ", ".join(dict.fromkeys(str(value) for value in _values(groups[0], swept)))
@@ -68,6 +67,14 @@ def pages(results: Sequence[Result]) -> list[Block]:
     if len(results) > WITH_RECORDS:
         blocks.append(Paragraph(UNREAD, "quiet"))
     return blocks
+
+
+def _swept(groups: Sequence[Group], differing: set[str]) -> str | None:
+    """Return the size in which the workloads differ, if each states it as a number, and else states the same facts."""
+    swept = swept_size(differing)
+    if swept is None or len({frozenset(group.workload) for group in groups}) > 1:
+        return None
+    return swept if all(isinstance(group.workload[swept], int) for group in groups) else None
 
 
 def _swept_group(groups: Sequence[Group], swept: str) -> Group:
