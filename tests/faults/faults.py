@@ -271,6 +271,24 @@ BY_CONFORMANCE = (
         parameters=(("compiler", "graph"),),
     ),
     Fault(
+        "fabricates-its-evidence",
+        "a constant deviation and hard-coded settings",
+        "test_the_deviation_follows_the_weights",
+        "all weights are NaN, and `deviation` is finite",
+    ),
+    Fault(
+        "echoes-the-precision",
+        "the requested precision reported as the one in effect",
+        "test_the_observed_settings_do_not_repeat_the_request",
+        "`observed` repeats the precision of the request",
+    ),
+    Fault(
+        "echoes-the-compiler",
+        "the requested compiler reported as the one in effect",
+        "test_the_observed_settings_do_not_repeat_the_request",
+        "`observed` repeats the compiler of the request",
+    ),
+    Fault(
         "out-of-memory-always",
         "every error taken for memory running out",
         "test_memory_that_runs_out_is_told_from_other_errors",

@@ -332,8 +332,36 @@ class Transposed(worker.Softmax):
 class Pretends(worker.Linear):
     """Says the precision that the request asks for and nothing of the compiler, and does what it always does."""
 
+    precisions = {**worker.Linear.precisions, "amp-bf16": worker.Linear.precisions["fp32"]}
+
     def observed(self):
         return {"precision": self.request.precision}
+
+
+class FabricatesItsEvidence(worker.Linear):
+    """Writes down what a right plugin finds."""
+
+    def deviation(self):
+        return 0.0
+
+    def observed(self):
+        return {"precision": "fp32", "compiler": "none"}
+
+
+class EchoesThePrecision(worker.Linear):
+    """Trains in fp32 whatever is asked for, and says what is asked for."""
+
+    def __init__(self, runtime, request, process):
+        super().__init__(runtime, request._replace(precision="fp32"), process)
+        self.echo = request.precision
+
+    def observed(self):
+        return {"precision": self.echo}
+
+
+class EchoesTheCompiler(worker.Linear):
+    def observed(self):
+        return dict(super().observed(), compiler=self.request.compiler)
 
 
 class NeverCompiles(worker.Linear):

@@ -135,6 +135,12 @@ WRONG = {
         linear("Pretends")
         | {"capabilities": attrs.evolve(CAN, precisions={"fp32", "amp-bf16"}, compilers={"none", "graph"})},
     ),
+    "fabricates-its-evidence": (NumPy, linear("FabricatesItsEvidence")),
+    "echoes-the-precision": (NumPy, linear("EchoesThePrecision")),
+    "echoes-the-compiler": (
+        NumPy,
+        linear("EchoesTheCompiler") | {"capabilities": attrs.evolve(CAN, compilers={"none", "graph"})},
+    ),
     "never-compiles": (
         NumPy,
         linear("NeverCompiles") | {"capabilities": attrs.evolve(CAN, compilers={"none", "graph"})},

@@ -135,7 +135,13 @@ def test_a_failed_integrity_verdict_is_in_the_first_line():
 
 
 def test_a_doubt_is_no_failure():
+    unverified = Verdict(
+        "parity", "integrity", "inconclusive", "The model is unverified. It has no reference."
+    )
+    assert labels.outcome(a_result(verdicts=(unverified,)), ()) == Cell("model unverified", "doubt")
     doubt = Verdict("steady-state", "quality", "inconclusive", "Too short.")
+    both = Cell("model unverified, with warnings: steady-state", "doubt")
+    assert labels.outcome(a_result(verdicts=(unverified, doubt)), ()) == both
     assert labels.outcome(a_result(verdicts=(doubt,)), ()) == Cell("ok, with warnings: steady-state", "doubt")
 
 

@@ -186,9 +186,7 @@ def _reference(plan: Plan, registry: Registry, case: str) -> tuple[Reference | N
     """Return the model's reference if it serves this case and precision, or the reason it does not."""
     model, precision = registry.model(plan.spec.model), plan.spec.precision
     if model.references is None:
-        reason = (
-            "ships no reference trajectories (Model.references), so nothing shows that this is the model."
-        )
+        reason = "ships no reference trajectories (Model.references) to compare with."
         return None, f"{model.name} {reason}"
     try:
         reference = load(model.references)
@@ -273,6 +271,8 @@ def _tail(logs: Sequence[Any], rank: int | None) -> str | None:
 
 def _without(outcome: str, case: str, detail: str) -> Parity:
     """Return evidence without a trajectory."""
+    if outcome == INCONCLUSIVE:
+        detail = f"The model is unverified. {detail}"
     return Parity(outcome=outcome, detail=detail, case=case)
 
 

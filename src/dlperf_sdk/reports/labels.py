@@ -53,7 +53,11 @@ def outcome(result: Result, contradicted: Sequence[str]) -> Cell:
     if result.imported is not None:
         return Cell("imported, not verified", "doubt")
     doubts = [verdict.name for verdict in result.verdicts if verdict.outcome in (FAIL, INCONCLUSIVE)]
-    return Cell(f"ok, with warnings: {', '.join(doubts)}", "doubt") if doubts else Cell("ok", "good")
+    if not doubts:
+        return Cell("ok", "good")
+    state = "model unverified" if "parity" in doubts else "ok"
+    warnings = [name for name in doubts if name != "parity"]
+    return Cell(f"{state}, with warnings: {', '.join(warnings)}" if warnings else state, "doubt")
 
 
 def shown(value: object) -> str:

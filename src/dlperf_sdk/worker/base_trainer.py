@@ -149,8 +149,8 @@ class BaseTrainer(Trainer):
         raise NotImplementedError("a framework's trainer implements outputs_and_references()")
 
     def widen(self, value: Any) -> Any:
-        """Return an output in float64: an array with `-`, `**` and `sum()`."""
-        raise NotImplementedError("a framework's trainer implements widen()")
+        """Return an output in float64: an array with `-`, `**` and `sum()`. By default it is a NumPy array."""
+        return numpy.asarray(value, numpy.float64)
 
     def in_effect(self) -> Dict[str, Any]:
         """Return what the framework's objects say was in effect, under the request's names; None for unknown."""

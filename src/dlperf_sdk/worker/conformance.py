@@ -6,6 +6,7 @@ facts. `answer` asks the questions alone; `exhaust` takes steps for which there 
 """
 
 import json
+import math
 import os
 import resource
 import sys
@@ -19,7 +20,7 @@ from dlperf_sdk.worker import bundled, canonical, memory
 from dlperf_sdk.worker.digest import digest_of
 from dlperf_sdk.worker.enqueue_times import convinces
 from dlperf_sdk.worker.interface import Runtime, Trainer
-from dlperf_sdk.worker.processes import Cluster
+from dlperf_sdk.worker.processes import Cluster, Process
 from dlperf_sdk.worker.programs import Task, follow_reference, measure
 from dlperf_sdk.worker.request import Request, resolve
 
@@ -34,6 +35,8 @@ STACK = 8 * 2**20
 """Bytes of a thread's stack where the user has no limit."""
 FURTHER = 4
 """Steps on the canonical batch behind the canonical ones: a short case's warm-up and window are as many."""
+NO_SETTING = "conformance"
+"""The name of a precision and a compiler that no plugin has."""
 TRIES = 3
 """Most measurements of a time, on a machine that may do something else meanwhile: the best counts."""
 
@@ -162,7 +165,41 @@ def _ask(
     answers["facts"] = json.loads(json.dumps(runtime.facts(), allow_nan=False))
     answers["asked"] = "observed"
     answers["observed"] = json.loads(json.dumps(trainer.observed(), allow_nan=False))
+    if cluster.world_size == 1 and request.compiler == "none":
+        answers["asked"] = "evidence"
+        answers["evidence"] = _vary_request(runtime, request, trainer.process)
     answers["asked"] = None
+
+
+def _vary_request(runtime: Runtime, request: Request, process: Process) -> Dict[str, Any]:
+    """Ask trainers of varied requests for their evidence: it must follow what they do, not what they are asked for.
+
+    `claims` has what each trainer observed where the request named a precision or a compiler that does not exist, null
+    where it refused. `finite` is true if `deviation` is a finite number although all weights are not.
+    """
+    not_finite = [
+        dict(entry, init={"kind": "constant", "value": float("nan")}) for entry in request.parameters
+    ]
+    variations = {
+        "precision": request._replace(precision=NO_SETTING),
+        "compiler": request._replace(compiler=NO_SETTING, parameters=not_finite),
+        "weights": request._replace(parameters=not_finite),
+    }
+    evidence: Dict[str, Any] = {"claims": {}, "finite": None}
+    for name, varied in variations.items():
+        if name == "weights" and evidence["finite"] is not None:
+            continue  # seen by the trainer with another compiler
+        try:
+            other = resolve(request.trainer)(runtime, varied, process)
+            deviation = other.deviation()
+            observed = other.observed()
+        except Exception:
+            # A refusal is right for a setting that does not exist, and any failure for weights that are no numbers.
+            continue
+        evidence["claims"][name] = observed.get(name)
+        if varied.parameters is not_finite and deviation is not None:
+            evidence["finite"] = math.isfinite(deviation)
+    return evidence
 
 
 def _compare_weights(request: Request, trainer: Trainer, answers: Dict[str, Any]) -> None:

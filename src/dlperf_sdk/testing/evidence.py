@@ -1,0 +1,44 @@
+"""Test that a worker's evidence follows what it does: the request is varied, and the evidence must follow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dlperf_sdk.spec.compiler import NONE
+from dlperf_sdk.testing.cells import Cell
+from dlperf_sdk.testing.conformance import advice
+from dlperf_sdk.testing.subject import describe
+from dlperf_sdk.testing.training import Training
+from dlperf_sdk.worker.conformance import NO_SETTING
+
+
+class Evidence(Training):
+    """Tests of trainers for varied requests, in each cell of one replica without a compiler."""
+
+    def test_the_deviation_follows_the_weights(self, cell: Cell) -> None:
+        """With weights that are not numbers, the deviation is none either."""
+        finite = self._evidence(cell)["finite"]
+        assert not finite, advice(
+            f"{describe(self.spec_of(cell))}: all weights are NaN, and `deviation` is finite.",
+            "a constant, or a comparison of anything but the model's outputs, is no evidence for the precision",
+            "compute both outputs of `deviation` from the trainer's own weights, in every call",
+        )
+
+    def test_the_observed_settings_do_not_repeat_the_request(self, cell: Cell) -> None:
+        """Of a precision or a compiler that does not exist, nothing says that it was in effect."""
+        claims = self._evidence(cell)["claims"]
+        repeated = [name for name in ("precision", "compiler") if claims.get(name) == NO_SETTING]
+        assert not repeated, advice(
+            f"{describe(self.spec_of(cell))}: `observed` repeats the {' and the '.join(repeated)} of the request, "
+            f"{NO_SETTING!r}, which does not exist.",
+            "requested and observed stand side by side in every result, and would always agree",
+            "read what was in effect from the framework's objects; raise `Unsupported` for an unknown setting",
+        )
+
+    def _evidence(self, cell: Cell) -> dict[str, Any]:
+        if cell.compiler != NONE:
+            pytest.skip("the request is varied without a compiler")
+        evidence: dict[str, Any] = self._values_of(self.spec_of(cell))[0]["evidence"]
+        return evidence
