@@ -15,7 +15,7 @@ ONE = [*CASE[:-1], "1"]
 
 
 @pytest.fixture(autouse=True)
-def elsewhere(tmp_path, tmp_path_factory, monkeypatch):
+def isolated_directory(tmp_path, tmp_path_factory, monkeypatch):
     """Every test in a directory of its own, with a cache of its own but for the evidence of parity runs."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")

@@ -51,15 +51,15 @@ def stream(tmp_path):
 
 
 @pytest.fixture
-def unheld(monkeypatch) -> None:
-    """Runs of the toy model without a reference: their evidence is no matter here, test_parity_evidence has it."""
+def without_reference(monkeypatch) -> None:
+    """Remove the toy model's reference, so that runs need no parity evidence; test_parity_evidence tests that."""
     monkeypatch.setattr("dlperf_numpy.framework.Linear.references", None)
 
 
 @pytest.fixture
-def planted(record_property) -> None:
-    """Asked for by a test that holds a planted fault (`tests/faults`) against what must catch it."""
-    record_property("planted", True)
+def planted_fault(record_property) -> None:
+    """Mark a test that checks a planted fault (`tests/faults`), for the score."""
+    record_property("planted_fault", True)
 
 
 def pytest_terminal_summary(terminalreporter) -> None:
@@ -68,7 +68,7 @@ def pytest_terminal_summary(terminalreporter) -> None:
         report
         for reports in terminalreporter.stats.values()
         for report in reports
-        if getattr(report, "when", None) == "call" and dict(report.user_properties).get("planted")
+        if getattr(report, "when", None) == "call" and dict(report.user_properties).get("planted_fault")
     ]
     if tried:
         caught = sum(report.passed for report in tried)

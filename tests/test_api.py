@@ -299,7 +299,7 @@ def test_a_folder_where_none_belongs_is_refused_at_once(tmp_path, data):
     assert not (tmp_path / "store").exists()
 
 
-@pytest.mark.usefixtures("unheld")
+@pytest.mark.usefixtures("without_reference")
 def test_a_case_that_fails_on_the_way_keeps_what_was_measured(tmp_path):
     """The second repeat hangs; the first is a result with an exit code of its own."""
     result = run(
@@ -339,7 +339,7 @@ VERDICTS = [
 ]
 
 
-@pytest.mark.usefixtures("unheld")
+@pytest.mark.usefixtures("without_reference")
 @pytest.mark.parametrize(("fault", "topology", "verdict"), VERDICTS, ids=[fault for fault, *_ in VERDICTS])
 def test_each_fault_is_caught_by_its_verdict(fault, topology, verdict):
     result = run("faulty", "linear", topology=topology, options={"fault": fault}, store=None, **QUICK)
@@ -372,7 +372,7 @@ FAILURES = [
 ]
 
 
-@pytest.mark.usefixtures("unheld")
+@pytest.mark.usefixtures("without_reference")
 @pytest.mark.parametrize(("fault", "kind", "said"), FAILURES, ids=[fault for fault, *_ in FAILURES])
 def test_each_fault_is_a_failure_of_its_kind(tmp_path, fault, kind, said):
     result = run("faulty", "linear", options={"fault": fault}, store=tmp_path, **QUICK)
@@ -383,7 +383,7 @@ def test_each_fault_is_a_failure_of_its_kind(tmp_path, fault, kind, said):
     assert not processes_with(result.id)
 
 
-@pytest.mark.usefixtures("unheld")
+@pytest.mark.usefixtures("without_reference")
 def test_a_huge_log_is_bounded(tmp_path):
     result = run("faulty", "linear", options={"fault": "huge-log"}, store=tmp_path, **QUICK)
     assert result.ok
@@ -392,7 +392,7 @@ def test_a_huge_log_is_bounded(tmp_path):
     assert log.read_text().rstrip().endswith("the end of a long log")
 
 
-@pytest.mark.usefixtures("unheld")
+@pytest.mark.usefixtures("without_reference")
 def test_a_framework_may_leave_out_a_finalisation_that_would_abort(tmp_path):
     """Its record is whole by then; what it asked to be done at the exit is done."""
     result = run("faulty", "linear", options={"fault": "aborting-finalisation"}, store=tmp_path, **QUICK)
@@ -401,7 +401,7 @@ def test_a_framework_may_leave_out_a_finalisation_that_would_abort(tmp_path):
     assert log.rstrip().endswith("the exit functions have run")
 
 
-@pytest.mark.usefixtures("unheld")
+@pytest.mark.usefixtures("without_reference")
 def test_services_are_part_of_a_run(tmp_path):
     result = run("faulty", "linear", topology="1n2d", store=tmp_path, **QUICK)
     assert result.ok
@@ -412,7 +412,7 @@ def test_services_are_part_of_a_run(tmp_path):
 # -- adaptive
 
 
-@pytest.mark.usefixtures("unheld")
+@pytest.mark.usefixtures("without_reference")
 def test_an_adaptive_run_stops_when_it_knows_enough():
     fields = {**QUICK, "target": 0.5, "repeats": 6, "max_repeats": 12}
     result = run("faulty", "linear", store=None, protocol="adaptive", options={"fault": "slow"}, **fields)
@@ -427,7 +427,7 @@ def test_an_adaptive_run_stops_when_it_knows_enough():
     )
 
 
-@pytest.mark.usefixtures("unheld")
+@pytest.mark.usefixtures("without_reference")
 def test_an_adaptive_run_says_what_it_did_not_reach():
     result = run(
         "faulty",
@@ -542,7 +542,7 @@ def test_whatever_a_launcher_brings_back_is_a_typed_result(tmp_path, lines, kind
     assert inside == {result.id}
 
 
-@pytest.mark.usefixtures("unheld")
+@pytest.mark.usefixtures("without_reference")
 def test_a_record_that_is_refused_ends_the_run(tmp_path):
     """The other repeats would be refused as well: hours of them."""
     told = []
@@ -695,7 +695,7 @@ def gone(marker, seconds=15.0):
     return False
 
 
-def test_a_folder_for_temporary_files_removed_during_a_run_is_named(tmp_path, monkeypatch, unheld):
+def test_a_folder_for_temporary_files_removed_during_a_run_is_named(tmp_path, monkeypatch, without_reference):
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))

@@ -73,20 +73,19 @@ class UnknownName(UsageError, LookupError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
         self.kind, self.name, self.known = kind, name, tuple(sorted(known))
-        article = "an" if kind[:1] in "aeiou" else "a"
         close = [known for known in self.known if known == ALSO_CALLED.get(str(name).lower())]
         close = close or difflib.get_close_matches(str(name), self.known, n=3, cutoff=0.5)
         parts = [f"There is no {kind} named {name!r}."]
         if close:
             parts.append(f"Did you mean {close[0]!r}?")
         if not self.known:
-            parts.append(f"There is not {article} {kind} at all.")
+            parts.append(f"There is no {kind} at all.")
         elif len(self.known) <= _MANY:
             parts.append(f"Known: {', '.join(self.known)}.")
         elif not close:
             parts.append(f"Known: {', '.join(self.known[:_MANY])}, and {len(self.known) - _MANY} more.")
         elif close[1:]:
-            parts.append(f"Also like it: {', '.join(close[1:])}.")
+            parts.append(f"Also similar: {', '.join(close[1:])}.")
         if hint:
             parts.append(hint)
         super().__init__(" ".join(parts))

@@ -4,7 +4,7 @@ import json
 import math
 
 import pytest
-from cli_fixtures import dlperf, elsewhere, stored  # noqa: F401 - fixtures
+from cli_fixtures import dlperf, isolated_directory, stored  # noqa: F401 - fixtures
 from hypothesis import given
 from hypothesis import strategies as st
 from result_samples import a_result
@@ -133,7 +133,7 @@ def test_the_command(dlperf, stored):
     (each,) = json.loads(out)["costs"]
     assert each["id"] == ours.id and each["price"]["value"] == pytest.approx(19.417, rel=1e-4)
     code, _, err = dlperf("cost")
-    assert code == 2 and "There is no price" in err
+    assert code == 2 and "No price is given" in err
     code, _, err = dlperf("cost", "--per-device-hour", "0")
     assert code == 2 and "above 0" in err
 

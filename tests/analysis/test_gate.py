@@ -505,7 +505,7 @@ def test_a_share_that_is_none(stores, words, capfd):
 
 def test_a_place_without_results(tmp_path, stores, capfd):
     assert main(["gate", str(tmp_path / "nothing"), stores[0]]) == 2
-    assert "no directory of results" in capfd.readouterr().err
+    assert "neither a directory of results nor a result" in capfd.readouterr().err
 
 
 @given(st.text())

@@ -351,7 +351,7 @@ def test_the_search_for_the_largest_batch_ends_with_the_session_and_is_begun_aga
     assert result.spec.batch_size > 100
 
 
-@pytest.mark.usefixtures("unheld")
+@pytest.mark.usefixtures("without_reference")
 def test_a_wait_for_a_quiet_machine_ends_with_the_session(tmp_path, monkeypatch):
     monkeypatch.setattr(machine_load, "foreign", lambda before, after: machine_load.Foreign(0.9, ""))
     began = time.monotonic()

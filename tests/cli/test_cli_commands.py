@@ -8,7 +8,7 @@ import sys
 
 import cyclopts
 import pytest
-from cli_fixtures import CASE, ONE, dlperf, elsewhere, measured, stored  # noqa: F401 - fixtures
+from cli_fixtures import CASE, ONE, dlperf, isolated_directory, measured, stored  # noqa: F401 - fixtures
 from throwaway import distribution
 
 import dlperf_sdk
@@ -56,12 +56,12 @@ def test_run_help_gives_each_flag_its_default_and_its_role(dlperf):
     ("words", "code", "said"),
     [
         (["rnu"], 2, "Did you mean 'run'?"),
-        (["run"], 2, "WHAT"),
+        (["run"], 2, "FRAMEWORK"),
         (["run", "numpy"], 2, "Which model?"),
         (
             ["run", "numpy", "linear", "more", "words"],
             2,
-            "There is no place for 'more' 'words'. See `dlperf run --help`",
+            "Unexpected arguments: 'more' 'words'. See `dlperf run --help`",
         ),
         (["run", *CASE, "--batch-siz", "4"], 2, "Did you mean --batch-size?"),
         (["run", "numpy", "linear", "--batch-size", "four"], 2, "four"),

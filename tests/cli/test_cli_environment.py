@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cli_fixtures import dlperf as here  # noqa: F401
 from cli_fixtures import stored  # noqa: F401
-from test_cli_process import CASE, PROGRAM, dlperf, elsewhere  # noqa: F401
+from test_cli_process import CASE, PROGRAM, dlperf, isolated_directory  # noqa: F401
 
 from dlperf_sdk.results.store import ResultStore
 

@@ -36,7 +36,7 @@ LONG = [
 
 
 @pytest.fixture(autouse=True)
-def elsewhere(tmp_path, tmp_path_factory, monkeypatch):
+def isolated_directory(tmp_path, tmp_path_factory, monkeypatch):
     """Every test in a directory of its own; they share a cache, so that a case needs its parity run once."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DLPERF_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))

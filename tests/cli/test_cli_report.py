@@ -7,7 +7,7 @@ import os
 import stat
 
 import pytest
-from cli_fixtures import dlperf, elsewhere, stored  # noqa: F401 - fixtures
+from cli_fixtures import dlperf, isolated_directory, stored  # noqa: F401 - fixtures
 from result_samples import a_result, fact
 
 from dlperf_sdk.cli import main

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from cli_fixtures import CASE, dlperf, elsewhere  # noqa: F401
+from cli_fixtures import CASE, dlperf, isolated_directory  # noqa: F401
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -20,11 +20,11 @@ THEIRS = re.compile(
     [
         (
             ["run"],
-            "`dlperf run` needs WHAT: a framework's name; or a spec file (.toml, .json, .yaml) with the whole case. "
-            "Write `dlperf run WHAT [MODEL]`. See `dlperf run --help`.",
+            "`dlperf run` needs FRAMEWORK: a framework's name, or a spec file (.toml, .json, .yaml) with the complete "
+            "case. Write `dlperf run FRAMEWORK [MODEL]`. See `dlperf run --help`.",
         ),
-        (["plan"], "`dlperf plan` needs WHAT: "),
-        (["bundle", "numpy", "linear"], "Write `dlperf bundle WHAT [MODEL] --file FILE`."),
+        (["plan"], "`dlperf plan` needs FRAMEWORK: "),
+        (["bundle", "numpy", "linear"], "Write `dlperf bundle FRAMEWORK [MODEL] --file FILE`."),
         (["export"], "`dlperf export` needs --to: csv or parquet"),
         (["validate"], "`dlperf validate` needs PATH: "),
         (["verify"], "`dlperf verify` needs FRAMEWORKS: frameworks' names."),
@@ -35,19 +35,19 @@ THEIRS = re.compile(
         (["check"], "`dlperf check` needs NAME: a plugin's name."),
         (
             ["run", *CASE, "--seed"],
-            "--seed is given without a value: it takes seed of the canonical weights and batches.",
+            "--seed needs a value: seed of the canonical weights and batches.",
         ),
-        (["report", "-o"], "-o is given without a value: it takes where to write it"),
+        (["report", "-o"], "-o needs a value: file to write instead of standard output"),
         (
             ["run", *CASE, "--seed", "1", "--seed", "2"],
-            "--seed is given more than once; leave one of them in.",
+            "--seed is given more than once; give it once.",
         ),
         (["run", *CASE, "--topologie", "1n1d"], "There is no option --topologie. Did you mean --topology?"),
         (["run", *CASE, "--topologie=1n1d"], "There is no option --topologie. Did you mean --topology?"),
         (["run", *CASE, "-z"], "There is no option -z. See"),
         (
             ["reprot"],
-            "There is no command named 'reprot'. Did you mean 'report'? Also like it: export, rerun.",
+            "There is no command named 'reprot'. Did you mean 'report'? Also similar: export, rerun.",
         ),
         (
             ["campaign", "run", "preset:dlperf-v1", "--dry-run"],

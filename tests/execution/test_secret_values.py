@@ -31,7 +31,7 @@ SHORT = {"batch_size": 4, "warmup": 1, "steps": 5, "repeats": 1, "protocol": "qu
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path, monkeypatch, unheld):
+def place(tmp_path, monkeypatch, without_reference):
     monkeypatch.setenv("DLPERF_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("MY_TOKEN", raising=False)
     monkeypatch.setattr(secret_values, "_given", {})

@@ -88,7 +88,7 @@ def test_the_right_one_passes(name, answers):
     assert found.outcome == "pass", found
 
 
-@pytest.mark.usefixtures("planted")
+@pytest.mark.usefixtures("planted_fault")
 @pytest.mark.parametrize("fault", BY_TRAJECTORY, ids=lambda fault: fault.plugin)
 def test_parity_catches(fault, answers):
     found = compared(fault.plugin, answers[fault.plugin])
@@ -96,7 +96,7 @@ def test_parity_catches(fault, answers):
     assert fault.said in found.detail, found.detail
 
 
-@pytest.mark.usefixtures("planted")
+@pytest.mark.usefixtures("planted_fault")
 @pytest.mark.parametrize("fault", BY_PAIR, ids=lambda fault: fault.plugin)
 def test_parity_catches_in_company(fault):
     suite = controller.suite_of(fault)
@@ -105,7 +105,7 @@ def test_parity_catches_in_company(fault):
     assert fault.said in found.detail, found.detail
 
 
-@pytest.mark.usefixtures("planted")
+@pytest.mark.usefixtures("planted_fault")
 @pytest.mark.parametrize("fault", BY_OTHER_CASES, ids=lambda fault: fault.plugin)
 def test_the_other_cases_catch(fault, tmp_path):
     suite = controller.suite_of(fault)

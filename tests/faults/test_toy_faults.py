@@ -61,7 +61,7 @@ def suite_of(name):
 QUICK = (ControllerHalf, WorkerHalf)
 
 
-@pytest.mark.usefixtures("planted")
+@pytest.mark.usefixtures("planted_fault")
 @pytest.mark.parametrize(
     "fault",
     [
@@ -165,7 +165,7 @@ def test_what_a_model_that_is_not_tried_may_have_is_not_judged():
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("planted", "unheld")
+@pytest.mark.usefixtures("planted_fault", "without_reference")
 @pytest.mark.parametrize("fault", BY_VERDICT, ids=lambda fault: fault.plugin)
 def test_a_verdict_catches(fault):
     fields = {"batch_size": 8, "warmup": 1, "steps": 5, "repeats": 1, "store": None, "registry": REGISTRY}
@@ -177,7 +177,7 @@ def test_a_verdict_catches(fault):
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("planted", "unheld")
+@pytest.mark.usefixtures("planted_fault", "without_reference")
 @pytest.mark.parametrize("fault", BY_AGENT, ids=lambda fault: fault.plugin)
 def test_the_agent_contradicts(fault):
     """A step takes this device 20 ms, so the window takes 2.6 s: a third of it is not to be had."""
@@ -189,7 +189,7 @@ def test_the_agent_contradicts(fault):
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("planted")
+@pytest.mark.usefixtures("planted_fault")
 @pytest.mark.parametrize("fault", BY_PARITY, ids=lambda fault: fault.plugin)
 def test_parity_catches(fault):
     suite = suite_of(fault.plugin)

@@ -168,7 +168,7 @@ def test_what_is_no_range_of_ports_is_no_option(options):
 
 @pytest.mark.parametrize("host", ["-oProxyCommand=x", "a b", "a;b", "$(x)"])
 def test_what_is_no_host_is_never_handed_to_ssh(job, host):
-    with pytest.raises(Unavailable, match="no name or address of a host"):
+    with pytest.raises(Unavailable, match="not a name or address of a host"):
         ssh.Ssh().agent_commands(job(HostOptions(hosts=f"n1,{host}")))
 
 
@@ -192,7 +192,7 @@ def test_the_names_of_campaigns_runs_are_told_from_others(framework):
 @pytest.mark.parametrize(
     ("hosts", "said"),
     [
-        ("hosts=n1,-x", "'-x' is no name or address of a host."),
+        ("hosts=n1,-x", "'-x' is not a name or address of a host."),
         ("hosts=n1,n[2-", "The hosts cannot be read: 'n1,n[2-' is no list of hosts."),
         ("hosts=n1,n1", "The host n1 is named twice"),
         ("hosts=n1", "The case needs 2 nodes, and the hosts given are n1."),
@@ -202,7 +202,7 @@ def test_the_names_of_campaigns_runs_are_told_from_others(framework):
         ),
         ("hostfile=/", "The hosts file / cannot be read: Is a directory."),
         ("hostfile=~nobody-of-that-name/hosts", "The hosts cannot be read: "),
-        ("hostfile=FOLDER/odd", "/odd:3: '$(id)' is no name or address of a host."),
+        ("hostfile=FOLDER/odd", "/odd:3: '$(id)' is not a name or address of a host."),
         ("hostfile=FOLDER/binary", "/binary is no text: "),
     ],
 )

@@ -74,7 +74,7 @@ def test_a_third_partys_plugin_is_found(install):
 @given(st.sets(st.text("abcdefgh_", min_size=1, max_size=9), max_size=40), st.text("abcdefgh_z", max_size=9))
 def test_of_many_names_those_that_are_like_it_are_listed_or_the_first(known, name):
     error = UnknownName("thing", name, known)
-    listed = re.search(r"(?:Known|Also like it): (.*?)(?:, and (\d+) more)?\.", str(error))
+    listed = re.search(r"(?:Known|Also similar): (.*?)(?:, and (\d+) more)?\.", str(error))
     named = set(listed[1].split(", ")) if listed else set()
     meant = re.search("Did you mean '(.*?)'", str(error))
     assert set(error.known) == known and named <= known and len(named) <= 12

@@ -4,7 +4,7 @@ import json
 import math
 
 import pytest
-from cli_fixtures import dlperf, elsewhere, stored  # noqa: F401 - fixtures
+from cli_fixtures import dlperf, isolated_directory, stored  # noqa: F401 - fixtures
 from result_samples import a_result
 
 from dlperf_sdk.analysis import (

@@ -1,7 +1,7 @@
 """Results compared with published figures, and what is not comparable."""
 
 import pytest
-from cli_fixtures import dlperf, elsewhere, stored  # noqa: F401 - fixtures
+from cli_fixtures import dlperf, isolated_directory, stored  # noqa: F401 - fixtures
 from result_samples import a_result
 
 from dlperf_sdk.registry.plugins import Registry

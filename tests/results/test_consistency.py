@@ -6,7 +6,7 @@ import shutil
 import attrs
 import pytest
 import record_samples
-from cli_fixtures import dlperf, elsewhere  # noqa: F401 - fixtures
+from cli_fixtures import dlperf, isolated_directory  # noqa: F401 - fixtures
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from result_samples import a_result

@@ -19,7 +19,7 @@ from dlperf_sdk.errors import UsageError
 
 EXIT_CODES = (
     "Exit codes: 0 ok; 1 a verdict or gate failed; 2 usage; 3 plugin or environment; 4 the run failed; "
-    "5 partial (some repeats, cases or checks, or not all of what was named); 6 an inconclusive gate; "
+    "5 partial (some repeats, cases, checks or inputs failed); 6 the gate is inconclusive; "
     "130 interrupted."
 )
 
@@ -43,11 +43,11 @@ COMMANDS = {
     "export": ("exchanging:export", "Export results for other programs."),
     "import": ("exchanging:import_", "Import logs of other programs as results."),
     "bundle": ("remote_runs:bundle", "Write a case as one file, for a machine without dlperf."),
-    "ingest": ("remote_runs:ingest", "Turn the stream of such a case into a result."),
+    "ingest": ("remote_runs:ingest", "Import the output of such a bundle as a result."),
     "attach": ("remote_runs:attach", "Follow a running job whose controller was lost."),
     "campaign": ("campaigning:campaign", "Run a matrix of cases unattended, resume it, show its status."),
     "list": ("listing:list_plugins", "List the installed plugins."),
-    "describe": ("describing:describe", "Describe a plugin: what it offers, its options, what it needs."),
+    "describe": ("describing:describe", "Describe a plugin: its capabilities, options and requirements."),
     "check": ("checking:check", "Run the conformance suite on an installed plugin."),
     "new-plugin": ("checking:new_plugin", "Write the skeleton of a framework plugin."),
     "doctor": ("doctor:doctor", "Check whether this machine can measure, and what would disturb it."),
@@ -96,7 +96,7 @@ def mount(parent: App, name: str = "dlperf") -> App:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `dlperf` with these words, those of the command line unless given; the value is the exit code.
+    """Run `dlperf` with these arguments, by default those of the command line, and return the exit code.
 
     Nothing is raised: errors are said on standard error. SIGTERM and SIGHUP are taken for Ctrl-C meanwhile.
     """

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dlperf_sdk.campaigns.runner import Outcome
 
 campaign = App(
-    name="campaign", help="Carry out a matrix of cases, unattended, and go on where it was left.", sort_key=50
+    name="campaign", help="Run a matrix of cases unattended, resume it, show its status.", sort_key=50
 )
 
 FILE = Annotated[
@@ -43,13 +43,11 @@ def run(
     *,
     output: Annotated[
         Path | None,
-        Parameter(
-            metavar="DIR", help="Directory of this campaign; a new one in dlperf-campaigns unless given."
-        ),
+        Parameter(metavar="DIR", help="Directory of this campaign. Default: a new one in dlperf-campaigns."),
     ] = None,
-    seed: Annotated[int | None, Parameter(help="Decides the order, instead of the file's.")] = None,
+    seed: Annotated[int | None, Parameter(help="Seed of the order of cases, instead of the file's.")] = None,
     max_cases: Annotated[
-        int | None, Parameter(metavar="N", help="The most cases to take on, instead of the file's.")
+        int | None, Parameter(metavar="N", help="Maximum number of cases, instead of the file's.")
     ] = None,
     trace: Annotated[
         bool,
@@ -83,14 +81,14 @@ def resume(
             consume_multiple=True,
             negative=(),
             show_default=False,
-            help="Try cases again that ended so: out-of-memory, timeout, crashed, …; `failed` is any of them.",
+            help="Retry cases that failed with: out-of-memory, timeout, crashed, …; `failed` is any failure.",
         ),
     ] = (),
     allow: ALLOW = (),
     quiet: QUIET = False,
     common: Common = AS_USUAL,
 ) -> int:
-    """Go on with a campaign where it was left, having checked what is there."""
+    """Continue a campaign, after checking its directory."""
     from dlperf_sdk.campaigns.campaign_directory import reopen_campaign
 
     return _carry_out(reopen_campaign(directory, allow), quiet, common, retry)
@@ -103,11 +101,11 @@ def status(
     /,
     *,
     all: Annotated[
-        bool, Parameter(negative=(), show_default=False, help="Every case, however many.")
+        bool, Parameter(negative=(), show_default=False, help="Show every case, however many.")
     ] = False,
     common: Common = AS_USUAL,
 ) -> int:
-    """Say how far a campaign is; also while it is being carried out."""
+    """Show the progress of a campaign, running or not."""
     from dlperf_sdk.campaigns.campaign_directory import open_campaign
     from dlperf_sdk.campaigns.status import status as status_of
 
@@ -126,21 +124,21 @@ def plan(
     /,
     *,
     all: Annotated[
-        bool, Parameter(negative=(), show_default=False, help="Every case, however many.")
+        bool, Parameter(negative=(), show_default=False, help="Show every case, however many.")
     ] = False,
     max_cases: Annotated[
-        int | None, Parameter(metavar="N", help="The most cases to take on, instead of the file's.")
+        int | None, Parameter(metavar="N", help="Maximum number of cases, instead of the file's.")
     ] = None,
     measured: Annotated[
         Path | None,
         Parameter(
             metavar="DIR",
-            help="A campaign's directory, finished or under way: the time is estimated from what its repeats took.",
+            help="Estimate the duration from the repeats of this campaign directory, complete or not.",
         ),
     ] = None,
     common: Common = AS_USUAL,
 ) -> int:
-    """List a campaign's cases, what is skipped and why, and guess how long it takes. Nothing is started."""
+    """List a campaign's cases, skipped cases with reasons, and the estimated duration. Nothing is started."""
     return show_plan(file, all, common, measured, max_cases=max_cases)
 
 
@@ -170,7 +168,7 @@ def presets(*, common: Common = AS_USUAL) -> int:
 @campaign.command(name="schema")
 @command
 def print_schema(*, common: Common = AS_USUAL) -> int:
-    """Print the JSON Schema of campaign files, complete in itself: by it editors complete what is typed."""
+    """Print the self-contained JSON Schema of campaign files, which editors use for completion."""
     from dlperf_sdk.documents import schema
 
     emit(schema.self_contained("campaign"))

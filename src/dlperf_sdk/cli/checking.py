@@ -33,7 +33,9 @@ def check(
     *,
     group: Annotated[
         str | None,
-        Parameter(help="frameworks, models, topologies or measurers, where the name is in several."),
+        Parameter(
+            help="frameworks, models, topologies or measurers; needed if several groups have the name."
+        ),
     ] = None,
     only: Annotated[
         list[str] | None,
@@ -42,24 +44,28 @@ def check(
     models: Annotated[
         list[str] | None,
         Parameter(
-            help="A framework: the models to try, the cheapest first; all that it implements, unless given.",
+            help="For a framework: the models to test, the cheapest first. Default: all that it implements.",
             negative=(),
             consume_multiple=True,
         ),
     ] = None,
     framework: Annotated[
-        str | None, Parameter(help="A topology or measurer: the framework of its cases; numpy, unless given.")
+        str | None, Parameter(help="For a topology or measurer: the framework of its cases. Default: numpy.")
     ] = None,
     model: Annotated[
-        str | None, Parameter(help="A topology or measurer: the model of its cases; linear, unless given.")
+        str | None, Parameter(help="For a topology or measurer: the model of its cases. Default: linear.")
     ] = None,
     batch_size: Annotated[
-        int | None, Parameter(help="A framework: samples per device; 4, unless given.", converter=whole)
+        int | None, Parameter(help="For a framework: samples per device. Default: 4.", converter=whole)
     ] = None,
-    device: Annotated[str | None, Parameter(help="A framework: kind of device: auto, cpu, cuda, …")] = None,
+    device: Annotated[
+        str | None, Parameter(help="For a framework: the kind of device (auto, cpu, cuda, …).")
+    ] = None,
     python: Annotated[
         str | None,
-        Parameter(help="A framework: the interpreter of an existing environment, instead of a managed one."),
+        Parameter(
+            help="For a framework: the interpreter of an existing environment, instead of a managed one."
+        ),
     ] = None,
     options: Annotated[
         list[str] | None,
@@ -72,9 +78,10 @@ def check(
     ] = None,
     common: Common = AS_USUAL,
 ) -> int:
-    """Hold an installed plugin to what plugins of its kind are held to: one line per check.
+    """Run the conformance suite on an installed plugin, and print one line per check.
 
-    Exit codes: 0 all passed or were skipped, 1 one failed, 2 no such plugin or option, 3 it cannot be loaded.
+    Exit codes: 0 all passed or were skipped; 1 a check failed; 2 unknown plugin or option; 3 the plugin cannot be
+    loaded.
     """
     registry = Registry()
     group_name = _group_of(name, group)
@@ -164,13 +171,13 @@ def new_plugin(
     /,
     *,
     directory: Annotated[
-        str | None, Parameter(help="Where the plugin's folder is made; here, unless given.")
+        str | None, Parameter(help="Parent directory of the plugin's folder. Default: the current directory.")
     ] = None,
     common: Common = AS_USUAL,
 ) -> int:
-    """Write the skeleton of a framework's plugin: both halves, processes, a conformance test, a README.
+    """Write the skeleton of a framework plugin: both halves, processes, a conformance test, a README.
 
-    What the author has to fill in is marked, and is what `dlperf check` then finds missing.
+    The parts to fill in are marked, and `dlperf check` lists those that are missing.
     """
     from dlperf_sdk import skeleton
 

@@ -21,32 +21,34 @@ if TYPE_CHECKING:
 
 @command
 def cost(
-    *what: Annotated[
+    *runs: Annotated[
         str,
         Parameter(
-            help="Runs' names, directories or result.json files, or directories of runs or campaigns; all of DIR if "
-            "none."
+            help="Names of runs in DIR, or paths of result.json files, runs, stores or campaigns. Default: all runs "
+            "in DIR."
         ),
     ],
-    per_device_hour: Annotated[float | None, Parameter(help="Price of a device for an hour.")] = None,
+    per_device_hour: Annotated[float | None, Parameter(help="Price per device and hour.")] = None,
     per_node_hour: Annotated[
-        float | None, Parameter(help="Price of a node with all of its devices for an hour.")
+        float | None, Parameter(help="Price per node and hour, including its devices.")
     ] = None,
-    per_kwh: Annotated[float | None, Parameter(help="Price of a kilowatt-hour.")] = None,
+    per_kwh: Annotated[float | None, Parameter(help="Price per kilowatt-hour.")] = None,
     watts: Annotated[
         float | None,
         Parameter(
             metavar="W",
-            help="What a device draws, with its share of the rest, where the energy was not measured.",
+            help="Power per device, including its share of the node, used where energy was not measured.",
         ),
     ] = None,
-    currency: Annotated[str, Parameter(metavar="CODE", help="Of the prices, in three capitals.")] = "USD",
+    currency: Annotated[
+        str, Parameter(metavar="CODE", help="Currency of the prices, three capital letters.")
+    ] = "USD",
     output: Annotated[
-        Path, Parameter(metavar="DIR", help="The directory of runs that names are looked up in.")
+        Path, Parameter(metavar="DIR", help="Directory in which names of runs are looked up.")
     ] = RESULTS,
     common: Common = AS_USUAL,
 ) -> int:
-    """Show what a million samples cost, and a sample's energy, as measured or by given watts.
+    """Show the cost of a million samples, and the energy per sample, measured or from given watts.
 
     `dlperf cost dlperf-results --per-device-hour 2.5 --currency EUR --per-kwh 0.3`
     """
@@ -58,10 +60,10 @@ def cost(
         price = Price(per_device_hour=per_device_hour, per_node_hour=per_node_hour, currency=currency)
     elif per_kwh is None and watts is None:
         raise UsageError(
-            "There is no price: add --per-device-hour, --per-node-hour or --per-kwh; --watts where the energy was "
+            "No price is given: add --per-device-hour, --per-node-hour or --per-kwh; --watts where the energy was "
             "not measured."
         )
-    matches = find(what or (str(output),), output)
+    matches = find(runs or (str(output),), output)
     if not matches.results:
         raise StoreError(
             " ".join([*matches.errors, *(f"{run} has no result yet." for _, run in matches.unfinished)])

@@ -22,7 +22,7 @@ from dlperf_sdk.spec.strategy import STRATEGIES
 @command
 def describe(
     *names: Annotated[
-        str, Parameter(help="A plugin's name, with its group before it where two groups have the name.")
+        str, Parameter(help="A plugin's name, preceded by its group if two groups have the name.")
     ],
     options: Annotated[
         list[str] | None,
@@ -35,9 +35,9 @@ def describe(
     ] = None,
     common: Common = AS_USUAL,
 ) -> int:
-    """Describe a plugin: what it offers, its options, what it needs.
+    """Describe a plugin: its capabilities, options and requirements.
 
-    Of a model its arithmetic, what is computed to the epsilon, and its parameters.
+    For a model: its FLOPs, its exact definition, and its parameters.
 
     `dlperf describe resnet50`, `dlperf describe model resnet50 --set image_size=64`
     """

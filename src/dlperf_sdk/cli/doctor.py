@@ -44,7 +44,10 @@ class Finding:
 
 @command
 def doctor(*, common: Common = AS_USUAL) -> int:
-    """Look at the machine: what is there, is missing, or disturbs. Exits with 3 if it cannot measure."""
+    """Check this machine: what works, what is missing, and what would disturb measurements.
+
+    The exit code is 3 if it cannot measure.
+    """
     findings = [finding for check in CHECKS for finding in check()]
     broken = [finding for finding in findings if finding.outcome == BROKEN]
     advice = [finding for finding in findings if finding.advice]

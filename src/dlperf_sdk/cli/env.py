@@ -31,21 +31,21 @@ def create(
     /,
     *,
     device: Annotated[
-        str, Parameter(help="Kind of device: auto (a GPU where there is one), cpu, cuda, …", metavar="DEVICE")
+        str, Parameter(help="Kind of device: auto (a GPU if there is one), cpu, cuda, …", metavar="DEVICE")
     ] = "auto",
     strategy: Annotated[
-        str, Parameter(help="Where the environment depends on the gradient synchronization.")
+        str, Parameter(help="Gradient synchronization, if the environment depends on it.")
     ] = STRATEGIES.default,
-    model: Annotated[str | None, Parameter(help="Where the environment depends on the model.")] = None,
+    model: Annotated[str | None, Parameter(help="Model, if the environment depends on it.")] = None,
     quiet: Annotated[
         bool,
         Parameter(
-            name=["--quiet", "-q"], negative=(), show_default=False, help="Say nothing of the installation."
+            name=["--quiet", "-q"], negative=(), show_default=False, help="Do not show the installation."
         ),
     ] = False,
     common: Common = AS_USUAL,
 ) -> int:
-    """Make a framework's environment beforehand, so that the first run need not."""
+    """Create a framework's environment before its first run."""
     from dlperf_sdk import environments
     from dlperf_sdk.registry.capabilities import device_of
     from dlperf_sdk.registry.plugins import Registry
@@ -81,7 +81,7 @@ def create(
 @env.command(name="list")
 @command
 def list_environments(*, common: Common = AS_USUAL) -> int:
-    """List the managed environments: their sizes, and when they were last used."""
+    """List the managed environments with their sizes and the time of their last use."""
     from dlperf_sdk import environments
 
     installed = environments.list_environments()
@@ -126,7 +126,7 @@ def remove(
     *,
     common: Common = AS_USUAL,
 ) -> int:
-    """Remove a managed environment, unless somebody uses it."""
+    """Remove a managed environment that is not in use."""
     from dlperf_sdk import environments
 
     environments.remove(name)

@@ -19,11 +19,11 @@ from dlperf_sdk.folders import RESULTS
 
 @command
 def export(
-    *what: Annotated[
+    *runs: Annotated[
         str,
         Parameter(
-            help="Runs' names, directories or result.json files, or directories of runs or campaigns; all of DIR if "
-            "none."
+            help="Names of runs in DIR, or paths of result.json files, runs, stores or campaigns. Default: all runs "
+            "in DIR."
         ),
     ],
     to: Annotated[
@@ -38,11 +38,11 @@ def export(
             name=["--file", "-o"],
             metavar="FILE",
             show_default=False,
-            help="Where to write it, instead of standard output; readable for whom your umask says.",
+            help="File to write instead of standard output; its permissions follow your umask.",
         ),
     ] = None,
     output: Annotated[
-        Path, Parameter(metavar="DIR", help="The directory of runs that names are looked up in.")
+        Path, Parameter(metavar="DIR", help="Directory in which names of runs are looked up.")
     ] = RESULTS,
     redact: Annotated[
         bool, Parameter(negative=(), show_default=False, help="Leave out the names of hosts and users.")
@@ -54,7 +54,7 @@ def export(
     from dlperf_sdk.exchange.mllog import to_mllog
     from dlperf_sdk.exchange.parquet import to_parquet
 
-    selection = what or (str(output),)
+    selection = runs or (str(output),)
     matches = find(selection, output)
     if redact:
         hand_on(matches, selection, output)

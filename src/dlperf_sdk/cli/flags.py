@@ -38,8 +38,8 @@ ALLOW = Annotated[
         metavar="NAME",
         negative=(),
         show_default=False,
-        help="What of the file decides what is executed, and may: python, container, lock, a variable, a launcher's "
-        "option. May be repeated.",
+        help="Accept a setting from the file that affects executed code: python, container, lock, a variable, an "
+        "option of a launcher. May be repeated.",
     ),
 ]
 """Of commands that carry out what a document on the disk says."""

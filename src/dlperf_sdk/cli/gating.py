@@ -40,22 +40,25 @@ def gate(
     /,
     *,
     minimum_effect: Annotated[
-        str, Parameter(metavar="X%", help="A slowdown below this is none, however significant.")
+        str, Parameter(metavar="X%", help="Smallest slowdown that counts as a regression.")
     ] = "2%",
     level: Annotated[
-        str, Parameter(metavar="X%", help="How often the whole gate may raise a false alarm.")
+        str, Parameter(metavar="X%", help="Probability of a false alarm of the whole gate.")
     ] = "5%",
-    junit: Annotated[Path | None, Parameter(metavar="FILE", help="Write JUnit XML as well.")] = None,
+    junit: Annotated[
+        Path | None, Parameter(metavar="FILE", help="Also write JUnit XML to this file.")
+    ] = None,
     markdown: Annotated[
-        Path | None, Parameter(metavar="FILE", help="Write Markdown for a comment as well.")
+        Path | None,
+        Parameter(metavar="FILE", help="Also write Markdown, for example for a pull request, to this file."),
     ] = None,
     common: Common = AS_USUAL,
 ) -> int:
     """Decide for each case whether it has become slower: by significance, and by a minimum effect.
 
-    Exit code 1: a case is slower, or no longer works; 2: specs that differ were refused, or there was nothing to
-    compare; 6: the repeats of a case neither show nor rule out a slowdown by the minimum effect; 5: passed, but for
-    results that could not be read.
+    Exit codes: 1 a case is slower or no longer works; 2 specs differ, or nothing was comparable; 5 passed, but some
+    results could not be read; 6 inconclusive: the repeats of a case neither show nor rule out a slowdown by the minimum
+    effect.
     """
     from dlperf_sdk.analysis.gate import gate as decide
     from dlperf_sdk.reports import markdown as as_markdown
@@ -103,7 +106,7 @@ def results_in(path: Path, unreadable: list[str]) -> Iterator[Result]:
         yield ResultStore(path.parent).load(path.resolve())
         return
     if not path.is_dir():
-        raise StoreError(f"{path} is no directory of results, and no result.")
+        raise StoreError(f"{path} is neither a directory of results nor a result.")
     store = ResultStore(runs_in(path))
     for result in store:
         if isinstance(result, Unreadable):

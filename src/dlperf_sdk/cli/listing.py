@@ -20,7 +20,7 @@ def list_plugins(
         str | None,
         Parameter(
             help="frameworks, models, topologies, measurers, collections (of published figures) or importers (of "
-            "logs); all of them unless given."
+            "logs). Default: all."
         ),
     ] = None,
     /,
@@ -28,7 +28,7 @@ def list_plugins(
     check: Annotated[
         bool,
         Parameter(
-            negative=(), show_default=False, help="Load each plugin, and say of a broken one what ails it."
+            negative=(), show_default=False, help="Load each plugin and show the error of a broken one."
         ),
     ] = False,
     common: Common = AS_USUAL,

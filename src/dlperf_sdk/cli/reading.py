@@ -31,8 +31,9 @@ def validate(
 ) -> int:
     """Check a document against its schema, and a result against its own records.
 
-    What kind a document is, its content tells. Of a run's directory all metrics and verdicts are computed again from
-    the records, and every difference is named. The exit code is 1 where a result contradicts its records.
+    The kind of a document is derived from its content. For the directory of a run, all metrics and verdicts are
+    computed again from the records, and every difference is reported. The exit code is 1 if a result contradicts its
+    records.
     """
     from dlperf_sdk.documents import schema
     from dlperf_sdk.documents.reading import LARGEST_RESULT, load_document

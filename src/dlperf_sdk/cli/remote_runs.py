@@ -17,7 +17,10 @@ from dlperf_sdk.errors import DocumentError, UsageError
 @command
 @takes_a_case
 def bundle(
-    what: Annotated[str, Parameter(help="A framework's name; or a spec file with the whole case.")],
+    framework: Annotated[
+        str,
+        Parameter(help="A framework's name, or a spec file (.toml, .json, .yaml) with the complete case."),
+    ],
     model: Annotated[str | None, Parameter(help="A model's name; not with a spec file.")] = None,
     /,
     *,
@@ -31,7 +34,7 @@ def bundle(
     """
     from dlperf_sdk.execution import replay
 
-    packed = replay.pack(spec_of(what, model, given), file)
+    packed = replay.pack(spec_of(framework, model, given), file)
     if common.json:
         emit({"path": str(packed.path), "sha256": packed.digest, "files": list(packed.files)})
     else:
@@ -42,13 +45,13 @@ def bundle(
 
 @command
 def ingest(
-    source: Annotated[Path, Parameter(help="The folder that a bundle has written, or its events.jsonl.")],
+    source: Annotated[Path, Parameter(help="The folder that the bundle wrote, or its events.jsonl.")],
     /,
     *,
     shown: Shown = SHOWN_AS_USUAL,
     common: Common = AS_USUAL,
 ) -> int:
-    """Turn what a machine without dlperf has measured into a result."""
+    """Import the output of a bundle, measured on a machine without dlperf, as a result."""
     from dlperf_sdk.execution import replay
 
     return carried_out(
@@ -77,7 +80,7 @@ def _lines(source: Path) -> Iterator[bytes]:
 @command
 def attach(
     job: Annotated[
-        str, Parameter(help="JOB@LAUNCHER, as 4213@slurm: a job that a `dlperf run` has submitted.")
+        str, Parameter(help="JOB@LAUNCHER, such as 4213@slurm: a job that `dlperf run` submitted.")
     ],
     /,
     *,

@@ -39,11 +39,11 @@ class _Report:
 
 @command
 def report(
-    *what: Annotated[
+    *runs: Annotated[
         str,
         Parameter(
-            help="Runs' names, directories or result.json files, or directories of runs or campaigns; all of DIR if "
-            "none."
+            help="Names of runs in DIR, or paths of result.json files, runs, stores or campaigns. Default: all runs "
+            "in DIR."
         ),
     ],
     format: Annotated[
@@ -59,11 +59,11 @@ def report(
             name=["--file", "-o"],
             metavar="FILE",
             show_default=False,
-            help="Where to write it, instead of standard output; readable for whom your umask says.",
+            help="File to write instead of standard output; its permissions follow your umask.",
         ),
     ] = None,
     output: Annotated[
-        Path, Parameter(metavar="DIR", help="The directory of runs that names are looked up in.")
+        Path, Parameter(metavar="DIR", help="Directory in which names of runs are looked up.")
     ] = RESULTS,
     published: Annotated[
         str | None,
@@ -85,7 +85,7 @@ def report(
     ] = False,
     common: Common = AS_USUAL,
 ) -> int:
-    """Show results: one in full, several side by side, with a table for each workload."""
+    """Show one result in full, or several in a table per workload."""
     if format not in _FORMATS:
         raise UnknownName("format of reports", format, _FORMATS)
     if common.json and format != "terminal" and file is None:
@@ -101,14 +101,14 @@ def report(
             "--compare-published adds a table: it goes with --format terminal, markdown or html."
         )
     if published is not None:
-        if what or redact or compare_published is not None:
+        if runs or redact or compare_published is not None:
             raise UsageError(
                 "--published shows no results: leave out the names of runs, --compare-published and --redact."
             )
         _put(_of_collection(Registry().collection(published)), format, file, common)
         return 0
     collection = None if compare_published is None else Registry().collection(compare_published)
-    selection = what or (str(output),)
+    selection = runs or (str(output),)
     matches = find(selection, output)
     redact_text = hand_on(matches, selection, output) if redact else str
     if not matches.results and not matches.unfinished:

@@ -32,7 +32,8 @@ class Shown:
     output: Annotated[
         Path,
         Parameter(
-            metavar="DIR", help="Directory that gets a directory per run: its records, logs and report."
+            metavar="DIR",
+            help="Parent directory of the runs' directories, which contain records, logs and report.",
         ),
     ] = RESULTS
     quiet: Annotated[
@@ -47,7 +48,7 @@ class Shown:
             name=["--verbose", "-v"],
             negative=(),
             show_default=False,
-            help="Every line of an installation, every process.",
+            help="Show every line of an installation, and every process.",
         ),
     ] = False
     redact: Annotated[
@@ -55,7 +56,7 @@ class Shown:
         Parameter(
             negative=(),
             show_default=False,
-            help="Leave the names of hosts and users out of what is printed, and out of report.md.",
+            help="Omit names of hosts and users from the output and from report.md.",
         ),
     ] = False
 
@@ -83,8 +84,9 @@ class _Witness:
 @command
 @takes_a_case
 def run(
-    what: Annotated[
-        str, Parameter(help="A framework's name; or a spec file (.toml, .json, .yaml) with the whole case.")
+    framework: Annotated[
+        str,
+        Parameter(help="A framework's name, or a spec file (.toml, .json, .yaml) with the complete case."),
     ],
     model: Annotated[str | None, Parameter(help="A model's name; not with a spec file.")] = None,
     /,
@@ -98,7 +100,7 @@ def run(
         Parameter(
             negative=(),
             show_default=False,
-            help="An extra attempt under the framework's own profiler, for Perfetto; part of no figure.",
+            help="Add an attempt under the framework's own profiler, for Perfetto; part of no metric.",
             group=OUTPUT,
         ),
     ] = False,
@@ -108,11 +110,11 @@ def run(
 ) -> int:
     """Measure one case: train MODEL in FRAMEWORK for a few steps, and again in new processes, several times.
 
-    Flags take the place of a spec file's fields; --set, --env and --deadline add to them.
+    Flags override fields of a spec file; --set, --env and --deadline add to them.
     """
     from dlperf_sdk import api
 
-    spec = spec_of(what, model, given)
+    spec = spec_of(framework, model, given)
     if dry_run:
         return _show_plan(spec, common)
     return carried_out(
@@ -123,8 +125,9 @@ def run(
 @command
 @takes_a_case
 def plan(
-    what: Annotated[
-        str, Parameter(help="A framework's name; or a spec file (.toml, .json, .yaml) with the whole case.")
+    framework: Annotated[
+        str,
+        Parameter(help="A framework's name, or a spec file (.toml, .json, .yaml) with the complete case."),
     ],
     model: Annotated[str | None, Parameter(help="A model's name; not with a spec file.")] = None,
     /,
@@ -134,13 +137,13 @@ def plan(
 ) -> int:
     """Show what a run would do, and start nothing: processes, variables, commands, files, environment.
 
-    Of a campaign file: its cases, what is skipped and why, and how long it may take.
+    For a campaign file: its cases, skipped cases with reasons, and the estimated duration.
     """
-    if model is None and campaigning.is_campaign(what):
+    if model is None and campaigning.is_campaign(framework):
         if fields_of(given):
             raise UsageError("A campaign's cases have their fields in its file; leave the flags out.")
-        return campaigning.show_plan(what, False, common)
-    return _show_plan(spec_of(what, model, given), common)
+        return campaigning.show_plan(framework, False, common)
+    return _show_plan(spec_of(framework, model, given), common)
 
 
 @command
@@ -154,7 +157,7 @@ def rerun(
     shown: Shown = SHOWN_AS_USUAL,
     common: Common = AS_USUAL,
 ) -> int:
-    """Measure a result's case again, in the environment that its lock describes."""
+    """Measure the case of a result again, in the environment that its lock describes."""
     from dlperf_sdk import api
     from dlperf_sdk.results.store import ResultStore
 

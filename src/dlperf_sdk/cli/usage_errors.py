@@ -47,11 +47,11 @@ def explained(error: CycloptsError) -> UsageError:
 def _message(error: CycloptsError, command: str) -> str:
     argument = error.argument
     if isinstance(error, UnusedCliTokensError):
-        return f"There is no place for {' '.join(map(shown, error.unused_tokens or ()))}."
+        return f"Unexpected arguments: {' '.join(map(shown, error.unused_tokens or ()))}."
     if isinstance(error, UnknownOptionError):
         return _unknown(error)
     if isinstance(error, RepeatArgumentError):
-        return f"{error.token.keyword} is given more than once; leave one of them in."
+        return f"{error.token.keyword} is given more than once; give it once."
     if isinstance(error, MissingArgumentError) and argument is not None:
         return _missing(error, argument, command)
     if isinstance(error, CoercionError) and error.token is not None and argument is not None:
@@ -74,7 +74,7 @@ def _missing(error: MissingArgumentError, argument: Argument, command: str) -> s
     """Return the message for an option without its value, or a command without a required argument."""
     option = error.keyword or next((token.keyword for token in argument.tokens if token.keyword), None)
     if option is not None:
-        return f"{option} is given without a value: it takes {_about(argument)}"
+        return f"{option} needs a value: {_about(argument)}"
     usage = "" if error.app is None else f" Write `{command}{_usage(error.app)}`."
     return f"`{command}` needs {argument.name}: {_about(argument)}{usage}"
 

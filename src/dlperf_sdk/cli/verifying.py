@@ -21,34 +21,34 @@ def verify(
     /,
     *,
     model: Annotated[
-        str | None, Parameter(help="A model's name; all that have a reference, unless given.")
+        str | None, Parameter(help="A model's name. Default: all models that have a reference.")
     ] = None,
     case: Annotated[
-        str, Parameter(help="The reference's case: small, full, and what else it has: gamma, tiny.")
+        str, Parameter(help="The reference's case: small, full, or another that it has (gamma, tiny).")
     ] = "small",
     topology: Annotated[str, Parameter(help="Nodes × devices per node: 1n1d, 1n2d, 2n1d.")] = "1n1d",
     precision: Annotated[
-        str, Parameter(help=f"{alternatives(verification.name for verification in PRECISIONS)}.")
+        str, Parameter(help=f"Precision: {alternatives(verification.name for verification in PRECISIONS)}.")
     ] = PRECISIONS.default,
     compiler: Annotated[
-        str, Parameter(help="One that the frameworks offer; none: without a compiler.")
+        str, Parameter(help="Compiler that the frameworks support, or none.")
     ] = COMPILERS.default,
     strategy: Annotated[str, Parameter(help="Gradient synchronization.")] = STRATEGIES.default,
     layout: Annotated[str, Parameter(help="Memory layout of images: auto, nchw or nhwc.")] = "auto",
     device: Annotated[str, Parameter(help="Kind of device: auto, cpu, cuda, …")] = "auto",
     python: Annotated[
-        str | None, Parameter(help="Interpreter of an existing environment, instead of a managed one.")
+        str | None, Parameter(help="Python interpreter of an existing environment, instead of a managed one.")
     ] = None,
     quiet: Annotated[
         bool, Parameter(name=["--quiet", "-q"], negative=(), show_default=False, help="Only the table.")
     ] = False,
     common: Common = AS_USUAL,
 ) -> int:
-    """Show how far each framework's first steps are from the model's float64 reference, step by step.
+    """Compare the first steps of each framework with the model's float64 reference, step by step.
 
-    All start from the same weights, on the same batch. One that fails is told where it differs first, and which known
-    mistake would lead there; with --debug, a worker's traceback as well. Exit codes: 0 all passed, 1 one failed, 2 what
-    was asked cannot be understood, 3 nothing could be judged, 5 not everything.
+    All start from the same weights on the same batch. For one that fails, the first difference and the known error that
+    explains it are shown; with --debug, also the worker's traceback. Exit codes: 0 all passed; 1 one failed; 2 usage
+    error; 3 nothing could be compared; 5 some could not be compared.
     """
     from dlperf_sdk.execution import verification
     from dlperf_sdk.reports import verification as report

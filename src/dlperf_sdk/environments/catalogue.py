@@ -8,7 +8,7 @@ from pathlib import Path
 from attrs import frozen
 
 from dlperf_sdk.environments import marker
-from dlperf_sdk.environments.locking import Held, locked, named
+from dlperf_sdk.environments.locking import Locked, locked, named
 from dlperf_sdk.environments.managed import home, lock_file, size_of
 from dlperf_sdk.errors import EnvironmentFailed, UnknownName
 
@@ -82,7 +82,7 @@ def remove(name: str) -> None:
                     f"The managed environment {name} could not be removed; {folder} is still there."
                 )
             lock.unlink(missing_ok=True)
-    except Held as error:
+    except Locked as error:
         raise EnvironmentFailed(
             f"The managed environment {name} is in use by {named(lock)}, so it was not removed. Remove it "
             "when that has ended."

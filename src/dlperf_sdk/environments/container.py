@@ -24,7 +24,7 @@ PYTHON = "python3"
 
 
 @frozen
-class _Given:
+class _NodeParts:
     """Parts of a node that a container gets."""
 
     mounts: tuple[tuple[str, str], ...]
@@ -49,61 +49,61 @@ def inside(spec: RunSpec, device: str, placement_variables: Sequence[str] = ()) 
     listed = (mount.partition(":") for mount in _listed(spec.container_mounts))
     mounts = tuple((source, target or source) for source, _, target in listed)
     devices = tuple(_listed(spec.container_devices))
-    return _RUNNERS[runner](image, _Given(mounts, devices, device == "cuda", tuple(placement_variables)))
+    return _RUNNERS[runner](image, _NodeParts(mounts, devices, device == "cuda", tuple(placement_variables)))
 
 
 def _listed(text: str | None) -> list[str]:
     return [entry for entry in (text or "").split(",") if entry]
 
 
-def _handed(given: _Given) -> tuple[str, ...]:
+def _handed(parts: _NodeParts) -> tuple[str, ...]:
     """Return flags that pass variables by name, as podman and docker accept them.
 
     A variable missing on the node stays missing.
     """
-    return (*given.variables, *(("CUDA_VISIBLE_DEVICES",) if given.gpus else ()))
+    return (*parts.variables, *(("CUDA_VISIBLE_DEVICES",) if parts.gpus else ()))
 
 
-def _podman(image: str, given: _Given) -> tuple[str, ...]:
+def _podman(image: str, parts: _NodeParts) -> tuple[str, ...]:
     return (
         *("podman", "run", "--rm", "--interactive", "--network=host", "--uts=host", "--ipc=host"),
-        *(f"--env={name}" for name in _handed(given)),
-        *(f"--volume={source}:{target}:ro" for source, target in given.mounts),
-        *(f"--device={path}" for path in given.devices),
-        *(("--device=nvidia.com/gpu=all",) if given.gpus else ()),
+        *(f"--env={name}" for name in _handed(parts)),
+        *(f"--volume={source}:{target}:ro" for source, target in parts.mounts),
+        *(f"--device={path}" for path in parts.devices),
+        *(("--device=nvidia.com/gpu=all",) if parts.gpus else ()),
         *(("--rootfs", image) if image[0] in "/." else (image,)),
     )
 
 
-def _docker(image: str, given: _Given) -> tuple[str, ...]:
+def _docker(image: str, parts: _NodeParts) -> tuple[str, ...]:
     return (
         *("docker", "run", "--rm", "--interactive", "--network=host", "--uts=host", "--ipc=host"),
-        *(f"--env={name}" for name in _handed(given)),
-        *(f"--volume={source}:{target}:ro" for source, target in given.mounts),
-        *(f"--device={path}" for path in given.devices),
-        *(("--gpus=all",) if given.gpus else ()),
+        *(f"--env={name}" for name in _handed(parts)),
+        *(f"--volume={source}:{target}:ro" for source, target in parts.mounts),
+        *(f"--device={path}" for path in parts.devices),
+        *(("--gpus=all",) if parts.gpus else ()),
         image,
     )
 
 
-def _apptainer(image: str, given: _Given) -> tuple[str, ...]:
+def _apptainer(image: str, parts: _NodeParts) -> tuple[str, ...]:
     """Return the prefix for Apptainer, without `--containall`: the node's variables and IPC are available inside."""
     return (
         *("apptainer", "exec", "--contain", "--writable-tmpfs"),
-        *(f"--bind={source}:{target}:ro" for source, target in given.mounts),
-        *(f"--bind={path}" for path in given.devices),
-        *(("--nv",) if given.gpus else ()),
+        *(f"--bind={source}:{target}:ro" for source, target in parts.mounts),
+        *(f"--bind={path}" for path in parts.devices),
+        *(("--nv",) if parts.gpus else ()),
         image,
     )
 
 
-def _enroot(image: str, given: _Given) -> tuple[str, ...]:
+def _enroot(image: str, parts: _NodeParts) -> tuple[str, ...]:
     return (
         *("enroot", "start", "--rw"),
-        *(f"--env={name}" for name in given.variables),
-        *(f"--mount={source}:{target}:ro,rbind,x-create=auto" for source, target in given.mounts),
-        *(f"--mount={path}:{path}:rbind,x-create=auto" for path in given.devices),
-        *(("--env=NVIDIA_VISIBLE_DEVICES=all",) if given.gpus else ()),
+        *(f"--env={name}" for name in parts.variables),
+        *(f"--mount={source}:{target}:ro,rbind,x-create=auto" for source, target in parts.mounts),
+        *(f"--mount={path}:{path}:rbind,x-create=auto" for path in parts.devices),
+        *(("--env=NVIDIA_VISIBLE_DEVICES=all",) if parts.gpus else ()),
         image,
     )
 

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
-class Held(Exception):
-    """Somebody else has the lock, and it was not to be waited for."""
+class Locked(Exception):
+    """The lock is held by another process, and the caller does not wait."""
 
 
 @contextmanager
@@ -24,7 +24,7 @@ def locked(path: Path, *, shared: bool, waiting: Callable[[], None] | None) -> I
     `waiting` is called before waiting for somebody else; None: do not wait.
 
     Raises:
-        Held: somebody else has it, and `waiting` is None.
+        Locked: somebody else has it, and `waiting` is None.
     """
     descriptor = _acquire(path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, waiting)
     try:
@@ -41,7 +41,7 @@ def _acquire(path: Path, kind: int, waiting: Callable[[], None] | None) -> int:
                 fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 if waiting is None:
-                    raise Held from error
+                    raise Locked from error
                 waiting()
                 fcntl.flock(descriptor, kind)
             # Who removes an environment removes its lock file, too: a lock on a file without a name locks

@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 
 from dlperf_sdk.environments import marker, pip_settings
 from dlperf_sdk.environments.installer import Installer, Progress, UvFailed
-from dlperf_sdk.environments.locking import Held, locked, named
+from dlperf_sdk.environments.locking import Locked, locked, named
 from dlperf_sdk.environments.managed import home, lock_file, python_of
 from dlperf_sdk.environments.marker import Marker
 from dlperf_sdk.errors import EnvironmentFailed, UnknownName
@@ -98,7 +98,7 @@ def _held(name: str, *, shared: bool) -> Iterator[tuple[Marker, int]]:
                     f"The managed environment {name} is half-made. The next run makes it anew."
                 )
             yield about, descriptor
-    except Held as error:
+    except Locked as error:
         raise EnvironmentFailed(
             f"The managed environment {name} is in use by {named(lock_file(name))}. Try again when that has ended."
         ) from error

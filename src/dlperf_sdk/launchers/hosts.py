@@ -51,7 +51,7 @@ class HostOptions(AgentOptions):
         listed = []
         for position, name in self._listed():
             if not _HOST.fullmatch(name):
-                raise Unavailable(f"{position}{name[:100]!r} is no name or address of a host.")
+                raise Unavailable(f"{position}{name[:100]!r} is not a name or address of a host.")
             listed.append(name)
         if len(listed) < nodes:
             raise Unavailable(

@@ -23,8 +23,8 @@ LARGEST = 64 * 1024 * 1024
 
 
 @frozen
-class Kept:
-    """Evidence that an earlier run left."""
+class CacheEntry:
+    """Parity evidence from an earlier run."""
 
     records: tuple[ParityRecord, ...]
     made_at: str
@@ -47,7 +47,7 @@ def directory() -> Path | None:
         return None
 
 
-def fetch(key: str) -> Kept | None:
+def fetch(key: str) -> CacheEntry | None:
     """Return the entry cached under `key`; None if there is none, or if it fails validation."""
     folder = directory()
     if folder is None:
@@ -64,7 +64,7 @@ def fetch(key: str) -> Kept | None:
         if not is_whole or not isinstance(made_at, str) or not isinstance(records, list) or not records:
             return None
         datetime.fromisoformat(made_at)
-        return Kept(records_from(records), made_at)
+        return CacheEntry(records_from(records), made_at)
     except (OSError, DocumentError, ValueError):
         return None
 

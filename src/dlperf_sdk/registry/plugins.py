@@ -148,7 +148,7 @@ class Registry:
         ours = GROUPS[group].distribution
         if ours is not None and not any(row.distribution.startswith(f"{ours} ") for row in self.rows(group)):
             return f"`pip install {ours}` adds the {group} of this project."
-        return f"A plugin adds one with the entry-point group {GROUPS[group].entry_points!r}; see CONTRIBUTING.md."
+        return f"Install a plugin that adds it (entry-point group {GROUPS[group].entry_points!r})."
 
     def _import(self, group: str, row: Row) -> Any:
         def refuse(_: Any, __: EntryPoint, error: BaseException) -> None:

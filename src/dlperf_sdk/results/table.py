@@ -35,7 +35,7 @@ class TableColumn:
 
 
 @frozen
-class _Seen:
+class _TableRow:
     """A result, and its facts and metrics by name."""
 
     result: Result
@@ -43,7 +43,7 @@ class _Seen:
     metrics: Mapping[str, Metric]
 
     @classmethod
-    def of(cls, result: Result) -> _Seen:
+    def of(cls, result: Result) -> _TableRow:
         facts = {fact.name: fact for fact in reversed(result.facts)}
         return cls(result, facts, {metric.name: metric for metric in reversed(result.metrics)})
 
@@ -67,7 +67,7 @@ class _Seen:
         return " ".join(verdict.name for verdict in self.result.verdicts if verdict.outcome == outcome)
 
 
-_Reader = Callable[[_Seen], Any]
+_Reader = Callable[[_TableRow], Any]
 
 
 def _seen(name: str) -> _Reader:
@@ -163,7 +163,7 @@ def rows(results: Sequence[Result]) -> list[Row]:
     read = _read(results)
     return [
         {column.name: cell(column.kind, reader(row)) for column, reader in read}
-        for row in map(_Seen.of, results)
+        for row in map(_TableRow.of, results)
     ]
 
 

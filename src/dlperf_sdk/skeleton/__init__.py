@@ -36,7 +36,7 @@ _OURS = "dlperf_sdk"
 
 
 @frozen
-class Made:
+class Skeleton:
     """Files of the new plugin."""
 
     folder: Path
@@ -44,7 +44,7 @@ class Made:
     """Below the folder."""
 
 
-def write(name: str, directory: Path) -> Made:
+def write(name: str, directory: Path) -> Skeleton:
     """Write the plugin of a framework into a new folder `dlperf-NAME` of a directory.
 
     Raises:
@@ -79,4 +79,4 @@ def write(name: str, directory: Path) -> Made:
         ) from error
     except OSError as error:
         raise UsageError(f"{folder} cannot be made: {error.strerror}.") from error
-    return Made(folder, tuple(Template(file).substitute(substitutions) for file in FILES))
+    return Skeleton(folder, tuple(Template(file).substitute(substitutions) for file in FILES))

@@ -39,7 +39,7 @@ def _items(attribute: Any, value: Any, names: re.Pattern[str], subject: str) -> 
         raise SpecError(f"{attribute.name} is {shown(value)}; it must be a mapping from names to values.")
     for name in value:
         if not isinstance(name, str) or not names.fullmatch(name):
-            raise SpecError(f"{shown(name)} is no name for {subject}.")
+            raise SpecError(f"{shown(name)} is not a valid name for {subject}.")
     return list(value.items())
 
 

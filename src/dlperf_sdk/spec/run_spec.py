@@ -61,33 +61,37 @@ class RunSpec:
         converter=TopologySpec.parse,
     )
     batch_size: int = workload(
-        "Samples per device and optimisation step; max: the largest that fits into the memory.",
+        "Samples per device and optimization step; max searches the largest that fits in memory.",
         32,
         validator=checks.batch_size,
     )
     """Until it has been found, the largest is the text `max`; no plan and no result holds it."""
     accumulation: int = workload(
-        "Micro-batches that one optimisation step accumulates gradients over; divides the batch size.",
+        "Micro-batches per optimization step (gradient accumulation); must divide the batch size.",
         1,
         validator=whole(1, checks.MOST_SAMPLES),
     )
     precision: str = factor(
-        f"{alternatives(declared.name for declared in PRECISIONS)}.", PRECISIONS.default, validator=named
+        f"Precision: {alternatives(declared.name for declared in PRECISIONS)}.",
+        PRECISIONS.default,
+        validator=named,
     )
     compiler: str = factor(
-        f"One that the framework offers: {alternatives(declared.name for declared in COMPILERS)}.",
+        f"Compiler that the framework supports: {alternatives(declared.name for declared in COMPILERS)}.",
         COMPILERS.default,
         validator=named,
     )
     strategy: str = factor(
         f"Gradient synchronization: {alternatives(declared.name for declared in STRATEGIES)}. "
-        "On one device any is accepted, and only a label.",
+        "Has no effect on one device.",
         STRATEGIES.default,
         validator=named,
     )
-    layout: str = factor("Memory layout of images: auto (the faster), nchw or nhwc.", "auto", validator=named)
+    layout: str = factor(
+        "Memory layout of images: auto (the framework's faster one), nchw or nhwc.", "auto", validator=named
+    )
     device: str = factor(
-        "Kind of device: auto (a GPU where there is one), cpu, cuda, …", "auto", validator=named
+        "Kind of device: auto (a GPU if there is one), cpu, cuda, …", "auto", validator=named
     )
     data: Data = context(
         f"Data source: {alternatives(declared.usage for declared in DATA_SOURCES)}.",
@@ -95,7 +99,7 @@ class RunSpec:
         converter=DataSpec.parse,
     )
     learning_rate_policy: str = workload(
-        "Learning rate inside the run: constant, or warmup (the recipe's linear ramp from zero).",
+        "Learning-rate schedule: constant, or warmup (the recipe's linear ramp from zero).",
         "constant",
         validator=one_of("constant", "warmup"),
     )
@@ -103,7 +107,7 @@ class RunSpec:
         "Seed of the canonical weights and batches.", 0, validator=whole(0, checks.MOST_SEED)
     )
     protocol: str = context(
-        "dlperf-v1 (20 / 100 / 7), quick (5 / 20 / 3) or adaptive.",
+        "Warm-up steps / measured steps / repeats: dlperf-v1 (20 / 100 / 7), quick (5 / 20 / 3) or adaptive.",
         "dlperf-v1",
         validator=one_of(*PROTOCOLS),
     )
@@ -122,7 +126,7 @@ class RunSpec:
         "Repeats, instead of the protocol's.", None, validator=optional(whole(1, MOST_REPEATS))
     )
     max_repeats: int | None = context(
-        "The most repeats that an adaptive run may take.", None, validator=optional(whole(1, MOST_REPEATS))
+        "Maximum number of repeats of an adaptive run.", None, validator=optional(whole(1, MOST_REPEATS))
     )
     target: float | None = context(
         "Plan the repeats so that the median is known within about ± this fraction.",
@@ -130,32 +134,31 @@ class RunSpec:
         validator=optional(fraction),
     )
     python: str | None = context(
-        "Interpreter of an existing environment, instead of a managed one.",
+        "Python interpreter of an existing environment, instead of a managed one.",
         None,
         validator=optional(text),
         executes=True,
     )
     container: str | None = context(
-        "What agents and workers run in: podman:IMAGE, podman:/ROOTFS, docker:…, apptainer:…, enroot:….",
+        "Container for agents and workers: podman:IMAGE, podman:/ROOTFS, docker:…, apptainer:…, enroot:….",
         None,
         validator=optional(checks.container),
         executes=True,
     )
     container_mounts: str | None = context(
-        "Folders of the nodes that are in the container, read-only: SOURCE or SOURCE:TARGET, with commas.",
+        "Folders to mount read-only in the container: SOURCE or SOURCE:TARGET, separated by commas.",
         None,
         validator=optional(text),
         executes=True,
     )
     container_devices: str | None = context(
-        "Device files of the nodes that are in the container beside the GPUs that the case uses: /dev/infiniband, "
-        "with commas.",
+        "Device files to pass to the container besides the GPUs of the case, separated by commas: /dev/infiniband.",
         None,
         validator=optional(checks.device_files),
         executes=True,
     )
     env: dict[VariableName, SystemText | None] = context(
-        "Variables for the workers, NAME=VALUE, or NAME to hand on this shell's.",
+        "Environment variables for the workers: NAME=VALUE, or NAME to pass on this shell's value.",
         {},
         validator=checks.variables,
         converter=checks.copied,
@@ -167,18 +170,18 @@ class RunSpec:
         converter=checks.copied,
     )
     on_busy: str = context(
-        "When another process holds the device: wait, note (go on, and say so) or refuse.",
+        "If another process uses the device: wait, note (continue with a note in the result) or refuse.",
         "refuse",
         validator=one_of("wait", "note", "refuse"),
     )
     deadlines: dict[str, float] = context(
-        "Seconds that a phase may take: start, compile, warmup, step, teardown.",
+        "Time limit of a phase in seconds: start, compile, warmup, step or teardown.",
         {},
         validator=checks.deadlines,
         converter=checks.copied,
     )
     memory_limit: int | None = context(
-        "Bytes of host memory that each worker process may allocate; beyond them it has run out of memory.",
+        "Host memory limit of each worker process in bytes; a worker that exceeds it fails as out-of-memory.",
         None,
         validator=optional(whole(1, checks.MOST_BYTES)),
     )

@@ -8,14 +8,14 @@ from typing import Generic, Protocol, TypeVar
 from dlperf_sdk.errors import UnknownName
 
 
-class Named(Protocol):
+class Declaration(Protocol):
     """An object with a name."""
 
     @property
     def name(self) -> str: ...
 
 
-T = TypeVar("T", bound=Named)
+T = TypeVar("T", bound=Declaration)
 
 
 class Table(Generic[T]):

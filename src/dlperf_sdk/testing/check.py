@@ -66,7 +66,7 @@ def check(
     """
     suite, subject = SUITES[group]
     _chosen[:] = [type("TestPlugin", (suite,), {subject: name, "registry": Registry(), **members})]
-    reporter = _Told(on_check, on_start, tuple(only))
+    reporter = _Reporter(on_check, on_start, tuple(only))
     place = Path(__file__).with_name("selected_suite.py")
     arguments = [
         str(place),
@@ -114,8 +114,8 @@ def _undisturbed() -> Iterator[None]:
 
 
 @define
-class _Told:
-    """A plugin of pytest's that chooses the tests, tells which one runs, and keeps the outcomes."""
+class _Reporter:
+    """A pytest plugin that selects tests, reports the running one, and collects the outcomes."""
 
     on_check: Callable[[Check], None]
     on_start: Callable[[str, int, int], None]

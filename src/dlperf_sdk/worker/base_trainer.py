@@ -166,9 +166,9 @@ class BaseTrainer(Trainer):
         Raises:
             ManifestError: the network and the manifest have different parameters.
         """
-        wanted = [entry["name"] for entry in self.request.parameters]
-        self._require(sorted(set(wanted) - set(parameters)), "the network lacks the manifest's parameters")
-        self._require(sorted(set(parameters) - set(wanted)), "the manifest lacks the network's parameters")
+        expected = [entry["name"] for entry in self.request.parameters]
+        self._require(sorted(set(expected) - set(parameters)), "the network lacks the manifest's parameters")
+        self._require(sorted(set(parameters) - set(expected)), "the manifest lacks the network's parameters")
         for name, values in canonical.weights(self.request.parameters, self.request.seed):
             self.assign(name, parameters[name], values)
 

@@ -205,9 +205,9 @@ def _vary_request(runtime: Runtime, request: Request, process: Process) -> Dict[
 def _compare_weights(request: Request, trainer: Trainer, answers: Dict[str, Any]) -> None:
     """Compare the parameters before the first step with the canonical weights."""
     wanted = canonical.weights(request.parameters, request.seed)
-    given = iter(trainer.parameters(0))
+    actual = iter(trainer.parameters(0))
     answers["manifest"], answers["initial"] = [], []
-    for name, values in given:
+    for name, values in actual:
         if not isinstance(values, numpy.ndarray):
             raise TypeError(
                 "`parameters` gives a %s for %s; it must give NumPy arrays" % (type(values).__name__, name)

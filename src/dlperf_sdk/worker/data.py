@@ -59,19 +59,19 @@ def _refused(path: str, why: str) -> DataError:
 
 def _check(path: str, expected: str) -> None:
     try:
-        found = checksum(path)
+        actual = checksum(path)
     except OSError as error:
         raise _refused(path, "cannot be read (%s)" % error.strerror) from error
-    if found != expected:
-        raise _refused(path, "has changed: its SHA-256 is %s, and was %s" % (found, expected))
+    if actual != expected:
+        raise _refused(path, "has changed: its SHA-256 is %s, and was %s" % (actual, expected))
 
 
 def _header(line: str, path: str, kind: str) -> Dict[str, Any]:
     header: Dict[str, Any] = json.loads(line)
     major = str(header["version"]).partition(".")[0]
     if header["format"] != kind or major != INDEX_VERSION.partition(".")[0]:
-        what = (header["format"], header["version"], kind, INDEX_VERSION)
-        raise _refused(path, "is %s %s, and this worker reads %s %s" % what)
+        identity = (header["format"], header["version"], kind, INDEX_VERSION)
+        raise _refused(path, "is %s %s, and this worker reads %s %s" % identity)
     return header
 
 

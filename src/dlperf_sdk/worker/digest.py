@@ -13,16 +13,18 @@ def held(
     Raises ValueError, which names the parameter, where they are not the manifest's: another name, shape, type or
     order of memory in some place, one too few or too many.
     """
-    for entry, found in zip_longest(manifest, parameters):
+    for entry, actual in zip_longest(manifest, parameters):
         if entry is None:
-            raise ValueError("the trainer has a parameter %s that is not in the model's manifest" % found[0])
-        wanted = (entry["name"], tuple(entry["shape"]), "float32")
-        if found is None:
+            raise ValueError("the trainer has a parameter %s that is not in the model's manifest" % actual[0])
+        expected = (entry["name"], tuple(entry["shape"]), "float32")
+        if actual is None:
             raise ValueError("the trainer lacks the manifest's parameter %s" % entry["name"])
-        name, values = found
-        given = (name, tuple(values.shape), str(values.dtype))
-        if given != wanted:
-            raise ValueError("where the manifest has %s %s %s, the trainer has %s %s %s" % (wanted + given))
+        name, values = actual
+        described = (name, tuple(values.shape), str(values.dtype))
+        if described != expected:
+            raise ValueError(
+                "where the manifest has %s %s %s, the trainer has %s %s %s" % (expected + described)
+            )
         if not values.flags.c_contiguous:
             raise ValueError("the trainer's parameter %s is not contiguous in C order" % name)
         yield name, values

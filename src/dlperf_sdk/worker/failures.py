@@ -63,15 +63,15 @@ def of_worker(
         limit: bytes that each trainer may allocate; None without a limit.
         log: the end of its log.
     """
-    told = (record or {}).get("failure")
+    reported = (record or {}).get("failure")
     phase = exit["phase"]
     ok = record is not None and record.get("status") == "ok"
     if record is not None and not ok:
         why_no_record = "left a record that tells neither of success nor of how it failed"
     if found is not None:
         failed = dict(found)
-    elif record is not None and record.get("status") == "failed" and isinstance(told, dict):
-        failed = dict(told)
+    elif record is not None and record.get("status") == "failed" and isinstance(reported, dict):
+        failed = dict(reported)
     elif exit["signal"] == "SIGKILL" and kernel_killed:
         failed = failure(
             "out-of-memory",
@@ -85,29 +85,29 @@ def of_worker(
             "more." % (name, phase, limit, _last_line(log)),
         )
     elif exit["signal"]:
-        said = "%s was ended by %s in phase '%s'. Its log tells how far it came; %s.%s"
+        message = "%s was ended by %s in phase '%s'. Its log tells how far it came; %s.%s"
         advice = _advice(exit["signal"])
-        failed = failure("crashed", said % (name, exit["signal"], phase, advice, _perhaps(limit)))
+        failed = failure("crashed", message % (name, exit["signal"], phase, advice, _perhaps(limit)))
     elif exit["code"] and ok:
-        said = (
+        message = (
             "%s had written its record, and then left with exit code %d in phase '%s': what failed came after its "
             "work, where the runtime's `stop` and exit functions run. Its log may say why.%s"
         )
-        failed = failure("crashed", said % (name, exit["code"], phase, _perhaps(limit)))
+        failed = failure("crashed", message % (name, exit["code"], phase, _perhaps(limit)))
     elif exit["code"]:
-        said = "%s left with exit code %d in phase '%s', and %s; its log may say why.%s"
-        failed = failure("crashed", said % (name, exit["code"], phase, why_no_record, _perhaps(limit)))
+        message = "%s left with exit code %d in phase '%s', and %s; its log may say why.%s"
+        failed = failure("crashed", message % (name, exit["code"], phase, why_no_record, _perhaps(limit)))
     elif not ok:
-        said = (
+        message = (
             "%s left with exit code 0 in phase '%s', but %s. See its log, and what in the plugin ends the process or "
             "touches its record."
         )
-        failed = failure("invalid-record", said % (name, phase, why_no_record))
+        failed = failure("invalid-record", message % (name, phase, why_no_record))
     else:
         return None
     if failed.get("kind") not in _CAUSES:
-        said = "%s told of a failure of an unknown kind, %.40r: its record breaks the protocol."
-        failed = failure("invalid-record", said % (name, failed.get("kind")))
+        message = "%s told of a failure of an unknown kind, %.40r: its record breaks the protocol."
+        failed = failure("invalid-record", message % (name, failed.get("kind")))
     return dict(failed, phase=failed.get("phase") or phase, node=exit["node"], rank=exit["rank"])
 
 
@@ -119,18 +119,18 @@ def of_service(name: str, exit: Dict[str, Any], kernel_killed: bool) -> Optional
     if not exit["signal"] and not exit["code"]:
         return None
     if exit["signal"] == "SIGKILL" and kernel_killed:
-        said = (
+        message = (
             "%s, which the trainers need, was killed by the kernel because the machine, or its control group, had no "
             "memory left. Use a smaller batch size, or a machine with more memory."
         )
-        return failure("out-of-memory", said % name, None, exit["node"])
+        return failure("out-of-memory", message % name, None, exit["node"])
     if exit["signal"]:
-        how = "was ended by %s" % exit["signal"]
+        ending = "was ended by %s" % exit["signal"]
         advice = _advice(exit["signal"])
     else:
-        how, advice = "left with exit code %d" % exit["code"], "the end of the log may say why"
-    said = "%s, which the trainers need, %s on node %d. Its log tells how far it came; %s."
-    return failure("crashed", said % (name, how, exit["node"], advice), None, exit["node"])
+        ending, advice = "left with exit code %d" % exit["code"], "the end of the log may say why"
+    message = "%s, which the trainers need, %s on node %d. Its log tells how far it came; %s."
+    return failure("crashed", message % (name, ending, exit["node"], advice), None, exit["node"])
 
 
 def _last_line(log: str) -> str:
@@ -155,4 +155,6 @@ def _advice(signal: str) -> str:
 
 def cause_of(failures: List[Dict[str, Any]]) -> Dict[str, Any]:
     """Return the most telling failure: by kind, then deaths by a signal before exceptions, then in order of arrival."""
-    return min(failures, key=lambda one: (_CAUSES.index(one["kind"]), one.get("type") is not None))
+    return min(
+        failures, key=lambda failure: (_CAUSES.index(failure["kind"]), failure.get("type") is not None)
+    )

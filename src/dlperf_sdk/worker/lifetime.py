@@ -38,7 +38,7 @@ def adopt_orphans() -> None:
 
 def children() -> List[int]:
     """Return the process ids of this process's children, adopted ones included."""
-    me, found = os.getpid(), []
+    me, pids = os.getpid(), []
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
@@ -47,8 +47,8 @@ def children() -> List[int]:
             except OSError:
                 continue  # it has just ended
             if int(after_name[1]) == me:
-                found.append(int(name))
-    return found
+                pids.append(int(name))
+    return pids
 
 
 def leave_out_finalisation() -> None:

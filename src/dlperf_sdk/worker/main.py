@@ -94,8 +94,8 @@ def main(arguments: List[str]) -> int:
     batch.add_argument("--folder", required=True)
     batch.add_argument("--linger", type=float, required=True)
     batch.add_argument("step", nargs="+")
-    one = commands.add_parser("worker", help="be one worker process (agents call this)")
-    one.add_argument("directory")
+    worker = commands.add_parser("worker", help="be one worker process (agents call this)")
+    worker.add_argument("directory")
     chosen = parser.parse_args(arguments)
     if chosen.command == "agent":
         from dlperf_sdk.worker.agent import joining

@@ -53,7 +53,7 @@ def speaks(text: str) -> bool:
 
     Where a library then ends the process, its message is the only evidence. Call this only if there is a memory limit.
     """
-    return any(words in text.lower() for words in _SAID)
+    return any(phrase in text.lower() for phrase in _SAID)
 
 
 def facts(limit: Optional[int]) -> Dict[str, int]:

@@ -38,15 +38,15 @@ def free_ports(host: str, count: int, among: Sequence[int] = USUAL) -> List[str]
         OSError: there are not so many, or the address is not this node's.
     """
     if len(among) < count:
-        said = (
+        message = (
             "%d ports are needed, and %d may be used: nodes of one machine share those that the topology's option "
             "'ports' allows, so allow more"
         )
-        raise OSError(said % (count, len(among)))
-    held: List[socket.socket] = []
+        raise OSError(message % (count, len(among)))
+    bound: List[socket.socket] = []
     try:
         for port in random.SystemRandom().sample(among, len(among)):
-            if len(held) == count:
+            if len(bound) == count:
                 break
             listener = socket.socket()
             try:
@@ -56,13 +56,13 @@ def free_ports(host: str, count: int, among: Sequence[int] = USUAL) -> List[str]
                 if error.errno == errno.EADDRNOTAVAIL:
                     raise
                 continue
-            held.append(listener)
-        if len(held) < count:
-            said = "%d ports are needed, and of %d to %d only %d are free on %s"
-            raise OSError(said % (count, min(among), max(among), len(held), host))
-        return [str(listener.getsockname()[1]) for listener in held]
+            bound.append(listener)
+        if len(bound) < count:
+            message = "%d ports are needed, and of %d to %d only %d are free on %s"
+            raise OSError(message % (count, min(among), max(among), len(bound), host))
+        return [str(listener.getsockname()[1]) for listener in bound]
     finally:
-        for listener in held:
+        for listener in bound:
             listener.close()
 
 

@@ -28,15 +28,15 @@ def follow(
     from: from `synthetic` that is the same batch, and whatever else is done to it would show.
     Fingerprints are of the first two replicas of the case, which train on the two canonical shards.
     """
-    wanted = request.protocol["canonical_steps"]
+    steps_wanted = request.protocol["canonical_steps"]
     trainer.deviation()  # as before the measured steps: what it leaves behind it would leave there
     progress.enter("warmup")
     batch = trainer.canonical_batch()
     prints: List[Dict[str, Any]] = [{"updates": {}, "running_means": {}} for _ in process.replicas]
     handles: List[Any] = []
     batches: Optional[Iterator[Any]] = None
-    taken = 0
-    while len(handles) < wanted:
+    steps_taken = 0
+    while len(handles) < steps_wanted:
         if batches is not None:
             batch = next(batches)
         before = trainer.skipped_steps()
@@ -45,11 +45,13 @@ def follow(
         # But the first update is looked at, and whether a loss scaler skipped a step is known when it is over.
         if not handles or request.scales_loss:
             runtime.synchronize()
-        taken += 1
-        progress.counters[1] = taken
+        steps_taken += 1
+        progress.counters[1] = steps_taken
         if trainer.skipped_steps() > before:
-            if taken - len(handles) > MOST_SKIPPED:
-                raise RuntimeError("the loss scaler skipped %d steps of %d" % (taken - len(handles), taken))
+            if steps_taken - len(handles) > MOST_SKIPPED:
+                raise RuntimeError(
+                    "the loss scaler skipped %d steps of %d" % (steps_taken - len(handles), steps_taken)
+                )
             continue
         handles.append(handle)
         if len(handles) == 1:
@@ -67,7 +69,7 @@ def follow(
             dict(prints[i], index=replica, digest=digests[i], losses=[float(step[i]) for step in losses])
             for i, replica in enumerate(process.replicas)
         ],
-        "skipped_steps": taken - len(handles),
+        "skipped_steps": steps_taken - len(handles),
     }
 
 

@@ -40,7 +40,7 @@ class Cluster(NamedTuple):
 
     def first_replica(self, node: int) -> int:
         """Return the global index of a node's first replica."""
-        return sum(len(other.devices) for other in self.nodes[:node])
+        return sum(len(earlier.devices) for earlier in self.nodes[:node])
 
     def device_of(self, replica: int) -> str:
         """Return the identifier of the device of a replica, by its global index."""

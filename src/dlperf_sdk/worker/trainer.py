@@ -89,13 +89,13 @@ def run(
         trainer = resolve(request.trainer)(runtime, request, process)
         built = monotonic()
         task = Task(runtime, trainer, request, cluster, process, progress, wait_for_go)
-        found = resolve(PROGRAMS[request.program])(task)
-        if "phases" in found:
-            found["phases"]["compile"] += built - started
-            found["phases"]["start"] = started - began
-        own = found.pop("facts", {})
+        answer = resolve(PROGRAMS[request.program])(task)
+        if "phases" in answer:
+            answer["phases"]["compile"] += built - started
+            answer["phases"]["start"] = started - began
+        own = answer.pop("facts", {})
         facts = {**_circumstances(), **memory.facts(request.memory_limit), **runtime.facts(), **own}
-        complete = dict(record, status="ok", facts=facts, observed=trainer.observed(), **found)
+        complete = dict(record, status="ok", facts=facts, observed=trainer.observed(), **answer)
         write_json(os.path.join(directory, "record.json"), complete)
         record = complete
     except Exception as error:

@@ -42,9 +42,9 @@ def worker_environment(
     for name, value in own.items():
         if name in INHERITED or name.startswith(INHERITED_PREFIXES):
             result[name] = value
-    for name, given in requested.items():
-        if given is not None:
-            result[name] = given
+    for name, requested_value in requested.items():
+        if requested_value is not None:
+            result[name] = requested_value
         elif name in own:
             result[name] = own[name]
     result.update(process)

@@ -39,11 +39,11 @@ def _workers(sizes: Sequence[int], count: int) -> List[int]:
     extra = count - sum(fewest)
     if min(room) < 0 or not 0 <= extra <= sum(room):
         return []
-    taken = []
+    assigned = []
     for few, more in zip(fewest, room):
-        taken.append(few + min(more, extra))
+        assigned.append(few + min(more, extra))
         extra -= min(more, extra)
-    return taken
+    return assigned
 
 
 def _slice(cpus: Sequence[int], index: int, count: int) -> Tuple[int, ...]:
@@ -56,19 +56,20 @@ def cpus_by_numa(root: str = "/sys", allowed: Optional[Iterable[int]] = None) ->
     Where the kernel shows no nodes, all are on node 0; so are processors that belong to none.
     """
     usable = set(os.sched_getaffinity(0) if allowed is None else allowed)
-    found: Dict[int, List[int]] = {}
+    by_node: Dict[int, List[int]] = {}
     folder = os.path.join(root, "devices/system/node")
     for name in _listed(folder):
         if name.startswith("node") and name[4:].isdigit():
-            here = parse_cpu_list(_text(os.path.join(folder, name, "cpulist"))) & usable
-            if here:
-                found[int(name[4:])] = list(here)
-    homeless = usable.difference(*found.values())
+            processors = parse_cpu_list(_text(os.path.join(folder, name, "cpulist"))) & usable
+            if processors:
+                by_node[int(name[4:])] = list(processors)
+    homeless = usable.difference(*by_node.values())
     if homeless:
-        found.setdefault(0, []).extend(homeless)
+        by_node.setdefault(0, []).extend(homeless)
     # Ordered by core first: a share of neighbours then holds whole cores, where it can.
     return {
-        node: tuple(sorted(found[node], key=lambda cpu: (_core(root, cpu), cpu))) for node in sorted(found)
+        node: tuple(sorted(by_node[node], key=lambda cpu: (_core(root, cpu), cpu)))
+        for node in sorted(by_node)
     }
 
 

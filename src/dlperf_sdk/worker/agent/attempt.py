@@ -89,7 +89,9 @@ class Attempt:
         A node without trainers serves other nodes: there it is True until the coordinator ends the attempt.
         """
         over = ("teardown", "done")
-        return not self.trainers or any(not one.ended and one.seen[0] not in over for one in self.trainers)
+        return not self.trainers or any(
+            not worker.ended and worker.seen[0] not in over for worker in self.trainers
+        )
 
     def _kernel_killed(self) -> bool:
         """Return True if the kernel has killed a process for memory since the attempt began."""
@@ -99,8 +101,8 @@ class Attempt:
         """Return the failures of trainers that have ended, and of services that died while they were needed."""
         ended = [worker for worker in self.trainers if worker.ended]
         killed = bool(ended) and self._kernel_killed()  # nothing is read while all are at work
-        found = [worker.found for worker in self.workers if worker.process.role == SERVICE]
-        found += [
+        failures_found = [worker.found for worker in self.workers if worker.process.role == SERVICE]
+        failures_found += [
             failures.of_worker(
                 worker.name,
                 worker.exit(),
@@ -113,7 +115,7 @@ class Attempt:
             )
             for worker in ended
         ]
-        return [failure for failure in found if failure is not None]
+        return [failure for failure in failures_found if failure is not None]
 
     def over(self) -> bool:
         """Return True if this node has trainers and all of them have ended.
@@ -124,11 +126,11 @@ class Attempt:
 
     def end(self) -> None:
         """End whoever is left: ask, wait a little, kill; and then their orphans."""
-        left = [worker for worker in self.workers if worker.popen.poll() is None]
-        for worker in left:
+        running = [worker for worker in self.workers if worker.popen.poll() is None]
+        for worker in running:
             worker.signal(signal.SIGTERM)
         deadline = time.monotonic() + GRACE
-        while time.monotonic() < deadline and any(worker.popen.poll() is None for worker in left):
+        while time.monotonic() < deadline and any(worker.popen.poll() is None for worker in running):
             time.sleep(0.02)
         for worker in self.workers:
             worker.signal(signal.SIGKILL)

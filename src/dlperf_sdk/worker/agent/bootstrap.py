@@ -29,21 +29,21 @@ def _read_bundle(missing: int) -> "Iterator[bytes]":
         yield part
 
 
-def _node(words: "list[str]") -> "int | None":
-    node = words[words.index("--node") + 1] if "--node" in words else ""
+def _node(arguments: "list[str]") -> "int | None":
+    node = arguments[arguments.index("--node") + 1] if "--node" in arguments else ""
     node = os.environ.get(node[1:], "") if node.startswith("$") else node
     return int(node) if node.isdigit() else None
 
 
-def _report_failure(words: "list[str]", error: Exception) -> int:
-    node = _node(words)
+def _report_failure(arguments: "list[str]", error: Exception) -> int:
+    node = _node(arguments)
     message = "Node %s (%s) cannot take the bundle: %s" % (node, socket.gethostname(), error)
     failure = {"kind": "unavailable", "message": message, "phase": "start", "node": node, "rank": None}
     print(json.dumps({"event": "ended", "status": "unavailable", "failure": failure}))
     return 1
 
 
-def main(words: "list[str]") -> int:
+def main(arguments: "list[str]") -> int:
     """Unpack the bundle from standard input and run the agent in it."""
     os.umask(0o077)
     for number in (signal.SIGTERM, signal.SIGHUP):  # until the agent serves: leave nothing behind
@@ -56,11 +56,11 @@ def main(words: "list[str]") -> int:
             folder = tempfile.mkdtemp(prefix="dlperf-", dir=os.environ.get("TMPDIR") or "/tmp")  # noqa: S108
             path = os.path.join(folder, "bundle")
             # Unpacked, for the agent as for its workers: from an archive everything would be compiled anew.
-            with zipfile.ZipFile(io.BytesIO(b"".join(_read_bundle(int(words[0]))))) as archive:
+            with zipfile.ZipFile(io.BytesIO(b"".join(_read_bundle(int(arguments[0]))))) as archive:
                 archive.extractall(path)
         except (OSError, zipfile.BadZipFile) as error:
-            return _report_failure(words, error)
-        sys.argv = [path] + words[1:] + ["--scratch", folder]
+            return _report_failure(arguments, error)
+        sys.argv = [path] + arguments[1:] + ["--scratch", folder]
         runpy.run_path(path, run_name="__main__")
         return 0
     finally:

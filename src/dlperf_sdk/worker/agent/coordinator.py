@@ -61,8 +61,8 @@ class Coordinator(threading.Thread):
             self._fail(failed.failure)
         except Exception as error:
             # What is not as it should be must not leave the agents waiting.
-            said = "The coordinator could not make sense of what a node sent: %r" % error
-            self._fail(dict(failure("invalid-record", said), traceback=traceback.format_exc()))
+            message_text = "The coordinator could not make sense of what a node sent: %r" % error
+            self._fail(dict(failure("invalid-record", message_text), traceback=traceback.format_exc()))
         finally:
             self._roster.close()
 
@@ -158,11 +158,13 @@ class Coordinator(threading.Thread):
             if message["without"]:
                 node, others = message["node"], message["without"]
                 names = ", ".join(self._roster.name(other) for other in others)
-                said = (
+                message_text = (
                     "From %s nobody can connect to %s. Open the ports between the nodes, or choose another network "
                     "with the topology's option 'interface'."
                 )
-                raise Failed(failure("unavailable", said % (self._roster.name(node), names), "start", node))
+                raise Failed(
+                    failure("unavailable", message_text % (self._roster.name(node), names), "start", node)
+                )
 
     def _prepare(self) -> Dict[int, Dict[str, Any]]:
         """Have every node choose its devices and ports."""
@@ -201,7 +203,7 @@ class Coordinator(threading.Thread):
         """
         ready = set()
         serving = 0
-        gone = False
+        go_sent = False
         settle: Optional[float] = None
         while len(parts) < self.request.nodes:
             patience = 1.0 if settle is None else max(0.0, settle - time.monotonic())
@@ -213,8 +215,8 @@ class Coordinator(threading.Thread):
             elif event == "ready":
                 ready.add(message["node"])
                 serving += not message["trainers"]
-                if len(ready) == self.request.nodes and not gone:
-                    gone = True
+                if len(ready) == self.request.nodes and not go_sent:
+                    go_sent = True
                     self._roster.order({"do": "go"})
             elif event == "failed":
                 failures.append(message["failure"])

@@ -29,13 +29,13 @@ def orders_for(
     without (schedulers, parameter servers) run wherever there is room.
     """
     everyone = resolve(request.processes)(cluster)
-    named = [
+    workers = [
         (name, process) for name, process in zip(names_of(everyone), everyone) if process.node == place.node
     ]
-    computing = [process for _, process in named if process.devices]
+    computing = [process for _, process in workers if process.devices]
     cores = cpus_by_numa()
     orders = []
-    for name, process in named:
+    for name, process in workers:
         cpus: Tuple[int, ...] = ()
         if process.devices:
             index = place.host_index * len(computing) + computing.index(process)
@@ -52,4 +52,4 @@ def orders_for(
                 "request": os.path.join(bundle, file),
             }
         )
-    return [process for _, process in named], orders
+    return [process for _, process in workers], orders

@@ -101,12 +101,12 @@ def _proof(secret: str, side: str, challenge: str, answer: str, port: int) -> st
 
     It covers both challenges and the port, so a proof replayed from another conversation or port is invalid.
     """
-    told = "\0".join((side, challenge, answer, str(port)))
-    return hmac.new(secret.encode(), told.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+    transcript = "\0".join((side, challenge, answer, str(port)))
+    return hmac.new(secret.encode(), transcript.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
 
 
-def _same(one: Any, other: str) -> bool:
-    return hmac.compare_digest(str(one).encode("utf-8", "replace"), other.encode())
+def _same(left: Any, right: str) -> bool:
+    return hmac.compare_digest(str(left).encode("utf-8", "replace"), right.encode())
 
 
 def connect(address: Any, secret: str, timeout: float) -> Link:

@@ -39,11 +39,11 @@ def unfit(command: Sequence[str], scratch: str) -> Optional[Dict[str, str]]:
     The `message` continues a sentence that starts with the node's name.
     """
     if shutil.which(command[0]) is None:
-        said = (
+        message = (
             "lacks %s, the environment's interpreter: make the environment at the same path on every node, or name "
             "one that is there with --python"
         )
-        return {"kind": "environment", "message": said % command[0]}
+        return {"kind": "environment", "message": message % command[0]}
     try:
         with open(os.path.join(scratch, "room"), "wb") as file:
             file.write(bytes(_ROOM))
@@ -59,7 +59,7 @@ def versions(command: Sequence[str], variables: Dict[str, str]) -> Dict[str, Any
     Empty if it will not tell: then the workers' own start shows what ails it.
     """
     try:
-        told = subprocess.run(
+        output = subprocess.run(
             list(command) + ["-I", "-c", _VERSIONS],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -68,10 +68,10 @@ def versions(command: Sequence[str], variables: Dict[str, str]) -> Dict[str, Any
             env=variables,
             timeout=_PROBE_PATIENCE,
         ).stdout
-        found = json.loads(told.decode())
+        facts = json.loads(output.decode())
     except (OSError, ValueError, subprocess.SubprocessError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return facts if isinstance(facts, dict) else {}
 
 
 def difference(nodes: Sequence[Tuple[str, Dict[str, Any]]]) -> Optional[str]:
@@ -80,21 +80,27 @@ def difference(nodes: Sequence[Tuple[str, Dict[str, Any]]]) -> Optional[str]:
     `nodes` are pairs of a name and `versions`; a node without `versions` is not compared.
     """
     first, expected = nodes[0]
-    for name, found in nodes[1:]:
-        if not found or not expected or found == expected:
+    for name, node_versions in nodes[1:]:
+        if not node_versions or not expected or node_versions == expected:
             continue
-        if found.get("python") != expected.get("python"):
+        if node_versions.get("python") != expected.get("python"):
             return "%s has Python %s, and %s has %s" % (
                 name,
-                found.get("python"),
+                node_versions.get("python"),
                 first,
                 expected.get("python"),
             )
-        here, there = found.get("packages", {}), expected.get("packages", {})
-        for package in sorted(set(here) | set(there)):
-            if here.get(package) != there.get(package):
-                told = (name, package, here.get(package, "none"), first, there.get(package, "none"))
-                return "%s has %s %s, and %s has %s" % told
+        packages, expected_packages = node_versions.get("packages", {}), expected.get("packages", {})
+        for package in sorted(set(packages) | set(expected_packages)):
+            if packages.get(package) != expected_packages.get(package):
+                values = (
+                    name,
+                    package,
+                    packages.get(package, "none"),
+                    first,
+                    expected_packages.get(package, "none"),
+                )
+                return "%s has %s %s, and %s has %s" % values
     return None
 
 
@@ -124,16 +130,16 @@ class Doorbell:
 
 def unreachable(doors: Sequence[Sequence[Any]]) -> List[int]:
     """Return the nodes of `(node, address, port)` that do not answer."""
-    found = []
+    silent = []
     for node, address, port in doors:
         try:
             socket.create_connection((address, port), _REACH).close()
         except OSError:
-            found.append(node)
-    return found
+            silent.append(node)
+    return silent
 
 
-def skewed(told: float) -> Optional[float]:
+def skewed(reported: float) -> Optional[float]:
     """Return seconds that a node's clock is ahead of this one's, if it is too many; `told` is what it said just now."""
-    ahead = told - time.time()
+    ahead = reported - time.time()
     return ahead if abs(ahead) > SKEW else None

@@ -37,28 +37,33 @@ class Roster:
             message = self.next(deadline - time.monotonic())
             if message is None:
                 missing = sorted(set(range(self._nodes)) - set(self._hellos))
-                said = (
+                message_text = (
                     "No word from the agents of nodes %s within %.0f s (the deadline 'start'). Check that they were "
                     "started and can reach %s:%d."
                 )
                 address = self._listener.getsockname()[:2]
-                text = "%s %s" % (said % ((missing, patience) + address), self._admission.shortage)
+                text = "%s %s" % (message_text % ((missing, patience) + address), self._admission.shortage)
                 raise Failed(failure("lost-node", text.strip(), "start", missing[0]))
             if message["event"] == "hello":
                 self._hellos[message["node"]] = message
                 if message.get("unfit"):
-                    said = "%s %s." % (_capital(self.name(message["node"])), message["unfit"]["message"])
-                    raise Failed(failure(message["unfit"]["kind"], said, "start", message["node"]))
+                    message_text = "%s %s." % (
+                        _capital(self.name(message["node"])),
+                        message["unfit"]["message"],
+                    )
+                    raise Failed(failure(message["unfit"]["kind"], message_text, "start", message["node"]))
         self._compare()
 
     def _compare(self) -> None:
         """Check that the nodes of one case are alike. Raises Failed for the first that is not, by name."""
-        told = [(self.name(node), self._hellos[node].get("versions") or {}) for node in sorted(self._hellos)]
-        differs = preflight.difference(told)
+        reported = [
+            (self.name(node), self._hellos[node].get("versions") or {}) for node in sorted(self._hellos)
+        ]
+        differs = preflight.difference(reported)
         if differs:
-            said = _capital(differs) + ". All nodes of a case must have the same environment."
-            odd = next(node for node in sorted(self._hellos) if differs.startswith(self.name(node)))
-            raise Failed(failure("environment", said, "start", odd))
+            message_text = _capital(differs) + ". All nodes of a case must have the same environment."
+            different = next(node for node in sorted(self._hellos) if differs.startswith(self.name(node)))
+            raise Failed(failure("environment", message_text, "start", different))
 
     def doors(self) -> List[List[Any]]:
         """Return `[node, address, port]` of each node that listens for the connection test."""
@@ -157,21 +162,21 @@ class Roster:
         except queue.Empty:
             pass
         now = time.monotonic()
-        for node, heard in list(self._heard.items()):
-            if now - heard > SILENCE:
+        for node, last_message in list(self._heard.items()):
+            if now - last_message > SILENCE:
                 raise self._lost(node, "has not been heard for %.0f s" % SILENCE)
         try:
             return self._inbox.get(timeout=timeout)
         except queue.Empty:
             return None
 
-    def _lost(self, node: int, how: str) -> Failed:
+    def _lost(self, node: int, reason: str) -> Failed:
         self._heard.pop(node, None)
         outbox = self._outboxes.pop(node, None)
         if outbox is not None:
             outbox.close(0.0)
         said = "The agent of %s %s. The other nodes' workers were ended; finished repeats are kept."
-        return Failed(failure("lost-node", said % (self.name(node), how), None, node))
+        return Failed(failure("lost-node", said % (self.name(node), reason), None, node))
 
     def _receive(self, joined: link.Link) -> None:
         """Pass on what one node's agent says, in a thread of its own, until the connection closes."""

@@ -13,8 +13,8 @@ PERIOD = 0.2
 
 def own_seconds() -> float:
     """Return processor seconds of this process and of everything that it has started and that has ended."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(each.ru_utime + each.ru_stime for each in used)
+    used = [resource.getrusage(target) for target in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 class Sampling:
@@ -41,7 +41,7 @@ class Sampling:
             return
         self._due = now + PERIOD
         for sampler in self._open:
-            taken = time.monotonic()
+            sampled_at = time.monotonic()
             for name, device, unit, kind, value in sampler.sample():
                 if not isinstance(value, (int, float)) or not math.isfinite(value):
                     continue  # nobody could measure it: absent
@@ -55,7 +55,7 @@ class Sampling:
                     "values": [],
                 }
                 series = self._series.setdefault((name, device), fresh)
-                series["times"].append(taken)
+                series["times"].append(sampled_at)
                 series["values"].append(value)
 
     def close(self) -> List[Dict[str, Any]]:
@@ -71,7 +71,7 @@ class Sampling:
             "device": "host",
             "unit": "s",
             "kind": "counter",
-            "times": [taken for taken, _ in self._own],
+            "times": [sampled_at for sampled_at, _ in self._own],
             "values": [seconds for _, seconds in self._own],
         }
         return [*self._series.values(), own]

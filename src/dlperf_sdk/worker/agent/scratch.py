@@ -20,10 +20,10 @@ _UNLOCKED = 3600.0
 
 
 @contextmanager
-def scratch(made: Optional[str] = None) -> Iterator[str]:
+def scratch(existing: Optional[str] = None) -> Iterator[str]:
     """Provide a directory (0700) of this process's own, removed when the context is left; `made` is an existing one."""
-    sweep(made)
-    path = made or tempfile.mkdtemp(prefix=PREFIX)
+    sweep(existing)
+    path = existing or tempfile.mkdtemp(prefix=PREFIX)
     try:
         lock = _lock(os.path.join(path, "lock"))
         try:

@@ -37,9 +37,9 @@ def first_event(bundle: str, python: Optional[str] = None) -> bytes:
     command = [python] if python else request.command
     # In a container there is another Python of this name, which nobody has started yet.
     contained = bool(case["spec"].get("container"))
-    found = {} if contained else versions(command, worker_environment(os.environ, request.variables, {}))
-    told = dict(case, event="case", id=request.id, command=command, versions=found)
-    return json.dumps(told).encode() + b"\n"
+    facts = {} if contained else versions(command, worker_environment(os.environ, request.variables, {}))
+    event = dict(case, event="case", id=request.id, command=command, versions=facts)
+    return json.dumps(event).encode() + b"\n"
 
 
 def main(out: str, python: str) -> int:
@@ -77,9 +77,9 @@ def main(out: str, python: str) -> int:
 
 def _agent(bundle: str, node: int, nodes: int, python: str, diagnostics: Any) -> "subprocess.Popen[bytes]":
     hosts = ",".join(["127.0.0.1"] * nodes)
-    words = ["--node", str(node), "--hosts", hosts, "--python", python, "--tether"]
+    arguments = ["--node", str(node), "--hosts", hosts, "--python", python, "--tether"]
     return subprocess.Popen(
-        [sys.executable, "-I", bundle, "agent"] + words,
+        [sys.executable, "-I", bundle, "agent"] + arguments,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE if node == 0 else subprocess.DEVNULL,
         stderr=diagnostics,

@@ -46,13 +46,13 @@ class Witness:
         if self._went is None or self._began is None:
             return None
         if self._last is not None and seconds < self._last - self._began - SLACK:
-            said = (
+            message = (
                 "its record has a window of %.3f s, and %.3f s after it could begin its agent saw it measure"
             )
-            return said % (seconds, self._last - self._began)
+            return message % (seconds, self._last - self._began)
         if self._over is not None and seconds > self._over - self._went:
-            said = (
+            message = (
                 "its record has a window of %.3f s, and its agent saw it end %.3f s after it was told to go"
             )
-            return said % (seconds, self._over - self._went)
+            return message % (seconds, self._over - self._went)
         return None

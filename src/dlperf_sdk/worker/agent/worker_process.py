@@ -68,11 +68,11 @@ class Supervised:
     def look(self) -> None:
         """Note how far it is, and when it last got on."""
         before = time.monotonic()
-        seen = self.progress.read()
+        progress = self.progress.read()
         after = time.monotonic()
-        self._witness.saw(seen[0], before, after)
-        if seen != self.seen:
-            self.seen, self.changed = seen, after
+        self._witness.saw(progress[0], before, after)
+        if progress != self.seen:
+            self.seen, self.changed = progress, after
 
     def overdue(self) -> Optional[Dict[str, Any]]:
         """Return the failure if the current phase has passed its deadline without a sign of life."""

@@ -75,11 +75,13 @@ def holders(uuid: str, library: str = LIBRARY, proc: str = "/proc") -> List[Hold
         device = nvml.device(uuid)
         if device is None:
             return []
-        found = [Holder(pid, _process_name(proc, pid), used) for pid, used in nvml.processes(device) or []]
+        processes = [
+            Holder(pid, _process_name(proc, pid), used) for pid, used in nvml.processes(device) or []
+        ]
         memory = nvml.memory(device)
-        if not found and memory is not None and memory.used > _UNSEEN:
-            found.append(Holder(0, "a process that is not visible from here", memory.used))
-        return found
+        if not processes and memory is not None and memory.used > _UNSEEN:
+            processes.append(Holder(0, "a process that is not visible from here", memory.used))
+        return processes
     finally:
         nvml.close()
 
@@ -132,8 +134,8 @@ def choose(
     if on_busy == "note":
         # A holder whose memory is not told may hold anything: it comes last.
         busy.sort(key=lambda gpu: sum(2**63 if h.bytes is None else h.bytes for h in held[gpu.uuid]))
-        taken = sorted((idle + busy)[:count], key=candidates.index)
-        return Choice(tuple(gpu.uuid for gpu in taken), True, sentences)
+        chosen = sorted((idle + busy)[:count], key=candidates.index)
+        return Choice(tuple(gpu.uuid for gpu in chosen), True, sentences)
     lacking = "%d GPU%s asked for, %d idle. %s" % (count, _s(count), len(idle), sentences)
     return Choice((), True, lacking)
 
@@ -146,17 +148,17 @@ def describe(gpu: Gpu) -> Dict[str, Any]:
 def survey(count: int, on_busy: str, library: str = LIBRARY) -> Choice:
     """Return the result of `choose` among this node's GPUs as they are now."""
     gpus = list_gpus(library)
-    held = {gpu.uuid: holders(gpu.uuid, library) for gpu in gpus}
-    return choose(count, gpus, held, on_busy, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    by_gpu = {gpu.uuid: holders(gpu.uuid, library) for gpu in gpus}
+    return choose(count, gpus, by_gpu, on_busy, os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
-def _sentence(gpu: Gpu, found: Sequence[Holder]) -> str:
-    named = []
-    for holder in found:
+def _sentence(gpu: Gpu, processes: Sequence[Holder]) -> str:
+    names = []
+    for holder in processes:
         process = "process %d (%s)" % (holder.pid, holder.name) if holder.pid else holder.name
         size = "" if holder.bytes is None else " with %.1f GiB" % (holder.bytes / 2.0**30)
-        named.append(process + size)
-    return "GPU %d (%s, %s) is held by %s." % (gpu.number, gpu.name or "unnamed", gpu.uuid, ", ".join(named))
+        names.append(process + size)
+    return "GPU %d (%s, %s) is held by %s." % (gpu.number, gpu.name or "unnamed", gpu.uuid, ", ".join(names))
 
 
 def _s(count: int) -> str:

@@ -177,10 +177,10 @@ class Nvml:
         room = 32
         # Processes may come between the two calls; four doublings hold more than a device can.
         for _ in range(5):
-            count, found = c_uint(room), (_Process * room)()
-            code = self._call(name, types, device, byref(count), found)
+            count, buffer = c_uint(room), (_Process * room)()
+            code = self._call(name, types, device, byref(count), buffer)
             if code == _SUCCESS:
-                return [(p.pid, None if p.used == _NOT_AVAILABLE else p.used) for p in found[: count.value]]
+                return [(p.pid, None if p.used == _NOT_AVAILABLE else p.used) for p in buffer[: count.value]]
             if code != _INSUFFICIENT_SIZE:
                 return None
             room = max(2 * room, count.value + 8)

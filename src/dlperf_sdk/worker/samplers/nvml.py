@@ -23,8 +23,8 @@ class Sampler:
         self._nvml = Nvml.open(self._path) if self._uuids else None
         if self._nvml is None:
             return False
-        found = [(uuid, self._nvml.device(uuid)) for uuid in self._uuids]
-        self._handles = [(uuid, handle) for uuid, handle in found if handle is not None]
+        handles = [(uuid, self._nvml.device(uuid)) for uuid in self._uuids]
+        self._handles = [(uuid, handle) for uuid, handle in handles if handle is not None]
         if not self._handles:
             self.close()
         return bool(self._handles)
