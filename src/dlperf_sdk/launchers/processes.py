@@ -45,7 +45,7 @@ def run_commands(commands: Sequence[Sequence[str]], bundle: Path) -> Iterator[It
                     start_new_session=True,  # the controller handles Ctrl-C
                 )
                 processes.append(process)
-                feeding = (process.stdin, str(bundle), stopped)
+                feeding = (process.stdin, bundle.open("rb"), stopped)  # here: an error of it is the launch's
                 threading.Thread(target=tether.feed, args=feeding, daemon=True).start()
             yield _read_lines(processes, diagnostics)
         finally:

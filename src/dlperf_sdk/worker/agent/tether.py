@@ -13,11 +13,11 @@ TIMEOUT = 25.0
 """Seconds without one after which the controller counts as lost."""
 
 
-def feed(pipe: IO[bytes], bundle: str, stopped: threading.Event) -> None:
-    """Write the bundle and then signs of life, until `stopped` is set or the reader has gone; then close the pipe."""
+def feed(pipe: IO[bytes], bundle: IO[bytes], stopped: threading.Event) -> None:
+    """Write the bundle and then signs of life, until `stopped` is set or the reader has gone; then close both."""
     try:
-        with pipe, open(bundle, "rb") as file:
-            shutil.copyfileobj(file, pipe)
+        with pipe, bundle:
+            shutil.copyfileobj(bundle, pipe)
             pipe.flush()
             while not stopped.wait(INTERVAL):
                 pipe.write(b"\n")
