@@ -54,7 +54,7 @@ class Workload:
     @property
     def cases(self) -> list[Case]:
         """The merged cases."""
-        return [each.case for each in self.merged]
+        return [run.case for run in self.merged]
 
     @property
     def unit(self) -> str:
@@ -83,18 +83,18 @@ def _merged(runs: Sequence[Case]) -> Merged:
 def workloads(merged: Sequence[Merged]) -> list[Workload]:
     """The workloads, that with most cases first."""
     groups: dict[tuple[str, ...], list[Merged]] = {}
-    for each in merged:
-        names = {name for name, role in each.case.roles.items() if role == "workload"}
-        groups.setdefault((*_identity(each.case, names), each.case.unit), []).append(each)
+    for run in merged:
+        names = {name for name, role in run.case.roles.items() if role == "workload"}
+        groups.setdefault((*_identity(run.case, names), run.case.unit), []).append(run)
     facts = [_workload_facts(group[0].case) for group in groups.values()]
     titles = titles_of(
-        [f"{each.get('model', '')}, {each.get('batch_size', '?')} per device" for each in facts], facts
+        [f"{known.get('model', '')}, {known.get('batch_size', '?')} per device" for known in facts], facts
     )
-    found = [
+    grouped = [
         Workload(of, tuple(group), title)
         for of, group, title in zip(facts, groups.values(), titles, strict=True)
     ]
-    return sorted(found, key=lambda workload: -len(workload.merged))
+    return sorted(grouped, key=lambda workload: -len(workload.merged))
 
 
 def strong_workloads(merged: Sequence[Merged]) -> list[Workload]:
@@ -103,10 +103,10 @@ def strong_workloads(merged: Sequence[Merged]) -> list[Workload]:
     Those with most cases first. Its `facts` know no batch per device.
     """
     groups: dict[tuple[str, ...], list[Merged]] = {}
-    for each in merged:
-        names = {name for name, role in each.case.roles.items() if role == "workload"} - {"batch_size"}
-        together = str(each.case.global_batch_size)
-        groups.setdefault((*_identity(each.case, names), each.case.unit, together), []).append(each)
+    for run in merged:
+        names = {name for name, role in run.case.roles.items() if role == "workload"} - {"batch_size"}
+        together = str(run.case.global_batch_size)
+        groups.setdefault((*_identity(run.case, names), run.case.unit, together), []).append(run)
     facts = []
     for group in groups.values():
         known = _workload_facts(group[0].case)
@@ -116,23 +116,23 @@ def strong_workloads(merged: Sequence[Merged]) -> list[Workload]:
         f"{known.get('model', '')}, {group[0].case.global_batch_size:,} on all devices"
         for known, group in zip(facts, groups.values(), strict=True)
     ]
-    every = zip(facts, groups.values(), titles_of(short, facts), strict=True)
-    found = [Workload(known, tuple(group), title) for known, group, title in every]
-    return sorted(found, key=lambda workload: -len(workload.merged))
+    described = zip(facts, groups.values(), titles_of(short, facts), strict=True)
+    grouped = [Workload(known, tuple(group), title) for known, group, title in described]
+    return sorted(grouped, key=lambda workload: -len(workload.merged))
 
 
 def titles_of(short: Sequence[str], facts: Sequence[dict[str, Any]]) -> list[str]:
     """A short title for each workload, and where these do not tell them apart, the facts that do."""
     titles = []
-    for title, mine in zip(short, facts, strict=True):
-        alike = [each for other, each in zip(short, facts, strict=True) if other == title]
+    for title, own in zip(short, facts, strict=True):
+        alike = [other_facts for other, other_facts in zip(short, facts, strict=True) if other == title]
         differing = {
             name
-            for name in {name for each in alike for name in each}
-            if len({key(each.get(name)) for each in alike}) > 1
+            for name in {name for other_facts in alike for name in other_facts}
+            if len({key(other_facts.get(name)) for other_facts in alike}) > 1
         }
-        said = [format_fact(name, mine[name]) for name in sorted(differing) if name in mine]
-        titles.append(", ".join([title, *said]))
+        texts = [format_fact(name, own[name]) for name in sorted(differing) if name in own]
+        titles.append(", ".join([title, *texts]))
     return titles
 
 
@@ -165,12 +165,12 @@ def labels(cases: Sequence[Case], without: Sequence[str] = ()) -> list[str]:
     for name in (*_NAMED, *held):
         if name in without:
             continue
-        said = [_part(name, case.facts.get(name)) for case in cases]
-        if name == "strategy" and len({*said} - {""}) < 2:
+        texts = [_part(name, case.facts.get(name)) for case in cases]
+        if name == "strategy" and len({*texts} - {""}) < 2:
             continue  # what one device lacks is no difference: that the others meet, their topology says
-        kinds = len(set(zip(*parts.values(), said, strict=True)))
+        kinds = len(set(zip(*parts.values(), texts, strict=True)))
         if name in _FIRST or kinds > max(apart, 1):
-            parts[name] = said
+            parts[name] = texts
             apart = kinds
     order = [name for name in _SAID if name in parts] + [name for name in parts if name not in _SAID]
     return [" ".join(filter(None, (parts[name][at] for name in order))) for at in range(len(cases))]

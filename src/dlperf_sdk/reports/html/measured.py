@@ -55,7 +55,7 @@ def page(results: Sequence[Result], unread: Sequence[str] = (), published: Colle
     by_workload = workloads(merged)
     ranked = rankings(run.case for run in merged)
     among = contradictions_among(results)
-    outcomes = [outcome(result, each) for result, each in zip(results, among, strict=True)]
+    outcomes = [outcome(result, reasons) for result, reasons in zip(results, among, strict=True)]
     sections = (
         Section("What could not be read", _notes(unread)),
         leaders.section(ranked),
@@ -89,13 +89,13 @@ def page(results: Sequence[Result], unread: Sequence[str] = (), published: Colle
 
 def _cases(results: Sequence[Result]) -> tuple[list[Case], list[str]]:
     """The results whose throughput stands, and why the others are in no plot of throughputs."""
-    found, left_out = [], []
+    valid, left_out = [], []
     for result in results:
         try:
-            found.append(Case.of(result))
+            valid.append(Case.of(result))
         except AnalysisError as error:
             left_out.append(str(error))
-    return found, left_out
+    return valid, left_out
 
 
 def _notes(texts: Sequence[str]) -> tuple[Item, ...]:

@@ -45,8 +45,8 @@ def section(workloads: Sequence[Workload]) -> Section:
         "The batch per device is held (weak scaling). Dashed: what each series would reach if every device added as "
         "much as the first. Speedup and efficiency are against one device of the very same case."
     )
-    found = [(workload, series_of(workload)) for workload in workloads]
-    return Section("Scaling", _shown(found, "weak"), lede)
+    by_workload = [(workload, series_of(workload)) for workload in workloads]
+    return Section("Scaling", _shown(by_workload, "weak"), lede)
 
 
 def strong(workloads: Sequence[Workload], weak: Sequence[Workload]) -> Section:
@@ -58,7 +58,7 @@ def strong(workloads: Sequence[Workload], weak: Sequence[Workload]) -> Section:
     elsewhere = {
         id(point.merged) for workload in weak for series in series_of(workload) for point in series.points
     }
-    found = [
+    by_workload = [
         (
             workload,
             [
@@ -75,7 +75,7 @@ def strong(workloads: Sequence[Workload], weak: Sequence[Workload]) -> Section:
         "series would reach if every device added as much as the first. Speedup and efficiency are against one device "
         "with the whole batch."
     )
-    return Section("Strong scaling", _shown(found, "strong"), lede)
+    return Section("Strong scaling", _shown(by_workload, "strong"), lede)
 
 
 def _shown(every: Sequence[tuple[Workload, list[Series]]], kind: Scaling) -> tuple[Item, ...]:
@@ -99,7 +99,7 @@ def series_of(workload: Workload, kind: Scaling = "weak") -> list[Series]:
         one
         for group in groups.values()
         for one in _by_strategy(group)
-        if len({each.case.topology.devices for each in one}) > 1
+        if len({run.case.topology.devices for run in one}) > 1
     ]
     several.sort(key=_reach, reverse=True)
     largest = [max(group, key=_size).case for group in several]
@@ -108,11 +108,14 @@ def series_of(workload: Workload, kind: Scaling = "weak") -> list[Series]:
 
 
 def _by_strategy(group: Sequence[Merged]) -> list[list[Merged]]:
-    met = [each for each in group if each.case.facts.get("strategy") != NO_STRATEGY]
-    alone = [each for each in group if each.case.facts.get("strategy") == NO_STRATEGY]
-    strategies = list(dict.fromkeys(key(each.case.facts.get("strategy")) for each in met))
+    synchronized = [run for run in group if run.case.facts.get("strategy") != NO_STRATEGY]
+    single = [run for run in group if run.case.facts.get("strategy") == NO_STRATEGY]
+    strategies = list(dict.fromkeys(key(run.case.facts.get("strategy")) for run in synchronized))
     return [
-        sorted([*alone, *(each for each in met if key(each.case.facts.get("strategy")) == name)], key=_size)
+        sorted(
+            [*single, *(run for run in synchronized if key(run.case.facts.get("strategy")) == name)],
+            key=_size,
+        )
         for name in strategies
     ]
 
@@ -123,18 +126,18 @@ def _size(merged: Merged) -> tuple[int, int]:
 
 
 def _reach(group: Sequence[Merged]) -> tuple[int, float]:
-    return max((each.case.topology.devices, each.case.throughput) for each in group)
+    return max((run.case.topology.devices, run.case.throughput) for run in group)
 
 
 def _points(group: Sequence[Merged], kind: Scaling) -> tuple[Point, ...]:
-    among = [each.case for each in group]
+    among = [run.case for run in group]
     return tuple(
         Point(
-            each,
-            speedup(each.case, among, scaling=kind),
-            efficiency(each.case, among, scaling=kind),
+            run,
+            speedup(run.case, among, scaling=kind),
+            efficiency(run.case, among, scaling=kind),
         )
-        for each in group
+        for run in group
     )
 
 
@@ -146,20 +149,20 @@ _NAMES: dict[Scaling, tuple[str, str, str]] = {
 
 def _items(workload: Workload, series: Sequence[Series], kind: Scaling) -> tuple[Item, ...]:
     unit, (throughputs, speedups, efficiencies) = workload.unit, _NAMES[kind]
-    how = common_scale([point.merged.case.throughput for each in series for point in each.points], unit)
+    how = common_scale([point.merged.case.throughput for curve in series for point in curve.points], unit)
     drawn = series[: charts.MOST_SERIES]
     numbers, reasons = _numbers(series, how)
     plots = [
         Plot(
             f"{throughputs}: {workload.title}",
             _describe(series, how.unit, len(drawn)),
-            partial(charts.scaling, [row for each in drawn for row in _rows(each, how)], how.unit),
+            partial(charts.scaling, [row for curve in drawn for row in _rows(curve, how)], how.unit),
             numbers,
         )
     ]
-    rows = [row for each in drawn for row in _efficiencies(each)]
+    rows = [row for curve in drawn for row in _efficiencies(curve)]
     if rows:
-        faster = [row for each in drawn for row in _speedups(each)]
+        faster = [row for curve in drawn for row in _speedups(curve)]
         plots.append(
             Plot(
                 f"{speedups}: {workload.title}",
@@ -241,8 +244,8 @@ def _numbers(series: Sequence[Series], how: Scale) -> tuple[Table, list[str]]:
     """Every point, and why some have no speedup."""
     reasons: list[str] = []
     rows: list[tuple[Cell | str, ...]] = []
-    for each in series:
-        for point in each.points:
+    for curve in series:
+        for point in curve.points:
             case, scaled = point.merged.case, point.speedup
             if scaled.reason and scaled.reason not in reasons:
                 reasons.append(scaled.reason)
@@ -250,7 +253,7 @@ def _numbers(series: Sequence[Series], how: Scale) -> tuple[Table, list[str]]:
             low, high = point.merged.low, point.merged.high
             rows.append(
                 (
-                    each.name,
+                    curve.name,
                     str(case.topology),
                     str(case.topology.devices),
                     how.own(case.throughput),
@@ -272,19 +275,19 @@ def _numbers(series: Sequence[Series], how: Scale) -> tuple[Table, list[str]]:
 
 
 def _efficiency_table(series: Sequence[Series]) -> Table:
-    counts = sorted({point.merged.case.topology.devices for each in series for point in each.points})
+    counts = sorted({point.merged.case.topology.devices for curve in series for point in curve.points})
     rows = []
-    for each in series:
-        found = {row["devices"]: row["shown"] for row in reversed(_efficiencies(each))}
-        rows.append((each.name, *(found.get(count, Cell("–", "quiet")) for count in counts)))
+    for curve in series:
+        values = {row["devices"]: row["shown"] for row in reversed(_efficiencies(curve))}
+        rows.append((curve.name, *(values.get(count, Cell("–", "quiet")) for count in counts)))
     columns = (Column("series"), *(Column(counted(count, "device"), right=True) for count in counts))
     return Table(columns, tuple(rows))
 
 
 def _describe(series: Sequence[Series], unit: str, drawn: int) -> str:
-    points = [(each, point) for each in series for point in each.points]
+    points = [(curve, point) for curve in series for point in curve.points]
     counts = sorted({point.merged.case.topology.devices for _, point in points})
-    best, most = max(points, key=lambda each: each[1].merged.case.throughput)
+    best, most = max(points, key=lambda entry: entry[1].merged.case.throughput)
     rest = f" {len(series) - drawn} more are in the table only." if drawn < len(series) else ""
     return (
         f"{counted(drawn, 'line')} from {counts[0]} to {counted(counts[-1], 'device')}. The highest throughput "
@@ -295,10 +298,10 @@ def _describe(series: Sequence[Series], unit: str, drawn: int) -> str:
 def _describe_efficiency(series: Sequence[Series]) -> str:
     """Return the best and the worst efficiency on the largest topology that two series share."""
     by_topology: dict[tuple[int, int], list[tuple[float, Series]]] = {}
-    for each in series:
-        for point in each.points:
+    for curve in series:
+        for point in curve.points:
             if point.efficiency.value is not None and point.merged.case.topology.devices > 1:
-                by_topology.setdefault(_size(point.merged), []).append((point.efficiency.value, each))
+                by_topology.setdefault(_size(point.merged), []).append((point.efficiency.value, curve))
     text = "Percent of perfect scaling."
     shared = [size for size, values in by_topology.items() if len(values) > 1]
     if not shared:
@@ -315,8 +318,8 @@ def _summary(workloads: Sequence[tuple[Workload, Sequence[Series]]]) -> Sortable
     """Return a row per series at its largest topology, the worst efficiency of the most devices first."""
     rows: list[tuple[tuple[int, float], tuple[str, ...]]] = []
     for workload, series in workloads:
-        for each in series:
-            values = [(point, point.efficiency.value) for point in each.points if point.efficiency.value]
+        for curve in series:
+            values = [(point, point.efficiency.value) for point in curve.points if point.efficiency.value]
             if len(values) < 2:
                 continue
             last, value = values[-1]
@@ -332,7 +335,7 @@ def _summary(workloads: Sequence[tuple[Workload, Sequence[Series]]]) -> Sortable
                     (-topology.devices, value),
                     (
                         workload.title,
-                        each.name,
+                        curve.name,
                         str(topology),
                         f"{last.speedup.value:.2f}×",
                         f"{value:.1%}",
