@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from dlperf_sdk.reports.blocks import Paragraph
 from dlperf_sdk.reports.html import spread
-from dlperf_sdk.reports.html.page import Folded, Item, Plot, Section
+from dlperf_sdk.reports.html.page import Folded, Item, Section
 from dlperf_sdk.reports.html.results import names
 from dlperf_sdk.reports.labels import batch_size
 from dlperf_sdk.results.result import Result
@@ -23,7 +24,7 @@ _METRICS = (
 )
 
 
-_MAX_PLOTS = 4
+_MAX_PLOTS = 1
 """Plots of a metric and a workload; further values are in the table of results."""
 
 
@@ -35,13 +36,15 @@ def section(results: Sequence[Result]) -> Section:
         groups.setdefault((result.spec.model, batch_size(result.spec)), []).append((label, result))
     items: list[Item] = []
     for name, title in _METRICS:
-        plots: list[Plot] = []
+        plots: list[Item] = []
         for (model, batch), members in groups.items():
             values = [value for label, result in members if (value := _value(label, result, name))]
             units = {metric.unit for _, result in members if (metric := result.metric(name))}
             if values and len(units) == 1:
                 workload = f"{title}: {model}, {batch} per device"
                 plots += spread.plots(values, name.replace("-", " "), units.pop(), workload, _MAX_PLOTS)
+                if len(values) > spread.MOST:
+                    plots.append(Paragraph("Further cases are in the table of results.", "quiet"))
         if plots:
             items.append(Folded(title, tuple(plots)))
     lede = "A quantity that could not be measured is absent, never zero."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -168,7 +168,7 @@ def _items(workload: Workload, series: Sequence[Series], kind: Scaling) -> tuple
                 f"{speedups}: {workload.title}",
                 "Throughput over that of one device of the same case. Dashed: perfect scaling.",
                 partial(charts.speedup, faster),
-                numbers,
+                _table_by_devices(drawn, _speedups),
             )
         )
         plots.append(
@@ -176,7 +176,7 @@ def _items(workload: Workload, series: Sequence[Series], kind: Scaling) -> tuple
                 f"{efficiencies}: {workload.title}",
                 _describe_efficiency(drawn),
                 partial(charts.efficiency, rows),
-                _efficiency_table(drawn),
+                _table_by_devices(drawn, _efficiencies),
             )
         )
     items: list[Item] = [Abreast(tuple(plots))]
@@ -274,11 +274,11 @@ def _numbers(series: Sequence[Series], how: Scale) -> tuple[Table, list[str]]:
     return Table(columns, tuple(rows)), reasons
 
 
-def _efficiency_table(series: Sequence[Series]) -> Table:
+def _table_by_devices(series: Sequence[Series], rows_of: Callable[[Series], list[dict[str, Any]]]) -> Table:
     counts = sorted({point.merged.case.topology.devices for curve in series for point in curve.points})
     rows = []
     for curve in series:
-        values = {row["devices"]: row["shown"] for row in reversed(_efficiencies(curve))}
+        values = {row["devices"]: row["shown"] for row in reversed(rows_of(curve))}
         rows.append((curve.name, *(values.get(count, Cell("–", "quiet")) for count in counts)))
     columns = (Column("series"), *(Column(counted(count, "device"), right=True) for count in counts))
     return Table(columns, tuple(rows))
