@@ -29,6 +29,7 @@ import dlperf_sdk
 from dlperf_sdk.worker import loop
 from dlperf_sdk.worker.clocks import CLOCKS
 from dlperf_sdk.worker.interface import Runtime, Step, Trainer
+from dlperf_sdk.worker.processes import TRAINER, Process
 from dlperf_sdk.worker.progress import Progress
 
 BOUND = 20e-6
@@ -64,6 +65,8 @@ class NothingTrainer(Trainer):
     """A step that does nothing."""
 
     _DONE = Step(None, 1)
+    process = Process(TRAINER, 0, {})
+    """No replicas: there is no state to be compared over the window."""
 
     def __init__(self) -> None:
         pass
@@ -139,7 +142,7 @@ class Sides:
         """A window of `dlperf_sdk.worker.loop.measure`, from its own stamps."""
         protocol = {"canonical_steps": 0, "warmup": self.warmup, "steps": self.steps}
         found = loop.measure(self.runtime, self.trainer, protocol, self.edges, lambda: None)
-        (cpu, synchronised), (cpu_end, synchronised_end) = self.edges.at["measure"], self.edges.at["teardown"]
+        (cpu, synchronised), (cpu_end, synchronised_end) = self.edges.at["measure"], self.edges.at["verify"]
         self.seen["measured"].add(synchronised_end - synchronised)
         return Spent(found["window"]["end"] - found["window"]["start"], cpu_end - cpu)
 

@@ -31,7 +31,7 @@ import attrs
 from dlperf_sdk.interfaces.measurer import Measured
 from dlperf_sdk.measurers.step_time import StepTime
 from dlperf_sdk.measurers.throughput import Throughput
-from dlperf_sdk.results.records import Record, Repeat, Replica, Window
+from dlperf_sdk.results.records import Record, Repeat, Replica, TensorChanges, Window
 from dlperf_sdk.results.result import Environment, Fact, Result, Workload
 from dlperf_sdk.results.store import ResultStore
 from dlperf_sdk.results.verdicts import Expected, judge
@@ -206,6 +206,8 @@ def repeat_of(spec: RunSpec, attempt: int, noise: random.Random) -> Repeat:
             canonical_losses=tuple(7.0 - 0.1 * step * noise.gauss(1, 0.1) for step in range(CANONICAL)),
             warmup_losses=tuple(noise.gauss(6, 0.1) for _ in range(WARMUP)),
             losses=tuple(noise.gauss(5, 0.1) for _ in range(STEPS)),
+            changes={kind: TensorChanges(161, (), ()) for kind in ("parameters", "moments")},
+            audit_losses=tuple(7.0 - 0.1 * step * noise.gauss(1, 0.1) for step in range(CANONICAL)),
         )
         for index in range(spec.topology.devices)
     )
@@ -221,6 +223,8 @@ def repeat_of(spec: RunSpec, attempt: int, noise: random.Random) -> Repeat:
         data_waits=tuple(abs(noise.gauss(1e-4, 1e-5)) for _ in range(STEPS)),
         replicas=replicas,
         deviation=1e-6 if spec.precision == "fp32" else 1e-3,
+        updates=STEPS,
+        audit_step_times=(0.1,) * CANONICAL,
         skipped_steps=0,
         prefetched_batches=0,
         peak_host_memory=2**31,

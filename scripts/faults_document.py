@@ -25,7 +25,8 @@ TAIL = """\
 ## Faults that no check detects
 
 - A worker half that behaves correctly only while it is checked: it recognizes the parity program or the sizes of a
-  reference case, or stops training after the number of steps that the suite takes.
+  reference case, or leaves out work in the window and does it again after the reset, while its state changes.
+- A step that trains on another batch than it was given, or a data source that repeats a batch of real data.
 - A worker half that falsifies its record in fields other than the window's length, shortens that length by little
   more than a second, or reports wrong phases to its agent.
 - Gradient accumulation that is computed as one large batch.
@@ -48,6 +49,16 @@ These require reading the worker half.
 PARTS = (
     ("Caught by the conformance suite", "tests of `dlperf_sdk.testing`; toy plugins", faults.BY_CONFORMANCE),
     ("Caught by a verdict of every run", "verdicts of `run()`; toy plugins, two replicas", faults.BY_VERDICT),
+    (
+        "Caught by verifying the window",
+        "the verdict `window-verified` of every run; toy plugins, two replicas, two repeats",
+        faults.BY_WINDOW,
+    ),
+    (
+        "Caught by verifying the window: torch",
+        "the verdict `window-verified` of every run; small cases of the models",
+        faults.BY_WINDOW_OF_TORCH,
+    ),
     (
         "Caught by the agent in every run",
         "the kind of the failure; toy plugins, windows of some seconds",

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 
 from dlperf_sdk.interfaces.measurer import Measured
-from dlperf_sdk.results.records import Record, Repeat, Replica, Series, Window
+from dlperf_sdk.results.records import Record, Repeat, Replica, Series, TensorChanges, Window
 from dlperf_sdk.results.verdicts import Expected
 from dlperf_sdk.spec.protocol import Protocol
 
@@ -20,6 +20,8 @@ def replica(index: int, steps: int = 20, **changes: Any) -> Replica:
         canonical_losses=(7.0, 6.5, 6.0),
         warmup_losses=(6.0, 5.9),
         losses=tuple(5.0 - 0.01 * step for step in range(steps)),
+        changes={"parameters": TensorChanges(2, (), ()), "moments": TensorChanges(2, (), ())},
+        audit_losses=(7.0, 6.5, 6.0),
     )
     return attrs.evolve(made, **changes)
 
@@ -40,6 +42,8 @@ def record(
         data_waits=(0.001,) * steps,
         replicas=(replica(rank, steps),),
         deviation=1e-7,
+        updates=steps,
+        audit_step_times=(0.1,) * 3,
         skipped_steps=0,
         prefetched_batches=0,
         peak_host_memory=1000 + rank,

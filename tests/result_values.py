@@ -82,7 +82,8 @@ def specs(draw):
 
 
 WINDOWS = st.lists(SECONDS, min_size=2, max_size=2, unique=True).map(lambda edges: r.Window(*sorted(edges)))
-REPLICAS = st.builds(r.Replica, INDEX, TEXT, TEXT, many(REAL), many(REAL), many(REAL))
+CHANGES = st.dictionaries(NAMES, st.builds(r.TensorChanges, COUNT, many(TEXT), many(TEXT)), max_size=2)
+REPLICAS = st.builds(r.Replica, INDEX, TEXT, TEXT, many(REAL), many(REAL), many(REAL), CHANGES, many(REAL))
 RECORDS = st.builds(
     r.Record,
     request=IDS,
@@ -96,6 +97,8 @@ RECORDS = st.builds(
     data_waits=many(SECONDS, 4),
     replicas=many(REPLICAS),
     deviation=st.none() | REAL,
+    updates=st.none() | COUNT,
+    audit_step_times=many(SECONDS, 4),
     skipped_steps=COUNT,
     prefetched_batches=COUNT,
     peak_host_memory=COUNT,

@@ -348,6 +348,114 @@ BY_VERDICT = (
         where=COMPILED,
     ),
 )
+BY_WINDOW = (
+    Fault(
+        "forward-only",
+        "from the ninth step on: a forward pass only",
+        "window-verified",
+        "did not change",
+    ),
+    Fault(
+        "forward-only-every-second",
+        "from the ninth step on: every second step a forward pass only",
+        "window-verified",
+        "after a reset",
+    ),
+    Fault(
+        "forward-only-at-random",
+        "from the ninth step on: steps at random a forward pass only",
+        "window-verified",
+        "after a reset",
+    ),
+    Fault(
+        "forward-only-in-one-repeat",
+        "from the ninth step on: a forward pass only, in the second of two repeats",
+        "window-verified",
+        "did not change",
+    ),
+    Fault(
+        "rate-of-zero",
+        "from the ninth step on: a learning rate of zero",
+        "window-verified",
+        "did not change",
+    ),
+    Fault(
+        "half-the-rate",
+        "from the ninth step on: half of the learning rate",
+        "window-verified",
+        "after a reset",
+    ),
+    Fault(
+        "half-the-batch",
+        "from the ninth step on: half of the samples",
+        "window-verified",
+        "after a reset",
+    ),
+    Fault(
+        "stale-batch",
+        "from the ninth step on: one batch that is kept, as a graph does whose input is no longer copied",
+        "window-verified",
+        "after a reset",
+    ),
+    Fault(
+        "stale-gradient",
+        "from the ninth step on: updates with one gradient that is kept",
+        "window-verified",
+        "after a reset",
+    ),
+    Fault(
+        "nothing-from-one-rank",
+        "from the ninth step on: one rank's gradients are zeros, and the replicas stay equal",
+        "window-verified",
+        "after a reset",
+    ),
+    Fault(
+        "alone-from-the-ninth-step",
+        "from the ninth step on: replicas that no longer exchange gradients",
+        "window-verified",
+        "after a reset",
+    ),
+)
+"""Toy plugins that are right as long as parity and the first steps look: two replicas, two repeats."""
+BY_WINDOW_OF_TORCH = (
+    Fault(
+        "ForwardOnlyResNet",
+        "from the ninth step on: a forward pass only",
+        "window-verified",
+        "did not change",
+        "resnet50",
+    ),
+    Fault(
+        "EvaluatesEverySecond",
+        "from the ninth step on: batch norm in eval mode, and every second step a forward pass only",
+        "window-verified",
+        "running means did not change",
+        "resnet50",
+        where=COMPANY,
+    ),
+    Fault(
+        "EverySecondOfBert",
+        "from the ninth step on: every second step a forward pass only",
+        "window-verified",
+        "the optimizer counted",
+        "bert-base",
+    ),
+    Fault(
+        "RateOfZeroResNet",
+        "from the ninth step on: a learning rate of zero",
+        "window-verified",
+        "did not change",
+        "resnet50",
+    ),
+    Fault(
+        "FreezesTheWords",
+        "from the ninth step on: the word embeddings without gradients",
+        "window-verified",
+        "moments did not change",
+        "bert-base",
+    ),
+)
+"""Trainers of torch that are right as long as parity and the first steps look."""
 BY_AGENT = (
     Fault(
         "rewrites-its-record",
@@ -503,4 +611,14 @@ BY_OTHER_CASES = (
 )
 """Trainers of torch that the plainest case cannot show to be wrong."""
 
-ALL = (*BY_CONFORMANCE, *BY_VERDICT, *BY_AGENT, *BY_PARITY, *BY_TRAJECTORY, *BY_PAIR, *BY_OTHER_CASES)
+ALL = (
+    *BY_CONFORMANCE,
+    *BY_VERDICT,
+    *BY_WINDOW,
+    *BY_WINDOW_OF_TORCH,
+    *BY_AGENT,
+    *BY_PARITY,
+    *BY_TRAJECTORY,
+    *BY_PAIR,
+    *BY_OTHER_CASES,
+)

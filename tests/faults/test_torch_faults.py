@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch_faults_controller as controller
-from faults import BY_OTHER_CASES, BY_PAIR, BY_TRAJECTORY
+from faults import BY_OTHER_CASES, BY_PAIR, BY_TRAJECTORY, BY_WINDOW_OF_TORCH
 
 from dlperf_sdk import environments
 from dlperf_sdk.parity.compare import compare
@@ -20,6 +20,7 @@ from dlperf_sdk.planning.plan import make_plan
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.testing.cells import Cell
+from dlperf_sdk.testing.subject import verdict
 from dlperf_sdk.worker.variables import worker_environment
 
 # One process tries them all, and they share what it found.
@@ -103,6 +104,17 @@ def test_parity_catches_in_company(fault):
     found = suite.parity_of(suite.spec(fault.model, topology="1n2d"))
     assert found.outcome == "fail", found
     assert fault.said in found.detail, found.detail
+
+
+@pytest.mark.usefixtures("planted_fault", "without_reference")
+@pytest.mark.parametrize("fault", BY_WINDOW_OF_TORCH, ids=lambda fault: fault.plugin)
+def test_the_window_is_verified(fault):
+    suite = controller.suite_of(fault)
+    topology = "1n2d" if fault.where else "1n1d"
+    result = suite.run_case(suite.spec(fault.model, topology=topology, warmup=4, steps=4))
+    found = verdict(result, fault.by)
+    assert found.outcome == "fail", found
+    assert fault.said in found.detail, found
 
 
 @pytest.mark.usefixtures("planted_fault")

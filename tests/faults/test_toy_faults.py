@@ -7,7 +7,7 @@ from pathlib import Path
 
 import attrs
 import pytest
-from faults import BY_AGENT, BY_CONFORMANCE, BY_PARITY, BY_VERDICT
+from faults import BY_AGENT, BY_CONFORMANCE, BY_PARITY, BY_VERDICT, BY_WINDOW
 from imports_the_framework import Imports
 from imports_to_refuse import ImportsToRefuse
 from toy_frameworks import FRAMEWORKS, Dropping
@@ -174,6 +174,18 @@ def test_a_verdict_catches(fault):
     assert found.outcome == "fail", found
     assert fault.said in found.detail, found
     assert result.exit_code == 1
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("planted_fault", "without_reference")
+@pytest.mark.parametrize("fault", BY_WINDOW, ids=lambda fault: fault.plugin)
+def test_the_window_is_verified(fault):
+    fields = {"batch_size": 8, "warmup": 4, "steps": 5, "repeats": 2, "store": None, "registry": REGISTRY}
+    result = run(fault.plugin, "linear", topology="1n2d", **fields)
+    found = verdict(result, fault.by)
+    assert found.outcome == "fail", found
+    assert fault.said in found.detail, found
+    assert verdict(result, "parity").outcome != "fail"  # it looks at the first steps, which are right
 
 
 @pytest.mark.long

@@ -226,6 +226,41 @@ class SilentlyFp32(bert_base.BertBaseTrainer):
         return torch.autocast("cpu", enabled=False)
 
 
+# -- the window: right in the first steps, wrong from the ninth step on
+
+
+class ForwardOnlyResNet(resnet50.ResNet50Trainer):
+    def train(self, batch, rate):
+        return super().train(batch, rate) if self.steps <= 8 else self.forward(batch).detach()
+
+
+class EvaluatesEverySecond(resnet50.ResNet50Trainer):
+    def train(self, batch, rate):
+        if self.steps <= 8:
+            return super().train(batch, rate)
+        for layer in self.network.modules():
+            if isinstance(layer, nn.BatchNorm2d):
+                layer.eval()
+        return super().train(batch, rate) if self.steps % 2 else self.forward(batch).detach()
+
+
+class RateOfZeroResNet(resnet50.ResNet50Trainer):
+    def train(self, batch, rate):
+        return super().train(batch, rate if self.steps <= 8 else 0.0)
+
+
+class EverySecondOfBert(bert_base.BertBaseTrainer):
+    def train(self, batch, rate):
+        wrong = self.steps > 8 and self.steps % 2
+        return self.forward(batch).detach() if wrong else super().train(batch, rate)
+
+
+class FreezesTheWords(bert_base.BertBaseTrainer):
+    def train(self, batch, rate):
+        self.network.embeddings.word.weight.requires_grad_(self.steps <= 8)
+        return super().train(batch, rate)
+
+
 def follow_all(directory):
     """What each trainer of `plan.json` leaves, in `answers.json`."""
     from dlperf_sdk.worker import parity

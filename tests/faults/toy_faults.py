@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import asynchronous_toy
+import late_toy
 import numpy as np
 from dlperf_numpy import worker
 
@@ -204,7 +205,7 @@ class MeetsWhenWaitedFor(worker.Runtime):
 
     def synchronize(self):
         weights = self.trainer.weights
-        weights["weight"] = super().mean(weights["weight"])
+        weights["weight"] = super().mean(weights["weight"]).copy()
 
 
 class PostponesTheExchange(worker.Linear):
@@ -255,6 +256,88 @@ class SlowerInTheWindow(worker.Linear):
     def batches(self):
         self.request.optimizer["learning_rate"] *= 0.9
         return super().batches()
+
+
+# -- the window: right in the first steps, wrong from the ninth step on
+
+
+class ForwardOnly(late_toy.FromTheNinthStep):
+    def go_wrong(self, batch, rate):
+        return self.evaluate(batch)
+
+
+class ForwardOnlyEverySecond(late_toy.FromTheNinthStep):
+    def go_wrong(self, batch, rate):
+        return self.evaluate(batch) if self.steps % 2 else worker.Linear.train(self, batch, rate)
+
+
+class ForwardOnlyAtRandom(late_toy.FromTheNinthStep):
+    def go_wrong(self, batch, rate):
+        skips = np.random.RandomState(self.steps).random_sample() < 0.5
+        return self.evaluate(batch) if skips else worker.Linear.train(self, batch, rate)
+
+
+class ForwardOnlyInOneRepeat(ForwardOnly):
+    def go_wrong(self, batch, rate):
+        second = Path.cwd().parent.name.startswith("2-")
+        return self.evaluate(batch) if second else worker.Linear.train(self, batch, rate)
+
+
+class RateOfZero(late_toy.FromTheNinthStep):
+    def go_wrong(self, batch, rate):
+        return worker.Linear.train(self, batch, 0.0)
+
+
+class HalfTheRate(late_toy.FromTheNinthStep):
+    def go_wrong(self, batch, rate):
+        return worker.Linear.train(self, batch, rate / 2)
+
+
+class HalfTheBatch(late_toy.FromTheNinthStep):
+    def go_wrong(self, batch, rate):
+        return worker.Linear.train(self, {name: v[: len(v) // 2] for name, v in batch.items()}, rate)
+
+
+class StaleBatch(late_toy.FromTheNinthStep):
+    """Trains on one batch that is kept, as a graph does whose input is no longer copied."""
+
+    def go_wrong(self, batch, rate):
+        self.kept = getattr(self, "kept", {name: v[::-1] * 0.5 for name, v in batch.items()})
+        return worker.Linear.train(self, self.kept, rate)
+
+
+class StaleGradient(late_toy.FromTheNinthStep):
+    """Updates with the gradient of the step before it went wrong, and computes no other."""
+
+    def train(self, batch, rate):
+        before = self.weights["weight"].copy()
+        loss = super().train(batch, rate)
+        if self.steps <= 8:
+            self.update = self.weights["weight"] - before
+        return loss
+
+    def go_wrong(self, batch, rate):
+        self.weights["weight"] = self.weights["weight"] + self.update
+        return self.evaluate(batch)
+
+
+class NothingFromOneRank(late_toy.FromTheNinthStep):
+    """One rank hands zeros to the others, which saves its backward pass; the replicas stay equal."""
+
+    def go_wrong(self, batch, rate):
+        whole = self.runtime.mean
+        if self.process.rank == 1:
+            self.runtime.mean = lambda gradient: whole(np.zeros_like(gradient))
+        try:
+            return worker.Linear.train(self, batch, rate)
+        finally:
+            self.runtime.mean = whole
+
+
+class AloneFromTheNinthStep(late_toy.FromTheNinthStep):
+    def go_wrong(self, batch, rate):
+        self.runtime.mean = lambda gradient: gradient
+        return worker.Linear.train(self, batch, rate)
 
 
 class OwnWeights(worker.Linear):

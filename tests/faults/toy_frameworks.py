@@ -43,7 +43,7 @@ class Arena(NumPy):
     name = "arena"
     runtime = "asynchronous_toy:KnowsItsArena"
     trainers = {"linear": "toy_faults:FillsItsArena"}
-    packages = ("dlperf_numpy", "asynchronous_toy")
+    packages = ("dlperf_numpy", "asynchronous_toy", "late_toy")
 
 
 class Dropping(Linear):
@@ -120,6 +120,17 @@ WRONG = {
     "every-second-backward": (NumPy, linear("EverySecondBackward")),
     "half-in-the-window": (NumPy, linear("HalfOfItInTheWindow")),
     "slower-in-the-window": (NumPy, linear("SlowerInTheWindow")),
+    "forward-only": (NumPy, linear("ForwardOnly")),
+    "forward-only-every-second": (NumPy, linear("ForwardOnlyEverySecond")),
+    "forward-only-at-random": (NumPy, linear("ForwardOnlyAtRandom")),
+    "forward-only-in-one-repeat": (NumPy, linear("ForwardOnlyInOneRepeat")),
+    "rate-of-zero": (NumPy, linear("RateOfZero")),
+    "half-the-rate": (NumPy, linear("HalfTheRate")),
+    "half-the-batch": (NumPy, linear("HalfTheBatch")),
+    "stale-batch": (NumPy, linear("StaleBatch")),
+    "stale-gradient": (NumPy, linear("StaleGradient")),
+    "nothing-from-one-rank": (NumPy, linear("NothingFromOneRank")),
+    "alone-from-the-ninth-step": (NumPy, linear("AloneFromTheNinthStep")),
     "leaves-out-dropout": (NumPy, {"trainers": {"dropping": "dlperf_numpy.worker:Linear"}}),
     "drops-in-its-evidence": (NumPy, {"trainers": {"dropping": "toy_faults:DropsInItsEvidence"}}),
     "own-weights": (NumPy, linear("OwnWeights")),
@@ -175,6 +186,10 @@ WRONG = {
 
 RIGHT = (Asynchronous, Events, Narrow, Arena)
 FRAMEWORKS = {right.name: right for right in RIGHT} | {
-    name: type(name, (right,), {"name": name, "packages": ("dlperf_numpy", "asynchronous_toy"), **differs})
+    name: type(
+        name,
+        (right,),
+        {"name": name, "packages": ("dlperf_numpy", "asynchronous_toy", "late_toy"), **differs},
+    )
     for name, (right, differs) in WRONG.items()
 }

@@ -38,7 +38,8 @@ def test_a_store_has_a_name():
 
 def record(rank=0, attempt=1):
     losses = (2.5, float("nan"))
-    replica = r.Replica(rank, f"cpu:{rank}", "d1ge57", losses, losses, losses)
+    changes = {"parameters": r.TensorChanges(2, ("bias",), ())}
+    replica = r.Replica(rank, f"cpu:{rank}", "d1ge57", losses, losses, losses, changes, losses)
     return r.Record(
         request="run-1",
         attempt=attempt,
@@ -51,6 +52,8 @@ def record(rank=0, attempt=1):
         data_waits=(0.0, 0.0),
         replicas=(replica,),
         deviation=None,
+        updates=2,
+        audit_step_times=(1.0, 1.0),
         skipped_steps=0,
         prefetched_batches=2,
         peak_host_memory=2**30,

@@ -32,6 +32,7 @@ NAMES = {
     "replicas-equal": INTEGRITY,
     "precision-effective": INTEGRITY,
     "as-requested": INTEGRITY,
+    "window-verified": INTEGRITY,
     "steady-state": QUALITY,
     "spread": QUALITY,
     "stopping-rule": QUALITY,

@@ -46,7 +46,7 @@ def test_whatever_it_prints_is_a_line_or_none(text):
 
 def repeat(values, step=0.1, seconds=10.0):
     """A repeat of one process on one GPU whose samplers saw constants, and an energy that grows with the power."""
-    replica = Replica(0, GPU, "d" * 64, (), (), ())
+    replica = Replica(0, GPU, "d" * 64, (), (), (), {}, ())
     fields = {"request": "r", "attempt": 1, "rank": 0, "node": 0, "clock": "event", "samples": 1}
     record = Record(
         **fields,
@@ -55,6 +55,8 @@ def repeat(values, step=0.1, seconds=10.0):
         data_waits=(0.0,),
         replicas=(replica,),
         deviation=None,
+        updates=None,
+        audit_step_times=(),
         skipped_steps=0,
         prefetched_batches=0,
         peak_host_memory=1,

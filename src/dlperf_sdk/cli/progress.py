@@ -123,7 +123,7 @@ class Lines:
         now = self.clock()
         if advance.phase == before and now - self._printed_at < EVERY:
             return
-        if advance.phase in ("ready", "teardown", "done") or (
+        if advance.phase in ("ready", "verify", "teardown", "done") or (
             advance.phase == before and advance.steps is None
         ):
             return

@@ -18,6 +18,7 @@ TITLES = {
     "warmup": "warming up",
     "ready": "waiting for all workers",
     "measure": "measuring",
+    "verify": "verifying the window",
     "teardown": "collecting the records",
     "done": "collecting the records",
 }

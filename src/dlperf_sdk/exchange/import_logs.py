@@ -55,7 +55,14 @@ _ROLES: dict[str, Role] = {
     },
     **OPTION_ROLES,
 }
-_UNVERIFIED = ("finite-loss", "loss-falls", "replicas-equal", "precision-effective", "as-requested")
+_UNVERIFIED = (
+    "finite-loss",
+    "loss-falls",
+    "replicas-equal",
+    "precision-effective",
+    "as-requested",
+    "window-verified",
+)
 
 
 @frozen

@@ -67,6 +67,7 @@ def _verdicts(
         learning_rate_policy=spec.learning_rate_policy,
         compiler=spec.compiler,
         layout=spec.layout,
+        has_dropout=bool(plan.model_options.get("dropout")),
     )
     return judge(repeats, expected, parity)
 

@@ -280,6 +280,7 @@ def _expected(result: Result, repeats: Sequence[Repeat], ranks: int | None) -> E
         learning_rate_policy=spec.learning_rate_policy,
         compiler=spec.compiler,
         layout=spec.layout,
+        has_dropout=any(fact.name == "dropout" and bool(fact.observed) for fact in result.facts),
     )
 
 

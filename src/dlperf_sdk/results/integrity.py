@@ -33,6 +33,8 @@ class Expected:
     learning_rate_policy: str = "constant"
     compiler: str = COMPILERS.default
     layout: str = "auto"
+    has_dropout: bool = False
+    """Whether the model drops out units at random."""
 
 
 def complete_records(repeats: tuple[Repeat, ...], expected: Expected) -> Verdict:

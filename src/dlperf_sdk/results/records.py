@@ -63,6 +63,23 @@ class Window:
 
 
 @frozen
+class TensorChanges:
+    """Which tensors of one kind changed over the window."""
+
+    tensors: Count
+    """How many were compared."""
+    unchanged: Annotated[tuple[str, ...], Schema(maxItems=1_000_000)]
+    """Names of those that are the same at both edges, and not zero."""
+    zeros: Annotated[tuple[str, ...], Schema(maxItems=1_000_000)]
+    """Names of those that are zero at both edges."""
+
+    @property
+    def still(self) -> int:
+        """How many did not change."""
+        return len(self.unchanged) + len(self.zeros)
+
+
+@frozen
 class Replica:
     """The digest and the losses of one replica."""
 
@@ -78,6 +95,11 @@ class Replica:
     """Loss of each warm-up step."""
     losses: StepLosses = field(converter=numbers)
     """Loss of each step inside the window."""
+    changes: Mapping[Name, TensorChanges]
+    """Kind of tensor (`parameters`, `moments`, `running-means`) → what changed over the window."""
+    audit_losses: StepLosses = field(converter=numbers)
+    """Loss of each step of the audit: behind the window, the first steps again after a reset; empty if the trainer
+    cannot be reset."""
 
 
 @frozen
@@ -118,6 +140,10 @@ class Record(WorkerRecord):
     deviation: Real | None
     """Distance of the outputs from plain fp32, relative to their norm (‖y - y32‖ / ‖y32‖): the evidence for the
     precision; null if the trainer has none."""
+    updates: Count | None
+    """Updates inside the window, as the framework's optimizer counts them; null if it does not."""
+    audit_step_times: StepSeconds
+    """Seconds of each step of the audit, the device synchronized after each."""
     skipped_steps: Count
     """Steps inside the window that the loss scaler skipped."""
     prefetched_batches: Count
@@ -128,7 +154,7 @@ class Record(WorkerRecord):
     """Bytes of device memory at the peak inside the window, summed over the process's devices; null if it cannot be
     measured."""
     phases: Mapping[Name, Seconds]
-    """Seconds that each phase took: start, compile, warmup, measure."""
+    """Seconds that each phase took: start, compile, warmup, measure, verify."""
     facts: Mapping[str, Any]
     """Facts that the runtime reported: versions, devices, threads, transport."""
     observed: Mapping[str, Any]

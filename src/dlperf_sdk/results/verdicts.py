@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dlperf_sdk.results import integrity, metrics, quality
+from dlperf_sdk.results import integrity, metrics, quality, window_verification
 from dlperf_sdk.results.integrity import Expected
 from dlperf_sdk.results.records import Repeat
 from dlperf_sdk.results.result import INCONCLUSIVE, INTEGRITY, QUALITY, Parity, Verdict
@@ -16,8 +16,8 @@ def judge(
     """Return all verdicts on a case with at least one finished repeat, integrity first; pure.
 
     Integrity decides whether the number is valid (`complete-records`, `finite-loss`, `loss-falls`,
-    `replicas-equal`, `precision-effective`, `as-requested`, and `parity` where there is evidence, from a run of its
-    own), quality how precise it is (`steady-state`, `spread`, `stopping-rule`).
+    `replicas-equal`, `precision-effective`, `as-requested`, `window-verified`, and `parity` where there is evidence,
+    from a run of its own), quality how precise it is (`steady-state`, `spread`, `stopping-rule`).
     """
     return (
         *integrity_of(repeats, expected),
@@ -35,6 +35,7 @@ def integrity_of(repeats: tuple[Repeat, ...], expected: Expected) -> tuple[Verdi
         integrity.replicas_equal(repeats, expected.strategy),
         integrity.precision_effective(repeats, expected.precision),
         integrity.as_requested(repeats, expected.compiler, expected.layout),
+        window_verification.window_verified(repeats, expected),
     )
 
 

@@ -61,7 +61,9 @@ class BaseTrainer(Trainer):
         """The rate of dropout for networks that take it as an argument: see `without_dropout`."""
         # The state of a run: what a reset would restore beside the weights and the optimizer.
         self.steps = 0
-        """Optimization steps so far, skipped ones included: the position in the learning rate schedule."""
+        """Optimization steps so far, skipped ones included."""
+        self.first_step = 0
+        """The step at which the learning rate schedule starts: a reset moves it, and `steps` goes on."""
         self.skipped: Any = 0
         """Steps that the loss scaler skipped: an int, or a number on the device."""
         self.loaders: List[Loader] = []
@@ -69,6 +71,8 @@ class BaseTrainer(Trainer):
         self.product_types: List[Any] = []
         """The data types of products seen in `deviation`."""
         self._host_batches: Optional[List[HostBatch]] = None
+        self.assigned: Mapping[str, Any] = {}
+        """Parameters by name, as `assign` takes them: what a reset sets to the canonical weights."""
 
     # Hooks of a model's trainer.
 
@@ -138,6 +142,13 @@ class BaseTrainer(Trainer):
         """Clip the gradients and update the weights."""
         raise NotImplementedError("a framework's trainer implements update()")
 
+    def reset_optimizer(self) -> None:
+        """Set moments, step counts and the loss scale to those before the first step.
+
+        The optimizer stays the same object, and so does what was compiled for it.
+        """
+        raise NotImplementedError("a framework's trainer implements reset_optimizer()")
+
     # Hooks of a framework's trainer: evidence.
 
     def note_output(self, output: Any) -> None:
@@ -169,8 +180,15 @@ class BaseTrainer(Trainer):
         expected = [entry["name"] for entry in self.request.parameters]
         self._require(sorted(set(expected) - set(parameters)), "the network lacks the manifest's parameters")
         self._require(sorted(set(parameters) - set(expected)), "the manifest lacks the network's parameters")
+        self.assigned = parameters
         for name, values in canonical.weights(self.request.parameters, self.request.seed):
             self.assign(name, parameters[name], values)
+
+    def reset(self) -> None:
+        """Return to the canonical weights, an optimizer without a past, and the schedule's first rate."""
+        self.reset_optimizer()
+        self.load_canonical_weights(self.assigned)
+        self.first_step = self.steps
 
     def _require(self, difference: List[str], problem: str) -> None:
         if difference:
@@ -220,7 +238,7 @@ class BaseTrainer(Trainer):
     def step(self, batch: Any) -> Step:
         """Enqueue one optimization step over all micro-batches; nothing in it waits for the device."""
         numbers = self.request.optimizer
-        rate = learning_rate(numbers, numbers["policy"], self.steps)
+        rate = learning_rate(numbers, numbers["policy"], self.steps - self.first_step)
         self.steps += 1
         return Step(self.train(batch, rate), self.request.batch_size * len(self.process.replicas))
 

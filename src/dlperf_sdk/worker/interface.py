@@ -146,6 +146,34 @@ class Trainer:
         """
         return ()
 
+    def moments(self, replica: int) -> Iterable[Tuple[str, Any]]:
+        """The optimizer's moments of one of this process's replicas, as NumPy arrays in C order.
+
+        Each parameter has its own, so that one that gets no gradient shows. Called between steps, never inside the
+        window. Empty where the optimizer keeps none, or they cannot be read.
+        """
+        return ()
+
+    def count_updates(self) -> Optional[int]:
+        """Return how many updates the framework's optimizer has counted so far; None if it does not count.
+
+        Called between steps, never inside the window. Give the framework's own count, not the number of calls.
+        """
+        return None
+
+    def reset(self) -> None:
+        """Return to the state before the first step.
+
+        Weights are canonical again, the optimizer's moments and counts zero, the loss scale and the learning rate the
+        first step's. Called behind the window: the next steps must follow the canonical trajectory again. What no
+        training step reads, such as batch norm's running statistics, may stay. Nothing else is rebuilt: the steps are
+        to be those of the window.
+
+        Raises:
+            NotImplementedError: this trainer cannot be reset.
+        """
+        raise NotImplementedError("a trainer implements reset()")
+
     def deviation(self) -> Optional[float]:
         """Return the deviation of the requested precision from fp32: ‖y - y32‖ / ‖y32‖ over the model's outputs.
 

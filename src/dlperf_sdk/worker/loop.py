@@ -3,6 +3,7 @@
 from time import monotonic
 from typing import Any, Callable, Dict, List
 
+from dlperf_sdk.worker import window_state
 from dlperf_sdk.worker.clocks import CLOCKS
 from dlperf_sdk.worker.interface import Runtime, Trainer
 from dlperf_sdk.worker.progress import Progress
@@ -43,6 +44,10 @@ def measure(
     warmed = monotonic()
 
     skipped = trainer.skipped_steps()
+    own = range(len(trainer.process.replicas))
+    states = [window_state.checksums(trainer, i) for i in own]
+    updates = trainer.count_updates()
+    checked = monotonic()
     losses: List[Any] = []
     waits: List[float] = []
     samples = 0
@@ -66,8 +71,9 @@ def measure(
     runtime.synchronize()
     end = monotonic()
 
-    progress.enter("teardown")
+    progress.enter("verify")
     read = trainer.read_loss
+    changes = [window_state.compare(states[i], window_state.checksums(trainer, i)) for i in own]
     return {
         "clock": runtime.clock,
         "window": {"start": start, "end": end},
@@ -78,9 +84,16 @@ def measure(
         "warmup_losses": [read(loss) for loss in warmup],
         "canonical_losses": [read(loss) for loss in canonical],
         "deviation": deviation,
+        "changes": changes,
+        "updates": None if updates is None else (trainer.count_updates() or 0) - updates,
         "skipped_steps": trainer.skipped_steps() - skipped,
         "prefetched_batches": trainer.prefetched_batches(),
         "peak_host_memory": runtime.peak_host_memory(),
         "peak_device_memory": runtime.peak_memory(),
-        "phases": {"compile": compiled - began, "warmup": warmed - compiled, "measure": end - start},
+        "phases": {
+            "compile": compiled - began,
+            "warmup": warmed - compiled,
+            "measure": end - start,
+            "verify": checked - warmed + monotonic() - end,
+        },
     }

@@ -1,8 +1,10 @@
 """The programs of a trainer process: measure a case, follow its parity reference, trace it."""
 
+from time import monotonic
 from typing import Any, Callable, Dict, NamedTuple
 
 from dlperf_sdk.worker import loop
+from dlperf_sdk.worker.audit import repeat_first_steps
 from dlperf_sdk.worker.digest import digest_of
 from dlperf_sdk.worker.interface import Runtime, Trainer
 from dlperf_sdk.worker.processes import Cluster, Process
@@ -18,6 +20,8 @@ PROGRAMS = {
     "exhaust": "dlperf_sdk.worker.conformance:exhaust",
 }
 """Program (`Request.program`) → `module:function`, which takes a `Task` and returns fields of the record."""
+LOSSES = ("losses", "warmup_losses", "canonical_losses", "audit_losses")
+"""Fields of a replica, one number per step."""
 
 
 class Task(NamedTuple):
@@ -34,16 +38,25 @@ class Task(NamedTuple):
 
 
 def measure(task: Task) -> Dict[str, Any]:
-    """Run the measuring loop, and digest the replicas behind it."""
-    trainer = task.trainer
-    measured = loop.measure(task.runtime, trainer, task.request.protocol, task.progress, task.wait_for_go)
-    losses = {name: measured.pop(name) for name in ("losses", "warmup_losses", "canonical_losses")}
+    """Run the measuring loop; behind it, digest the replicas, and audit the trainer."""
+    trainer, protocol = task.trainer, task.request.protocol
+    measured = loop.measure(task.runtime, trainer, protocol, task.progress, task.wait_for_go)
+    measured_at = monotonic()
+    digests = [
+        digest_of(task.request.parameters, trainer.parameters(i)) for i in range(len(task.process.replicas))
+    ]
+    measured.update(repeat_first_steps(task.runtime, trainer, protocol, task.progress))
+    measured["phases"]["verify"] += monotonic() - measured_at
+    task.progress.enter("teardown")
+    losses = {name: measured.pop(name) for name in LOSSES}
+    changes = measured.pop("changes")
     measured["replicas"] = [
         dict(
             {name: [portable(step[i]) for step in steps] for name, steps in losses.items()},
             index=replica,
             device=task.cluster.device_of(replica),
-            digest=digest_of(task.request.parameters, trainer.parameters(i)),
+            digest=digests[i],
+            changes=changes[i],
         )
         for i, replica in enumerate(task.process.replicas)
     ]

@@ -4,8 +4,9 @@ import mmap
 import os
 from typing import Tuple
 
-PHASES = ("start", "compile", "warmup", "ready", "measure", "teardown", "done")
-"""In order. `ready` waits for all other workers, so it has no deadline of its own."""
+PHASES = ("start", "compile", "warmup", "ready", "measure", "verify", "teardown", "done")
+"""In order. `ready` waits for all other workers, so it has no deadline of its own. `verify` has that of `compile`,
+whose steps it repeats."""
 
 _SIZE = 16
 

@@ -5,9 +5,8 @@ from multiprocessing.connection import Client, Listener, wait
 
 import numpy as np
 
-from dlperf_sdk.worker import canonical, interface
+from dlperf_sdk.worker import canonical, interface, precision
 from dlperf_sdk.worker.base_trainer import BaseTrainer
-from dlperf_sdk.worker.precision import Precision
 
 
 class Runtime(interface.Runtime):
@@ -49,16 +48,20 @@ class Trainer(BaseTrainer):
     """What both models share. `loss` is theirs: of the outputs (B, outputs) and targets, with its slope."""
 
     # The data types behind each precision's name; training and evidence read them here.
-    precisions = {"fp32": Precision("float32", "float32")}
+    precisions = {"fp32": precision.Precision("float32", "float32")}
 
     # Every framework starts from the same numbers: a function of the seed and the parameter's name.
     def __init__(self, runtime, request, process):
         super().__init__(runtime, request, process)
-        self.weights = dict(canonical.weights(request.parameters, request.seed))
+        self.reset()
 
     # In the manifest's layout: the core compares replicas, and frameworks, by these.
     def read_parameter(self, name, replica):
         return self.weights[name]
+
+    # After the window it has to take its first steps again. Plain gradient descent keeps nothing but the weights.
+    def reset(self):
+        self.weights = dict(canonical.weights(self.request.parameters, self.request.seed))
 
     # One batch per replica of this process, which has one; NumPy's device is the host.
     def place(self, batches):
@@ -67,8 +70,7 @@ class Trainer(BaseTrainer):
     # One optimization step. It returns the loss handle (here simply the number).
     def train(self, batch, rate):
         loss, slope = self.loss(batch["x"] @ self.weights["weight"].T, batch["y"])
-        gradient = self.runtime.mean(slope.T @ batch["x"] / len(slope))
-        self.weights["weight"] = self.weights["weight"] - np.float32(rate) * gradient
+        self.weights["weight"] -= rate * self.runtime.mean(slope.T @ batch["x"] / len(slope))
         return loss
 
     # Called when the clock has stopped: one loss per replica of this process.

@@ -31,7 +31,7 @@ class Witness:
             self._began = before  # it has been told, and has not been given a processor yet
         elif phase == "measure":
             self._last = before
-        elif phase in ("teardown", "done") and self._over is None:
+        elif phase in ("verify", "teardown", "done") and self._over is None:
             self._over = after
 
     def contradicts(self, window: Any) -> Optional[str]:

@@ -77,7 +77,7 @@ class Supervised:
     def overdue(self) -> Optional[Dict[str, Any]]:
         """Return the failure if the current phase has passed its deadline without a sign of life."""
         phase = self.seen[0]
-        key = {"measure": "step", "done": "teardown"}.get(phase, phase)
+        key = {"measure": "step", "verify": "compile", "done": "teardown"}.get(phase, phase)
         limit = self._deadlines.get(key)
         silent = time.monotonic() - self.changed
         if self.process.role == SERVICE or limit is None or silent <= limit:

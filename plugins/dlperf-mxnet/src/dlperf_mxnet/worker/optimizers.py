@@ -27,6 +27,24 @@ def clip(updates, parameters, parts):
         updates.optimizer.clip(gradients)
 
 
+def arrays_of(state):
+    """Return the arrays of one parameter's state."""
+    return [] if state is None else list(state) if isinstance(state, tuple) else [state]
+
+
+def reset(updates):
+    """Set what gluon's Trainer keeps of earlier steps to the beginning."""
+    for updater in updates._updaters:
+        for state in updater.states.values():
+            for values in arrays_of(state):
+                values[:] = 0.0
+    for counts in updates.optimizer._all_index_update_counts.values():
+        counts.clear()
+    updates.optimizer.num_update = updates.optimizer.begin_num_update
+    if hasattr(updates, "_amp_loss_scaler"):
+        updates._amp_loss_scaler = type(updates._amp_loss_scaler)()
+
+
 def optimizer(numbers):
     """Return the optimizer of a request (`Request.optimizer`)."""
     rate, decay = numbers["learning_rate"], numbers["weight_decay"]

@@ -13,7 +13,7 @@ from mxnet.contrib import amp
 from dlperf_mxnet.worker import evidence, mixed
 from dlperf_mxnet.worker.images import load_images
 from dlperf_mxnet.worker.loading import Loader
-from dlperf_mxnet.worker.optimizers import clip, updates_of
+from dlperf_mxnet.worker.optimizers import arrays_of, clip, reset, updates_of
 from dlperf_mxnet.worker.parameters import configure, named_parameters, to_manifest, to_network
 from dlperf_mxnet.worker.precisions import PRECISIONS
 from dlperf_sdk.worker.base_trainer import BaseTrainer
@@ -73,6 +73,16 @@ class MXNetTrainer(BaseTrainer):
         for name, parameter in self.network._collect_params_with_prefix().items():
             if name.endswith("running_mean"):
                 yield name, parameter.list_data()[replica].asnumpy()
+
+    def moments(self, replica):
+        """Yield the optimizer's moments."""
+        for index, state in self.updates._updaters[replica].states.items():
+            for number, values in enumerate(arrays_of(state)):
+                yield "%s.%d" % (self.updates._params[index].name, number), values.asnumpy()
+
+    def count_updates(self):
+        """Return the optimizer's count."""
+        return self.updates.optimizer.num_update
 
     # Batches.
 
@@ -141,6 +151,10 @@ class MXNetTrainer(BaseTrainer):
         before = self.updates.optimizer.num_update
         self.updates.update(parts)
         self.skipped += self.updates.optimizer.num_update == before
+
+    def reset_optimizer(self):
+        """Set the moments and counts to zero, and the loss scale to the first."""
+        reset(self.updates)
 
     def read_loss(self, loss):
         """Return the loss of each replica."""

@@ -41,6 +41,12 @@ class TrainingGraph(nn.Graph):
         scheduler = warm_up(trainer.optimizer, numbers) if numbers["policy"] == "warmup" else None
         self.add_optimizer(trainer.optimizer, lr_sch=scheduler)
 
+    def moments(self):
+        """Yield the tensors that OneFlow's optimizer keeps inside the graph."""
+        for name, value in self.state_dict().items():
+            if isinstance(value, flow.Tensor):
+                yield name, value
+
     def build(self, *values):
         """The model's inputs in the manifest's order → the loss."""
         batch = dict(zip(self.trainer.names, values))

@@ -24,6 +24,16 @@ def optimizer(parameters, request):
     raise ValueError("the oneflow plugin has no optimizer %r" % numbers["kind"])
 
 
+def moments(optimizer, graph):
+    """Yield the moments that an optimizer keeps, those of a graph under their names there."""
+    if graph is not None:
+        yield from graph.moments()
+        return
+    for number, parameter in enumerate(p for group in optimizer.param_groups for p in group.parameters):
+        for kind, values in optimizer._state[parameter].items():
+            yield "%d.%s" % (number, kind), values
+
+
 def warm_up(optimizer, numbers):
     """`dlperf_sdk.worker.schedule`'s warm-up as a graph computes it: (step + 1) / W of the rate, at most 1.
 

@@ -10,7 +10,7 @@ from oneflow.nn.parallel import DistributedDataParallel
 from dlperf_oneflow.worker import evidence
 from dlperf_oneflow.worker.graphs import EvidenceGraph, TrainingGraph, own, placement, spread
 from dlperf_oneflow.worker.loading import Loader
-from dlperf_oneflow.worker.optimizers import clip_, optimizer
+from dlperf_oneflow.worker.optimizers import clip_, moments, optimizer
 from dlperf_oneflow.worker.precisions import PRECISIONS
 from dlperf_sdk.worker.base_trainer import BaseTrainer
 
@@ -65,6 +65,16 @@ class OneFlowTrainer(BaseTrainer):
             if name.endswith("running_mean"):
                 yield name, own(values).numpy()
 
+    def moments(self, replica):
+        """Yield the optimizer's moments, without the count that a graph keeps among them and shows as zero."""
+        for name, values in moments(self.optimizer, self.graph):
+            if not name.startswith("System-"):
+                yield name, own(values).numpy()
+
+    def count_updates(self):
+        """Return the optimizer's count; a graph has none that can be read."""
+        return self.optimizer._state["step"] if self.graph is None else None
+
     # Batches.
 
     def place(self, batches):
@@ -117,6 +127,14 @@ class OneFlowTrainer(BaseTrainer):
             flow.comm.all_reduce(parameter.grad)
             parameter.grad.mul_(1 / self.runtime.replicas)
         self._averaged = True
+
+    def reset_optimizer(self):
+        """Set the moments and the count to zero; the warm-up of a graph's learning rate cannot be begun again."""
+        if self.graph is not None and self.request.optimizer["policy"] == "warmup":
+            raise NotImplementedError("the schedule of a graph cannot be begun again")
+        for _, values in moments(self.optimizer, self.graph):
+            own(values).zero_()
+        self.optimizer._state["step"] = 0
 
     def read_loss(self, loss):
         """Return the loss of this process's one replica."""

@@ -46,7 +46,11 @@ class PaddleTrainer(BaseTrainer):
         # Behind DataParallel, which gives all replicas rank 0's values when it is made.
         self.load_canonical_weights(self.named)
         self.optimizer = optimizer(self.named, request)
-        numbers = request.optimizer
+        self._begin_updates()
+
+    def _begin_updates(self):
+        """Set what corrects AdamW's rounding, and the loss scaler, to the beginning."""
+        numbers = self.request.optimizer
         self._rate_factors = (
             rounding_of_adamw(numbers["beta1"], numbers["beta2"])
             if numbers["kind"] == "adamw"
@@ -81,6 +85,13 @@ class PaddleTrainer(BaseTrainer):
         for name, values in self.network.named_parameters():
             if name.endswith("._mean"):
                 yield name[: -len("_mean")] + "running_mean", values.numpy()
+
+    def moments(self, replica):
+        """Yield the optimizer's moments."""
+        for kind, values in self.optimizer._accumulators.items():
+            if not kind.endswith("_pow_acc"):
+                for name, parameter in self.named.items():
+                    yield "%s.%s" % (name, kind), values[parameter.name].numpy()
 
     # Batches.
 
@@ -138,6 +149,14 @@ class PaddleTrainer(BaseTrainer):
             self.skipped += 1
         else:
             self._rate_factor = next(self._rate_factors)  # AdamW's powers of beta have moved on
+
+    def reset_optimizer(self):
+        """Set the moments to zero, and the powers of beta to the first."""
+        for kind, values in self.optimizer._accumulators.items():
+            first = self.request.optimizer[kind[: -len("_pow_acc")]] if kind.endswith("_pow_acc") else 0.0
+            for value in values.values():
+                value.set_value(paddle.full_like(value, first))
+        self._begin_updates()
 
     def read_loss(self, loss):
         """Return the loss of this process's one replica."""

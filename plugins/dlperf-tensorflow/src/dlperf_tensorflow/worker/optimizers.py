@@ -37,7 +37,9 @@ class Momentum:
     def __init__(self, numbers, variables, decays, near):
         self.momentum, self.variables, self._near = numbers["momentum"], variables, near
         self.decays = [numbers["weight_decay"] * decay for decay in decays]
-        self.velocities = _zeros_like(variables)
+        self.velocities = self.moments = _zeros_like(variables)
+        self.steps = None
+        """Nothing counts the updates."""
 
     def apply(self, gradients, rate):
         """One step with these gradients; `rate` is a scalar tensor."""
@@ -67,6 +69,7 @@ class AdamW:
         self.epsilon, self.variables = numbers["epsilon"], variables
         self.decays = [numbers["weight_decay"] * decay for decay in decays]
         self.first, self.second = _zeros_like(variables), _zeros_like(variables)
+        self.moments = self.first + self.second
         self.steps = tf.Variable(tf.zeros((), tf.float64), trainable=False)
 
     def apply(self, gradients, rate):

@@ -19,7 +19,7 @@ from dlperf_tensorflow.worker.asynchronous import Scheduled, beside
 from dlperf_tensorflow.worker.gradients import accumulate, split
 from dlperf_tensorflow.worker.images import load_images
 from dlperf_tensorflow.worker.loading import Loader
-from dlperf_tensorflow.worker.optimizers import ConstantScale, DynamicScale, optimizer_for
+from dlperf_tensorflow.worker.optimizers import FIRST_SCALE, ConstantScale, DynamicScale, optimizer_for
 from dlperf_tensorflow.worker.precisions import PRECISIONS
 from dlperf_tensorflow.worker.synchronous import Together
 from dlperf_tensorflow.worker.text import load_text
@@ -79,6 +79,16 @@ class TensorFlowTrainer(BaseTrainer):
             if name.endswith("running_mean"):
                 yield name, self.weights.copy_of(variable, replica).numpy()
 
+    def moments(self, replica):
+        """Yield the optimizer's moments."""
+        for number, variable in enumerate(self.optimizer.moments):
+            yield str(number), self.weights.copy_of(variable, replica).numpy()
+
+    def count_updates(self):
+        """Return AdamW's count; SGD has none."""
+        steps = self.optimizer.steps
+        return None if steps is None else int(self.weights.copy_of(steps, 0).numpy())
+
     # Batches.
 
     def stage(self, batches):
@@ -130,6 +140,18 @@ class TensorFlowTrainer(BaseTrainer):
 
         self.scaler.update([tf.cast(gradient, tf.float32) for gradient in gradients], apply)
         self.weights.round_masters(self.near)
+
+    def reset_optimizer(self):
+        """Set every replica's moments, counts and loss scale to the beginning."""
+        steps = self.optimizer.steps
+        first = [
+            (variable, 0.0) for variable in [*self.optimizer.moments, *([] if steps is None else [steps])]
+        ]
+        if isinstance(self.scaler, DynamicScale):
+            first += [(self.scaler.scale, FIRST_SCALE), (self.scaler.good_steps, 0)]
+        for variable, value in first:
+            for copy in self.strategy.experimental_local_results(variable):
+                copy.assign(tf.fill(copy.shape, tf.cast(value, copy.dtype)))
 
     def skipped_steps(self):
         """Return how many steps had scaled gradients that were not finite."""

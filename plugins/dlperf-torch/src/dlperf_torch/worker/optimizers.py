@@ -34,6 +34,12 @@ class LossScaler(torch.amp.GradScaler):
         self.skipped = torch.zeros((), dtype=torch.int64, device=device)
         self._one = torch.ones((), device=device)
         self._last = self.scale(self._one)
+        self._first = self.state_dict()
+
+    def reset(self):
+        """Return to the first scale."""
+        self.load_state_dict(self._first)
+        self._last = self.scale(self._one)
 
     def update(self):
         """Change the scale: a skipped step halves it, and nothing else lowers it."""

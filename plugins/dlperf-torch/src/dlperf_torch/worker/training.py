@@ -37,7 +37,7 @@ class TorchTrainer(BaseTrainer):
         order = torch.channels_last if self.channels_last else torch.preserve_format
         self.network = self.network.to(self.device, memory_format=order).train()
         self.masters = MasterWeights(self.network, self.precision.weights)
-        self.named = self.masters.named
+        self.named = self.assigned = self.masters.named
         self.replicated = self._wrap_network()
         self.trained = levers.compiled(self.replicated, request)
         self.criterion = levers.compiled(self._fp32_loss, request)
@@ -61,7 +61,7 @@ class TorchTrainer(BaseTrainer):
     # Parameters: torch has the manifest's layout.
 
     def assign(self, name, parameter, values):
-        """Set a parameter, which is still on the CPU."""
+        """Set a parameter, where it is."""
         with torch.no_grad():
             parameter.copy_(torch.from_numpy(values))
 
@@ -74,6 +74,18 @@ class TorchTrainer(BaseTrainer):
         for name, values in self.network.named_buffers():
             if name.endswith("running_mean"):
                 yield name, values.cpu().numpy()
+
+    def moments(self, replica):
+        """Yield the optimizer's moments."""
+        for name, parameter in self.named.items():
+            for kind, values in self.optimizer.state.get(parameter, {}).items():
+                if kind != "step":
+                    yield "%s.%s" % (name, kind), values.to("cpu", torch.float32).contiguous().numpy()
+
+    def count_updates(self):
+        """Return AdamW's count; SGD has none."""
+        counts = [int(state["step"]) for state in self.optimizer.state.values() if "step" in state]
+        return min(counts, default=None)
 
     # Batches.
 
@@ -132,6 +144,18 @@ class TorchTrainer(BaseTrainer):
         self.scaler.step(self.optimizer)
         self.masters.round_into_network()
         self.scaler.update()
+
+    def reset_optimizer(self):
+        """Set all that the optimizer and the loss scaler keep to the beginning."""
+        for state in self.optimizer.state.values():
+            for values in state.values():
+                values.zero_()
+        self.scaler.reset()
+
+    def reset(self):
+        """Set the master weights as well."""
+        super().reset()
+        self.masters.round_into_network()
 
     def read_loss(self, loss):
         """Return the loss of this process's one replica."""

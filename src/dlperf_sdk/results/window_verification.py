@@ -1,0 +1,246 @@
+"""The integrity verdict on the window itself: whether its steps were the training steps that parity verifies.
+
+Two kinds of evidence, both taken outside the clock. The state: over the window every tensor changes, and the framework
+counts an update for each step. The audit: behind the window the trainer is reset, and its losses must be those of its
+first steps again, in no less time than the window's steps took.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+
+from dlperf_sdk.results.integrity import Expected
+from dlperf_sdk.results.records import Record, Repeat, Replica, TensorChanges
+from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, INTEGRITY, PASS, Verdict
+from dlperf_sdk.spec.precision import PRECISIONS
+from dlperf_sdk.spec.strategy import STRATEGIES
+
+NAME = "window-verified"
+
+LOSS_MARGIN = 0.05
+"""How far a loss of the audit may be from that of the first steps, as a share of how far the first steps moved it."""
+DROPOUT_MARGIN = 0.3
+"""The same where dropout draws other masks; beyond it the verdict is inconclusive, since few samples are noisy."""
+REST = 1e-5
+"""A loss that changes by less than this share has come to rest."""
+FASTEST = 1 / 2
+"""The least that the window's median step may take, as a share of the audit's fastest one. A host that prepares a step
+while the device computes the one before can halve the time, and the audit waits for the device after each step."""
+TIMED = 0.005
+"""Seconds: steps of the audit that are faster than this are not compared, the cost of synchronizing each weighs."""
+TIMED_REPEATS = 3
+"""The fewest repeats that show work to be missing by their time: in one, a busy machine may have slowed the audit."""
+
+
+def window_verified(repeats: tuple[Repeat, ...], expected: Expected) -> Verdict:
+    """Check that the window's steps trained: the state moved, and the first steps come out again behind it."""
+    failures = [*_state_failures(repeats, expected), *_audit_failures(repeats, expected), *_too_fast(repeats)]
+    if failures:
+        more = f" ({len(failures) - 1} more)" if len(failures) > 1 else ""
+        return Verdict(NAME, INTEGRITY, FAIL, f"{failures[0]}{more}.")
+    doubts = [*_missing(repeats, expected)]
+    checked = _checked(repeats)
+    if doubts:
+        return Verdict(NAME, INTEGRITY, INCONCLUSIVE, f"{doubts[0]}. {checked}")
+    return Verdict(NAME, INTEGRITY, PASS, checked)
+
+
+def _replicas(repeats: Sequence[Repeat]) -> Iterator[tuple[str, Record, Replica]]:
+    """Yield each replica with its record, and where it is in words."""
+    for repeat in repeats:
+        for record in repeat.records:
+            for replica in record.replicas:
+                yield f"(attempt {repeat.attempt}, replica {replica.index})", record, replica
+
+
+def _state_failures(repeats: Sequence[Repeat], expected: Expected) -> Iterator[str]:
+    for where, record, replica in _replicas(repeats):
+        if not _excuse(replica, record):
+            for kind, changes in replica.changes.items():
+                if _should_change(kind, changes, replica):
+                    first = (*changes.unchanged, *changes.zeros)[0]
+                    yield (
+                        f"{changes.still} of {changes.tensors} {kind.replace('-', ' ')} did not change in the window, "
+                        f"{first} for one {where}"
+                    )
+        taken = len(record.step_times) - record.skipped_steps
+        # Where replicas are asynchronous, the count may be that of variables which all of them update.
+        most = math.inf if STRATEGIES[expected.strategy].is_asynchronous else taken
+        if record.updates is not None and not taken <= record.updates <= most:
+            yield (
+                f"the optimizer counted {record.updates} updates in the window, where {taken} steps were taken "
+                f"(rank {record.rank}) {where}"
+            )
+
+
+def _should_change(kind: str, changes: TensorChanges, replica: Replica) -> bool:
+    """Return True if tensors of this kind did not change although training steps change them.
+
+    Single ones may stay: a gamma near 1 whose update is below its last bit, while the optimizer's moments show it; and
+    what is zero, such as moments of parameters whose gradients have been below the smallest number of the precision.
+    """
+    if kind == "parameters":
+        has_moments = "moments" in replica.changes and replica.changes["moments"].tensors > 0
+        return 0 < changes.still == changes.tensors or (bool(changes.unchanged) and not has_moments)
+    return bool(changes.unchanged)
+
+
+def _excuse(replica: Replica, record: Record) -> str | None:
+    """Return the reason for which even a correct trainer leaves the state as it is; None if there is none."""
+    if 0 < len(record.step_times) <= record.skipped_steps:
+        return "The loss scaler skipped all steps of the window; take more warm-up steps"
+    if _came_to_rest(replica, record):
+        return "The loss had come to rest before the window; take fewer steps, or a larger model"
+    return None
+
+
+def _came_to_rest(replica: Replica, record: Record) -> bool:
+    """Return True if the losses before the window approached the value at which they stay.
+
+    A trainer that ceases to train stops in the middle of its way: its last change is not small.
+    """
+    losses = (*replica.canonical_losses, *replica.warmup_losses, *replica.losses)
+    changes = [abs(after - before) for before, after in itertools.pairwise(losses)]
+    moves = [change for change in changes if change > 0]
+    return bool(moves) and moves[-1] <= REST * max(map(abs, losses))
+
+
+def _audit_failures(repeats: Sequence[Repeat], expected: Expected) -> Iterator[str]:
+    for where, first, again in _trajectories(repeats, expected.strategy):
+        if not again or not all(map(math.isfinite, first)):
+            continue  # missing evidence is a doubt, and `finite-loss` reports the other
+        if len(first) != len(again):
+            yield f"the audit has {len(again)} losses instead of {len(first)} {where}"
+        elif not all(map(math.isfinite, again)):
+            yield f"a loss of the audit is not finite {where}"
+        elif STRATEGIES[expected.strategy].is_asynchronous:
+            if _moves(first, expected) and _movement(again) <= _rounding(first, expected):
+                yield f"the loss stays at {again[0]:.6g} in the audit {where}"
+        elif not expected.has_dropout:
+            yield from _other_losses(where, first, again, expected)
+
+
+def _audit_doubts(repeats: Sequence[Repeat], expected: Expected) -> Iterator[str]:
+    for where, first, again in _trajectories(repeats, expected.strategy):
+        if not again:
+            yield (
+                "There is no audit: the protocol has no canonical steps, or the plugin's trainer cannot be reset "
+                f"{where}"
+            )
+        elif not _moves(first, expected):
+            yield f"The first steps move the loss too little for the audit to show anything {where}"
+        elif STRATEGIES[expected.strategy].is_asynchronous:
+            if min(again[1:], default=math.inf) >= again[0]:
+                yield f"The loss does not fall in the audit, from {again[0]:.6g} on {where}"
+        elif expected.has_dropout:
+            for sentence in _other_losses(where, first, again, expected):
+                yield f"Dropout draws other masks, and {sentence}"
+
+
+def _other_losses(
+    where: str, first: Sequence[float], again: Sequence[float], expected: Expected
+) -> Iterator[str]:
+    """Yield a sentence if the audit's losses are others than those of the first steps."""
+    margin = DROPOUT_MARGIN if expected.has_dropout else LOSS_MARGIN
+    limit = margin * _movement(first) + _rounding(first, expected)
+    distances = [abs(one - other) for one, other in zip(first, again, strict=True)]
+    step = max(range(len(distances)), key=distances.__getitem__)
+    if distances[step] > limit:
+        yield (
+            f"after a reset behind the window the loss of step {step} is {again[step]:.6g}, and was {first[step]:.6g} "
+            f"in the first steps (limit ±{limit:.2g}): the trainer no longer does what it did there {where}"
+        )
+
+
+def _trajectories(
+    repeats: Sequence[Repeat], strategy: str
+) -> Iterator[tuple[str, Sequence[float], Sequence[float]]]:
+    """Yield where, the losses of the first steps and those of the audit: of replicas, or of their mean.
+
+    Where replicas are asynchronous, the loss of one may belong to no state that the model was in.
+    """
+    if not STRATEGIES[strategy].is_asynchronous:
+        for where, _, replica in _replicas(repeats):
+            yield where, replica.canonical_losses, replica.audit_losses
+        return
+    for repeat in repeats:
+        replicas = [replica for _, _, replica in _replicas((repeat,))]
+        first, again = (
+            [statistics.fmean(step) for step in zip(*losses, strict=False)]
+            for losses in (
+                [replica.canonical_losses for replica in replicas],
+                [replica.audit_losses for replica in replicas],
+            )
+        )
+        yield f"(attempt {repeat.attempt}, mean of all replicas)", first, again
+
+
+def _movement(losses: Sequence[float]) -> float:
+    return max((abs(loss - losses[0]) for loss in losses), default=0.0)
+
+
+def _rounding(losses: Sequence[float], expected: Expected) -> float:
+    """Return how far a step's loss may be from itself in two runs, by rounding alone."""
+    return PRECISIONS[expected.precision].loss_tolerance * max(map(abs, losses), default=0.0)
+
+
+def _moves(losses: Sequence[float], expected: Expected) -> bool:
+    """Return True if the losses move so far that a step that does nothing would show."""
+    return _movement(losses) > 3 * _rounding(losses, expected)
+
+
+def _too_fast(repeats: Sequence[Repeat]) -> Iterator[str]:
+    """Yield a sentence if in every repeat the window's steps are faster than the audit's by more than the margin."""
+    shares = [share for repeat in repeats for share in _shares(repeat)]
+    if len(repeats) >= TIMED_REPEATS and shares and max(shares) < FASTEST:
+        yield (
+            f"in each of {len(repeats)} repeats the median step of the window took at most {max(shares):.2f} of the "
+            f"fastest step of the audit (limit {FASTEST:.2f}): work is missing in the window"
+        )
+
+
+def _shares(repeat: Repeat) -> Iterator[float]:
+    """Yield for each rank the median step of the window as a share of the fastest one of the audit."""
+    for record in repeat.records:
+        fastest = min(record.audit_step_times, default=0.0)
+        if fastest >= TIMED and record.step_times:
+            yield statistics.median(record.step_times) / fastest
+
+
+def _missing(repeats: Sequence[Repeat], expected: Expected) -> Iterator[str]:
+    """Yield the reasons for which the evidence does not suffice."""
+    for where, record, replica in _replicas(repeats):
+        parameters = replica.changes.get("parameters")
+        if parameters is None or not parameters.tensors:
+            yield f"No parameters were compared over the window {where}"
+        excuse = _excuse(replica, record)
+        for kind, changes in replica.changes.items():
+            of_all = f"of {changes.tensors} {kind.replace('-', ' ')}"
+            if excuse and _should_change(kind, changes, replica):
+                yield f"{excuse}: {changes.still} {of_all} did not change {where}"
+            elif changes.zeros:
+                yield f"{len(changes.zeros)} {of_all} are zero at both edges, {changes.zeros[0]} for one {where}"
+    yield from _audit_doubts(repeats, expected)
+
+
+def _checked(repeats: Sequence[Repeat]) -> str:
+    """Return what was checked, and what could not be."""
+    replicas = list(_replicas(repeats))
+    counts = {
+        kind: min(
+            (replica.changes[kind].tensors for *_, replica in replicas if kind in replica.changes), default=0
+        )
+        for kind in ("parameters", "moments", "running-means")
+    }
+    seen = ", ".join(f"{count} {kind.replace('-', ' ')}" for kind, count in counts.items() if count)
+    unseen = [kind for kind in ("moments",) if not counts[kind]]
+    if any(record.updates is None for _, record, _ in replicas):
+        unseen.append("the optimizer's own count of updates")
+    steps = min((len(replica.audit_losses) for *_, replica in replicas), default=0)
+    sentence = (
+        f"Compared over the window: {seen or 'nothing'}; repeated behind it after a reset: {steps} steps"
+    )
+    return f"{sentence}; not reported: {' and '.join(unseen)}." if unseen else f"{sentence}."

@@ -1,0 +1,36 @@
+"""The audit: behind the window, the trainer is reset and takes its first steps again.
+
+What it left undone in the window it leaves undone here as well, and here its losses are known. It has no part in the
+measurement.
+"""
+
+from time import monotonic
+from typing import Any, Dict, List
+
+from dlperf_sdk.worker.interface import Runtime, Trainer
+from dlperf_sdk.worker.progress import Progress
+
+
+def repeat_first_steps(
+    runtime: Runtime, trainer: Trainer, protocol: Dict[str, Any], progress: Progress
+) -> Dict[str, Any]:
+    """Reset the trainer, and return the losses and durations of as many canonical steps as the loop began with.
+
+    Both are empty where the trainer cannot be reset.
+    """
+    losses: List[List[float]] = []
+    seconds: List[float] = []
+    try:
+        trainer.reset()
+    except NotImplementedError:
+        return {"audit_losses": losses, "audit_step_times": seconds}
+    batch = trainer.canonical_batch()
+    runtime.synchronize()
+    for i in range(protocol["canonical_steps"]):
+        began = monotonic()
+        loss = trainer.step(batch).loss
+        runtime.synchronize()
+        seconds.append(monotonic() - began)
+        losses.append(trainer.read_loss(loss))
+        progress.counters[1] = i + 1
+    return {"audit_losses": losses, "audit_step_times": seconds}

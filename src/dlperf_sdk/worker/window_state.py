@@ -1,0 +1,35 @@
+"""Evidence that a replica's state moved over the window: a checksum of each of its tensors at both edges."""
+
+import zlib
+from typing import Any, Dict, Iterable, Mapping, Optional, Tuple
+
+from dlperf_sdk.worker.interface import Trainer
+
+Checksums = Mapping[str, Mapping[str, Optional[int]]]
+"""Kind of tensor → name → checksum; None for a tensor of zeros."""
+
+
+def checksums(trainer: Trainer, replica: int) -> Checksums:
+    """Return the checksums of one replica's parameters, optimizer moments and running means, a tensor at a time."""
+    kinds: Dict[str, Iterable[Tuple[str, Any]]] = {
+        "parameters": trainer.parameters(replica),
+        "moments": trainer.moments(replica),
+        "running-means": trainer.running_means(replica),
+    }
+    return {
+        kind: {name: zlib.crc32(values) if values.any() else None for name, values in kinds[kind]}
+        for kind in kinds
+    }
+
+
+def compare(before: Checksums, after: Checksums) -> Dict[str, Any]:
+    """Return for each kind of tensor how many there are, and the names of those that stayed the same or zero."""
+    changes = {}
+    for kind, tensors in before.items():
+        same = [name for name, checksum in tensors.items() if after[kind].get(name, -1) == checksum]
+        changes[kind] = {
+            "tensors": len(tensors),
+            "unchanged": [name for name in same if tensors[name] is not None],
+            "zeros": [name for name in same if tensors[name] is None],
+        }
+    return changes

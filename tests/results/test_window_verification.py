@@ -1,0 +1,134 @@
+"""The verdict on the window: the state moved, and the first steps come out again behind it."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+from record_samples import expected, record, repeat, repeats, replica
+
+from dlperf_sdk.results.records import Repeat, TensorChanges
+from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, PASS
+from dlperf_sdk.results.window_verification import window_verified
+
+
+def verdict_of(*replicas, **changes):
+    one = record(replicas=replicas, **{name: changes.pop(name) for name in [*changes] if name != "plan"})
+    return window_verified((Repeat(1, (one,)),), changes.get("plan", expected()))
+
+
+def changed(unchanged=(), tensors=2, moments=2, still=(), zeros=()):
+    """What stayed the same of the parameters, and of the optimizer's moments."""
+    return {
+        "parameters": TensorChanges(tensors, unchanged, ()),
+        "moments": TensorChanges(moments, still, zeros),
+    }
+
+
+def test_it_says_what_was_checked_and_what_was_not():
+    found = verdict_of(replica(0), updates=None)
+    assert found.outcome == PASS
+    assert "2 parameters, 2 moments" in found.detail
+    assert "3 steps" in found.detail
+    assert "not reported: the optimizer's own count of updates" in found.detail
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (changed(("weight", "bias")), "2 of 2 parameters did not change"),
+        (changed(("weight",), moments=0), "1 of 2 parameters did not change"),
+        (changed(still=("weight.v",)), "1 of 2 moments did not change"),
+        (
+            {**changed(), "running-means": TensorChanges(1, ("bn",), ())},
+            "1 of 1 running means did not change",
+        ),
+    ],
+)
+def test_a_state_that_stays_fails(changes, said):
+    found = verdict_of(replica(0), replica(1, changes=changes))
+    assert found.outcome == FAIL
+    assert said in found.detail
+    assert "replica 1" in found.detail
+
+
+def test_an_update_below_the_last_bit_is_no_failure_where_the_moments_move():
+    assert verdict_of(replica(0, changes=changed(("gamma",)))).outcome == PASS
+
+
+def test_updates_that_the_optimizer_did_not_count_fail():
+    assert verdict_of(replica(0), updates=10).outcome == FAIL
+    assert verdict_of(replica(0), updates=19, skipped_steps=1).outcome == PASS
+
+
+def test_a_window_of_skipped_steps_is_inconclusive():
+    found = verdict_of(replica(0, changes=changed(("weight", "bias"))), updates=0, skipped_steps=20)
+    assert found.outcome == INCONCLUSIVE
+    assert "skipped all steps" in found.detail
+
+
+@pytest.mark.parametrize("again", [(7.0, 6.5, 6.1), (7.0, 6.5), (7.0, 6.5, float("nan")), (6.9, 6.5, 6.0)])
+def test_an_audit_that_goes_another_way_fails(again):
+    assert verdict_of(replica(0, audit_losses=again)).outcome == FAIL
+
+
+def test_dropout_moves_the_audit_and_other_losses_decide_nothing():
+    plan = attrs.evolve(expected(), has_dropout=True)
+    assert verdict_of(replica(0, audit_losses=(7.1, 6.6, 5.9)), plan=plan).outcome == PASS
+    found = verdict_of(replica(0, audit_losses=(7.0, 6.5, 6.5)), plan=plan)
+    assert found.outcome == INCONCLUSIVE
+    assert "Dropout draws other masks" in found.detail
+
+
+def test_what_a_narrow_precision_rounds_away_is_no_failure():
+    losses = {"canonical_losses": (7.0, 6.95, 6.9), "audit_losses": (7.0, 6.97, 6.9)}
+    assert verdict_of(replica(0, **losses)).outcome == FAIL
+    assert (
+        verdict_of(replica(0, **losses), plan=attrs.evolve(expected(), precision="amp-bf16")).outcome
+        == INCONCLUSIVE
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"audit_losses": ()}, "There is no audit"),
+        ({"canonical_losses": (7.0, 7.0), "audit_losses": (7.0, 7.0)}, "move the loss too little"),
+        ({"changes": {}}, "No parameters were compared"),
+        (
+            {"changes": changed(("weight", "bias")), "losses": (5.9, 5.0, 5.000001, 5.0)},
+            "had come to rest before the window",
+        ),
+        ({"changes": changed(zeros=("weight.v",))}, "1 of 2 moments are zero at both edges"),
+    ],
+)
+def test_missing_evidence_is_inconclusive_and_says_why(changes, said):
+    found = verdict_of(replica(0, **changes))
+    assert found.outcome == INCONCLUSIVE
+    assert said in found.detail
+
+
+def test_asynchronous_replicas_may_count_the_updates_of_others():
+    plan = attrs.evolve(expected(), strategy="parameter_server_async")
+    assert verdict_of(replica(0), plan=plan, updates=40).outcome == PASS
+    assert verdict_of(replica(0), plan=plan, updates=19).outcome == FAIL
+
+
+def test_replicas_that_wait_for_nobody_are_held_to_a_loss_that_falls():
+    plan = attrs.evolve(expected(), strategy="parameter_server_async")
+    assert verdict_of(replica(0, audit_losses=(7.0, 6.9, 6.6)), plan=plan).outcome == PASS
+    assert verdict_of(replica(0, audit_losses=(7.0, 7.0, 7.0)), plan=plan).outcome == FAIL
+    assert verdict_of(replica(0, audit_losses=(7.0, 7.5, 7.6)), plan=plan).outcome == INCONCLUSIVE
+
+
+def test_a_window_much_faster_than_its_audit_fails_if_all_repeats_show_it():
+    slow = (0.21,) * 3
+    assert window_verified(repeats(3, audit_step_times=slow), expected()).outcome == FAIL
+    assert window_verified(repeats(2, audit_step_times=slow), expected()).outcome == PASS
+    assert window_verified(repeats(3, audit_step_times=(0.19,) * 3), expected()).outcome == PASS
+    one = (*repeats(2, audit_step_times=slow), repeat(2))
+    assert window_verified(one, expected()).outcome == PASS
+
+
+def test_short_steps_are_not_timed_against_the_audit():
+    found = repeats(3, step_times=(0.0001,) * 20, audit_step_times=(0.004,) * 3)
+    assert window_verified(found, expected()).outcome == PASS
