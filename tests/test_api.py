@@ -504,6 +504,7 @@ def _launcher(lines):
 GOOD_END = {"event": "ended", "status": "ok", "failure": None}
 
 
+@pytest.mark.usefixtures("without_reference")
 @pytest.mark.parametrize(
     ("lines", "kind", "said"),
     [

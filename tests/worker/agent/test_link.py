@@ -486,7 +486,7 @@ def test_the_cause_is_the_most_telling_failure(kinds, data):
 def agent(tmp_path, connection):
     spec = RunSpec(framework="numpy", model="linear")
     request = make_plan(spec, Registry()).request("case", ("python",), {}, {"source": "synthetic"})
-    return Agent(request, 0, connection, "bundle", str(tmp_path))
+    return Agent(request, 0, connection, str(tmp_path), str(tmp_path))
 
 
 def test_a_node_that_waits_for_devices_stays_heard(tmp_path, monkeypatch):
