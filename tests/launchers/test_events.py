@@ -67,12 +67,21 @@ def test_a_time_limit_that_passes_in_a_queue_is_told_as_such(job):
     class Queued(Local):
         @contextmanager
         def launch(self, job):
-            yield iter([stream.waiting_event("7", "PartitionNodeLimit"), *itertools.repeat(b"", 10**6)])
+            ended = threading.Event()
+
+            def lines():
+                yield stream.waiting_event("7", "PartitionNodeLimit")
+                ended.wait(60)
+
+            try:
+                yield lines()
+            finally:
+                ended.set()
 
     with pytest.raises(
         TimedOut, match="before the job was started: Slurm job 7 is waiting: PartitionNodeLimit"
     ):
-        list(events.launch_events(Queued(), job(None), time.monotonic() + 0.2))
+        list(events.launch_events(Queued(), job(None), time.monotonic() + 1))
 
 
 def interrupt_at(place):
