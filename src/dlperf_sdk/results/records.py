@@ -67,7 +67,7 @@ class TensorChanges:
     """Which tensors of one kind changed over the window."""
 
     tensors: Count
-    """How many were compared."""
+    """Number of those that were compared."""
     unchanged: Annotated[tuple[str, ...], Schema(maxItems=1_000_000)]
     """Names of those that are the same at both edges, and not zero."""
     zeros: Annotated[tuple[str, ...], Schema(maxItems=1_000_000)]
@@ -75,7 +75,7 @@ class TensorChanges:
 
     @property
     def still(self) -> int:
-        """How many did not change."""
+        """Return the number of those that did not change."""
         return len(self.unchanged) + len(self.zeros)
 
 
