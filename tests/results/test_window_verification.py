@@ -77,6 +77,7 @@ def test_dropout_moves_the_audit_and_other_losses_decide_nothing():
     found = verdict_of(replica(0, audit_losses=(7.0, 6.5, 6.5)), plan=plan)
     assert found.outcome == INCONCLUSIVE
     assert "Dropout draws other masks" in found.detail
+    assert "no longer" not in found.detail, "a verdict that does not decide accuses nobody"
 
 
 def test_what_a_narrow_precision_rounds_away_is_no_failure():

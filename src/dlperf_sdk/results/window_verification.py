@@ -120,7 +120,9 @@ def _audit_failures(repeats: Sequence[Repeat], expected: Expected) -> Iterator[s
             if _moves(first, expected) and _movement(again) <= _rounding(first, expected):
                 yield f"the loss stays at {again[0]:.6g} in the audit {where}"
         elif not expected.has_dropout:
-            yield from _other_losses(where, first, again, expected)
+            difference = _other_losses(first, again, expected)
+            if difference:
+                yield f"{difference}: the trainer no longer does what it did there {where}"
 
 
 def _audit_doubts(repeats: Sequence[Repeat], expected: Expected) -> Iterator[str]:
@@ -136,23 +138,23 @@ def _audit_doubts(repeats: Sequence[Repeat], expected: Expected) -> Iterator[str
             if min(again[1:], default=math.inf) >= again[0]:
                 yield f"The loss does not fall in the audit, from {again[0]:.6g} on {where}"
         elif expected.has_dropout:
-            for sentence in _other_losses(where, first, again, expected):
-                yield f"Dropout draws other masks, and {sentence}"
+            difference = _other_losses(first, again, expected)
+            if difference:
+                yield f"Dropout draws other masks, which may explain that {difference} {where}"
 
 
-def _other_losses(
-    where: str, first: Sequence[float], again: Sequence[float], expected: Expected
-) -> Iterator[str]:
-    """Yield a sentence if the audit's losses are others than those of the first steps."""
+def _other_losses(first: Sequence[float], again: Sequence[float], expected: Expected) -> str | None:
+    """Return a clause if the audit's losses are others than those of the first steps, else None."""
     margin = DROPOUT_MARGIN if expected.has_dropout else LOSS_MARGIN
     limit = margin * _movement(first) + _rounding(first, expected)
     distances = [abs(one - other) for one, other in zip(first, again, strict=True)]
     step = max(range(len(distances)), key=distances.__getitem__)
-    if distances[step] > limit:
-        yield (
-            f"after a reset behind the window the loss of step {step} is {again[step]:.6g}, and was {first[step]:.6g} "
-            f"in the first steps (limit ±{limit:.2g}): the trainer no longer does what it did there {where}"
-        )
+    if distances[step] <= limit:
+        return None
+    return (
+        f"after a reset behind the window the loss of step {step} is {again[step]:.6g}, and was {first[step]:.6g} in "
+        f"the first steps (limit ±{limit:.2g})"
+    )
 
 
 def _trajectories(
