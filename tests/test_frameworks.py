@@ -42,12 +42,10 @@ def true_number(framework, model, topology, **fields):
     result = run(framework, model, topology=topology, **fields)
     assert result.status == "ok", result.failure
     untrue = [v for v in result.verdicts if v.kind == "integrity" and v.outcome != "pass"]
-    # Masks drawn after a reset differ, and with two samples they may move the loss too far to decide.
-    assert all(
-        v.outcome == "inconclusive" and v.detail.startswith("Dropout draws other masks") for v in untrue
-    )
-    assert {v.name for v in untrue} <= {"window-verified"}
-    assert not untrue or fields["options"].get("dropout")
+    if framework == "tensorflow" and fields["options"].get("dropout"):
+        # Its random operations cannot be set back: the audit's masks differ, and with two samples they decide nothing.
+        untrue = [v for v in untrue if not v.detail.startswith("Dropout draws other masks")]
+    assert not untrue
     assert result.metric("throughput").value > 0
     replicas = [replica.index for record in result.repeats[0].records for replica in record.replicas]
     assert sorted(replicas) == [0, 1]
