@@ -47,7 +47,7 @@ $(READY): pyproject.toml $(PLUGINS:%=%/pyproject.toml)
 	$(BIN)/pip install --quiet --no-compile 'hatchling>=1.24' 'editables~=0.3'
 	$(BIN)/pip install --quiet --no-compile --no-build-isolation --check-build-dependencies --editable '.[dev,report,text]' \
 	  $(PLUGINS:%=--editable %)
-	$(BIN)/python -m compileall -q -j 0 -x '/(altair|matplotlib|mpl_toolkits|mypy|pandas|pip|polars|pyarrow|setuptools)/' .venv/lib src \
+	$(BIN)/python -m compileall -q -j 0 -x '/(altair|matplotlib|mpl_toolkits|mypy|pandas|pip|polars|pyarrow|scipy|setuptools)/' .venv/lib src \
 	  $(wildcard plugins/*/src examples/*/src)
 	touch $@
 

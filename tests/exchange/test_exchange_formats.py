@@ -1,6 +1,5 @@
 """Parquet and MLPerf's log lines: they read back as what they were."""
 
-import importlib.util
 import io
 import json
 import math
@@ -99,10 +98,6 @@ def parsed(text):
     return entries
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("mlperf_logging") is None,
-    reason="MLPerf's own parser is not installed: pip install mlperf-logging",
-)
 @few
 @given(lists)
 def test_mlperfs_own_parser_takes_every_line(results):
@@ -114,10 +109,6 @@ def test_mlperfs_own_parser_takes_every_line(results):
     assert [line.key for line in lines] == [entry["key"] for entry in parsed(text)]
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("mlperf_logging") is None,
-    reason="MLPerf's own constants are not installed: pip install mlperf-logging",
-)
 def test_keys_are_mlperfs_or_say_that_they_are_ours():
     from mlperf_logging.mllog import constants
 
