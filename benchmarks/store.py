@@ -180,7 +180,7 @@ def result_of(spec: RunSpec, noise: random.Random) -> Result:
         failure=None,
         spec=spec,
         facts=tuple(facts),
-        metrics=(*Throughput().summarise(measured), *StepTime().summarise(measured)),
+        metrics=(*Throughput().summarize(measured), *StepTime().summarize(measured)),
         verdicts=judge(repeats, expected),
         repeats=repeats,
         stopping=None,

@@ -111,7 +111,7 @@ def clocks_agree(clock: str, step_times: Sequence[float], window: float, result:
 
 
 def sensors(bench: Bench) -> Outcome:
-    """NVML's power, energy, clock, utilisation, memory and temperature are what nvidia-smi says."""
+    """NVML's power, energy, clock, utilization, memory and temperature are what nvidia-smi says."""
     if bench.device != "cuda":
         return Outcome(NOT_APPLICABLE, "NVML and nvidia-smi tell of NVIDIA GPUs; this is no run on one.")
     if shutil.which("nvidia-smi") is None:

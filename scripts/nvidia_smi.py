@@ -39,7 +39,7 @@ class Quantity(NamedTuple):
 QUANTITIES = (
     Quantity("power", "power.draw", 1.0, 0.05, 2.0),
     Quantity("clock", "clocks.sm", 1.0, 0.02, 15.0),
-    Quantity("utilisation", "utilization.gpu", 1.0, 0.0, 5.0),
+    Quantity("utilization", "utilization.gpu", 1.0, 0.0, 5.0),
     Quantity("memory", "memory.used", MEBI, 0.01, 64 * MEBI),
     Quantity("temperature", "temperature.gpu", 1.0, 0.0, 2.0),
 )

@@ -452,19 +452,19 @@ def test_a_measurers_mistake_costs_no_result():
     class Broken(Measurer):
         name = "broken"
 
-        def summarise(self, measured):
+        def summarize(self, measured):
             raise KeyError("cores")
 
     class Wrong(Measurer):
         name = "wrong"
 
-        def summarise(self, measured):
+        def summarize(self, measured):
             return (Metric("wrong", "1", "many"), Metric(3, "1", 1.0))
 
     class Fine(Measurer):
         name = "fine"
 
-        def summarise(self, measured):
+        def summarize(self, measured):
             return (Metric("fine", "1", 1.0),)
 
     result = run(

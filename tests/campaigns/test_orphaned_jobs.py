@@ -293,7 +293,7 @@ def test_the_suite_for_launchers_catches_a_queue_that_forgets(launcher, said, mo
         registry = Registry({"topologies": {"queue": launcher}})
 
     with nullcontext() if said is None else pytest.raises(AssertionError, match=re.escape(said)):
-        Suite().test_an_orphaned_job_is_found_by_its_id_and_cancelled()
+        Suite().test_an_orphaned_job_is_found_by_its_id_and_canceled()
 
 
 def test_a_campaign_that_begins_has_left_nothing(tmp_path, queue):

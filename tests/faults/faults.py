@@ -49,7 +49,7 @@ BY_CONFORMANCE = (
     Fault(
         "always-waits",
         "synchronisation in every step",
-        "test_step_does_not_synchronise",
+        "test_step_does_not_synchronize",
         "hardly anything was left",
     ),
     Fault(
@@ -68,7 +68,7 @@ BY_CONFORMANCE = (
     Fault(
         "always-waits-compiled",
         "synchronisation in every step under a compiler, and only there",
-        "test_step_does_not_synchronise",
+        "test_step_does_not_synchronize",
         "hardly anything was left",
         where=COMPILED,
     ),
@@ -88,7 +88,7 @@ BY_CONFORMANCE = (
     Fault(
         "always-waits-in-company",
         "synchronisation in every step of two replicas",
-        "test_step_does_not_synchronise",
+        "test_step_does_not_synchronize",
         "hardly anything was left",
         where=COMPANY,
     ),

@@ -24,14 +24,14 @@ ALL = (Throughput, StepTime, Memory, Power, Flops)
 
 
 def summary(measurer: Measurer, case: Measured) -> dict[str, Metric]:
-    found = measurer.summarise(case)
+    found = measurer.summarize(case)
     assert len({metric.name for metric in found}) == len(found)
     return {metric.name: metric for metric in found}
 
 
 @pytest.mark.parametrize("measurer", ALL)
 def test_without_repeats_there_is_no_metric(measurer: type[Measurer]) -> None:
-    assert measurer().summarise(measured(())) == ()
+    assert measurer().summarize(measured(())) == ()
 
 
 @pytest.mark.parametrize("measurer", ALL)
@@ -103,7 +103,7 @@ def test_without_one_known_peak_there_is_no_mfu(devices: object) -> None:
 
 
 def test_a_model_without_arithmetic_has_no_flops() -> None:
-    assert Flops().summarise(measured(repeats(3), flops_per_sample=0)) == ()
+    assert Flops().summarize(measured(repeats(3), flops_per_sample=0)) == ()
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_what_one_device_lacks_is_absent() -> None:
 
 
 def test_what_was_not_sampled_is_absent() -> None:
-    assert Power().summarise(measured(repeats(3))) == ()
+    assert Power().summarize(measured(repeats(3))) == ()
 
 
 def test_the_same_device_name_on_another_node_is_another_device() -> None:
@@ -249,7 +249,7 @@ def test_host_energy_is_packages_and_memory_of_every_node() -> None:
     assert summary(Power(), measured(sampled(1, *node(0), *node(1)))) == {}
 
 
-def test_host_utilisation_is_the_busy_share_of_all_processors() -> None:
+def test_host_utilization_is_the_busy_share_of_all_processors() -> None:
     rates = {"cpu-busy": 3.0, "cpu-idle": 0.5, "cpu-steal": 0.5}
     found = summary(
         Power(),
@@ -257,22 +257,22 @@ def test_host_utilisation_is_the_busy_share_of_all_processors() -> None:
             sampled(1, *(counter(name, "host", rate, 99.0, 103.0, 0.1) for name, rate in rates.items()))
         ),
     )
-    assert found["host-utilisation"].value == pytest.approx(75.0)
+    assert found["host-utilization"].value == pytest.approx(75.0)
     assert found["host-steal"].value == pytest.approx(12.5)
 
 
-def test_utilisation_clock_and_throttling_are_means_over_the_window() -> None:
+def test_utilization_clock_and_throttling_are_means_over_the_window() -> None:
     # Idle before the window, busy within: 100 to 102 is the window.
     busy = tuple(0.0 if i < 10 else 90.0 for i in range(41))
     slowed = tuple(1.0 if i >= 20 else 0.0 for i in range(41))
     case = sampled(
         1,
-        gauge("utilisation", "GPU-0", busy, 99.0, 0.1),
+        gauge("utilization", "GPU-0", busy, 99.0, 0.1),
         gauge("clock", "GPU-0", (1980.0,) * 41, 99.0, 0.1),
         gauge("throttled", "GPU-0", slowed, 99.0, 0.1),
     )
     found = summary(Power(), measured(case))
-    assert found["device-utilisation"].value == pytest.approx(90.0)
+    assert found["device-utilization"].value == pytest.approx(90.0)
     assert found["device-clock"].value == pytest.approx(1980.0)
     assert found["device-throttled"].value == pytest.approx(52.5, abs=1)
 

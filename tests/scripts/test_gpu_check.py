@@ -34,7 +34,7 @@ def test_a_line_is_read_in_the_samplers_units():
     assert line == (
         3.0,
         GPU,
-        {"power": 512.25, "clock": 1980.0, "utilisation": 100.0, "memory": 2.0**30},
+        {"power": 512.25, "clock": 1980.0, "utilization": 100.0, "memory": 2.0**30},
     )
 
 
@@ -74,7 +74,7 @@ def repeat(values, step=0.1, seconds=10.0):
     return Repeat(1, (record,), tuple(series))
 
 
-SEEN = {"power": 600.0, "clock": 1900.0, "utilisation": 99.0, "memory": 40.0 * 2**30, "temperature": 60.0}
+SEEN = {"power": 600.0, "clock": 1900.0, "utilization": 99.0, "memory": 40.0 * 2**30, "temperature": 60.0}
 
 
 def lines(values, uuid=GPU):
@@ -93,7 +93,7 @@ def test_two_that_say_the_same_agree():
     [
         ("power", 650.0, {"energy"}),  # its product with the window is what the energy is held against
         ("clock", 1700.0, set()),
-        ("utilisation", 80.0, set()),
+        ("utilization", 80.0, set()),
         ("memory", 44.0 * 2**30, set()),
         ("temperature", 70.0, set()),
     ],

@@ -13,7 +13,7 @@ from dlperf_published.grid import Value, half_up
 from dlperf_published.observations import observations
 from dlperf_published.protocol_deviations import protocol_deviations
 from dlperf_published.source_data import figures as published
-from dlperf_published.source_data import printed
+from dlperf_published.source_data import load_printed_cells
 from hypothesis import given
 from hypothesis import strategies as st
 from test_published import NAMES, SOURCES
@@ -35,7 +35,7 @@ def found(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_printed_cell_stands_in_its_source(name):
-    for cell in printed(name):
+    for cell in load_printed_cells(name):
         line = SOURCES[cell.document, cell.line]
         if ".xlsm" in cell.document:
             # The workbook keeps binary fractions: 2458.74 is 2458.7399999999998.

@@ -74,7 +74,7 @@ def test_wide_batch_norm_gives_out_what_it_was_given():
 
 @pytest.mark.parametrize("multiple", [1, 2, 7, 64])
 def test_padded_outputs_leave_no_trace(multiple):
-    from dlperf_torch.worker.levers import padded_linear
+    from dlperf_torch.worker.levers import apply_padded_linear
 
     def computed(apply):
         generator = torch.Generator().manual_seed(2)
@@ -87,17 +87,17 @@ def test_padded_outputs_leave_no_trace(multiple):
         return (y, loss, *torch.autograd.grad(loss, (x, weight, bias)))
 
     expected = computed(torch.nn.functional.linear)
-    for found, right in zip(computed(lambda *of: padded_linear(*of, multiple)), expected, strict=True):
+    for found, right in zip(computed(lambda *of: apply_padded_linear(*of, multiple)), expected, strict=True):
         torch.testing.assert_close(found, right, rtol=1e-13, atol=1e-15)
 
 
 def test_packed_layers_are_the_layers():
-    from dlperf_torch.worker.levers import packed
+    from dlperf_torch.worker.levers import apply_packed
 
     torch.manual_seed(0)
     layers = [torch.nn.Linear(8, size).double() for size in (8, 8, 5)]
     x = torch.randn(3, 4, 8, dtype=torch.float64)
-    for found, layer in zip(packed(x, layers), layers, strict=True):
+    for found, layer in zip(apply_packed(x, layers), layers, strict=True):
         torch.testing.assert_close(found, layer(x), rtol=1e-13, atol=1e-15)
 
 

@@ -85,7 +85,7 @@ def _own_vocabulary(root: Path, limit: int) -> tuple[str, ...] | None:
     return pieces
 
 
-def tokenise(
+def tokenize(
     texts: Sequence[Sequence[str]], pieces: Sequence[str], longest: int, on_progress: cache.Progress
 ) -> list[Document]:
     """Convert documents to token numbers. A sentence of more than `longest` tokens is cut, an empty one left out."""
@@ -148,7 +148,7 @@ def _make(
         on_progress("making a vocabulary", 0, 1)
         pieces = wordpiece.train(lambda: (sentence for sentences in texts for sentence in sentences), limit)
     length, predictions = made_from["sequence_length"], made_from["predictions_per_sequence"]
-    documents = tokenise(texts, pieces, length - 3, on_progress)
+    documents = tokenize(texts, pieces, length - 3, on_progress)
     if len(documents) < 2:
         raise DocumentError(
             f"The text in {root} is one document, and half of the sentence pairs need two. Part documents "

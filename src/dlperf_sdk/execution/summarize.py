@@ -89,7 +89,7 @@ def _metrics(
     problems: list[str] = []
     for measurer in measurers:
         try:
-            summary = tuple(measurer.summarise(measured))
+            summary = tuple(measurer.summarize(measured))
             for metric in summary:
                 schema.check("result", to_plain(metric), "metric")
             metrics += summary

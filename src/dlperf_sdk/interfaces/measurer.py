@@ -63,5 +63,5 @@ class Measurer(ABC):
     """The samplers, as ``module:attribute``, that each agent runs beside its workers; standard library only."""
 
     @abstractmethod
-    def summarise(self, measured: Measured) -> tuple[Metric, ...]:
+    def summarize(self, measured: Measured) -> tuple[Metric, ...]:
         """Return the metrics of a case; pure."""

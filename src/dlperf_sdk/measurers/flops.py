@@ -12,7 +12,7 @@ _CONVENTION = "the model's matrix work, 1 multiply-accumulate = 2 FLOP"
 
 
 class Flops(Measurer):
-    """`flops-per-device`, and `mfu` (model FLOP utilisation) where the peak of the devices is known.
+    """`flops-per-device`, and `mfu` (model FLOP utilization) where the peak of the devices is known.
 
     The work is the model's own arithmetic: what a framework computes twice, or pads, does not count. The term
     is that of A. Chowdhery et al., PaLM: Scaling Language Modeling with Pathways, arXiv:2204.02311, appendix
@@ -21,7 +21,7 @@ class Flops(Measurer):
 
     name: ClassVar[str] = "flops"
 
-    def summarise(self, measured: Measured) -> tuple[Metric, ...]:
+    def summarize(self, measured: Measured) -> tuple[Metric, ...]:
         """Return the metrics; none for a model that does not declare its arithmetic."""
         if not measured.flops_per_sample or not measured.repeats:
             return ()

@@ -13,7 +13,7 @@ class Memory(Measurer):
 
     name: ClassVar[str] = "memory"
 
-    def summarise(self, measured: Measured) -> tuple[Metric, ...]:
+    def summarize(self, measured: Measured) -> tuple[Metric, ...]:
         """Return the metrics; device memory is absent if one of the processes did not report it."""
         host = [max(record.peak_host_memory for record in repeat.records) for repeat in measured.repeats]
         device: list[float | None] = []

@@ -1,4 +1,4 @@
-"""Energy, power, utilisation and clocks, from what the agents sampled."""
+"""Energy, power, utilization and clocks, from what the agents sampled."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Energy:
 
 
 class Power(Measurer):
-    """`device-…` for GPUs, `host-…` for the nodes' processors and memory: energy, power, utilisation.
+    """`device-…` for GPUs, `host-…` for the nodes' processors and memory: energy, power, utilization.
 
     Each of them is there only if it was sampled on every node, for every device, in every repeat.
     """
@@ -39,7 +39,7 @@ class Power(Measurer):
         "dlperf_sdk.worker.samplers.host:Sampler",
     )
 
-    def summarise(self, measured: Measured) -> tuple[Metric, ...]:
+    def summarize(self, measured: Measured) -> tuple[Metric, ...]:
         """Return the metrics of the samples."""
         results = list(_energy_metrics("device", measured.repeats, _device_energy, "all devices"))
         for name, unit, value, note in _QUANTITIES:
@@ -169,10 +169,10 @@ def _throttled(repeat: Repeat) -> float | None:
 
 
 _QUANTITIES: tuple[tuple[str, str, Callable[[Repeat], float | None], str], ...] = (
-    ("device-utilisation", "%", partial(_device_mean, name="utilisation"), "time with a kernel running"),
+    ("device-utilization", "%", partial(_device_mean, name="utilization"), "time with a kernel running"),
     ("device-clock", "MHz", partial(_device_mean, name="clock"), "mean over the devices"),
     ("device-throttled", "%", _throttled, "time slowed down by heat or a power brake"),
-    ("host-utilisation", "%", partial(_host_share, state="busy"), "everything on the nodes"),
+    ("host-utilization", "%", partial(_host_share, state="busy"), "everything on the nodes"),
     ("host-steal", "%", partial(_host_share, state="steal"), "time taken by other virtual machines"),
 )
 """Name, unit, value in a repeat, and note."""

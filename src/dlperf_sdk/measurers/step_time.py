@@ -16,7 +16,7 @@ class StepTime(Measurer):
 
     name: ClassVar[str] = "step-time"
 
-    def summarise(self, measured: Measured) -> tuple[Metric, ...]:
+    def summarize(self, measured: Measured) -> tuple[Metric, ...]:
         """Return the metrics; none without repeats."""
         if not measured.repeats:
             return ()

@@ -231,7 +231,7 @@ def _metrics(result: Result, repeats: tuple[Repeat, ...], measurers: Iterable[Me
     stored = {metric.name: metric for metric in result.metrics}
     for measurer in measurers:
         try:
-            again = {metric.name: metric for metric in measurer.summarise(measured)}
+            again = {metric.name: metric for metric in measurer.summarize(measured)}
         except Exception as error:
             yield f"The measurer {measurer.name} fails on the records: {type(error).__name__}: {error}."
             continue

@@ -202,7 +202,7 @@ class Series:
     node: NodeIndex
     """Index of the node, counted from 0."""
     name: str
-    """The quantity: `power`, `energy`, `utilisation`, `memory`, `clock`, `temperature`, …"""
+    """The quantity: `power`, `energy`, `utilization`, `memory`, `clock`, `temperature`, …"""
     device: str
     """The device."""
     unit: str

@@ -48,7 +48,7 @@ class Asynchrony(Training):
             "wait in `synchronize` alone, and set the clock 'event' with `mark` and `elapsed`, or 'lagged' with `wait`",
         )
 
-    def test_step_does_not_synchronise(self, any_cell: Cell) -> None:
+    def test_step_does_not_synchronize(self, any_cell: Cell) -> None:
         """Some steps are enqueued sooner than they are done, on every rank."""
         spec = self.spec_of(any_cell)
         for rank, times in enumerate(self._times(spec)):

@@ -47,7 +47,7 @@ class MeasurerConformance(Conformance):
         """The same repeats give the same metrics, and stay what they were."""
         measured = self._measured()
         before = attrs.asdict(measured, recurse=False)
-        first, second = self.plugin.summarise(measured), self.plugin.summarise(measured)
+        first, second = self.plugin.summarize(measured), self.plugin.summarize(measured)
         assert first == second, advice(
             f"Twice the same records, and different metrics: {first} and {second}.",
             "results are summarised again whenever they are read in another way",
@@ -58,7 +58,7 @@ class MeasurerConformance(Conformance):
     def test_its_metrics_can_be_read(self) -> None:
         """Each has a name, a unit and a finite value, one per repeat where it has repeats."""
         measured = self._measured()
-        metrics = self.plugin.summarise(measured)
+        metrics = self.plugin.summarize(measured)
         for metric in metrics:
             assert isinstance(metric, Metric) and metric.name and metric.unit is not None, metric
             assert math.isfinite(metric.value), advice(
@@ -73,7 +73,7 @@ class MeasurerConformance(Conformance):
     def test_what_nobody_measured_is_absent(self) -> None:
         """Without repeats there is no metric, and no exception."""
         nothing = attrs.evolve(self._measured(), repeats=())
-        metrics = self.plugin.summarise(nothing)
+        metrics = self.plugin.summarize(nothing)
         assert metrics == (), advice(
             f"Of no repeats at all it says {metrics}.",
             "what could not be measured is absent, never zero",
@@ -82,7 +82,7 @@ class MeasurerConformance(Conformance):
 
     def test_few_repeats_have_no_interval(self) -> None:
         """Below six repeats nobody knows an interval."""
-        for metric in self.plugin.summarise(self._measured()):
+        for metric in self.plugin.summarize(self._measured()):
             assert metric.low is None and metric.high is None, advice(
                 f"{metric.name} has an interval from {metric.low} to {metric.high} of two repeats.",
                 "a distribution-free interval takes six repeats",

@@ -123,7 +123,7 @@ class TopologyConformance(Conformance):
         with pytest.raises(Unavailable):
             self.plugin.attach(f"conformance-{uuid.uuid4().hex[:8]}")
 
-    def test_an_orphaned_job_is_found_by_its_id_and_cancelled(self) -> None:
+    def test_an_orphaned_job_is_found_by_its_id_and_canceled(self) -> None:
         """As for a campaign that is resumed: its controller was killed, and the job waits or runs."""
         if not self.plugin.has_queue():
             pytest.skip("the launcher has no queue here: its agents end with their controller")

@@ -51,7 +51,7 @@ def children() -> List[int]:
     return pids
 
 
-def leave_out_finalisation() -> None:
+def skip_finalization() -> None:
     """Have this process end behind its exit functions, once its work is done: for a runtime's `stop`.
 
     For frameworks whose threads hold Python objects to the end, and abort the process when they let go of them while
@@ -60,6 +60,6 @@ def leave_out_finalisation() -> None:
     _left_out.append(True)
 
 
-def is_finalised() -> bool:
-    """Return True unless `leave_out_finalisation` was called."""
+def is_finalized() -> bool:
+    """Return True unless `skip_finalization` was called."""
     return not _left_out

@@ -27,7 +27,7 @@ def test_every_quantity_of_a_gpu_in_its_unit(nvml: FakeNvml) -> None:
     assert sampler.sample() == [
         ("energy", SECOND, "J", "counter", 5000.001),
         ("power", SECOND, "W", "gauge", 654.321),
-        ("utilisation", SECOND, "%", "gauge", 97.0),
+        ("utilization", SECOND, "%", "gauge", 97.0),
         ("memory", SECOND, "B", "gauge", 12345.0),
         ("clock", SECOND, "MHz", "gauge", 1980.0),
         ("temperature", SECOND, "C", "gauge", 67.0),

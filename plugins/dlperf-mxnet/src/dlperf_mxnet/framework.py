@@ -99,7 +99,7 @@ class MXNet(Framework):
                 "MXNet's own all-reduce (the kvstores `device` and `nccl`) stays within a node; over several nodes "
                 "its replicas meet in the kvstore `dist_sync`, which is --strategy parameter_server."
             )
-        reason = _no_precision(spec, cpu)
+        reason = _explain_missing_precision(spec, cpu)
         if reason:
             return reason
         if cpu and spec.layout == "nhwc":
@@ -107,7 +107,7 @@ class MXNet(Framework):
         return None
 
 
-def _no_precision(spec: RunSpec, cpu: bool) -> str | None:
+def _explain_missing_precision(spec: RunSpec, cpu: bool) -> str | None:
     """Return the reason why the case cannot use its precision; None if it can."""
     precision = spec.precision
     if cpu and precision == "amp-fp16":

@@ -14,10 +14,10 @@ from dlperf_sdk.spec.run_spec import RunSpec
 
 _PYTHON = ">=3.11,<3.14"
 # Paddle imports setuptools without asking for it.
-_BESIDE = ("pillow>=11.0", "setuptools")
-_CPU = ("paddlepaddle==3.3.*", "numpy>=2.0", *_BESIDE)
+_OTHER_REQUIREMENTS = ("pillow>=11.0", "setuptools")
+_CPU = ("paddlepaddle==3.3.*", "numpy>=2.0", *_OTHER_REQUIREMENTS)
 # Where a step is skipped, Paddle's GradScaler makes a float of an array of one element, which NumPy 2.4 refuses.
-_CUDA = ("paddlepaddle-gpu==3.3.*", "numpy>=2.0,<2.4", *_BESIDE)
+_CUDA = ("paddlepaddle-gpu==3.3.*", "numpy>=2.0,<2.4", *_OTHER_REQUIREMENTS)
 _CUDA_INDEX = "https://www.paddlepaddle.org.cn/packages/stable/cu126/"
 """Paddle's builds for GPUs are on an index of its own."""
 _NO_SERVERS = (
@@ -93,10 +93,10 @@ class Paddle(Framework):
                 "comm_buffer_mb is how many gradients replicas collect before they average them, and here none are "
                 "averaged: leave it out, or choose all_reduce over two devices or more."
             )
-        return None if spec.device == "cuda" else _only_on_gpus(spec)
+        return None if spec.device == "cuda" else _explain_gpu_only(spec)
 
 
-def _only_on_gpus(spec: RunSpec) -> str | None:
+def _explain_gpu_only(spec: RunSpec) -> str | None:
     """Return the reason why Paddle's build for CPUs cannot run the case; None if it can."""
     if spec.precision != "fp32":
         return (

@@ -22,7 +22,7 @@ class _Stored(Collection):
 
     def disagreements(self) -> tuple[Disagreement, ...]:
         """Return the printed cells that the figures contradict, in the tables' order, and deviating protocols."""
-        cells = tuple(mismatch.as_disagreement() for mismatch in disagreements.mismatches(self.figures))
+        cells = tuple(mismatch.to_disagreement() for mismatch in disagreements.mismatches(self.figures))
         return (*cells, *protocol_deviations(self.figures))
 
 

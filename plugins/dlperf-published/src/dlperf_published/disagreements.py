@@ -9,7 +9,7 @@ from attrs import frozen
 
 from dlperf_published import dlperf, spreadsheet, tensorpack
 from dlperf_published.grid import Grid, Square, Value
-from dlperf_published.source_data import Printed, printed
+from dlperf_published.source_data import Printed, load_printed_cells
 from dlperf_sdk.interfaces.collection import Disagreement, Figures
 from dlperf_sdk.interfaces.figure import PublishedFigure
 
@@ -30,7 +30,7 @@ class Mismatch:
     computed: str
     reason: str
 
-    def as_disagreement(self) -> Disagreement:
+    def to_disagreement(self) -> Disagreement:
         """Return it as the interface of collections has it."""
         cell = self.cell
         place = "speedup" if cell.row.endswith(f":{cell.line}") else f"{cell.row}, {cell.column}"
@@ -57,7 +57,10 @@ def cells(figures: Figures) -> tuple[Printed, ...]:
         if figure.printed_speedup is not None
     )
     statements = ("observations", "footnotes")
-    return tuple(cell for cell in printed(figures.collection) if cell.table not in statements) + column
+    return (
+        tuple(cell for cell in load_printed_cells(figures.collection) if cell.table not in statements)
+        + column
+    )
 
 
 def mismatches(figures: Figures) -> tuple[Mismatch, ...]:

@@ -42,7 +42,7 @@ _BERT: dict[str, Mapping[str, Any]] = {
 }
 _MIXED = ("amp-fp16", "fp16")
 _TOPOLOGIES = ("1n1d", "1n8d", "2n8d", "4n8d")
-_UNTOLD = ("static",)
+_UNSTATED = ("static",)
 """The tables show runs with dynamic loss scaling, or with the framework's only policy; a second run with a static
 scale stands in the implementations' own reports only."""
 
@@ -59,20 +59,22 @@ def _chosen(figures: Figures, batch_size: int | None, **wanted: Any) -> list[Pub
     """
     groups: dict[tuple[Any, ...], list[PublishedFigure]] = {}
     for figure in figures.where(**wanted):
-        if figure.options.get("loss_scale") in _UNTOLD:
+        if figure.options.get("loss_scale") in _UNSTATED:
             continue
         if batch_size is None or figure.batch_size <= batch_size:
             pipeline = figure.options.get("input_pipeline")
             groups.setdefault((figure.compiler, pipeline, str(figure.topology)), []).append(figure)
-    return [_largest(group) for group in groups.values()]
+    return [_select_largest(group) for group in groups.values()]
 
 
-def _largest(group: list[PublishedFigure]) -> PublishedFigure:
+def _select_largest(group: list[PublishedFigure]) -> PublishedFigure:
     # Where a run without AMP is there, the tables show that one.
     return max(group, key=lambda figure: (figure.precision == "fp16", figure.batch_size))
 
 
-def _marked(figures: Iterable[PublishedFigure], *, uncompiled: str = "") -> list[tuple[PublishedFigure, str]]:
+def _add_footnotes(
+    figures: Iterable[PublishedFigure], *, uncompiled: str = ""
+) -> list[tuple[PublishedFigure, str]]:
     """Return each figure with the mark that distinguishes it from the others in its cell.
 
     Args:
@@ -105,7 +107,7 @@ def _throughputs(
     uncompiled: str = "",
 ) -> Square:
     values = []
-    for figure, mark in _marked(figures, uncompiled=uncompiled):
+    for figure, mark in _add_footnotes(figures, uncompiled=uncompiled):
         suffix = mark + (f" bsz={figure.batch_size}" if batch else "")
         values.append(Value(figure.throughput, 2, suffix, (figure,)))
     return Square(tuple(values), claims)
@@ -113,7 +115,7 @@ def _throughputs(
 
 def _speedups(figures: Iterable[PublishedFigure], among: Iterable[Case], claims: Mapping[str, Any]) -> Square:
     values = []
-    for figure, mark in _marked(figures):
+    for figure, mark in _add_footnotes(figures):
         value = _speedup(figure, among, mark)
         if value is not None:
             values.append(value)
@@ -209,10 +211,10 @@ def _report(figures: Figures) -> list[Grid]:
         ("bert-amp-64", "bert-base", _MIXED, 64),
         ("bert-amp-max", "bert-base", _MIXED, None),
     )
-    return [_by_topology(figures, *kind) for kind in kinds]
+    return [_grid_by_topology(figures, *kind) for kind in kinds]
 
 
-def _by_topology(figures: Figures, name: str, model: str, precision: Any, batch: int | None) -> Grid:
+def _grid_by_topology(figures: Figures, name: str, model: str, precision: Any, batch: int | None) -> Grid:
     models = ("resnet50", "resnet50-v1b") if model == "resnet50" else model
     columns: dict[str, dict[str, PublishedFigure]] = {}
     for title, wanted in (_RESNET if model == "resnet50" else _BERT).items():
@@ -233,10 +235,10 @@ def _by_topology(figures: Figures, name: str, model: str, precision: Any, batch:
     size = "the largest batch size" if batch is None else f"batch size {batch}"
     kind = "FP32" if precision == "fp32" else "AMP"
     title = f"{'ResNet-50 v1.5' if model == 'resnet50' else 'BERT-Base'}, {kind}, {size} per device"
-    return Grid(name, title, "topology", tuple(columns), _unmarked(rows))
+    return Grid(name, title, "topology", tuple(columns), _strip_marks(rows))
 
 
-def _unmarked(rows: Mapping[str, tuple[Square, ...]]) -> dict[str, tuple[Square, ...]]:
+def _strip_marks(rows: Mapping[str, tuple[Square, ...]]) -> dict[str, tuple[Square, ...]]:
     """Return the rows without the marks that the columns' titles contain."""
     return {
         name: tuple(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from dlperf_published.observations import DOES_NOT, HOLDS, PARTLY, Observation
-from dlperf_published.source_data import printed
+from dlperf_published.source_data import load_printed_cells
 from dlperf_sdk.analysis.effects import effect
 from dlperf_sdk.interfaces.collection import Figures
 from dlperf_sdk.interfaces.figure import PublishedFigure
@@ -16,7 +16,7 @@ _NGC = "NVIDIADeepLearningExamples"
 def footnotes(figures: Figures) -> tuple[Observation, ...]:
     """Derive the footnotes of a collection's summaries, in their order; only DLPerf's has some."""
     result = []
-    for cell in printed(figures.collection):
+    for cell in load_printed_cells(figures.collection):
         if cell.table == "footnotes":
             outcome, derived = _DERIVED[cell.row](figures)
             result.append(Observation(cell.text, cell.line, outcome, derived))

@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import frozen
 
-from dlperf_published.source_data import printed
+from dlperf_published.source_data import load_printed_cells
 from dlperf_published.spreadsheet import DEVICES, effects, scaling_effects
 from dlperf_sdk.analysis.case import cases
 from dlperf_sdk.analysis.effects import Effect
@@ -38,7 +38,7 @@ class Observation:
 def observations(figures: Figures) -> tuple[Observation, ...]:
     """Derive the spreadsheet's observations, in its order."""
     result = []
-    for cell in printed(figures.collection):
+    for cell in load_printed_cells(figures.collection):
         if cell.table == "observations":
             outcome, derived = _derivation(cell.text)(figures)
             result.append(Observation(cell.text, cell.line, outcome, derived))
@@ -111,9 +111,9 @@ def _effect_by_count(by_count: Mapping[int, Effect], what: str) -> tuple[str, st
         for count, effect in by_count.items()
     ]
     text = f"{what}, median by number of GPUs (95 % interval, p adjusted for {len(parts)} tests): {'; '.join(parts)}."
-    text += f" Significant on {_listed(shown)} GPUs." if shown else " Nowhere significant."
+    text += f" Significant on {_join(shown)} GPUs." if shown else " Nowhere significant."
     if possible:
-        text += f" An effect of {MINIMUM_EFFECT:.0%} or more is not excluded on {_listed(possible)} GPUs."
+        text += f" An effect of {MINIMUM_EFFECT:.0%} or more is not excluded on {_join(possible)} GPUs."
     return outcome, text
 
 
@@ -130,7 +130,7 @@ def _interval(effect: Effect) -> str:
     return "no interval" if effect.low is None else f"{effect.low:.3f} to {effect.high:.3f}"
 
 
-def _listed(counts: Sequence[int]) -> str:
+def _join(counts: Sequence[int]) -> str:
     return ", ".join(map(str, counts))
 
 

@@ -34,7 +34,7 @@ def figures(collection: str) -> Figures:
 
 
 @cache
-def printed(collection: str) -> tuple[Printed, ...]:
+def load_printed_cells(collection: str) -> tuple[Printed, ...]:
     """Return all printed cells of a collection's documents."""
     lines = (_DATA / f"{collection}.printed.jsonl").read_text(encoding="utf-8").splitlines()
     return tuple(Printed(**json.loads(line)) for line in lines)

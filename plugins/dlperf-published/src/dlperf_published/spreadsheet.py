@@ -30,8 +30,8 @@ def tables(figures: Figures) -> tuple[Grid, ...]:
     """Regenerate the throughputs, speedups and efficiencies, and the four tables of paired ratios."""
     return (
         _throughputs(figures),
-        _scaled(figures, "speedup", speedup, "x", 1),
-        _scaled(figures, "efficiency", efficiency, "%", 100),
+        _scale_grid(figures, "speedup", speedup, "x", 1),
+        _scale_grid(figures, "efficiency", efficiency, "%", 100),
         _ratios(figures, "synthetic-real", "Synthetic over real data", "data", per_row=True),
         _ratios(figures, "batch", "Speedup at batch size 64 over that at 32", "batch_size", per_row=True),
         _ratios(figures, "gpu", "P100 over K80", "hardware", per_row=False),
@@ -88,7 +88,7 @@ def _throughputs(figures: Figures) -> Grid:
     return Grid("throughput", "img/s", "GPUs", ("gpus", *(title for title, _ in columns())), rows)
 
 
-def _scaled(
+def _scale_grid(
     figures: Figures,
     name: str,
     by: Callable[[PublishedFigure, Sequence[Case]], Scaled],

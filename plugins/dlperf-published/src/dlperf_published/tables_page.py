@@ -71,7 +71,7 @@ def _grid(grid: Grid, wrong: Sequence[Mismatch]) -> list[Block]:
                 for row, squares in grid.rows.items()
             },
         )
-    notes += _mixed(grid)
+    notes += _note_differences(grid)
     return [table, Notes(tuple(notes))] if notes else [table]
 
 
@@ -149,7 +149,7 @@ def _figures(grid: Grid, marks: Mapping[tuple[str, str], str]) -> Table:
 _MIXED = ("clip_norm", "estimator", "loss_scale")
 
 
-def _mixed(grid: Grid) -> list[str]:
+def _note_differences(grid: Grid) -> list[str]:
     """Return notes on differences among the figures of a table that its headings do not state."""
     figures = [
         figure

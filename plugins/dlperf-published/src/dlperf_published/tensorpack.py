@@ -13,13 +13,13 @@ _STRATEGIES = {"all_reduce": "replicated", "parameter_server": "parameter_server
 def tables(figures: Figures) -> tuple[Grid, ...]:
     """Regenerate two tables of September 2017, by devices, and one of May 2019, by the flags of the run."""
     old = figures.where(date="2017-09")
-    grids = [_by_devices(old.where(strategy=strategy), strategy) for strategy in old.values("strategy")]
+    grids = [_grid_by_devices(old.where(strategy=strategy), strategy) for strategy in old.values("strategy")]
     new = figures.where(date="2019-05")
     rows = {_flags(figure): (Square((_value(figure),)),) for figure in new}
     return (*grids, Grid("2019", "May 2019: eight V100, img/s", "flags", ("img/s",), rows))
 
 
-def _by_devices(figures: Figures, strategy: str) -> Grid:
+def _grid_by_devices(figures: Figures, strategy: str) -> Grid:
     rows = {}
     for topology in figures.values("topology"):
         here = figures.where(topology=topology)

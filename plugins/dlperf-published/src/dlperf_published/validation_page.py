@@ -30,7 +30,7 @@ def validation() -> list[Block]:
         Heading("Prediction, validated"),
         Paragraph(text),
         Table(heads, tuple(rows)),
-        _every(trials),
+        _list_trials(trials),
     ]
 
 
@@ -40,7 +40,7 @@ def _summary(kind: str, trials: list[Trial]) -> tuple[str, ...]:
     return (kind, str(total.trials), *errors, f"{total.covered:.0%}")
 
 
-def _every(trials: list[Trial]) -> Table:
+def _list_trials(trials: list[Trial]) -> Table:
     rows = []
     for trial in trials:
         prediction = trial.prediction

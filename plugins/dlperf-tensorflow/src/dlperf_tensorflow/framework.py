@@ -74,13 +74,13 @@ class TensorFlow(Framework):
         if spec.layout == "nchw" and spec.device == "cpu":
             return "TensorFlow's max-pool on a CPU takes nhwc only; leave the layout at auto."
         if spec.strategy == "parameter_server_async" and spec.syncs_gradients:
-            reason = _not_with_servers(spec)
+            reason = _explain_server_limits(spec)
             if reason:
                 return reason
         return means_nothing(options, spec)
 
 
-def _not_with_servers(spec: RunSpec) -> str | None:
+def _explain_server_limits(spec: RunSpec) -> str | None:
     """Return the reason why ParameterServerStrategy cannot run the case, or not with a valid throughput.
 
     None if it can.

@@ -15,17 +15,17 @@ def processes(cluster: Cluster) -> List[Process]:
     TF_CONFIG names an address and a port for every worker. NCCL is told which interface reaches the others.
     """
     if cluster.strategy == "parameter_server_async" and cluster.world_size > 1:
-        return with_servers(cluster)
+        return plan_with_servers(cluster)
     if cluster.strategy != "all_reduce":
         return one_per_device(cluster)
     whole_nodes = cluster.options["one_process_per_node"]
-    trainers = one_per_node(cluster) if whole_nodes else one_per_device(cluster)
+    trainers = plan_one_per_node(cluster) if whole_nodes else one_per_device(cluster)
     if len(trainers) == 1:
         return trainers
     workers = [_address(cluster, trainer.node, trainer.devices[0]) for trainer in trainers]
 
     def variables(trainer: Process) -> Dict[str, str]:
-        values = _told({"worker": workers}, "worker", trainer.rank or 0)
+        values = _make_tf_config({"worker": workers}, "worker", trainer.rank or 0)
         interface = cluster.nodes[trainer.node].interface
         if interface and cluster.device == "cuda":
             values["NCCL_SOCKET_IFNAME"] = "=" + interface
@@ -34,7 +34,7 @@ def processes(cluster: Cluster) -> List[Process]:
     return [trainer._replace(variables=variables(trainer)) for trainer in trainers]
 
 
-def one_per_node(cluster: Cluster) -> List[Process]:
+def plan_one_per_node(cluster: Cluster) -> List[Process]:
     """A trainer per node, which owns all devices of its node."""
     result = []
     for node, facts in enumerate(cluster.nodes):
@@ -44,7 +44,7 @@ def one_per_node(cluster: Cluster) -> List[Process]:
     return result
 
 
-def with_servers(cluster: Cluster) -> List[Process]:
+def plan_with_servers(cluster: Cluster) -> List[Process]:
     """Return the servers that compute, one per device, the parameter servers, one per node, and the trainer.
 
     The trainer is on node 0. The servers run its functions, and it records for all replicas.
@@ -60,14 +60,14 @@ def with_servers(cluster: Cluster) -> List[Process]:
     }
     return [
         *(
-            Process(SERVICE, node, _told(jobs, "ps", node), target=SERVE)
+            Process(SERVICE, node, _make_tf_config(jobs, "ps", node), target=SERVE)
             for node in range(len(cluster.nodes))
         ),
         *(
-            Process(SERVICE, node, _told(jobs, "worker", index), (device,), target=SERVE)
+            Process(SERVICE, node, _make_tf_config(jobs, "worker", index), (device,), target=SERVE)
             for index, (node, device) in enumerate(places)
         ),
-        Process(TRAINER, 0, _told(jobs, "chief", 0), (), tuple(range(cluster.world_size)), 0),
+        Process(TRAINER, 0, _make_tf_config(jobs, "chief", 0), (), tuple(range(cluster.world_size)), 0),
     ]
 
 
@@ -76,6 +76,6 @@ def _address(cluster: Cluster, node: int, port: int) -> str:
     return "%s:%s" % (cluster.nodes[node].host, cluster.nodes[node].ports[port])
 
 
-def _told(jobs: Dict[str, List[str]], kind: str, index: int) -> Dict[str, str]:
+def _make_tf_config(jobs: Dict[str, List[str]], kind: str, index: int) -> Dict[str, str]:
     """The variables of one process: everybody's addresses, and which of them it is."""
     return {"TF_CONFIG": json.dumps({"cluster": jobs, "task": {"type": kind, "index": index}})}

@@ -85,24 +85,24 @@ OF_MODEL: Mapping[str, str] = {
 
 def means_nothing(options: TorchOptions, spec: RunSpec) -> str | None:
     """Return the reason to refuse an option that was changed but has no effect or support in the case; else None."""
-    for judge in (_other_model, _training, _cudnn, _attention, _fused_batch_norm):
+    for judge in (_explain_wrong_model, _training, _cudnn, _attention, _explain_fused_batch_norm):
         if (refused := judge(options, spec)) is not None:
             return refused
     return None
 
 
-def _other_model(options: TorchOptions, spec: RunSpec) -> str | None:
+def _explain_wrong_model(options: TorchOptions, spec: RunSpec) -> str | None:
     for name, model in OF_MODEL.items():
-        if spec.model != model and _changed(options, name):
-            return f"{spec.model} has nothing that {name} could change; leave it at {_plain(name)}."
+        if spec.model != model and _is_changed(options, name):
+            return f"{spec.model} has nothing that {name} could change; leave it at {_format_default(name)}."
     return None
 
 
 def _training(options: TorchOptions, spec: RunSpec) -> str | None:
-    if not spec.syncs_gradients and _changed(options, "bucket_cap_mb"):
+    if not spec.syncs_gradients and _is_changed(options, "bucket_cap_mb"):
         return (
             "No gradients meet in this case, so bucket_cap_mb changes nothing; leave it at "
-            f"{_plain('bucket_cap_mb')}, or choose several devices and the strategy all_reduce."
+            f"{_format_default('bucket_cap_mb')}, or choose several devices and the strategy all_reduce."
         )
     if options.max_autotune and spec.compiler != "inductor":
         return "max_autotune tunes what inductor compiles; add --compiler inductor, or leave it at false."
@@ -117,12 +117,12 @@ def _training(options: TorchOptions, spec: RunSpec) -> str | None:
 def _cudnn(options: TorchOptions, spec: RunSpec) -> str | None:
     if spec.device != "cuda":
         for name in ("cudnn_benchmark", "cudnn_benchmark_limit"):
-            if _changed(options, name):
-                return f"There is no cuDNN on {spec.device}; leave {name} at {_plain(name)}."
-    if not options.cudnn_benchmark and _changed(options, "cudnn_benchmark_limit"):
+            if _is_changed(options, name):
+                return f"There is no cuDNN on {spec.device}; leave {name} at {_format_default(name)}."
+    if not options.cudnn_benchmark and _is_changed(options, "cudnn_benchmark_limit"):
         return (
             "Without cudnn_benchmark nothing is timed that cudnn_benchmark_limit could limit; leave that at "
-            f"{_plain('cudnn_benchmark_limit')}."
+            f"{_format_default('cudnn_benchmark_limit')}."
         )
     return None
 
@@ -137,7 +137,7 @@ def _attention(options: TorchOptions, spec: RunSpec) -> str | None:
     )
 
 
-def _fused_batch_norm(options: TorchOptions, spec: RunSpec) -> str | None:
+def _explain_fused_batch_norm(options: TorchOptions, spec: RunSpec) -> str | None:
     if not options.fused_batch_norm:
         return None
     if spec.device != "cuda":
@@ -157,10 +157,10 @@ def _fused_batch_norm(options: TorchOptions, spec: RunSpec) -> str | None:
     return None
 
 
-def _changed(options: TorchOptions, name: str) -> bool:
+def _is_changed(options: TorchOptions, name: str) -> bool:
     return bool(getattr(options, name) != getattr(TorchOptions(), name))
 
 
-def _plain(name: str) -> str:
+def _format_default(name: str) -> str:
     """The option's default, as it is typed."""
     return str(getattr(TorchOptions(), name)).lower()

@@ -19,8 +19,8 @@ _METRICS = (
     ("host-energy-per-sample", "Energy per sample, everything on the nodes"),
     ("device-power", "Power, all devices"),
     ("host-power", "Power, everything on the nodes"),
-    ("device-utilisation", "Time with a kernel running, mean over the devices"),
-    ("mfu", "Model FLOPs utilisation"),
+    ("device-utilization", "Time with a kernel running, mean over the devices"),
+    ("mfu", "Model FLOPs utilization"),
 )
 
 

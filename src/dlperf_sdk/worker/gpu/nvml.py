@@ -38,7 +38,7 @@ class _MemoryV2(ctypes.Structure):
     ]
 
 
-class _Utilisation(ctypes.Structure):
+class _Utilization(ctypes.Structure):
     _fields_ = [("gpu", c_uint), ("memory", c_uint)]
 
 
@@ -145,9 +145,9 @@ class Nvml:
         milliwatts = self._read("nvmlDeviceGetPowerUsage", c_uint, device)
         return None if milliwatts is None else milliwatts.value / 1000.0
 
-    def utilisation(self, device: Any) -> Optional[float]:
+    def utilization(self, device: Any) -> Optional[float]:
         """Return the percentage of the last sample period in which a kernel ran."""
-        rates = self._read("nvmlDeviceGetUtilizationRates", _Utilisation, device)
+        rates = self._read("nvmlDeviceGetUtilizationRates", _Utilization, device)
         return None if rates is None else float(rates.gpu)
 
     def clock(self, device: Any) -> Optional[float]:

@@ -6,7 +6,7 @@ from dlperf_sdk.worker.gpu.nvml import LIBRARY, POWER_CAP, SLOWDOWNS, Nvml
 
 
 class Sampler:
-    """Energy, power, utilisation, memory, clock, temperature, throttling and company of each of the node's GPUs.
+    """Energy, power, utilization, memory, clock, temperature, throttling and company of each of the node's GPUs.
 
     `processes` is how many compute on it: a worker alone is 1, where the driver lets this node see it.
     `throttled` and `power-capped` are 1 while the driver names such a reason, else 0. `throttled` stands for
@@ -36,7 +36,7 @@ class Sampler:
         quantities: List[Tuple[str, str, str, Callable[[Any], Optional[float]]]] = [
             ("energy", "J", "counter", nvml.energy),
             ("power", "W", "gauge", nvml.power),
-            ("utilisation", "%", "gauge", nvml.utilisation),
+            ("utilization", "%", "gauge", nvml.utilization),
             ("memory", "B", "gauge", lambda device: _used(nvml, device)),
             ("clock", "MHz", "gauge", nvml.clock),
             ("temperature", "C", "gauge", nvml.temperature),

@@ -126,11 +126,11 @@ class Bert(HybridBlock):
         mask = ((1 - attention_mask) * NO_ATTENTION).expand_dims(1).expand_dims(1)
         for layer in self.encoder:
             x = layer(x, mask)
-        predicted = self.masked_lm(self.gathered(F, x, masked_positions))
+        predicted = self.masked_lm(self.gather_positions(F, x, masked_positions))
         first = F.slice_axis(x, axis=1, begin=0, end=1).reshape((0, -1))
         return predicted, self.next_sentence(self.pooler(first))
 
-    def gathered(self, F, x, positions):
+    def gather_positions(self, F, x, positions):
         """The tokens at these positions of each sequence: (B, S, H), (B, P) → (B · P, H)."""
         first = F.contrib.arange_like(positions, axis=0, step=self.tokens).expand_dims(1)
         return F.take(x.reshape((-3, 0)), F.broadcast_add(positions, first).reshape((-1,)))

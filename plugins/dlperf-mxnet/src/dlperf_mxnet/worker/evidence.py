@@ -13,7 +13,7 @@ def type_of(output):
 
 
 @contextlib.contextmanager
-def undisturbed(network):
+def preserve_state(network):
     """Batch norm's running statistics are put back at the end."""
     kept = [
         (parameter, [values.copy() for values in parameter.list_data()])
@@ -27,7 +27,7 @@ def undisturbed(network):
             copy.copyto(values)
 
 
-def widened(values):
+def widen_outputs(values):
     """Return outputs as float64 NumPy arrays."""
     return [_numbers(value.asnumpy()).astype(np.float64) for value in values]
 

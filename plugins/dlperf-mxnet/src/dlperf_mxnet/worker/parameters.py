@@ -3,12 +3,12 @@
 import numpy as np
 
 
-def to_network(values, layout):
+def convert_to_network_layout(values, layout):
     """Return values of the manifest with the axes that a network of this layout has: a convolution's OIHW or OHWI."""
     return values.transpose(0, 2, 3, 1) if layout == "nhwc" and values.ndim == 4 else values
 
 
-def to_manifest(values, layout):
+def convert_to_manifest_layout(values, layout):
     """Return a network's values as the manifest has them, in C order."""
     return np.ascontiguousarray(
         values.transpose(0, 3, 1, 2) if layout == "nhwc" and values.ndim == 4 else values
@@ -23,7 +23,7 @@ def configure(parameters, request):
         parameter.grad_req = "add" if request.accumulation > 1 else "write"
 
 
-def named_parameters(network):
+def map_parameters(network):
     """Return the network's trainable parameters under the manifest's names; one that is shared, once."""
     renamed = {"gamma": "weight", "beta": "bias"}
     parameters, seen = {}, set()

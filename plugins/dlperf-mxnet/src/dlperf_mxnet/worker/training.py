@@ -14,7 +14,12 @@ from dlperf_mxnet.worker import evidence, mixed
 from dlperf_mxnet.worker.images import load_images
 from dlperf_mxnet.worker.loading import Loader
 from dlperf_mxnet.worker.optimizers import arrays_of, clip, reset, updates_of
-from dlperf_mxnet.worker.parameters import configure, named_parameters, to_manifest, to_network
+from dlperf_mxnet.worker.parameters import (
+    configure,
+    convert_to_manifest_layout,
+    convert_to_network_layout,
+    map_parameters,
+)
 from dlperf_mxnet.worker.precisions import PRECISIONS
 from dlperf_sdk.worker.base_trainer import BaseTrainer
 from dlperf_sdk.worker.sources import SOURCES
@@ -34,11 +39,11 @@ class MXNetTrainer(BaseTrainer):
         self.contexts = runtime.contexts
         # Mixed precision replaces MXNet's operators for good, so what it is compared with comes first.
         plain, batch = self._place_network(self.contexts[:1]), self.place(self.host_batches()[:1])
-        self._references = evidence.widened(self._first_outputs(plain, batch))
+        self._references = evidence.widen_outputs(self._first_outputs(plain, batch))
         mixed.switch_on(self.precision)
         self.network = self._place_network(self.contexts)
         self.criterion = self.build_criterion(request.model_options)
-        self.named = named_parameters(self.network)
+        self.named = map_parameters(self.network)
         configure(self.named, request)
         self.trained = [self.named[entry["name"]] for entry in request.parameters]
         # Gradients meet in the runtime's kvstore, before this, which updates each replica's weights.
@@ -55,18 +60,18 @@ class MXNetTrainer(BaseTrainer):
         """Return a network on these devices, with the canonical weights."""
         network = self.build(self.request.model_options)
         network.initialize(ctx=contexts)
-        self.load_canonical_weights(named_parameters(network))
+        self.load_canonical_weights(map_parameters(network))
         return network
 
     # Parameters: the weights of convolutions are in the network's layout.
 
     def assign(self, name, parameter, values):
         """Set a parameter on all its devices."""
-        parameter.set_data(mx.nd.array(to_network(values, self.layout)))
+        parameter.set_data(mx.nd.array(convert_to_network_layout(values, self.layout)))
 
     def read_parameter(self, name, replica):
         """Return one replica's values of a parameter."""
-        return to_manifest(self.named[name].list_data()[replica].asnumpy(), self.layout)
+        return convert_to_manifest_layout(self.named[name].list_data()[replica].asnumpy(), self.layout)
 
     def running_means(self, replica):
         """Yield the running mean of every batch norm."""
@@ -167,10 +172,10 @@ class MXNetTrainer(BaseTrainer):
 
         y32 is from before mixed precision was switched on.
         """
-        with evidence.undisturbed(self.network):
+        with evidence.preserve_state(self.network):
             outputs = self._first_outputs(self.network, self.canonical_batch())
         self.product_types += map(evidence.type_of, outputs)
-        return evidence.widened(outputs), self._references
+        return evidence.widen_outputs(outputs), self._references
 
     def _first_outputs(self, network, batch):
         """Return the logits of the first replica's first micro-batch, with gradients recorded, as in a step."""

@@ -107,7 +107,7 @@ class Bert(nn.Module):
         mask = additive(attention_mask)
         for layer in self.encoder:
             x = layer(x, mask)
-        predicted = self.masked_lm(gathered(x, masked_positions), self.embeddings.word.weight)
+        predicted = self.masked_lm(gather_positions(x, masked_positions), self.embeddings.word.weight)
         return predicted, self.next_sentence(flow.tanh(self.pooler(x[:, 0])))
 
 
@@ -116,7 +116,7 @@ def additive(attention_mask):
     return ((1 - attention_mask) * NO_ATTENTION)[:, None, None, :]
 
 
-def gathered(x, positions):
+def gather_positions(x, positions):
     """The tokens at these positions of each sequence: (B, S, H), (B, P) → (B · P, H)."""
     index = positions.unsqueeze(-1).expand(-1, -1, x.shape[-1])
     return flow.gather(x, 1, index).flatten(0, 1)

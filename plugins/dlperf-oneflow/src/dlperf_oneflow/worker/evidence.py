@@ -6,7 +6,7 @@ from oneflow import nn
 
 
 @contextlib.contextmanager
-def undisturbed(network):
+def preserve_state(network):
     """Dropout off, and the buffers (batch norm's running statistics) put back at the end."""
     buffers = {name: buffer.clone() for name, buffer in network.named_buffers()}
     dropouts = [(module, module.p) for module in network.modules() if isinstance(module, nn.Dropout)]

@@ -23,13 +23,13 @@ class Loader(loading.Loader):
             sampler=draws,
             num_workers=self.workers,
             prefetch_factor=loading.PREFETCH,
-            collate_fn=_as_it_is,
+            collate_fn=_collate_unchanged,
             worker_init_fn=functools.partial(_begin, os.getpid()),
             generator=flow.Generator(),
         )
 
 
-def _as_it_is(batch):
+def _collate_unchanged(batch):
     return batch
 
 

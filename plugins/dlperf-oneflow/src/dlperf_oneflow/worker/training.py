@@ -148,7 +148,7 @@ class OneFlowTrainer(BaseTrainer):
         In both batch norm uses the batch's statistics, and no trace stays.
         """
         batch = self.micro_batches(self.canonical_batch())[0]
-        with evidence.undisturbed(self.network):
+        with evidence.preserve_state(self.network):
             if self.graph is None:
                 outputs = self.outputs(self.network, batch)
             else:

@@ -101,11 +101,11 @@ class Bert(nn.Layer):
         mask = paddle.where(attention_mask == 0, float("-inf"), 0.0).unsqueeze([1, 2])
         for layer in self.encoder:
             x = layer(x, mask, dropout)
-        predicted = self.masked_lm(gathered(x, masked_positions), self.embeddings.word.weight)
+        predicted = self.masked_lm(gather_positions(x, masked_positions), self.embeddings.word.weight)
         return predicted, self.next_sentence(paddle.tanh(self.pooler(x[:, 0])))
 
 
-def gathered(x, positions):
+def gather_positions(x, positions):
     """The tokens at these positions of each sequence: (B, S, H), (B, P) → (B · P, H)."""
     sequences, tokens, _ = x.shape
     first = paddle.arange(0, sequences * tokens, tokens).unsqueeze(1)

@@ -28,7 +28,7 @@ def layouts(network):
 
 
 @contextlib.contextmanager
-def watched(network, note):
+def watch_products(network, note):
     """Call `note` with what the network's convolutions and linear layers give out."""
     layers = [layer for layer in network.sublayers() if isinstance(layer, (nn.Conv2D, nn.Linear))]
     hooks = [layer.register_forward_post_hook(lambda layer, inputs, output: note(output)) for layer in layers]
@@ -40,7 +40,7 @@ def watched(network, note):
 
 
 @contextlib.contextmanager
-def undisturbed(network):
+def preserve_state(network):
     """Batch norm's running statistics, which have no gradient, are put back at the end."""
     statistics = [value for _, value in network.named_parameters() if value.stop_gradient]
     before = [value.numpy() for value in statistics]
@@ -65,7 +65,7 @@ def eager(network):
 
 
 @contextlib.contextmanager
-def plain_fp32(device):
+def use_plain_fp32(device):
     """float32 arithmetic in the full width of float32."""
     if device != "cuda":
         yield

@@ -171,12 +171,15 @@ class PaddleTrainer(BaseTrainer):
         """
         batch = self.micro_batches(self.canonical_batch())[0]
         eager = self.request.compiler == "none"  # compiled, the layers' own outputs are hidden
-        with evidence.undisturbed(self.network):
-            with evidence.watched(self.network if eager else nn.Layer(), self.note_output), self.autocast():
+        with evidence.preserve_state(self.network):
+            with (
+                evidence.watch_products(self.network if eager else nn.Layer(), self.note_output),
+                self.autocast(),
+            ):
                 outputs = self.outputs(self.trained, batch)
             for value in outputs:
                 self.note_output(value)
-            with paddle.no_grad(), evidence.plain_fp32(self.request.device), evidence.eager(self.network):
+            with paddle.no_grad(), evidence.use_plain_fp32(self.request.device), evidence.eager(self.network):
                 return outputs, self.outputs(self.network, batch)
 
     def note_output(self, output):

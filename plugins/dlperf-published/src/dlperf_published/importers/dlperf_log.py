@@ -31,7 +31,7 @@ _PRECISIONS = {"fp32": "fp32", "amp": "amp-fp16"}
 """DLPerf's file names say fp16 of mixed precision, and of half precision throughout: it has to be said which."""
 _LONGEST = 4096
 """Characters of a line about an iteration; in longer ones the patterns are not looked for."""
-_SAID = re.compile(r"(model|batch_size_per_device|gpu_num_per_node|num_nodes) = ([A-Za-z0-9_.-]{1,40})\s*")
+_MESSAGE = re.compile(r"(model|batch_size_per_device|gpu_num_per_node|num_nodes) = ([A-Za-z0-9_.-]{1,40})\s*")
 
 
 class DlperfLog(Importer):
@@ -50,17 +50,17 @@ class DlperfLog(Importer):
             UsageError: neither path nor log nor `given` gives the topology and the batch size.
         """
         window = LogWindow(log, given.get("warmup", WARMUP), given.get("steps", STEPS))
-        known = {**_of_path(log.path), **given}
+        known = {**_parse_path(log.path), **given}
         lines: dict[str, str] = {}
         chosen: Format | None = None
         first_epoch = ""
         for line, text in log:
-            if chosen is None and (match := _SAID.fullmatch(text)):
+            if chosen is None and (match := _MESSAGE.fullmatch(text)):
                 lines[match[1]] = match[2]
             for candidate in FORMATS if chosen is None else (chosen,):
                 if candidate.holds not in text or len(text) > _LONGEST:
                     continue
-                size, topology = _case(log.path, {**known, **_of_lines(log, line, lines), **given})
+                size, topology = _case(log.path, {**known, **_parse_lines(log, line, lines), **given})
                 try:
                     epoch_tick = candidate.tick(text, size * topology.devices)
                 except ValueError as error:
@@ -77,8 +77,8 @@ class DlperfLog(Importer):
         if chosen is None:
             raise log.error_missing("a line about an iteration in any of the formats of DLPerf's frameworks")
         facts = {
-            **_of_path(log.path),
-            **_of_lines(log, log.line_count, lines),
+            **_parse_path(log.path),
+            **_parse_lines(log, log.line_count, lines),
             "implementation": chosen.implementation,
         }
         if chosen.framework:
@@ -91,7 +91,7 @@ class DlperfLog(Importer):
         )
 
 
-def _of_path(path: Path) -> dict[str, Any]:
+def _parse_path(path: Path) -> dict[str, Any]:
     """Return the facts in the names of the directory and the file."""
     facts: dict[str, Any] = {"device": "cuda"}
     if match := _CASE.fullmatch(path.absolute().parent.name):
@@ -104,7 +104,7 @@ def _of_path(path: Path) -> dict[str, Any]:
     return facts
 
 
-def _of_lines(log: Log, line: int, lines: Mapping[str, str]) -> dict[str, Any]:
+def _parse_lines(log: Log, line: int, lines: Mapping[str, str]) -> dict[str, Any]:
     """Return the facts in OneFlow's own lines."""
     facts: dict[str, Any] = {}
     numbers = {name: value for name, value in lines.items() if name != "model"}

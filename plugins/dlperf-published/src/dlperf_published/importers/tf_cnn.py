@@ -31,7 +31,7 @@ _STRATEGIES = {
     "horovod": "horovod",
     "independent": "independent",
 }
-_HOW = (
+_ESTIMATOR = (
     "workers × steps × batch ÷ the time that the loop of the worker that wrote the log took after its warm-up"
 )
 
@@ -84,7 +84,7 @@ class TfCnnBenchmarks(Importer):
             facts=_facts(log, header, per_device),
             throughput=total,
             estimator="loop-elapsed",
-            estimator_description=_HOW,
+            estimator_description=_ESTIMATOR,
         )
 
 

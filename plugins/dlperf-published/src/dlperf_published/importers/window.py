@@ -14,7 +14,7 @@ from dlperf_sdk.worker.estimate import median
 WARMUP, STEPS = 20, 100
 """DLPerf's own rule: 20 iterations are skipped, 100 measured."""
 
-HOW = {
+ESTIMATOR = {
     "elapsed-between-lines": "samples of the window's iterations over the time between the two log lines at its "
     "ends, as the host stamped them",
     "summed-step-times": "samples of the window's iterations over the sum of the times that the log gives them",
@@ -52,7 +52,7 @@ class Estimate:
     throughput: float
     """Samples of all devices per second."""
     estimator: str
-    """Its name, one of `HOW`."""
+    """Its name, one of `ESTIMATOR`."""
     description: str
     """The estimator and the window in a sentence."""
 
@@ -89,7 +89,7 @@ class LogWindow:
                 raise self.log.error_at(line, f"{value} is no time and no rate of iteration {tick.iteration}")
         again = self._last is not None and tick.iteration <= self._last[1].iteration
         if again and (max(self.ranks) == 1 or (self.complete and tick.iteration <= self._first)):
-            raise self._mixed(line, tick)
+            raise self._mixed_runs_error(line, tick)
         self._last = (line, tick)
         if tick.iteration < self.warmup - 1 or (self.complete and tick.iteration > self._end):
             return
@@ -104,7 +104,7 @@ class LogWindow:
             )
         written.append((line, tick))
 
-    def _mixed(self, line: int, tick: Tick) -> DocumentError:
+    def _mixed_runs_error(self, line: int, tick: Tick) -> DocumentError:
         at, before = self._last or (line, tick)
         return self.log.error_at(
             line,
@@ -130,7 +130,7 @@ class LogWindow:
         """
         ranks = self._ranks()
         throughput, name = self._throughput(global_batch)
-        how = HOW[name]
+        how = ESTIMATOR[name]
         if ranks > 1:
             how += f"; the log holds the lines of {ranks} ranks: {OF_RANKS[name]}"
         return Estimate(throughput, name, f"{how}; {self.steps} iterations after {self.warmup} of warm-up")
@@ -140,12 +140,12 @@ class LogWindow:
         starts, ends = ([tick.stamp for tick in ticks if tick.stamp is not None] for ticks in (first, last))
         if len(starts) == len(first) and len(ends) == len(last):
             # An iteration is over when its slowest rank is.
-            return self._over(max(ends) - max(starts), global_batch), "elapsed-between-lines"
+            return self._divide(max(ends) - max(starts), global_batch), "elapsed-between-lines"
         inside = [at for at in sorted(self._lines) if self._first < at <= self._end]
         times = [[tick.seconds for tick in self._ticks(at) if tick.seconds is not None] for at in inside]
         if all(times):
-            self._without_a_gap(inside)
-            return self._over(
+            self._check_gaps(inside)
+            return self._divide(
                 math.fsum(math.fsum(seconds) / len(seconds) for seconds in times), global_batch
             ), ("summed-step-times")
         rates = [[tick.rate for tick in self._ticks(at) if tick.rate is not None] for at in inside]
@@ -158,7 +158,7 @@ class LogWindow:
     def _ticks(self, iteration: int) -> list[Tick]:
         return [tick for _, tick in self._lines[iteration]]
 
-    def _without_a_gap(self, inside: Sequence[int]) -> None:
+    def _check_gaps(self, inside: Sequence[int]) -> None:
         reached = self._first
         for at in inside:
             line, tick = self._lines[at][0]
@@ -201,7 +201,7 @@ class LogWindow:
                 )
         return ranks
 
-    def _over(self, seconds: float, global_batch: int) -> float:
+    def _divide(self, seconds: float, global_batch: int) -> float:
         if not seconds > 0:
             raise DocumentError(f"{self.log.path}: the window of {self.steps} iterations took {seconds} s.")
         return self.steps * global_batch / seconds

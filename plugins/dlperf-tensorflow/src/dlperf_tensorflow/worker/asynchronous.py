@@ -25,7 +25,7 @@ def servers(job):
     return [name for name in names if name.startswith("/job:%s/" % job)]
 
 
-def most(name):
+def read_max_status(name):
     """Return the maximum over all processes of the cluster of a value in bytes in their kernel status.
 
     `VmHWM` is the peak of used memory, `VmData` the allocated memory.
@@ -41,7 +41,7 @@ def _status(device):
     return {name: int(value.split()[0]) * 1024 for name, value in fields if value.endswith(" kB")}
 
 
-def beside(variable):
+def address_beside(variable):
     """The device scope in which a variable is updated: its own server's."""
     return tf.device(variable.device)
 
@@ -86,7 +86,7 @@ class Scheduled:
 
     def _one_step(self, iterator, shard, rate):
         self._graph = tf.compat.v1.get_default_graph()
-        return self._replica_step(_of_shard(iterator, shard), rate)
+        return self._replica_step(_select_shard(iterator, shard), rate)
 
     def graph(self, batch):
         """Return the graph that the workers run; None before the first step."""
@@ -94,7 +94,9 @@ class Scheduled:
 
     def traced_outputs(self, function, batch):
         """Return the tensors that a function of a batch gives for the replicas' shards."""
-        traced = tf.function(lambda iterator, shard: function(_of_shard(iterator, shard)), autograph=False)
+        traced = tf.function(
+            lambda iterator, shard: function(_select_shard(iterator, shard)), autograph=False
+        )
         scheduled = [self._coordinator.schedule(traced, (self._iterator, shard)) for shard in self._shards]
         self._coordinator.join()
         return [output for remote in scheduled for output in remote.get()]
@@ -103,6 +105,6 @@ class Scheduled:
     """The workers run no eager code, and compute a graph."""
 
 
-def _of_shard(iterator, shard):
+def _select_shard(iterator, shard):
     """The batch of one shard, which lies in the worker's memory."""
     return {name: value[shard] for name, value in iterator.get_next().items()}

@@ -54,7 +54,7 @@ class Embeddings(tf.Module):
         """(B, S), (B, S) → (B, S, H)."""
         position = self.position[: input_ids.shape[1]]
         x = tf.gather(self.word, input_ids) + position + tf.gather(self.segment, segment_ids)
-        return dropped(tf.cast(self.norm(x), dtype), dropout)
+        return apply_dropout(tf.cast(self.norm(x), dtype), dropout)
 
 
 class Attention(tf.Module):
@@ -78,9 +78,9 @@ class Attention(tf.Module):
             for projection in (self.query, self.key, self.value)
         )
         scores = tf.cast(tf.matmul(query * width**-0.5, key, transpose_b=True), tf.float32)
-        context = tf.matmul(dropped(tf.cast(tf.nn.softmax(scores + mask), x.dtype), dropout), value)
+        context = tf.matmul(apply_dropout(tf.cast(tf.nn.softmax(scores + mask), x.dtype), dropout), value)
         context = tf.reshape(tf.transpose(context, (0, 2, 1, 3)), (sequences, tokens, hidden))
-        return self.norm(x + dropped(self.output(context), dropout))
+        return self.norm(x + apply_dropout(self.output(context), dropout))
 
 
 class Layer(tf.Module):
@@ -96,7 +96,7 @@ class Layer(tf.Module):
     def __call__(self, x, mask, dropout):
         """(B, S, H) → (B, S, H)."""
         x = self.attention(x, mask, dropout)
-        return self.norm(x + dropped(self.output(gelu(self.intermediate(x))), dropout))
+        return self.norm(x + apply_dropout(self.output(gelu(self.intermediate(x))), dropout))
 
 
 class MaskedLM(tf.Module):
@@ -141,7 +141,7 @@ def gelu(x):
     return tf.nn.gelu(x, approximate=False)
 
 
-def dropped(x, rate):
+def apply_dropout(x, rate):
     """`tf.nn.dropout`; nothing at all where the rate is 0."""
     return tf.nn.dropout(x, rate) if rate else x
 

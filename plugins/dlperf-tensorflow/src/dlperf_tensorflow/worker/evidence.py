@@ -45,7 +45,7 @@ def allows_tf32(device):
 
 
 @contextlib.contextmanager
-def undisturbed(strategy, statistics):
+def preserve_state(strategy, statistics):
     """The variables `statistics`, every replica's copy of them, are put back at the end."""
     copies = [copy for variable in statistics for copy in strategy.experimental_local_results(variable)]
     before = [copy.numpy() for copy in copies]
@@ -57,7 +57,7 @@ def undisturbed(strategy, statistics):
 
 
 @contextlib.contextmanager
-def plain_fp32():
+def use_plain_fp32():
     """float32 arithmetic in the full width of float32."""
     before = tf.config.experimental.tensor_float_32_execution_enabled()
     tf.config.experimental.enable_tensor_float_32_execution(False)

@@ -140,7 +140,7 @@ class TensorFlowRuntime(Runtime):
 
     def peak_host_memory(self):
         """Of this process; with servers, of whoever of them all took the most."""
-        return asynchronous.most("VmHWM") if self.served else super().peak_host_memory()
+        return asynchronous.read_max_status("VmHWM") if self.served else super().peak_host_memory()
 
     def facts(self):
         """Versions, devices, libraries, threads and transport. What servers have of it, this process does not know."""
@@ -152,7 +152,7 @@ class TensorFlowRuntime(Runtime):
                 "parameter_servers": asynchronous.servers("ps"),
                 "distribution": type(self.strategy).__name__,
                 "transport": "grpc",
-                **({"allocated_memory": asynchronous.most("VmData")} if limited else {}),
+                **({"allocated_memory": asynchronous.read_max_status("VmData")} if limited else {}),
             }
         report = {
             "framework_version": tf.__version__,

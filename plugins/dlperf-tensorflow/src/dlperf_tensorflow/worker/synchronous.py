@@ -54,7 +54,7 @@ class Together:
 
     def plain_outputs(self, function, batch):
         """Return them with the function run eagerly, in float32 without TF32."""
-        with evidence.plain_fp32():
+        with evidence.use_plain_fp32():
             return self._of_all_replicas(self._strategy.run(function, (batch,)))
 
     def _of_all_replicas(self, outputs):

@@ -15,7 +15,7 @@ import tensorflow as tf
 from dlperf_sdk.worker.base_trainer import BaseTrainer
 from dlperf_sdk.worker.sources import SOURCES
 from dlperf_tensorflow.worker import evidence
-from dlperf_tensorflow.worker.asynchronous import Scheduled, beside
+from dlperf_tensorflow.worker.asynchronous import Scheduled, address_beside
 from dlperf_tensorflow.worker.gradients import accumulate, split
 from dlperf_tensorflow.worker.images import load_images
 from dlperf_tensorflow.worker.loading import Loader
@@ -47,7 +47,7 @@ class TensorFlowTrainer(BaseTrainer):
             self.variables = [self.weights.variables[entry["name"]] for entry in request.parameters]
             decays = [entry["decay"] for entry in request.parameters]
             self.trained = [self.weights.trained[entry["name"]] for entry in request.parameters]
-            self.near = beside if runtime.served else contextlib.nullcontext
+            self.near = address_beside if runtime.served else contextlib.nullcontext
             self.optimizer = optimizer_for(request.optimizer, self.variables, decays, self.near)
             self.scaler = DynamicScale() if self.scales_loss else ConstantScale(self.loss_scale)
         # XLA takes what one replica computes by itself; the collectives stay outside.
@@ -172,7 +172,7 @@ class TensorFlowTrainer(BaseTrainer):
         batch = self.canonical_batch()
         in_effect = self._compiled(partial(self._first_outputs, self.network))
         plain = partial(self._first_outputs, self.plain)
-        with evidence.undisturbed(self.strategy, self.weights.statistics.values()):
+        with evidence.preserve_state(self.strategy, self.weights.statistics.values()):
             outputs = self._replicas.traced_outputs(in_effect, batch)
             dtype, self.dtype = self.dtype, tf.float32
             try:

@@ -46,7 +46,7 @@ class Attention(nn.Module):
     def forward(self, x, mask):
         """(B, S, H), and what is added to the scores, (B, 1, 1, S) → (B, S, H)."""
         layers = (self.query, self.key, self.value)
-        projected = levers.packed(x, layers) if self.packed else [layer(x) for layer in layers]
+        projected = levers.apply_packed(x, layers) if self.packed else [layer(x) for layer in layers]
         query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in projected)
         dropout = self.dropout.p if self.training else 0.0
         context = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
@@ -84,7 +84,7 @@ class MaskedLM(nn.Module):
     def forward(self, x, word_embeddings):
         """(B · P, H), (V, H) → (B · P, V)."""
         x = self.norm(F.gelu(self.transform(x)))
-        return levers.padded_linear(x, word_embeddings, self.bias, self.multiple)
+        return levers.apply_padded_linear(x, word_embeddings, self.bias, self.multiple)
 
 
 class Bert(nn.Module):
@@ -106,7 +106,7 @@ class Bert(nn.Module):
         mask = additive(attention_mask, x)
         for layer in self.encoder:
             x = layer(x, mask)
-        predicted = self.masked_lm(gathered(x, masked_positions), self.embeddings.word.weight)
+        predicted = self.masked_lm(gather_positions(x, masked_positions), self.embeddings.word.weight)
         return predicted, self.next_sentence(torch.tanh(self.pooler(x[:, 0])))
 
 
@@ -121,7 +121,7 @@ def additive(attention_mask, x):
     return mask.masked_fill(attention_mask == 0, float("-inf"))[:, None, None, :]
 
 
-def gathered(x, positions):
+def gather_positions(x, positions):
     """The tokens at these positions of each sequence: (B, S, H), (B, P) → (B · P, H)."""
     sequences, tokens, _ = x.shape
     first = torch.arange(0, sequences * tokens, tokens, device=x.device)[:, None]

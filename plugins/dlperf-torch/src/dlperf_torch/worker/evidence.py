@@ -36,7 +36,7 @@ def allows_tf32(device):
 
 
 @contextlib.contextmanager
-def watched(network, note):
+def watch_products(network, note):
     """Call `note` with what the network's convolutions and linear layers give out."""
     layers = [module for module in network.modules() if isinstance(module, (nn.Conv2d, nn.Linear))]
     hooks = [layer.register_forward_hook(lambda module, args, output: note(output)) for layer in layers]
@@ -48,7 +48,7 @@ def watched(network, note):
 
 
 @contextlib.contextmanager
-def undisturbed(network):
+def preserve_state(network):
     """Dropout off, and the buffers (batch norm's running statistics) put back at the end."""
     buffers = {name: buffer.clone() for name, buffer in network.named_buffers()}
     dropouts = [(module, module.p) for module in network.modules() if isinstance(module, nn.Dropout)]
@@ -64,7 +64,7 @@ def undisturbed(network):
 
 
 @contextlib.contextmanager
-def plain_fp32():
+def use_plain_fp32():
     """float32 arithmetic in the full width of float32, and any attention: some implementations have no float32."""
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     before = matmul.allow_tf32, cudnn.allow_tf32

@@ -53,7 +53,7 @@ def _merge(mean, square, count, new_mean, new_square, new):
 
 
 @triton.jit
-def _merged(mean, square, count):
+def _merge_rows(mean, square, count):
     """The groups of all rows as one per channel: mean, and the sum of squares around it."""
     middle = tl.sum(mean * count[:, None], 0) / tl.sum(count, 0)
     apart = mean - middle[None, :]
@@ -71,7 +71,7 @@ def _moments(x, moments, rows, channels, strip, ROWS: tl.constexpr, CHANNELS: tl
         new = (row + tl.arange(0, ROWS) < rows).to(tl.float32)
         values = tl.load(x + at, inside, 0.0).to(tl.float32)
         mean, square, count = _merge(mean, square, count, values, 0.0, new)
-    strip_mean, strip_square = _merged(mean, square, count)
+    strip_mean, strip_square = _merge_rows(mean, square, count)
     _keep(moments, strip_mean, strip_square, channels, ROWS, CHANNELS)
 
 
@@ -90,7 +90,7 @@ def _finish(
         new_square = tl.load(moments + strips * channels + at, inside, 0.0)
         new = tl.maximum(new, 0).to(tl.float32)
         means, squares, count = _merge(means, squares, count, new_mean, new_square, new)
-    mean, square = _merged(means, squares, count)
+    mean, square = _merge_rows(means, squares, count)
     _, _, c, real = _tile(0, strips, channels, ROWS, CHANNELS)
     tl.store(mean_out + c, mean, real)
     tl.store(scale_out + c, 1.0 / tl.sqrt(square / rows + epsilon), real)
@@ -101,7 +101,7 @@ def _finish(
 
 
 @triton.jit
-def _normalised(x, at, inside, c, real, mean, scale, gamma, beta):
+def _normalize(x, at, inside, c, real, mean, scale, gamma, beta):
     """x̂ and γ x̂ + β of a tile."""
     values = tl.load(x + at, inside, 0.0).to(tl.float32)
     values = (values - tl.load(mean + c, real, 0.0)[None, :]) * tl.load(scale + c, real, 0.0)[None, :]
@@ -114,7 +114,7 @@ def _output(
     RELU: tl.constexpr, RESIDUAL: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     at, inside, c, real = _tile(tl.program_id(0) * ROWS, rows, channels, ROWS, CHANNELS)
-    _, values = _normalised(x, at, inside, c, real, mean, scale, gamma, beta)
+    _, values = _normalize(x, at, inside, c, real, mean, scale, gamma, beta)
     if RESIDUAL:
         values += tl.load(residual + at, inside, 0.0).to(tl.float32)
     if RELU:
@@ -133,7 +133,7 @@ def _sums(
     for row in range(first, tl.minimum(first + strip, rows), ROWS):
         at, inside, c, real = _tile(row, rows, channels, ROWS, CHANNELS)
         gradient = tl.load(dy + at, inside, 0.0).to(tl.float32)
-        normalised, before_relu = _normalised(x, at, inside, c, real, mean, scale, gamma, beta)
+        normalised, before_relu = _normalize(x, at, inside, c, real, mean, scale, gamma, beta)
         if RESIDUAL:
             gradient = tl.where(tl.load(y + at, inside, 0.0).to(tl.float32) <= 0.0, 0.0, gradient)
             tl.store(masked + at, gradient.to(masked.dtype.element_ty), inside)
@@ -152,7 +152,7 @@ def _input_gradient(
     """dx = γ / √(σ² + ε) · (dy - mean of dy - x̂ · mean of dy x̂): Ioffe and Szegedy 2015, section 3."""
     at, inside, c, real = _tile(tl.program_id(0) * ROWS, rows, channels, ROWS, CHANNELS)
     gradient = tl.load(dy + at, inside, 0.0).to(tl.float32)
-    normalised, before_relu = _normalised(x, at, inside, c, real, mean, scale, gamma, beta)
+    normalised, before_relu = _normalize(x, at, inside, c, real, mean, scale, gamma, beta)
     if RELU:
         gradient = tl.where(before_relu <= 0.0, 0.0, gradient)
     factor = tl.load(gamma + c, real, 0.0) * tl.load(scale + c, real, 0.0)
@@ -226,12 +226,12 @@ class FusedBatchNorm(BatchNorm):
 
     def forward(self, x):
         """(B, C, H, W) → (B, C, H, W), of x's type."""
-        return self._fused(x, None, relu=False)
+        return self._apply_fused(x, None, relu=False)
 
-    def activated(self, x, shortcut=None):
+    def activate(self, x, shortcut=None):
         """ReLU of it, with the shortcut added before that where there is one."""
-        return self._fused(x, shortcut, relu=True)
+        return self._apply_fused(x, shortcut, relu=True)
 
-    def _fused(self, x, residual, relu):
+    def _apply_fused(self, x, residual, relu):
         statistics = self.running_mean, self.running_var, self.momentum, self.eps
         return _Fused.apply(x, residual, self.weight, self.bias, *statistics, relu)

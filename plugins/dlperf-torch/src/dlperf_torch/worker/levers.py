@@ -33,7 +33,7 @@ def check(request):
         )
 
 
-def compiled(function, request):
+def compile_function(function, request):
     """Return a network or a function as the request's compiler makes it."""
     if request.compiler != "inductor":
         return function
@@ -45,7 +45,7 @@ def compiled(function, request):
 class BatchNorm(nn.BatchNorm2d):
     """Batch norm and what follows it in a network, in torch's own kernels."""
 
-    def activated(self, x, shortcut=None):
+    def activate(self, x, shortcut=None):
         """ReLU of it, with the shortcut added before that where there is one."""
         x = self(x)
         if shortcut is not None:
@@ -61,14 +61,14 @@ class BatchNormFp32(BatchNorm):
         return super().forward(x.float()).to(x.dtype)
 
 
-def packed(x, layers):
+def apply_packed(x, layers):
     """Return a tuple of the outputs of linear layers that share one input, computed as one matrix product."""
     weight = torch.cat([layer.weight for layer in layers])
     bias = torch.cat([layer.bias for layer in layers])
     return F.linear(x, weight, bias).split([len(layer.weight) for layer in layers], dim=-1)
 
 
-def padded_linear(x, weight, bias, multiple):
+def apply_padded_linear(x, weight, bias, multiple):
     """`F.linear` with the outputs padded to a multiple by rows of zeros, which are cut off again.
 
     Nothing sees the extra outputs, so no loss and no gradient knows of them; but the matrix product has the

@@ -42,9 +42,9 @@ class Bottleneck(nn.Module):
     def forward(self, x):
         """(B, inputs, H, W) → (B, 4 × width, H / stride, W / stride)."""
         shortcut = x if self.downsample is None else self.downsample(x)
-        x = self.bn1.activated(self.conv1(x))
-        x = self.bn2.activated(self.conv2(x))
-        return self.bn3.activated(self.conv3(x), shortcut)
+        x = self.bn1.activate(self.conv1(x))
+        x = self.bn2.activate(self.conv2(x))
+        return self.bn3.activate(self.conv3(x), shortcut)
 
 
 class ResNet50(nn.Module):
@@ -65,7 +65,7 @@ class ResNet50(nn.Module):
 
     def forward(self, x):
         """(B, 3, H, W) → (B, classes)."""
-        x = self.bn1.activated(self.conv1(x.to(self.conv1.weight.dtype)))
+        x = self.bn1.activate(self.conv1(x.to(self.conv1.weight.dtype)))
         x = F.max_pool2d(x, 3, stride=2, padding=1)
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
         return self.fc(x.mean((2, 3)))

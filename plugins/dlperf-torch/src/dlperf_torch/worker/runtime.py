@@ -167,4 +167,4 @@ class TorchRuntime(Runtime):
         """Leave the process group. Its threads live on, and may hold Python objects to the very end."""
         if self.meets:
             dist.destroy_process_group()
-            lifetime.leave_out_finalisation()  # gloo: a SIGABRT was seen there
+            lifetime.skip_finalization()  # gloo: a SIGABRT was seen there

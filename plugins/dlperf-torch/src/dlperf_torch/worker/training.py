@@ -39,8 +39,8 @@ class TorchTrainer(BaseTrainer):
         self.masters = MasterWeights(self.network, self.precision.weights)
         self.named = self.assigned = self.masters.named
         self.replicated = self._wrap_network()
-        self.trained = levers.compiled(self.replicated, request)
-        self.criterion = levers.compiled(self._fp32_loss, request)
+        self.trained = levers.compile_function(self.replicated, request)
+        self.criterion = levers.compile_function(self._fp32_loss, request)
         self.optimizer = optimizer(self.named, request)
         self.scaler = LossScaler(self.device, self.scales_loss)
         self.skipped = self.scaler.skipped
@@ -171,14 +171,17 @@ class TorchTrainer(BaseTrainer):
         """
         batch = self.micro_batches(self.canonical_batch())[0]
         eager = self.request.compiler == "none"  # compiled, the layers' own outputs are hidden
-        with evidence.undisturbed(self.network):
-            with evidence.watched(self.network if eager else nn.Module(), self.note_output), self.autocast():
+        with evidence.preserve_state(self.network):
+            with (
+                evidence.watch_products(self.network if eager else nn.Module(), self.note_output),
+                self.autocast(),
+            ):
                 outputs = self.outputs(self.trained, batch)
             for value in outputs:
                 self.note_output(value)
             # Without their gradients, or this would be the moment that takes the most memory.
             outputs = [value.detach() for value in outputs]
-            with torch.no_grad(), evidence.plain_fp32():
+            with torch.no_grad(), evidence.use_plain_fp32():
                 return outputs, self.outputs(self.masters, batch)
 
     def note_output(self, output):

@@ -173,7 +173,7 @@ class Linear(worker.Linear):
         elif self.fault == "aborting-finalisation":
             sys.held_to_the_end = AbortsWhenForgotten()
             atexit.register(print, "the exit functions have run")
-            lifetime.leave_out_finalisation()
+            lifetime.skip_finalization()
         elif self.fault == "fewer-samples":
             return result._replace(samples=result.samples - 1)
         return result
