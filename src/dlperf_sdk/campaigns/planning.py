@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 import attrs
-from attrs import field, frozen
+from attrs import frozen
 
 from dlperf_sdk import data
 from dlperf_sdk.campaigns.campaign import Block, Campaign, CampaignCase, expand_cases
 from dlperf_sdk.errors import CampaignError, PluginError, RunFailed, SpecError, UnknownName, UsageError
 from dlperf_sdk.planning.plan import make_plan
 from dlperf_sdk.registry.capabilities import VOCABULARY
-from dlperf_sdk.registry.plugins import Registry, Row
+from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.spec.run_spec import RunSpec
 
 _PLUGINS = {"framework": "frameworks", "model": "models", "topology": "topologies"}
@@ -68,13 +68,12 @@ def plan_cases(campaign: Campaign, registry: Registry, stamp: str) -> Iterator[E
         PluginError: a plugin that is needed does not work.
     """
     check_predicates(campaign, registry)
-    once = _Once(registry.extra)
     refusals: dict[str, tuple[str, str] | UsageError | None] = {}
     places: dict[tuple[str, str], str] = {}
-    for case in expand_cases(campaign, stamp, once):
+    for case in expand_cases(campaign, stamp, registry):
         key = _key(case.spec)
         if key not in refusals:
-            refusals[key] = _check_case(case.spec, once, campaign.settings.missing == "skip")
+            refusals[key] = _check_case(case.spec, registry, campaign.settings.missing == "skip")
         verdict = refusals[key]
         if isinstance(verdict, UsageError):
             raise CampaignError(f"{_where(campaign, case, verdict)}{verdict}") from verdict
@@ -144,24 +143,6 @@ def _known_names(campaign: Campaign, field: str, registry: Registry) -> set[str]
     names |= {str(layer[field]) for layer in layers if field in layer}
     default = getattr(attrs.fields_dict(RunSpec).get(field), "default", None)
     return names | ({default} if isinstance(default, str) else set())
-
-
-@frozen
-class _Once(Registry):
-    """Plugins, each looked for and loaded only once."""
-
-    _rows: dict[str, tuple[Row, ...]] = field(factory=dict, init=False)
-    _loaded: dict[tuple[str, str], Any] = field(factory=dict, init=False)
-
-    def rows(self, group: str) -> tuple[Row, ...]:
-        if group not in self._rows:
-            self._rows[group] = Registry(self.extra).rows(group)
-        return self._rows[group]
-
-    def load(self, group: str, name: str) -> Any:
-        if (group, name) not in self._loaded:
-            self._loaded[group, name] = Registry(self.extra).load(group, name)
-        return self._loaded[group, name]
 
 
 def _check_case(spec: RunSpec, registry: Registry, skip_missing: bool) -> tuple[str, str] | UsageError | None:

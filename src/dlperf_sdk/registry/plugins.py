@@ -96,6 +96,7 @@ class Registry:
     """
 
     extra: Mapping[str, Mapping[str, Any]] = field(factory=dict)
+    _loaded: dict[tuple[str, str], Any] = field(factory=dict, init=False, repr=False, eq=False)
 
     @cached_property
     def _installed(self) -> Mapping[str, tuple[tuple[EntryPoint, Row], ...]]:
@@ -124,13 +125,15 @@ class Registry:
         return tuple(sorted({row.name for row in self.rows(group)}))
 
     def load(self, group: str, name: str) -> Any:
-        """Load and instantiate the plugin of that name.
+        """Return the plugin of that name, loaded and instantiated once.
 
         Raises:
             UnknownName: nothing is registered under the name.
             DuplicatePlugin: two distributions register it.
             PluginError: it cannot be imported, or is not what its group asks for.
         """
+        if (group, name) in self._loaded:
+            return self._loaded[group, name]
         rows = [row for row in self.rows(group) if row.name == name]
         if not rows:
             raise UnknownName(GROUPS[group].singular, name, self.names(group), self._hint(group))
@@ -141,7 +144,8 @@ class Registry:
             )
         extra = self.extra.get(group, {}).get(name)
         cls = extra if extra is not None else self._import(group, rows[0])
-        return _instance(group, rows[0], cls)
+        self._loaded[group, name] = _instance(group, rows[0], cls)
+        return self._loaded[group, name]
 
     def _hint(self, group: str) -> str:
         """Return the command or the document that tells how to add a plugin to the group."""
