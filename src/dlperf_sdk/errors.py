@@ -35,6 +35,8 @@ import difflib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar
 
+from attrs import define, field
+
 if TYPE_CHECKING:
     from dlperf_sdk.results.records import Failure
     from dlperf_sdk.results.result import Result
@@ -64,31 +66,41 @@ _MANY = 12
 """Names that are listed at most: among more, nobody looks for the one that was meant."""
 
 
+def _sorted(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(names))
+
+
+@define(auto_exc=True)
 class UnknownName(UsageError, LookupError):
     """A name that nothing answers to.
 
-    `kind` is what was looked for ("framework", "option", …), `known` the names that would have worked. Where these are
-    many, the message lists those that look like it, or else the first.
+    Where the known names are many, the message lists those that look like it, or else the first.
     """
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
-        self.kind, self.name, self.known = kind, name, tuple(sorted(known))
-        close = [known for known in self.known if known == ALSO_CALLED.get(str(name).lower())]
-        close = close or difflib.get_close_matches(str(name), self.known, n=3, cutoff=0.5)
-        parts = [f"There is no {kind} named {name!r}."]
+    kind: str
+    """What was looked for: "framework", "option", …."""
+    name: str
+    known: tuple[str, ...] = field(converter=_sorted)
+    """Names that would have worked."""
+    hint: str = ""
+
+    def __str__(self) -> str:
+        close = [name for name in self.known if name == ALSO_CALLED.get(str(self.name).lower())]
+        close = close or difflib.get_close_matches(str(self.name), self.known, n=3, cutoff=0.5)
+        parts = [f"There is no {self.kind} named {self.name!r}."]
         if close:
             parts.append(f"Did you mean {close[0]!r}?")
         if not self.known:
-            parts.append(f"There is no {kind} at all.")
+            parts.append(f"There is no {self.kind} at all.")
         elif len(self.known) <= _MANY:
             parts.append(f"Known: {', '.join(self.known)}.")
         elif not close:
             parts.append(f"Known: {', '.join(self.known[:_MANY])}, and {len(self.known) - _MANY} more.")
         elif close[1:]:
             parts.append(f"Also similar: {', '.join(close[1:])}.")
-        if hint:
-            parts.append(hint)
-        super().__init__(" ".join(parts))
+        if self.hint:
+            parts.append(self.hint)
+        return " ".join(parts)
 
 
 class DocumentError(UsageError, ValueError):
