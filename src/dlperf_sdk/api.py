@@ -64,12 +64,13 @@ def run(
         the kind `unavailable`: then this is all there is of what could not be written.
 
     Raises:
-        UsageError: what is asked for cannot be understood, or the store cannot be written. Nothing was started.
+        UsageError: what is asked for cannot be understood, its data folder does not exist, or the store cannot be
+            written. Nothing was started.
         PluginError: a plugin that is needed does not work. Nothing was started.
         RunFailed: the case failed, and `raise_on_failure` is set.
         KeyboardInterrupt: somebody pressed Ctrl-C; everything has been ended, and finished repeats are in the store.
     """
-    from dlperf_sdk import max_batch
+    from dlperf_sdk import data, max_batch
     from dlperf_sdk.execution.case import Case
     from dlperf_sdk.execution.execute import execute
     from dlperf_sdk.hookspecs import Observers
@@ -77,6 +78,7 @@ def run(
 
     registry, loaded = registry or Registry(), Observers.load(observers)
     spec = spec_from(what, model, fields, _keywords(run), registry)
+    data.check_exists(spec.data)
     if spec.wants_max_batch:
         case = max_batch.begin_case(spec, store, loaded, registry)
     else:
@@ -106,6 +108,7 @@ def rerun(
             variable that the result has the hash of.
         PluginError, RunFailed, KeyboardInterrupt: as `run` does.
     """
+    from dlperf_sdk import data
     from dlperf_sdk.execution.case import Case
     from dlperf_sdk.execution.execute import execute
     from dlperf_sdk.hookspecs import Observers
@@ -126,6 +129,7 @@ def rerun(
     check_allowed([spec.to_dict()], source, allow, plugins)  # before it is planned, which reads what it names
     requested_variables(spec)
     check_allowed([{"lock": _unlisted_packages(spec, result.environment, plugins)}], source, allow, plugins)
+    data.check_exists(spec.data)
     case = Case.begin(spec, store, Observers.load(observers), plugins)
     again = execute(case, environment_from=result.environment)
     return again.raise_for_status() if raise_on_failure else again

@@ -156,7 +156,7 @@ def expand_cases(campaign: Campaign, stamp: str, registry: Registry | None = Non
             spec = RunSpec(**fields)
         except (UsageError, TypeError) as error:
             raise CampaignError(f"{blamed(block, fields, error)}{_sentence(error)}") from error
-        concealed = conceal_secrets(spec, plugins)
+        concealed, _ = conceal_secrets(spec, plugins)
         key = digest(concealed)
         if key not in digests:
             digests.add(key)

@@ -20,7 +20,7 @@ class File(NamedTuple):
     """In nanoseconds."""
 
 
-def resolve(folder: str, source: str) -> Path:
+def resolved_folder(folder: str, source: str) -> Path:
     """Return the folder with all links resolved.
 
     Raises:

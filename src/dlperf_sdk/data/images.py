@@ -93,7 +93,7 @@ def prepare_images(
 ) -> dict[str, Any]:
     """Scan a folder, look at each image once, write the index. Arguments, errors: see `data.prepare`."""
     limit = int(model_options["num_classes"])
-    root = folder.resolve(path, "images")
+    root = folder.resolved_folder(path, "images")
     below, classes = scan(root)
     if len(classes) > limit:
         raise SpecError(

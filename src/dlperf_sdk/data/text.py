@@ -197,7 +197,7 @@ def prepare_text(
 ) -> dict[str, Any]:
     """Tokenise and mask a folder's text, or find that done. For arguments and errors see `data.prepare`."""
     shapes = {entry["name"]: tuple(entry["shape"]) for entry in inputs}
-    root = folder.resolve(path, "text")
+    root = folder.resolved_folder(path, "text")
     limit = int(model_options["vocabulary_size"])
     files = _checksums(root, on_progress)
     pieces = _own_vocabulary(root, limit)

@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 from attrs import define, field
 
-from dlperf_sdk import data, environments
+from dlperf_sdk import environments
 from dlperf_sdk.documents.json_values import now, shown
 from dlperf_sdk.errors import DocumentError, InvalidRecord, RunFailed, StoreError
 from dlperf_sdk.execution.damaged_environment import add_repair_advice
@@ -91,12 +91,9 @@ class Case:
         `refusal` has failed already, and is not planned.
 
         Raises:
-            UsageError, PluginError: the case cannot be understood, its data folder does not exist, or the store
-                cannot be written.
+            UsageError, PluginError: the case cannot be understood, or the store cannot be written.
         """
-        spec = conceal_secrets(spec, registry)
-        if run_id is None:
-            data.check_exists(spec.data)
+        spec, _ = conceal_secrets(spec, registry)
         measurers = tuple(registry.measurers()) if refusal is None else ()
         plan, failure = None, refusal
         try:

@@ -11,7 +11,6 @@ from typing import Any
 
 import attrs
 
-from dlperf_sdk import data
 from dlperf_sdk.errors import RunFailed
 from dlperf_sdk.execution.case import Case
 from dlperf_sdk.hookspecs import Observers
@@ -48,7 +47,6 @@ def begin_case(
     Raises:
         UsageError, PluginError: as `Case.begin` does.
     """
-    data.check_exists(spec.data)
     if store is not None:  # before the search, which takes a while
         (store if isinstance(store, ResultStore) else ResultStore(store)).probe()
     spec, failure, note = resolve_max_batch(spec, observers, registry)

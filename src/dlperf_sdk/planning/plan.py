@@ -9,19 +9,12 @@ from typing import Any
 import attrs
 from attrs import frozen
 
-from dlperf_sdk.errors import SpecError, Unavailable, Unsupported
+from dlperf_sdk.errors import SpecError
 from dlperf_sdk.interfaces.framework import EnvironmentSpec
 from dlperf_sdk.interfaces.model import plain
-from dlperf_sdk.planning.secret_variables import conceal_secrets, secret_names
-from dlperf_sdk.registry.capabilities import (
-    check_capabilities,
-    check_combination,
-    check_data_source,
-    device_of,
-    listed,
-)
-from dlperf_sdk.registry.options import split_options
+from dlperf_sdk.planning.secret_variables import conceal_secrets
 from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.registry.selection import select_plugins
 from dlperf_sdk.results.convert import to_plain
 from dlperf_sdk.results.result import Workload
 from dlperf_sdk.spec.data_source import DATA_SOURCES
@@ -128,78 +121,47 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
     """Join a spec with its plugins.
 
     Raises:
-        UnknownName: a framework, model, topology, option or capability that nobody knows.
-        SpecError: an option has an impossible value, or one that does not fit the topology.
-        PluginError: a plugin that is needed cannot be used.
-        Unsupported: the framework's plugin cannot run this case; the message says what it offers.
-        Unavailable: the topology cannot place it here.
+        UnknownName, PluginError, Unsupported, Unavailable: as `select_plugins` does.
+        SpecError: as `select_plugins` does; or the batch size is still `max`, a data source lacks its folder, or a
+            variable is one that the framework's plugin sets.
     """
-    spec = conceal_secrets(spec, registry)
+    spec, secrets = conceal_secrets(spec, registry)
     if spec.wants_max_batch:
         raise SpecError("batch_size is max, which is found by measuring; a plan needs a number.")
     DATA_SOURCES[spec.data.source].check_folder(spec.data.path)
-    framework, model = registry.framework(spec.framework), registry.model(spec.model)
-    topology = registry.topology(spec.topology.launcher)
-    with registry.wrap_plugin_errors("frameworks", framework.name, "say what it offers"):
-        trainer = registry.trainer(framework, model)
-        if trainer is None:
-            raise Unsupported(
-                f"{framework.name} has no implementation of {model.name}: neither the framework's plugin nor the "
-                f"model's brings a trainer. {framework.name} implements {listed(framework.trainers)}."
-            )
-        device = device_of(spec.device, framework)
-        check_capabilities(spec, device, framework, model)
-    model_options, framework_options, topology_options = split_options(spec, model, framework, topology)
-    with registry.wrap_plugin_errors("frameworks", framework.name, "judge the case"):
-        check_combination(spec, device, framework, framework_options)
-        environment = framework.environment(device, spec.strategy, spec.model)
-    with registry.wrap_plugin_errors("topologies", topology.name, f"place {spec.topology}"):
-        topology.validate_options(spec.topology.nodes, topology_options)
-        reason = topology.unavailable_reason(spec.topology.nodes, spec.topology.devices_per_node, device)
-    if reason:
-        raise Unavailable(reason)
-    samplers = {sampler for measurer in registry.measurers() for sampler in measurer.samplers}
-    with registry.wrap_plugin_errors(
-        "models", model.name, f"describe itself with {attrs.asdict(model_options)}"
-    ):
-        optimizer = model.optimizer(model_options, spec.global_batch_size)
-        numbers = {"kind": optimizer.kind, "policy": spec.learning_rate_policy, **optimizer.numbers}
-        parameters, inputs = model.parameters(model_options), model.inputs(model_options)
-        check_data_source(spec, model, model_options)
-        workload = Workload(
-            parameters=model.parameter_count(model_options),
-            flops_per_sample=model.flops_per_sample(model_options),
-            global_batch_size=spec.global_batch_size,
-            optimizer={**numbers, "source": optimizer.source},
-            unit=model.unit,
-        )
-    shapes = [parameter.shape for parameter in parameters] + [entry.shape for entry in inputs]
-    least = min((length for shape in shapes for length in shape), default=1)
-    if least < 1 or workload.parameters < 1 or workload.flops_per_sample < 0:
-        raise SpecError(
-            f"With the options {attrs.asdict(model_options)}, {model.name} would have {workload.parameters} "
-            f"parameters, {workload.flops_per_sample} FLOP per sample, and a shape of {least}; choose others."
-        )
+    chosen = select_plugins(spec, registry)
+    framework, description = chosen.framework, chosen.description
+    optimizer = {
+        "kind": description.optimizer.kind,
+        "policy": spec.learning_rate_policy,
+        **description.optimizer.numbers,
+    }
     planned = Plan(
         spec=spec,
-        secrets=secret_names(spec, registry),
-        device=device,
+        secrets=secrets,
+        device=chosen.device,
         protocol=spec.resolved_protocol(),
         runtime=framework.runtime,
-        trainer=trainer,
+        trainer=chosen.trainer,
         processes=framework.processes,
-        model_options=attrs.asdict(model_options),
-        framework_options=attrs.asdict(framework_options),
-        topology_options=topology_options,
-        parameters=tuple(plain(parameter) for parameter in parameters),
-        inputs=tuple(plain(entry) for entry in inputs),
-        optimizer=numbers,
-        workload=workload,
+        model_options=attrs.asdict(chosen.model_options),
+        framework_options=attrs.asdict(chosen.framework_options),
+        topology_options=chosen.topology_options,
+        parameters=tuple(plain(parameter) for parameter in description.parameters),
+        inputs=tuple(plain(entry) for entry in description.inputs),
+        optimizer=optimizer,
+        workload=Workload(
+            parameters=description.parameter_count,
+            flops_per_sample=description.flops_per_sample,
+            global_batch_size=spec.global_batch_size,
+            optimizer={**optimizer, "source": description.optimizer.source},
+            unit=chosen.model.unit,
+        ),
         deadlines={**DEADLINES, **spec.deadlines},
-        samplers=tuple(sorted(samplers)),
+        samplers=chosen.samplers,
         packages=tuple(framework.packages),
-        environment=environment,
-        plugin=registry.distribution("frameworks", spec.framework),
+        environment=chosen.environment,
+        plugin=chosen.distribution,
     )
     laying_out = f"lay out the processes of {spec.topology} by {framework.processes}, which gets placeholders"
     with registry.wrap_plugin_errors("frameworks", framework.name, laying_out):

@@ -21,12 +21,12 @@ def secret_names(spec: RunSpec, registry: Registry) -> tuple[str, ...]:
     return tuple(name for name in sorted(spec.env) if not tunes_only(name, tuning))
 
 
-def conceal_secrets(spec: RunSpec, registry: Registry) -> RunSpec:
-    """Return the spec with a hash in place of each secret value."""
+def conceal_secrets(spec: RunSpec, registry: Registry) -> tuple[RunSpec, tuple[str, ...]]:
+    """Return the spec with a hash in place of each secret value, and the names of the variables with such values."""
     secrets = secret_names(spec, registry)
     values = ((name, spec.env[name]) for name in secrets)
     concealed = {name: conceal(name, value) for name, value in values if value is not None}
-    return attrs.evolve(spec, env={**spec.env, **concealed}) if concealed else spec
+    return attrs.evolve(spec, env={**spec.env, **concealed}) if concealed else spec, secrets
 
 
 def requested_variables(spec: RunSpec) -> dict[str, str]:

@@ -90,17 +90,14 @@ def check_capabilities(spec: RunSpec, device: str, framework: Framework, model: 
         raise Unsupported(f"{framework.name} does not offer gradient accumulation; leave accumulation at 1.")
 
 
-def check_data_source(spec: RunSpec, model: Model, options: Any) -> None:
-    """Refuse a data source that cannot feed the model; `options` are the model's.
+def check_data_source(source: str, model: Model, sources: Iterable[str]) -> None:
+    """Refuse a data source that is none of the `sources` that can feed the model.
 
     Raises:
         Unsupported: the model has other inputs.
     """
-    sources = model.data_sources(options)
-    if spec.data.source not in sources:
-        raise Unsupported(
-            f"{model.name} cannot be fed from {spec.data.source!r}; it takes {listed(sources)}."
-        )
+    if source not in sources:
+        raise Unsupported(f"{model.name} cannot be fed from {source!r}; it takes {listed(sources)}.")
 
 
 def check_combination(spec: RunSpec, device: str, framework: Framework, options: Any) -> None:

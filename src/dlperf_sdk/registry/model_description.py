@@ -1,0 +1,49 @@
+"""What a model is with the options of a case: its parameters, inputs, arithmetic and optimizer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+from attrs import frozen
+
+from dlperf_sdk.errors import SpecError
+from dlperf_sdk.interfaces.model import Input, Model, Optimizer, Parameter
+
+
+@frozen(kw_only=True)
+class ModelDescription:
+    """The answers of a model's plugin for one case."""
+
+    parameters: tuple[Parameter, ...]
+    inputs: tuple[Input, ...]
+    optimizer: Optimizer
+    parameter_count: int
+    flops_per_sample: int
+    """Floating-point operations per sample and training step."""
+    data_sources: frozenset[str]
+    """Names of the data sources that can feed it."""
+
+
+def describe_model(model: Model, options: Any, global_batch_size: int) -> ModelDescription:
+    """Ask a model for its description.
+
+    Raises:
+        SpecError: the options give it an impossible shape.
+    """
+    described = ModelDescription(
+        parameters=model.parameters(options),
+        inputs=model.inputs(options),
+        optimizer=model.optimizer(options, global_batch_size),
+        parameter_count=model.parameter_count(options),
+        flops_per_sample=model.flops_per_sample(options),
+        data_sources=model.data_sources(options),
+    )
+    shapes = [*(entry.shape for entry in described.parameters), *(entry.shape for entry in described.inputs)]
+    least = min((length for shape in shapes for length in shape), default=1)
+    if least < 1 or described.parameter_count < 1 or described.flops_per_sample < 0:
+        raise SpecError(
+            f"With the options {attrs.asdict(options)}, {model.name} would have {described.parameter_count} "
+            f"parameters, {described.flops_per_sample} FLOP per sample, and a shape of {least}; choose others."
+        )
+    return described

@@ -1,0 +1,91 @@
+"""The plugins that a spec names, with everything that they say about its case: one call, before anything is started."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+from attrs import frozen
+
+from dlperf_sdk.errors import Unavailable, Unsupported
+from dlperf_sdk.interfaces.framework import EnvironmentSpec, Framework
+from dlperf_sdk.interfaces.model import Model
+from dlperf_sdk.registry.capabilities import (
+    check_capabilities,
+    check_combination,
+    check_data_source,
+    device_of,
+    listed,
+)
+from dlperf_sdk.registry.model_description import ModelDescription, describe_model
+from dlperf_sdk.registry.options import split_options
+from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.spec.run_spec import RunSpec
+
+
+@frozen(kw_only=True)
+class Selection:
+    """The plugins of a case that can be run; its options are the attrs classes of the plugins that declare them."""
+
+    framework: Framework
+    model: Model
+    description: ModelDescription
+    trainer: str
+    """Where the model's trainer is, as ``module:attribute``."""
+    device: str
+    model_options: Any
+    framework_options: Any
+    topology_options: Any
+    environment: EnvironmentSpec
+    samplers: tuple[str, ...]
+    """Programs that the installed measurers have each node run."""
+    distribution: str
+    """Name and version of what registers the framework's plugin."""
+
+
+def select_plugins(spec: RunSpec, registry: Registry) -> Selection:
+    """Load the plugins of a spec, and check that they can run its case.
+
+    Raises:
+        UnknownName: a framework, model, topology, option or capability that nobody knows.
+        SpecError: an option has an impossible value, or one that does not fit the topology or the model.
+        PluginError: a plugin that is needed cannot be used.
+        Unsupported: the framework's plugin cannot run this case; the message says what it offers.
+        Unavailable: the topology cannot place it here.
+    """
+    framework, model = registry.framework(spec.framework), registry.model(spec.model)
+    topology = registry.topology(spec.topology.launcher)
+    model_options, framework_options, topology_options = split_options(spec, model, framework, topology)
+    describing = f"describe itself with {attrs.asdict(model_options)}"
+    with registry.wrap_plugin_errors("models", model.name, describing):
+        description = describe_model(model, model_options, spec.global_batch_size)
+    with registry.wrap_plugin_errors("frameworks", framework.name, "judge the case"):
+        trainer = registry.trainer(framework, model)
+        if trainer is None:
+            raise Unsupported(
+                f"{framework.name} has no implementation of {model.name}: neither the framework's plugin nor the "
+                f"model's brings a trainer. {framework.name} implements {listed(framework.trainers)}."
+            )
+        device = device_of(spec.device, framework)
+        check_capabilities(spec, device, framework, model)
+        check_data_source(spec.data.source, model, description.data_sources)
+        check_combination(spec, device, framework, framework_options)
+        environment = framework.environment(device, spec.strategy, spec.model)
+    with registry.wrap_plugin_errors("topologies", topology.name, f"place {spec.topology}"):
+        topology.validate_options(spec.topology.nodes, topology_options)
+        reason = topology.unavailable_reason(spec.topology.nodes, spec.topology.devices_per_node, device)
+    if reason:
+        raise Unavailable(reason)
+    return Selection(
+        framework=framework,
+        model=model,
+        description=description,
+        trainer=trainer,
+        device=device,
+        model_options=model_options,
+        framework_options=framework_options,
+        topology_options=topology_options,
+        environment=environment,
+        samplers=tuple(sorted({name for measurer in registry.measurers() for name in measurer.samplers})),
+        distribution=registry.distribution("frameworks", framework.name),
+    )
