@@ -97,11 +97,16 @@ class SameSteps(NothingTrainer):
     def __init__(self, trainer: Trainer) -> None:
         self.step: Callable[[Any], Step] = trainer.step  # type: ignore[method-assign]
         self.read_loss: Callable[[Any], list[float]] = trainer.read_loss  # type: ignore[method-assign]
+        self.request = trainer.request
         self._batch = trainer.canonical_batch()
 
     def canonical_batch(self) -> Any:
         """The one batch."""
         return self._batch
+
+    def read_labels(self, labels: Any) -> list[Any]:
+        """No labels of no replicas."""
+        return []
 
     def batches(self) -> Iterator[Any]:
         """The one batch, without end."""

@@ -31,7 +31,7 @@ import attrs
 from dlperf_sdk.interfaces.measurer import Measured
 from dlperf_sdk.measurers.step_time import StepTime
 from dlperf_sdk.measurers.throughput import Throughput
-from dlperf_sdk.results.records import Record, Repeat, Replica, TensorChanges, Window
+from dlperf_sdk.results.records import BatchAccount, Record, Repeat, Replica, TensorChanges, Window
 from dlperf_sdk.results.result import Environment, Fact, Result, Workload
 from dlperf_sdk.results.store import ResultStore
 from dlperf_sdk.results.verdicts import Expected, judge
@@ -207,6 +207,7 @@ def repeat_of(spec: RunSpec, attempt: int, noise: random.Random) -> Repeat:
             warmup_losses=tuple(noise.gauss(6, 0.1) for _ in range(WARMUP)),
             losses=tuple(noise.gauss(5, 0.1) for _ in range(STEPS)),
             changes={kind: TensorChanges(161, (), ()) for kind in ("parameters", "moments")},
+            batches=BatchAccount(STEPS, ()),
             audit_losses=tuple(7.0 - 0.1 * step * noise.gauss(1, 0.1) for step in range(CANONICAL)),
         )
         for index in range(spec.topology.devices)

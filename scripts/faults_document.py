@@ -26,7 +26,7 @@ TAIL = """\
 
 - A worker half that behaves correctly only while it is checked: it recognizes the parity program or the sizes of a
   reference case, or leaves out work in the window and does it again after the reset, while its state changes.
-- A step that trains on another batch than it was given, or a data source that repeats a batch of real data.
+- A step of the window that trains on another batch than it was given, or right labels with other images or tokens.
 - A worker half that falsifies its record in fields other than the window's length, shortens that length by little
   more than a second, or reports wrong phases to its agent.
 - Gradient accumulation that is computed as one large batch.

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 
 from dlperf_sdk.interfaces.measurer import Measured
-from dlperf_sdk.results.records import Record, Repeat, Replica, Series, TensorChanges, Window
+from dlperf_sdk.results.records import BatchAccount, Record, Repeat, Replica, Series, TensorChanges, Window
 from dlperf_sdk.results.verdicts import Expected
 from dlperf_sdk.spec.protocol import Protocol
 
@@ -21,6 +21,7 @@ def replica(index: int, steps: int = 20, **changes: Any) -> Replica:
         warmup_losses=(6.0, 5.9),
         losses=tuple(5.0 - 0.01 * step for step in range(steps)),
         changes={"parameters": TensorChanges(2, (), ()), "moments": TensorChanges(2, (), ())},
+        batches=BatchAccount(steps, ()),
         audit_losses=(7.0, 6.5, 6.0),
     )
     return attrs.evolve(made, **changes)

@@ -83,7 +83,10 @@ def specs(draw):
 
 WINDOWS = st.lists(SECONDS, min_size=2, max_size=2, unique=True).map(lambda edges: r.Window(*sorted(edges)))
 CHANGES = st.dictionaries(NAMES, st.builds(r.TensorChanges, COUNT, many(TEXT), many(TEXT)), max_size=2)
-REPLICAS = st.builds(r.Replica, INDEX, TEXT, TEXT, many(REAL), many(REAL), many(REAL), CHANGES, many(REAL))
+BATCHES = st.builds(r.BatchAccount, COUNT, many(COUNT))
+REPLICAS = st.builds(
+    r.Replica, INDEX, TEXT, TEXT, many(REAL), many(REAL), many(REAL), CHANGES, BATCHES, many(REAL)
+)
 RECORDS = st.builds(
     r.Record,
     request=IDS,

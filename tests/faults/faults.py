@@ -415,6 +415,24 @@ BY_WINDOW = (
         "window-verified",
         "after a reset",
     ),
+    Fault(
+        "other-numbers",
+        "behind the first steps: batches of another seed",
+        "window-verified",
+        "other labels",
+    ),
+    Fault(
+        "half-batches",
+        "behind the first steps: batches of half the size, said to be whole",
+        "window-verified",
+        "other labels",
+    ),
+    Fault(
+        "one-shard-for-all",
+        "behind the first steps: one replica's samples for all",
+        "window-verified",
+        "other labels",
+    ),
 )
 """Toy plugins that are right as long as parity and the first steps look: two replicas, two repeats."""
 BY_WINDOW_OF_TORCH = (
@@ -453,6 +471,39 @@ BY_WINDOW_OF_TORCH = (
         "window-verified",
         "moments did not change",
         "bert-base",
+    ),
+    Fault(
+        "RepeatsItsFirstImages",
+        "images: the loader's first batch, repeated for ever",
+        "window-verified",
+        "other labels",
+        "resnet50",
+        parameters=(("data", "images"),),
+    ),
+    Fault(
+        "RepeatsItsFirstText",
+        "text: the loader's first batch, repeated for ever",
+        "window-verified",
+        "other labels",
+        "bert-base",
+        parameters=(("data", "text"),),
+    ),
+    Fault(
+        "RepeatsTheWarmUp",
+        "text: the batches of the warm-up, cached and repeated",
+        "window-verified",
+        "other labels",
+        "bert-base",
+        parameters=(("data", "text"),),
+    ),
+    Fault(
+        "OneShardOfText",
+        "text: one replica's samples for both",
+        "window-verified",
+        "other labels",
+        "bert-base",
+        where=COMPANY,
+        parameters=(("data", "text"),),
     ),
 )
 """Trainers of torch that are right as long as parity and the first steps look."""

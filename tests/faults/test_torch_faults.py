@@ -19,6 +19,7 @@ from dlperf_sdk.planning import bundle
 from dlperf_sdk.planning.plan import make_plan
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.spec.run_spec import RunSpec
+from dlperf_sdk.testing import samples
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.subject import verdict
 from dlperf_sdk.worker.variables import worker_environment
@@ -108,10 +109,13 @@ def test_parity_catches_in_company(fault):
 
 @pytest.mark.usefixtures("planted_fault", "without_reference")
 @pytest.mark.parametrize("fault", BY_WINDOW_OF_TORCH, ids=lambda fault: fault.plugin)
-def test_the_window_is_verified(fault):
+def test_the_window_is_verified(fault, tmp_path):
     suite = controller.suite_of(fault)
-    topology = "1n2d" if fault.where else "1n1d"
-    result = suite.run_case(suite.spec(fault.model, topology=topology, warmup=4, steps=4))
+    fields = {"topology": "1n2d" if fault.where else "1n1d"}
+    for name, source in fault.parameters:
+        {"images": samples.images, "text": samples.sentences}[source](tmp_path)
+        fields[name] = f"{source}:{tmp_path}"
+    result = suite.run_case(suite.spec(fault.model, warmup=4, steps=4, **fields))
     found = verdict(result, fault.by)
     assert found.outcome == "fail", found
     assert fault.said in found.detail, found

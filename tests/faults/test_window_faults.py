@@ -73,6 +73,8 @@ def test_the_right_one_passes(tmp_path):
         toy_faults.HalfTheBatch,
         toy_faults.StaleBatch,
         toy_faults.StaleGradient,
+        toy_faults.OtherNumbers,
+        toy_faults.HalfBatches,
     ],
 )
 def test_a_wrong_one_fails(trainer, tmp_path):

@@ -5,6 +5,7 @@
 In the framework's environment, in one process: starting torch anew for each would take longer than all of them.
 """
 
+import itertools
 import json
 import math
 import sys
@@ -259,6 +260,30 @@ class FreezesTheWords(bert_base.BertBaseTrainer):
     def train(self, batch, rate):
         self.network.embeddings.word.weight.requires_grad_(self.steps <= 8)
         return super().train(batch, rate)
+
+
+# -- the data source: right canonical batches, and others behind them
+
+
+class RepeatsItsFirstImages(resnet50.ResNet50Trainer):
+    def batches(self):
+        return itertools.repeat(next(super().batches()))
+
+
+class RepeatsItsFirstText(bert_base.BertBaseTrainer):
+    def batches(self):
+        return itertools.repeat(next(super().batches()))
+
+
+class RepeatsTheWarmUp(bert_base.BertBaseTrainer):
+    def batches(self):
+        return itertools.cycle(itertools.islice(super().batches(), self.request.protocol["warmup"]))
+
+
+class OneShardOfText(bert_base.BertBaseTrainer):
+    def load(self, dataset):
+        self.loaders = [self.loader(dataset(self.request, 0, self.layout), self.request, 0)]
+        return (self.receive([batch]) for batch in self.loaders[0])
 
 
 def follow_all(directory):

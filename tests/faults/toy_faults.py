@@ -340,6 +340,28 @@ class AloneFromTheNinthStep(late_toy.FromTheNinthStep):
         return worker.Linear.train(self, batch, rate)
 
 
+# -- the data source: right canonical batches, and others behind them
+
+
+class OtherNumbers(worker.Linear):
+    def batches(self):
+        other = canonical.batch_of(
+            self.request._replace(seed=self.request.seed + 1), self.process.replicas[0]
+        )
+        return itertools.repeat(self.place([other]))
+
+
+class HalfBatches(worker.Linear):
+    def batches(self):
+        batch = self.canonical_batch()
+        return itertools.repeat({name: values[: len(values) // 2] for name, values in batch.items()})
+
+
+class OneShardForAll(worker.Linear):
+    def batches(self):
+        return itertools.repeat(self.place([canonical.batch_of(self.request, 0)]))
+
+
 class OwnWeights(worker.Linear):
     def __init__(self, runtime, request, process):
         super().__init__(runtime, request, process)

@@ -39,7 +39,9 @@ def test_a_store_has_a_name():
 def record(rank=0, attempt=1):
     losses = (2.5, float("nan"))
     changes = {"parameters": r.TensorChanges(2, ("bias",), ())}
-    replica = r.Replica(rank, f"cpu:{rank}", "d1ge57", losses, losses, losses, changes, losses)
+    replica = r.Replica(
+        rank, f"cpu:{rank}", "d1ge57", losses, losses, losses, changes, r.BatchAccount(2, (1,)), losses
+    )
     return r.Record(
         request="run-1",
         attempt=attempt,

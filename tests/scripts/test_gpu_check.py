@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlperf_sdk import ResultStore
-from dlperf_sdk.results.records import Record, Repeat, Replica, Series, Window
+from dlperf_sdk.results.records import BatchAccount, Record, Repeat, Replica, Series, Window
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 sys.path.append(str(SCRIPTS))
@@ -46,7 +46,7 @@ def test_whatever_it_prints_is_a_line_or_none(text):
 
 def repeat(values, step=0.1, seconds=10.0):
     """A repeat of one process on one GPU whose samplers saw constants, and an energy that grows with the power."""
-    replica = Replica(0, GPU, "d" * 64, (), (), (), {}, ())
+    replica = Replica(0, GPU, "d" * 64, (), (), (), {}, BatchAccount(0, ()), ())
     fields = {"request": "r", "attempt": 1, "rank": 0, "node": 0, "clock": "event", "samples": 1}
     record = Record(
         **fields,

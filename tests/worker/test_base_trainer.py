@@ -186,7 +186,7 @@ def test_parameters_that_are_not_the_manifests_are_refused(parameters, problem):
 def test_a_step_accumulates_micro_batches_and_follows_the_schedule():
     trainer = Linear(request(accumulation=2), replicas=(0, 1))
     batch = trainer.canonical_batch()
-    assert trainer.step(batch) == (1.0, 8)
+    assert trainer.step(batch) == (1.0, 8, None)
     assert trainer.calls == [
         ("rate", 0.25),
         "clear",

@@ -52,6 +52,8 @@ class Input:
     """Type of its elements: `float32` or `int64`."""
     fill: Mapping[str, Any]
     """Contents of the canonical batch: see `dlperf_sdk.worker.canonical`."""
+    is_label: bool = False
+    """True for the small input by which the core tells samples apart, such as the labels: one of each model's."""
 
 
 @frozen

@@ -166,7 +166,7 @@ class BertBase(Model):
             Input("segment_ids", tokens, "int64", {"kind": "segments"}),
             Input("attention_mask", tokens, "int64", {"kind": "constant", "value": 1}),
             Input("masked_positions", predictions, "int64", inside),
-            Input("masked_ids", predictions, "int64", token),
+            Input("masked_ids", predictions, "int64", token, is_label=True),
             Input("masked_weights", predictions, "float32", _ONES),
             Input("next_sentence_label", (), "int64", {"kind": "integers", "low": 0, "high": 2}),
         )

@@ -150,7 +150,13 @@ class ResNet50(Model):
         """Return `image`: channels × height × width, channels with mean 0 and deviation 1; and `label`: its class."""
         return (
             Input("image", (3, options.image_size, options.image_size), "float32", {"kind": "normal"}),
-            Input("label", (), "int64", {"kind": "integers", "low": 0, "high": options.num_classes}),
+            Input(
+                "label",
+                (),
+                "int64",
+                {"kind": "integers", "low": 0, "high": options.num_classes},
+                is_label=True,
+            ),
         )
 
     def flops(self, options: ResNet50Options) -> tuple[Term, ...]:

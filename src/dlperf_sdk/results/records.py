@@ -80,6 +80,16 @@ class TensorChanges:
 
 
 @frozen
+class BatchAccount:
+    """Whether the batches of the window were those that the data source must give, by their labels."""
+
+    compared: Count
+    """How many were compared; 0 if the trainer gives no labels, or the core does not know the data source's."""
+    unexpected: Annotated[tuple[Count, ...], Schema(maxItems=100_000)]
+    """Steps of the window whose batch had other labels."""
+
+
+@frozen
 class Replica:
     """The digest and the losses of one replica."""
 
@@ -97,6 +107,8 @@ class Replica:
     """Loss of each step inside the window."""
     changes: Mapping[Name, TensorChanges]
     """Kind of tensor (`parameters`, `moments`, `running-means`) → what changed over the window."""
+    batches: BatchAccount
+    """The window's batches against those that are due."""
     audit_losses: StepLosses = field(converter=numbers)
     """Loss of each step of the audit: behind the window, the first steps again after a reset; empty if the trainer
     cannot be reset."""

@@ -37,7 +37,12 @@ TIMED_REPEATS = 3
 
 def window_verified(repeats: tuple[Repeat, ...], expected: Expected) -> Verdict:
     """Check that the window's steps trained: the state moved, and the first steps come out again behind it."""
-    failures = [*_state_failures(repeats, expected), *_audit_failures(repeats, expected), *_too_fast(repeats)]
+    failures = [
+        *_state_failures(repeats, expected),
+        *_batch_failures(repeats),
+        *_audit_failures(repeats, expected),
+        *_too_fast(repeats),
+    ]
     if failures:
         more = f" ({len(failures) - 1} more)" if len(failures) > 1 else ""
         return Verdict(NAME, INTEGRITY, FAIL, f"{failures[0]}{more}.")
@@ -73,6 +78,16 @@ def _state_failures(repeats: Sequence[Repeat], expected: Expected) -> Iterator[s
             yield (
                 f"the optimizer counted {record.updates} updates in the window, where {taken} steps were taken "
                 f"(rank {record.rank}) {where}"
+            )
+
+
+def _batch_failures(repeats: Sequence[Repeat]) -> Iterator[str]:
+    for where, _, replica in _replicas(repeats):
+        unexpected = replica.batches.unexpected
+        if unexpected:
+            yield (
+                f"{len(unexpected)} of {replica.batches.compared} batches of the window have other labels than the "
+                f"data source must give, step {unexpected[0]} for one {where}"
             )
 
 
@@ -218,6 +233,11 @@ def _missing(repeats: Sequence[Repeat], expected: Expected) -> Iterator[str]:
         parameters = replica.changes.get("parameters")
         if parameters is None or not parameters.tensors:
             yield f"No parameters were compared over the window {where}"
+        if replica.batches.compared < len(replica.losses):
+            yield (
+                f"The batches of the window were not compared with those that are due: the plugin's trainer gives no "
+                f"labels, or the data source is the plugin's own {where}"
+            )
         excuse = _excuse(replica, record)
         for kind, changes in replica.changes.items():
             of_all = f"of {changes.tensors} {kind.replace('-', ' ')}"
@@ -242,7 +262,7 @@ def _checked(repeats: Sequence[Repeat]) -> str:
     if any(record.updates is None for _, record, _ in replicas):
         unseen.append("the optimizer's own count of updates")
     steps = min((len(replica.audit_losses) for *_, replica in replicas), default=0)
-    sentence = (
-        f"Compared over the window: {seen or 'nothing'}; repeated behind it after a reset: {steps} steps"
-    )
+    batches = min((replica.batches.compared for *_, replica in replicas), default=0)
+    compared = f"{seen or 'nothing'}, {batches} batches"
+    sentence = f"Compared over the window: {compared}; repeated behind it after a reset: {steps} steps"
     return f"{sentence}; not reported: {' and '.join(unseen)}." if unseen else f"{sentence}."

@@ -24,6 +24,7 @@ from typing import (
 import numpy
 
 from dlperf_sdk.worker import canonical
+from dlperf_sdk.worker.batch_accounting import label_of
 from dlperf_sdk.worker.interface import Runtime, Step, Trainer
 from dlperf_sdk.worker.loading import Loader, lay_out
 from dlperf_sdk.worker.precision import Precision, name_precision, precision_named
@@ -71,6 +72,9 @@ class BaseTrainer(Trainer):
         self.product_types: List[Any] = []
         """The data types of products seen in `deviation`."""
         self._host_batches: Optional[List[HostBatch]] = None
+        entry = label_of(request)
+        self.label_name: Optional[str] = None if entry is None else entry["name"]
+        """The input that tells samples apart."""
         self.assigned: Mapping[str, Any] = {}
         """Parameters by name, as `assign` takes them: what a reset sets to the canonical weights."""
 
@@ -115,6 +119,17 @@ class BaseTrainer(Trainer):
     def slice_batch(self, batch: Any, start: int, stop: int) -> Any:
         """Return a part of each replica's samples."""
         return {name: values[start:stop] for name, values in batch.items()}
+
+    def labels(self, batch: Any) -> Any:
+        """Return the part of a batch on the devices that tells samples apart; None for unknown.
+
+        It is kept until the window is over: it must be memory of its own, which no later batch overwrites.
+        """
+        return None if self.label_name is None else batch[self.label_name]
+
+    def read_labels(self, labels: Any) -> List[numpy.ndarray]:
+        """Return the labels of each replica."""
+        return [numpy.asarray(labels)]
 
     # Hooks of a framework's trainer: the step.
 
@@ -240,7 +255,8 @@ class BaseTrainer(Trainer):
         numbers = self.request.optimizer
         rate = learning_rate(numbers, numbers["policy"], self.steps - self.first_step)
         self.steps += 1
-        return Step(self.train(batch, rate), self.request.batch_size * len(self.process.replicas))
+        samples = self.request.batch_size * len(self.process.replicas)
+        return Step(self.train(batch, rate), samples, self.labels(batch))
 
     def train(self, batch: Any, rate: float) -> Any:
         """Compute the gradients of each micro-batch, update, and return the handle of the loss."""

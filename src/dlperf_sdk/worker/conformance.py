@@ -129,7 +129,7 @@ def _ask(
     answers["losses"], answers["samples"], answers["changed"] = [], [], []
     handles = []
     for _ in range(request.protocol["canonical_steps"]):
-        loss, samples = trainer.step(batch)
+        loss, samples, _ = trainer.step(batch)
         runtime.synchronize()
         now = digest_of(request.parameters, trainer.parameters(0))
         handles.append(loss)

@@ -18,6 +18,8 @@ class Step(NamedTuple):
     """A handle for `Trainer.read_loss`. It stays valid until it is read, whatever later steps overwrite."""
     samples: int
     """Samples that this process's replicas took in this step."""
+    labels: Any = None
+    """A handle for `Trainer.read_labels`: the input of this step's batch that tells samples apart; None for unknown."""
 
 
 class Runtime:
@@ -127,6 +129,10 @@ class Trainer:
     def read_loss(self, loss: Any) -> List[float]:
         """Return the loss behind a handle, one per replica of this process; called after the clock stopped."""
         raise NotImplementedError("a trainer implements read_loss()")
+
+    def read_labels(self, labels: Any) -> List[Any]:
+        """The labels behind a handle, a NumPy array per replica of this process; called after the clock stopped."""
+        raise NotImplementedError("a trainer that returns labels implements read_labels()")
 
     def parameters(self, replica: int) -> Iterable[Tuple[str, Any]]:
         """Return the trainable parameters of one of this process's replicas (counted from 0) as they are now.

@@ -3,7 +3,7 @@
 from time import monotonic
 from typing import Any, Callable, Dict, List
 
-from dlperf_sdk.worker import window_state
+from dlperf_sdk.worker import batch_accounting, window_state
 from dlperf_sdk.worker.clocks import CLOCKS
 from dlperf_sdk.worker.interface import Runtime, Trainer
 from dlperf_sdk.worker.progress import Progress
@@ -49,6 +49,7 @@ def measure(
     updates = trainer.count_updates()
     checked = monotonic()
     losses: List[Any] = []
+    labels: List[Any] = []
     waits: List[float] = []
     samples = 0
     clock = CLOCKS[runtime.clock](runtime)
@@ -63,9 +64,10 @@ def measure(
         asked = monotonic()
         batch = next(batches)
         waits.append(monotonic() - asked)
-        loss, taken = trainer.step(batch)
+        loss, taken, label = trainer.step(batch)
         clock.step(loss)
         losses.append(loss)
+        labels.append(label)
         samples += taken
         counters[1] = i + 1
     runtime.synchronize()
@@ -74,10 +76,11 @@ def measure(
     progress.enter("verify")
     read = trainer.read_loss
     changes = [window_state.compare(states[i], window_state.checksums(trainer, i)) for i in own]
+    accounted = batch_accounting.account(trainer, labels, protocol["warmup"])
     return {
         "clock": runtime.clock,
         "window": {"start": start, "end": end},
-        "samples": samples,
+        "samples": accounted.samples if accounted.compared else samples,
         "step_times": clock.seconds(end),
         "data_waits": waits,
         "losses": [read(loss) for loss in losses],
@@ -85,6 +88,7 @@ def measure(
         "canonical_losses": [read(loss) for loss in canonical],
         "deviation": deviation,
         "changes": changes,
+        "batches": [accounted.of_replica(i) for i in own],
         "updates": None if updates is None else (trainer.count_updates() or 0) - updates,
         "skipped_steps": trainer.skipped_steps() - skipped,
         "prefetched_batches": trainer.prefetched_batches(),

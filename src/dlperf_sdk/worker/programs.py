@@ -49,7 +49,7 @@ def measure(task: Task) -> Dict[str, Any]:
     measured["phases"]["verify"] += monotonic() - measured_at
     task.progress.enter("teardown")
     losses = {name: measured.pop(name) for name in LOSSES}
-    changes = measured.pop("changes")
+    changes, batches = measured.pop("changes"), measured.pop("batches")
     measured["replicas"] = [
         dict(
             {name: [portable(step[i]) for step in steps] for name, steps in losses.items()},
@@ -57,6 +57,7 @@ def measure(task: Task) -> Dict[str, Any]:
             device=task.cluster.device_of(replica),
             digest=digests[i],
             changes=changes[i],
+            batches=batches[i],
         )
         for i, replica in enumerate(task.process.replicas)
     ]

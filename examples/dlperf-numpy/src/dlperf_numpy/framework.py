@@ -25,7 +25,7 @@ class Linear(Model):
     """Least squares: z = x Wᵀ, and the loss is the mean of (z - y)² over the batch."""
 
     name = "linear"
-    outputs, target = 1, Input("y", (1,), "float32", {"kind": "normal"})
+    outputs, target = 1, Input("y", (1,), "float32", {"kind": "normal"}, is_label=True)
     # Trajectories in float64, made by references.py: every run's first steps are held against them.
     references = property(lambda self: Path(__file__).with_name("references") / f"{self.name}.json")
 
@@ -56,4 +56,4 @@ class Softmax(Linear):
     """Softmax regression: z = x Wᵀ, and the loss is the mean of -log softmax(z)[y] over the batch."""
 
     name = "softmax"
-    outputs, target = 10, Input("y", (), "int64", {"kind": "integers", "low": 0, "high": 10})
+    outputs, target = 10, Input("y", (), "int64", {"kind": "integers", "low": 0, "high": 10}, is_label=True)

@@ -109,6 +109,14 @@ class MXNetTrainer(BaseTrainer):
             for context, batch in zip(self.contexts, batches)
         ]
 
+    def labels(self, batch):
+        """Return those of each replica."""
+        return None if self.label_name is None else [own[self.label_name] for own in batch]
+
+    def read_labels(self, labels):
+        """Return each replica's."""
+        return [own.asnumpy() for own in labels]
+
     def slice_batch(self, batch, start, stop):
         """Return a part of each replica's samples."""
         return [{name: values[start:stop] for name, values in own.items()} for own in batch]

@@ -83,6 +83,10 @@ class OneFlowTrainer(BaseTrainer):
         placed = {name: flow.from_numpy(values).to(self.device) for name, values in batch.items()}
         return placed if self.placement is None else spread(placed, self.placement)
 
+    def read_labels(self, labels):
+        """Return this replica's."""
+        return [own(labels).numpy()]
+
     # The step.
 
     def train(self, batch, rate):

@@ -104,6 +104,10 @@ class PaddleTrainer(BaseTrainer):
         """Return the loader's batch, which is on the device."""
         return batches[0]
 
+    def read_labels(self, labels):
+        """Return this replica's."""
+        return [labels.numpy()]
+
     # The step.
 
     def set_learning_rate(self, rate):

@@ -100,6 +100,14 @@ class TensorFlowTrainer(BaseTrainer):
         """Return each replica's batch on its device; None where servers hold them."""
         return self._replicas.placed(batches)
 
+    def labels(self, batch):
+        """Return those of all replicas; None where servers hold the batches."""
+        return None if batch is None else super().labels(batch)
+
+    def read_labels(self, labels):
+        """Return each replica's."""
+        return [value.numpy() for value in self.strategy.experimental_local_results(labels)]
+
     # The step: micro-batches are in the graph.
 
     def train(self, batch, rate):

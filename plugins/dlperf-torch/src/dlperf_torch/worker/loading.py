@@ -6,13 +6,14 @@ import os
 import weakref
 
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, default_convert
 
 from dlperf_sdk.worker import lifetime, loading
+from dlperf_sdk.worker.batch_accounting import label_of
 
 
 class Loader(loading.Loader):
-    """An endless iterator over the batches of one replica: dicts of CPU tensors."""
+    """An endless iterator over the batches of one replica: dicts of CPU tensors, and of an array for labels."""
 
     def open(self, dataset, draws, request):
         """A DataLoader, whose processes end with this one."""
@@ -22,6 +23,7 @@ class Loader(loading.Loader):
             dataset,
             batch_size=None,
             sampler=draws,
+            collate_fn=functools.partial(_convert, label_of(request) if request.device == "cpu" else None),
             num_workers=self.workers,
             prefetch_factor=loading.PREFETCH,
             pin_memory=request.device == "cuda",
@@ -31,6 +33,17 @@ class Loader(loading.Loader):
             # Without it, a number would come from torch's own generator, and move dropout with the source.
             generator=torch.Generator().manual_seed(request.seed),
         )
+
+
+def _convert(label, batch):
+    """Return a batch's arrays as tensors, which lie in shared memory, but for that of the input `label`.
+
+    Labels are kept until the window is over, and each shared tensor would keep a file open.
+    """
+    tensors = default_convert(batch)
+    if label is not None and isinstance(batch, dict):
+        tensors.update((name, values) for name, values in batch.items() if name == label["name"])
+    return tensors
 
 
 def _end(loader):

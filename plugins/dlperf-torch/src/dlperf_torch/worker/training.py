@@ -103,6 +103,10 @@ class TorchTrainer(BaseTrainer):
             placed.update((n, v.permute(0, 3, 1, 2)) for n, v in placed.items() if v.dim() == 4)
         return placed
 
+    def read_labels(self, labels):
+        """Return this replica's."""
+        return [labels.cpu().numpy()]
+
     # The step.
 
     def set_learning_rate(self, rate):

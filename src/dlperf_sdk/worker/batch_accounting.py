@@ -1,0 +1,52 @@
+"""Accounting for batches: the labels that each step of the window was given, against those that are due."""
+
+import itertools
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
+
+if TYPE_CHECKING:
+    from dlperf_sdk.worker.interface import Trainer
+    from dlperf_sdk.worker.request import Request
+
+
+def label_of(request: "Request") -> Optional[Mapping[str, Any]]:
+    """Return the entry of `Request.inputs` that tells samples apart; None if the model names none."""
+    return next((entry for entry in request.inputs if entry.get("is_label")), None)
+
+
+class Account:
+    """The comparison of one process's steps: what was compared, and how many samples there were."""
+
+    def __init__(self, replicas: int) -> None:
+        self.compared = 0
+        self.samples = 0
+        self.unexpected: List[List[int]] = [[] for _ in range(replicas)]
+        """Per replica, the steps whose labels were not those that were due."""
+
+    def of_replica(self, index: int) -> Dict[str, Any]:
+        """Return what a record says of one replica."""
+        return {"compared": self.compared, "unexpected": self.unexpected[index]}
+
+
+def account(trainer: "Trainer", handles: Sequence[Any], skipped: int) -> Account:
+    """Compare the labels behind the handles of steps, behind `skipped` batches; nothing if one is None."""
+    replicas = trainer.process.replicas
+    tally = Account(len(replicas))
+    if any(handle is None for handle in handles):
+        return tally
+    from dlperf_sdk.worker import (
+        due_labels,
+    )  # it needs NumPy, which a trainer without labels does not ask for
+
+    entry = label_of(trainer.request)
+    source = due_labels.SOURCES.get(trainer.request.data["source"])
+    if entry is None or source is None:
+        return tally
+    due = [itertools.islice(labels, skipped, None) for labels in source(trainer.request, entry, replicas)]
+    for step, handle in enumerate(handles):
+        for index, labels in enumerate(trainer.read_labels(handle)):
+            tally.samples += len(labels)
+            expected = next(due[index])
+            if labels.shape != expected.shape or (labels != expected).any():
+                tally.unexpected[index].append(step)
+        tally.compared += 1
+    return tally
