@@ -125,10 +125,10 @@ class BaseTrainer(Trainer):
 
         It is kept until the window is over: it must be memory of its own, which no later batch overwrites.
         """
-        return None if self.label_name is None else batch[self.label_name]
+        return None if batch is None or self.label_name is None else batch[self.label_name]
 
     def read_labels(self, labels: Any) -> List[numpy.ndarray]:
-        """Return the labels of each replica."""
+        """Return the labels of each replica; by default, those of this process's one replica."""
         return [numpy.asarray(labels)]
 
     # Hooks of a framework's trainer: the step.
@@ -164,15 +164,19 @@ class BaseTrainer(Trainer):
         """
         raise NotImplementedError("a framework's trainer implements reset_optimizer()")
 
-    # Hooks of a framework's trainer: evidence.
+    def read_loss(self, loss: Any) -> List[float]:
+        """Return the loss of each replica; by default, that of this process's one replica."""
+        return [float(loss)]
 
-    def note_output(self, output: Any) -> None:
-        """Note the data type of what a layer, or the network, gave out in `deviation`."""
-        self.product_types.append(output.dtype)
+    # Hooks of a framework's trainer: evidence.
 
     def outputs_and_references(self) -> Tuple[Iterable[Any], Iterable[Any]]:
         """Return the logits as `step` computes them, and in plain fp32; hand the former to `note_output`."""
         raise NotImplementedError("a framework's trainer implements outputs_and_references()")
+
+    def note_output(self, output: Any) -> None:
+        """Note the data type of what a layer, or the network, gave out in `deviation`."""
+        self.product_types.append(output.dtype)
 
     def widen(self, value: Any) -> Any:
         """Return an output in float64: an array with `-`, `**` and `sum()`. By default it is a NumPy array."""

@@ -1,4 +1,4 @@
-"""The base of MXNet's trainers: parameters, the step, evidence for the precision.
+"""The base of MXNet's trainers: batches, the step, evidence for the precision.
 
 A model's own file has its network, its loss, and nothing else. A batch is a list with a dict for each replica.
 """
@@ -13,19 +13,14 @@ from mxnet.contrib import amp
 from dlperf_mxnet.worker import evidence, mixed
 from dlperf_mxnet.worker.images import load_images
 from dlperf_mxnet.worker.loading import Loader
-from dlperf_mxnet.worker.optimizers import arrays_of, clip, reset, updates_of
-from dlperf_mxnet.worker.parameters import (
-    configure,
-    convert_to_manifest_layout,
-    convert_to_network_layout,
-    map_parameters,
-)
+from dlperf_mxnet.worker.optimizers import clip, reset, updates_of
+from dlperf_mxnet.worker.parameters import configure, map_parameters
 from dlperf_mxnet.worker.precisions import PRECISIONS
-from dlperf_sdk.worker.base_trainer import BaseTrainer
+from dlperf_mxnet.worker.state import ReplicaState
 from dlperf_sdk.worker.sources import SOURCES
 
 
-class MXNetTrainer(BaseTrainer):
+class MXNetTrainer(ReplicaState):
     """The replicas of a network that one process owns.
 
     A model implements `build`, which gives a hybrid block, `build_criterion`, `outputs` and `loss`.
@@ -63,32 +58,6 @@ class MXNetTrainer(BaseTrainer):
         self.load_canonical_weights(map_parameters(network))
         return network
 
-    # Parameters: the weights of convolutions are in the network's layout.
-
-    def assign(self, name, parameter, values):
-        """Set a parameter on all its devices."""
-        parameter.set_data(mx.nd.array(convert_to_network_layout(values, self.layout)))
-
-    def read_parameter(self, name, replica):
-        """Return one replica's values of a parameter."""
-        return convert_to_manifest_layout(self.named[name].list_data()[replica].asnumpy(), self.layout)
-
-    def running_means(self, replica):
-        """Yield the running mean of every batch norm."""
-        for name, parameter in self.network._collect_params_with_prefix().items():
-            if name.endswith("running_mean"):
-                yield name, parameter.list_data()[replica].asnumpy()
-
-    def moments(self, replica):
-        """Yield the optimizer's moments."""
-        for index, state in self.updates._updaters[replica].states.items():
-            for number, values in enumerate(arrays_of(state)):
-                yield "%s.%d" % (self.updates._params[index].name, number), values.asnumpy()
-
-    def count_updates(self):
-        """Return the optimizer's count."""
-        return self.updates.optimizer.num_update
-
     # Batches.
 
     def stage(self, batches):
@@ -109,17 +78,17 @@ class MXNetTrainer(BaseTrainer):
             for context, batch in zip(self.contexts, batches)
         ]
 
+    def slice_batch(self, batch, start, stop):
+        """Return a part of each replica's samples."""
+        return [{name: values[start:stop] for name, values in own.items()} for own in batch]
+
     def labels(self, batch):
         """Return those of each replica."""
         return None if self.label_name is None else [own[self.label_name] for own in batch]
 
     def read_labels(self, labels):
-        """Return each replica's."""
+        """Return those of each replica."""
         return [own.asnumpy() for own in labels]
-
-    def slice_batch(self, batch, start, stop):
-        """Return a part of each replica's samples."""
-        return [{name: values[start:stop] for name, values in own.items()} for own in batch]
 
     # The step.
 

@@ -1,4 +1,4 @@
-"""The base of OneFlow's trainers: the step, eager or as a graph, parameters, evidence for the precision.
+"""The base of OneFlow's trainers: batches, the step, eager or as a graph, evidence for the precision.
 
 A model's own file has its network, its loss, and nothing else.
 """
@@ -12,10 +12,10 @@ from dlperf_oneflow.worker.graphs import EvidenceGraph, TrainingGraph, own, plac
 from dlperf_oneflow.worker.loading import Loader
 from dlperf_oneflow.worker.optimizers import clip_, moments, optimizer
 from dlperf_oneflow.worker.precisions import PRECISIONS
-from dlperf_sdk.worker.base_trainer import BaseTrainer
+from dlperf_oneflow.worker.state import ReplicaState
 
 
-class OneFlowTrainer(BaseTrainer):
+class OneFlowTrainer(ReplicaState):
     """One replica of a network, and how to train it. A model implements `build`, `outputs` and `loss`.
 
     The loss is the mean over the batch, and over `replicas` of what each has alone.
@@ -48,33 +48,6 @@ class OneFlowTrainer(BaseTrainer):
         self.graph = TrainingGraph(self) if compiled else None
         self._averaged = False
 
-    # Parameters: OneFlow has the manifest's layout.
-
-    def assign(self, name, parameter, values):
-        """Set this replica's part of a parameter, where it is."""
-        with flow.no_grad():
-            own(parameter).copy_(flow.from_numpy(values).to(self.device))
-
-    def read_parameter(self, name, replica):
-        """Return a parameter's values."""
-        return np.ascontiguousarray(own(self.named[name]).detach().numpy())
-
-    def running_means(self, replica):
-        """Yield the running mean of every batch norm."""
-        for name, values in self.network.named_buffers():
-            if name.endswith("running_mean"):
-                yield name, own(values).numpy()
-
-    def moments(self, replica):
-        """Yield the optimizer's moments, without the count that a graph keeps among them and shows as zero."""
-        for name, values in moments(self.optimizer, self.graph):
-            if not name.startswith("System-"):
-                yield name, own(values).numpy()
-
-    def count_updates(self):
-        """Return the optimizer's count; a graph has none that can be read."""
-        return self.optimizer._state["step"] if self.graph is None else None
-
     # Batches.
 
     def place(self, batches):
@@ -84,7 +57,7 @@ class OneFlowTrainer(BaseTrainer):
         return placed if self.placement is None else spread(placed, self.placement)
 
     def read_labels(self, labels):
-        """Return this replica's."""
+        """Return those of this process's one replica."""
         return [own(labels).numpy()]
 
     # The step.

@@ -1,4 +1,4 @@
-"""The base of Paddle's trainers: wrapping, the step, parameters, evidence for the precision.
+"""The base of Paddle's trainers: wrapping, batches, the step, evidence for the precision.
 
 A model's own file has its network, its loss, and nothing else.
 """
@@ -6,7 +6,6 @@ A model's own file has its network, its loss, and nothing else.
 import contextlib
 import itertools
 
-import numpy as np
 import paddle
 from paddle import nn
 
@@ -14,13 +13,13 @@ from dlperf_paddle.worker import evidence
 from dlperf_paddle.worker.loading import Loader
 from dlperf_paddle.worker.optimizers import optimizer, rounding_of_adamw
 from dlperf_paddle.worker.precisions import PRECISIONS
-from dlperf_sdk.worker.base_trainer import BaseTrainer
+from dlperf_paddle.worker.state import ReplicaState
 
 COMPILED = {"graph": None, "cinn": "CINN"}
 """Compiler → the backend of `to_static`."""
 
 
-class PaddleTrainer(BaseTrainer):
+class PaddleTrainer(ReplicaState):
     """One replica of a network, and how to train it. A model implements `build`, `outputs` and `loss`.
 
     Dropout must reach the network as an argument (`self.dropout`): what `to_static` has compiled it reuses for equal
@@ -69,30 +68,6 @@ class PaddleTrainer(BaseTrainer):
             trained = paddle.DataParallel(trained, comm_buffer_size=megabytes)
         return trained
 
-    # Parameters: linear layers are turned.
-
-    def assign(self, name, parameter, values):
-        """Set a parameter, where it is."""
-        parameter.set_value(values.T if name in self._transposed else values)
-
-    def read_parameter(self, name, replica):
-        """Return a parameter's values."""
-        values = self.named[name].numpy()
-        return np.ascontiguousarray(values.T if name in self._transposed else values)
-
-    def running_means(self, replica):
-        """Yield the running mean of every batch norm."""
-        for name, values in self.network.named_parameters():
-            if name.endswith("._mean"):
-                yield name[: -len("_mean")] + "running_mean", values.numpy()
-
-    def moments(self, replica):
-        """Yield the optimizer's moments."""
-        for kind, values in self.optimizer._accumulators.items():
-            if not kind.endswith("_pow_acc"):
-                for name, parameter in self.named.items():
-                    yield "%s.%s" % (name, kind), values[parameter.name].numpy()
-
     # Batches.
 
     def place(self, batches):
@@ -103,10 +78,6 @@ class PaddleTrainer(BaseTrainer):
     def receive(self, batches):
         """Return the loader's batch, which is on the device."""
         return batches[0]
-
-    def read_labels(self, labels):
-        """Return this replica's."""
-        return [labels.numpy()]
 
     # The step.
 
@@ -161,10 +132,6 @@ class PaddleTrainer(BaseTrainer):
             for value in values.values():
                 value.set_value(paddle.full_like(value, first))
         self._begin_updates()
-
-    def read_loss(self, loss):
-        """Return the loss of this process's one replica."""
-        return [float(loss)]
 
     # Evidence for what was in effect.
 

@@ -41,6 +41,10 @@ class Momentum:
         self.steps = None
         """Nothing counts the updates."""
 
+    def initial_values(self):
+        """Yield each variable with its value before the first step."""
+        return ((variable, 0.0) for variable in self.moments)
+
     def apply(self, gradients, rate):
         """One step with these gradients; `rate` is a scalar tensor."""
         for variable, velocity, decay, gradient in zip(
@@ -71,6 +75,10 @@ class AdamW:
         self.first, self.second = _zeros_like(variables), _zeros_like(variables)
         self.moments = self.first + self.second
         self.steps = tf.Variable(tf.zeros((), tf.float64), trainable=False)
+
+    def initial_values(self):
+        """Yield each variable with its value before the first step."""
+        return ((variable, 0.0) for variable in (*self.moments, self.steps))
 
     def apply(self, gradients, rate):
         """One step with these gradients; `rate` is a scalar tensor."""
@@ -107,6 +115,10 @@ class ConstantScale:
     def __init__(self, scale):
         self._scale = scale
 
+    def initial_values(self):
+        """Return nothing: no variable is kept."""
+        return ()
+
     def scaled(self, loss):
         """Return the loss that the backward pass starts from."""
         return loss if self._scale == 1 else loss * self._scale
@@ -126,6 +138,10 @@ class DynamicScale:
         self.scale = tf.Variable(FIRST_SCALE, trainable=False)
         self.good_steps = tf.Variable(0, trainable=False)
         self.skipped = tf.Variable(0, trainable=False)
+
+    def initial_values(self):
+        """Return the variables that steps depend on, each with its value before the first step."""
+        return (self.scale, FIRST_SCALE), (self.good_steps, 0)
 
     def scaled(self, loss):
         """Return the loss that the backward pass starts from."""

@@ -1,4 +1,4 @@
-"""Provide the parts that all TensorFlow trainers share: a replica's step, input, parameters, precision evidence.
+"""Provide the parts that all TensorFlow trainers share: a replica's step, input, precision evidence.
 
 A model's own file has its network, its loss, and nothing else. Several replicas of one process live in the
 strategy's scope: each variable has a copy per replica, and what runs in a replica's context (`strategy.run`)
@@ -12,21 +12,21 @@ from types import MappingProxyType
 
 import tensorflow as tf
 
-from dlperf_sdk.worker.base_trainer import BaseTrainer
 from dlperf_sdk.worker.sources import SOURCES
 from dlperf_tensorflow.worker import evidence
 from dlperf_tensorflow.worker.asynchronous import Scheduled, address_beside
 from dlperf_tensorflow.worker.gradients import accumulate, split
 from dlperf_tensorflow.worker.images import load_images
 from dlperf_tensorflow.worker.loading import Loader
-from dlperf_tensorflow.worker.optimizers import FIRST_SCALE, ConstantScale, DynamicScale, optimizer_for
+from dlperf_tensorflow.worker.optimizers import ConstantScale, DynamicScale, optimizer_for
 from dlperf_tensorflow.worker.precisions import PRECISIONS
+from dlperf_tensorflow.worker.state import ReplicaState
 from dlperf_tensorflow.worker.synchronous import Together
 from dlperf_tensorflow.worker.text import load_text
 from dlperf_tensorflow.worker.weights import Weights
 
 
-class TensorFlowTrainer(BaseTrainer):
+class TensorFlowTrainer(ReplicaState):
     """The replicas of this process. A model implements `build`, `outputs` and `loss`.
 
     Networks take their variables from `self.weights`, and compute in `self.dtype`.
@@ -63,32 +63,6 @@ class TensorFlowTrainer(BaseTrainer):
             return function
         return tf.function(function, autograph=False, jit_compile=True)
 
-    # Parameters: weights have the axes that TensorFlow wants.
-
-    def assign(self, name, parameter, values):
-        """Set every replica's copy."""
-        self.weights.assign(name, values)
-
-    def read_parameter(self, name, replica):
-        """Return a replica's values of a parameter."""
-        return self.weights.read(name, replica)
-
-    def running_means(self, replica):
-        """Yield the running mean of every batch norm."""
-        for name, variable in self.weights.statistics.items():
-            if name.endswith("running_mean"):
-                yield name, self.weights.copy_of(variable, replica).numpy()
-
-    def moments(self, replica):
-        """Yield the optimizer's moments."""
-        for number, variable in enumerate(self.optimizer.moments):
-            yield str(number), self.weights.copy_of(variable, replica).numpy()
-
-    def count_updates(self):
-        """Return AdamW's count; SGD has none."""
-        steps = self.optimizer.steps
-        return None if steps is None else int(self.weights.copy_of(steps, 0).numpy())
-
     # Batches.
 
     def stage(self, batches):
@@ -100,12 +74,8 @@ class TensorFlowTrainer(BaseTrainer):
         """Return each replica's batch on its device; None where servers hold them."""
         return self._replicas.placed(batches)
 
-    def labels(self, batch):
-        """Return those of all replicas; None where servers hold the batches."""
-        return None if batch is None else super().labels(batch)
-
     def read_labels(self, labels):
-        """Return each replica's."""
+        """Return those of each replica."""
         return [value.numpy() for value in self.strategy.experimental_local_results(labels)]
 
     # The step: micro-batches are in the graph.
@@ -151,13 +121,7 @@ class TensorFlowTrainer(BaseTrainer):
 
     def reset_optimizer(self):
         """Set every replica's moments, counts and loss scale to the beginning."""
-        steps = self.optimizer.steps
-        first = [
-            (variable, 0.0) for variable in [*self.optimizer.moments, *([] if steps is None else [steps])]
-        ]
-        if isinstance(self.scaler, DynamicScale):
-            first += [(self.scaler.scale, FIRST_SCALE), (self.scaler.good_steps, 0)]
-        for variable, value in first:
+        for variable, value in (*self.optimizer.initial_values(), *self.scaler.initial_values()):
             for copy in self.strategy.experimental_local_results(variable):
                 copy.assign(tf.fill(copy.shape, tf.cast(value, copy.dtype)))
 

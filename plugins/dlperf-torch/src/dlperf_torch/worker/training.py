@@ -1,4 +1,4 @@
-"""The base of torch's trainers: wrapping, the step, parameters, evidence for the precision.
+"""The base of torch's trainers: wrapping, batches, the step, evidence for the precision.
 
 A model's own file has its network, its loss, and nothing else.
 """
@@ -10,19 +10,19 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from dlperf_sdk.worker.base_trainer import BaseTrainer
 from dlperf_torch.worker import evidence, levers
 from dlperf_torch.worker.loading import Loader
 from dlperf_torch.worker.master_weights import MasterWeights
 from dlperf_torch.worker.optimizers import LossScaler, optimizer
 from dlperf_torch.worker.precisions import PRECISIONS
+from dlperf_torch.worker.state import ReplicaState
 
 _KNOWN = inspect.signature(DistributedDataParallel).parameters
 # torch 2.11 knows only the second name, 2.13 warns of it.
 _SYNC_BUFFERS = "forward_sync_buffers" if "forward_sync_buffers" in _KNOWN else "broadcast_buffers"
 
 
-class TorchTrainer(BaseTrainer):
+class TorchTrainer(ReplicaState):
     """One replica of a network, and how to train it. A model implements `build`, `outputs` and `loss`."""
 
     precisions, loader, auto_layout = PRECISIONS, Loader, "nhwc"
@@ -58,35 +58,6 @@ class TorchTrainer(BaseTrainer):
             bucket_cap_mb=self.request.framework_options["bucket_cap_mb"],
         )
 
-    # Parameters: torch has the manifest's layout.
-
-    def assign(self, name, parameter, values):
-        """Set a parameter, where it is."""
-        with torch.no_grad():
-            parameter.copy_(torch.from_numpy(values))
-
-    def read_parameter(self, name, replica):
-        """Return a parameter's values."""
-        return self.named[name].detach().to("cpu", torch.float32).contiguous().numpy()
-
-    def running_means(self, replica):
-        """Yield the running mean of every batch norm."""
-        for name, values in self.network.named_buffers():
-            if name.endswith("running_mean"):
-                yield name, values.cpu().numpy()
-
-    def moments(self, replica):
-        """Yield the optimizer's moments."""
-        for name, parameter in self.named.items():
-            for kind, values in self.optimizer.state.get(parameter, {}).items():
-                if kind != "step":
-                    yield "%s.%s" % (name, kind), values.to("cpu", torch.float32).contiguous().numpy()
-
-    def count_updates(self):
-        """Return AdamW's count; SGD has none."""
-        counts = [int(state["step"]) for state in self.optimizer.state.values() if "step" in state]
-        return min(counts, default=None)
-
     # Batches.
 
     def stage(self, batches):
@@ -104,7 +75,7 @@ class TorchTrainer(BaseTrainer):
         return placed
 
     def read_labels(self, labels):
-        """Return this replica's."""
+        """Return those of this process's one replica."""
         return [labels.cpu().numpy()]
 
     # The step.
@@ -160,10 +131,6 @@ class TorchTrainer(BaseTrainer):
         """Set the master weights as well."""
         super().reset()
         self.masters.round_into_network()
-
-    def read_loss(self, loss):
-        """Return the loss of this process's one replica."""
-        return [loss.item()]
 
     # Evidence for what was in effect.
 

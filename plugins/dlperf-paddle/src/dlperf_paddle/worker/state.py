@@ -1,0 +1,34 @@
+"""State of a Paddle replica: parameters, batch norm's running means, the optimizer's moments and count.
+
+The measuring loop reads it outside the window, and the canonical weights are set through it.
+"""
+
+import numpy as np
+
+from dlperf_sdk.worker.base_trainer import BaseTrainer
+
+
+class ReplicaState(BaseTrainer):
+    """The hooks of a trainer that read and set its state. Linear layers' weights are transposed in Paddle."""
+
+    def assign(self, name, parameter, values):
+        """Set a parameter, where it is."""
+        parameter.set_value(values.T if name in self._transposed else values)
+
+    def read_parameter(self, name, replica):
+        """Return a parameter's values."""
+        values = self.named[name].numpy()
+        return np.ascontiguousarray(values.T if name in self._transposed else values)
+
+    def running_means(self, replica):
+        """Yield the running mean of every batch norm."""
+        for name, values in self.network.named_parameters():
+            if name.endswith("._mean"):
+                yield name[: -len("_mean")] + "running_mean", values.numpy()
+
+    def moments(self, replica):
+        """Yield the optimizer's moments."""
+        for kind, values in self.optimizer._accumulators.items():
+            if not kind.endswith("_pow_acc"):
+                for name, parameter in self.named.items():
+                    yield "%s.%s" % (name, kind), values[parameter.name].numpy()
