@@ -19,9 +19,9 @@ sys.exit(main())
 """
 
 
-def follow(name: str, folder: Path, programs: Path = PROGRAMS) -> None:
-    """Execute all blocks of a tutorial in a folder."""
-    blocks = blocks_of(TUTORIALS / f"{name}.md")
+def follow(name: str, folder: Path, programs: Path = PROGRAMS, kind: str = "tutorials") -> None:
+    """Execute all blocks of a page in a folder."""
+    blocks = blocks_of(ROOT / "docs" / kind / f"{name}.md")
     assert blocks
     for block in blocks:
         execute(block, folder, programs)
@@ -69,6 +69,12 @@ def test_first_benchmark(tmp_path):
 @pytest.mark.timeout(1200)
 def test_campaign_on_a_cluster(tmp_path):
     follow("campaign-on-a-cluster", tmp_path)
+
+
+@pytest.mark.framework
+@pytest.mark.timeout(1200)
+def test_regression_gate(tmp_path):
+    follow("regression-gate", tmp_path, kind="how-to")
 
 
 @pytest.mark.frameworks

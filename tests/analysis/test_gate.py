@@ -17,10 +17,13 @@ from hypothesis import strategies as st
 from result_samples import a_result
 
 from dlperf_sdk.analysis import gate as decide
+from dlperf_sdk.analysis import gate_interleaved
 from dlperf_sdk.analysis.rank_test import (
+    RankSum,
+    SignedRank,
     hodges_lehmann_shift,
     mann_whitney_p,
-    repeats_to_detect,
+    pairs_to_reach,
     repeats_to_reach,
     smallest_p,
 )
@@ -115,6 +118,51 @@ def test_the_interval_holds_the_truth_as_often_as_it_says(sizes, cut, confidence
     assert abs(held / 2000 - confidence) <= 3 * math.sqrt(0.95 * 0.05 / 2000)
 
 
+@given(st.lists(st.floats(0.5, 2), min_size=1, max_size=9, unique=True))
+def test_the_signed_rank_test_counts_all_signs(ratios):
+    """Of all ways to swap the two sides of pairs; Walsh averages above 1 count the ranks of the faster pairs."""
+    test = SignedRank(ratios)
+    above = sum(average >= 1 for average in test.ratios)
+    ranks = range(1, len(ratios) + 1)
+    totals = [
+        sum(chosen) for size in range(len(ratios) + 1) for chosen in itertools.combinations(ranks, size)
+    ]
+    assert test.p("less") == pytest.approx(sum(total <= above for total in totals) / 2 ** len(ratios))
+
+
+@given(
+    st.lists(st.floats(0.5, 2), min_size=1, max_size=9),
+    st.sampled_from([0.05, 0.1, 0.3]),
+    st.floats(0.6, 1.7),
+)
+def test_the_interval_of_pairs_excludes_what_their_test_rejects(ratios, level, ratio):
+    test = SignedRank(ratios)
+    shift = test.shift(level)
+    if shift.low is None:
+        assert 2 * 0.5 ** len(ratios) > level
+    else:
+        assert (shift.low <= ratio <= shift.high) == (test.p("two-sided", ratio) > level)
+        assert shift.low <= shift.ratio <= shift.high
+
+
+def test_pairs_are_judged_right_under_drift_and_autocorrelation():
+    """Their order is random, so the level holds for any course of the machine's speed."""
+    chance, alarms, covered, total = random.Random(8), 0, 0, 400
+    for _ in range(total):
+        state, ratios = 0.0, []
+        for number in range(10):
+            speeds = {}
+            for side in chance.sample(("baseline", "candidate"), 2):
+                state = 0.9 * state + chance.gauss(0, 0.01)
+                speeds[side] = math.exp(state + 0.005 * number)
+            ratios.append(0.95 * speeds["candidate"] / speeds["baseline"])
+        shift = SignedRank(ratios).shift()
+        covered += shift.low <= 0.95 <= shift.high
+        alarms += SignedRank([ratio / 0.95 for ratio in ratios]).p("less") <= 0.05
+    assert covered / total >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / total)
+    assert 0 < alarms / total <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / total)
+
+
 def test_how_many_repeats_are_needed():
     assert (smallest_p(3, 3, "less"), smallest_p(7, 7, "less")) == (1 / 20, 1 / 3432)
     assert repeats_to_reach(0.05) == 3
@@ -130,12 +178,15 @@ def test_so_many_repeats_rule_it_out_in_four_of_five_cases(noise):
     def taken(count):
         return [math.exp(chance.gauss(0, noise)) for _ in range(count)]
 
-    count = repeats_to_detect(taken(400), taken(400), 0.05, 0.05)
+    count = RankSum(taken(400), taken(400)).units_to_detect(0.05, 0.05)
     found = sum(mann_whitney_p(taken(count), taken(count), "greater", 0.95) <= 0.05 for _ in range(500)) / 500
     assert 0.72 < found < 0.92
-    assert repeats_to_detect([1.0], [2.0], 0.05, 0.05) is None
-    assert repeats_to_detect([1.0, 2.0], [1.0, 2.0], 0.0, 0.05) is None
-    assert repeats_to_detect([1.0, 1.0], [1.0, 1.0], 0.05, 0.05) == 3
+    pairs = SignedRank(taken(400)).units_to_detect(0.05, 0.05)
+    found = sum(SignedRank(taken(pairs)).p("greater", 0.95) <= 0.05 for _ in range(500)) / 500
+    assert 0.72 < found < 0.92
+    assert RankSum([1.0], [2.0]).units_to_detect(0.05, 0.05) == 3
+    assert RankSum([1.0, 1.0], [1.0, 1.0]).units_to_detect(0.05, 0.05) == 3
+    assert SignedRank([1.0]).units_to_detect(0.05, 0.05) == pairs_to_reach(0.05) == 5
 
 
 def test_holm_against_an_example_by_hand():
@@ -313,6 +364,67 @@ def test_the_outcome_of_a_case(before, after, outcome, code):
     assert found.exit_code == code
 
 
+def test_interleaved_repeats_are_compared_in_pairs():
+    """A drift that is larger than the effect hides nothing, and is taken for nothing."""
+    drift = [100 * 1.03**number for number in range(7)]
+    before = results_with(drift)
+    slower = results_with([0.95 * value * (1 + number % 3 / 1000) for number, value in enumerate(drift)])
+    assert decide([before], [slower]).exit_code == 6
+    found = gate_interleaved([(before, slower), (before, before)])
+    assert [each.outcome for each in found.decisions] == ["regression", "unchanged"]
+    assert {each.basis for each in found.decisions} == {"interleaved in one run"}
+    assert "7 pairs, interleaved in one run" in found.decisions[0].detail
+    few = gate_interleaved([(results_with(drift[:4]), results_with(drift[:4]))])
+    assert few.exit_code == 6 and few.decisions[0].required_repeats == 5
+    assert few.decisions[0].detail.endswith("Measure at least 5 pairs.")
+    with pytest.raises(AnalysisError, match="No case"):
+        gate_interleaved([])
+
+
+def test_the_sides_of_a_pair_may_differ_in_what_was_asked_for():
+    before, after = results_with(FAST), results_with(SLOW, fields={"compiler": "inductor"})
+    assert decide([before], [after]).decisions[0].outcome == "refused"
+    (decision,) = gate_interleaved([(before, after)]).decisions
+    assert decision.outcome == "regression"
+    assert decision.differences == ("compiler: inductor against none",)
+    (decision,) = gate_interleaved([(before, results_with(SLOW, fields={"batch_size": 8}))]).decisions
+    assert decision.outcome == "refused"
+    (decision,) = gate_interleaved([(failed(), after)]).decisions
+    assert decision.outcome == "mended"
+
+
+def runs_of(medians):
+    """Runs of one case on successive days; repeats of one day are alike."""
+    return [
+        results_with(
+            [median * (1 + step / 1e4) for step in range(7)], started_at=f"2025-01-{day:02}T10:00:00"
+        )
+        for day, median in enumerate(medians, 1)
+    ]
+
+
+def test_runs_are_the_units_where_there_are_enough():
+    """Offsets between days are noise of the runs, and none of the repeats of one run shows them."""
+    before, after = runs_of([100, 98, 102, 101]), runs_of([99, 101.5, 97, 100.5])
+    (decision,) = decide(before, after).decisions
+    assert decision.outcome == "inconclusive"
+    assert decision.basis == "several separate runs per side, each of which is one unit"
+    assert "4 against 4 runs" in decision.detail and "runs per side" in decision.detail
+    (decision,) = decide(before[:2], after).decisions
+    assert "day-to-day offsets are not covered" in decision.basis
+    assert decide(before, runs_of([90, 91, 89.5])).decisions[0].outcome == "regression"
+
+
+def test_runs_of_other_versions_are_no_units():
+    import attrs
+
+    before, after = runs_of([100, 98, 102, 101]), runs_of([99, 101.5, 97, 100.5])
+    older = [attrs.evolve(result, sdk_version="0.0.9") for result in after[:3]]
+    (decision,) = decide(before, [*older, after[3]]).decisions
+    assert "day-to-day offsets are not covered" in decision.basis
+    assert "7 against 7 repeats" in decision.detail
+
+
 def test_few_repeats_say_how_many_would_do():
     (decision,) = decide([results_with([100.0, 101.0])], [results_with([90.0, 91.0])]).decisions
     assert decision.required_repeats == 3
@@ -323,7 +435,7 @@ def test_an_inconclusive_case_says_how_many_repeats_would_tell():
     before, after = NOISY, [95.0, 98, 92, 100.5, 93, 96.5, 97]
     (decision,) = decide([results_with(before)], [results_with(after)]).decisions
     assert decision.outcome == "inconclusive"
-    assert decision.required_repeats == repeats_to_detect(after, before, 0.02, 0.05) > 7
+    assert decision.required_repeats == RankSum(after, before).units_to_detect(0.02, 0.05) > 7
     assert f"Measure at least {decision.required_repeats} repeats per side." in decision.detail
 
 
@@ -501,6 +613,17 @@ def test_a_result_that_cannot_be_read_is_told(stores, capfd):
 )
 def test_a_share_that_is_none(stores, words, capfd):
     assert main(["gate", *stores, *words]) == 2
+
+
+def test_sides_that_are_none(tmp_path, stores, capfd):
+    for words, said in (
+        ([stores[0]], "is not the directory of an interleaved gate"),
+        ([*stores, stores[0]], "Give a baseline and a candidate"),
+        ([*stores, "--against", "x"], "give the candidate alone"),
+        ([*stores, "--repeats", "3"], "--repeats, --output and --quiet are for a run"),
+    ):
+        assert main(["gate", *words]) == 2
+        assert said in " ".join(capfd.readouterr().err.split())
 
 
 def test_a_place_without_results(tmp_path, stores, capfd):

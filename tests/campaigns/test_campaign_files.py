@@ -632,6 +632,7 @@ def test_the_schema_knows_every_field_and_every_setting():
     order, limits, quiet = (document["$defs"][name]["properties"] for name in ("order", "limits", "quiet"))
     said = {*order, *(f"{name}_limit" for name in limits), *(f"quiet_{name}" for name in quiet)}
     said |= {"retry", "cooldown", "missing", "max_cases", "trace"}
+    said |= {"adjacent"}  # which an interleaved gate alone sets
     assert said == {field.name for field in attrs.fields(Settings)}
     assert set(document["properties"]["retry"]["properties"]) == set(RETRIES)
     for name, count in RETRIES.items():

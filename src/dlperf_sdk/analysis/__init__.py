@@ -13,7 +13,7 @@ from dlperf_sdk.analysis.case import Case, cases
 from dlperf_sdk.analysis.comparison import Comparison, compare
 from dlperf_sdk.analysis.cost import Cost, Price, cost
 from dlperf_sdk.analysis.effects import Effect, Pair, effect
-from dlperf_sdk.analysis.gate import Gate, gate
+from dlperf_sdk.analysis.gate import Gate, gate, gate_interleaved
 from dlperf_sdk.analysis.prediction import Prediction, predict
 from dlperf_sdk.analysis.ranking import Ranking, rankings
 from dlperf_sdk.analysis.scaling import Scaled, efficiency, speedup
@@ -37,6 +37,7 @@ __all__ = [
     "effect",
     "efficiency",
     "gate",
+    "gate_interleaved",
     "predict",
     "rankings",
     "speedup",

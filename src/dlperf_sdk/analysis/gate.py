@@ -1,16 +1,6 @@
-"""The gate: decide case by case whether anything became slower, by significance and by a minimum effect.
+"""The gate: match the cases of a baseline and a candidate, and decide for each whether it became slower.
 
-Two rates are stated, for all cases of a gate together: where nothing changed, it fails in at most `level` of all
-comparisons (Holm's procedure); where a case is slower by the minimum effect or more, it passes in at most `level` of
-them, since every case must rule out such a slowdown (an intersection-union test). Data that do neither are
-inconclusive.
-
-Both hold for exchangeable repeats: taken on the same machine in the same state. What differs between two days (a
-warmer room, another neighbour) is not chance, and no test tells it from a slower program; the minimum effect is there
-for that.
-
-Source: R. L. Berger and J. C. Hsu, Bioequivalence trials, intersection-union tests and equivalence confidence sets,
-Statistical Science 11 (1996), 283-319.
+The two sides are separate runs (`gate`), or were interleaved in one run (`gate_interleaved`).
 """
 
 from __future__ import annotations
@@ -23,27 +13,26 @@ from typing import Any
 import attrs
 from attrs import frozen
 
-from dlperf_sdk.analysis.case import Case
-from dlperf_sdk.analysis.comparison import compare
-from dlperf_sdk.analysis.rank_test import (
-    Shift,
-    hodges_lehmann_shift,
-    mann_whitney_p,
-    repeats_to_detect,
-    repeats_to_reach,
+from dlperf_sdk.analysis.case import Case, differing_facts
+from dlperf_sdk.analysis.comparison import Comparison, compare
+from dlperf_sdk.analysis.gate_decision import (
+    IMPROVEMENT,
+    INCONCLUSIVE,
+    INTERLEAVED,
+    NOT_SLOWER,
+    REGRESSION,
+    SEPARATE_REPEATS,
+    SEPARATE_RUNS,
+    UNCHANGED,
+    Decision,
+    Pairing,
+    decide_cases,
 )
-from dlperf_sdk.analysis.significance import holm_adjusted
+from dlperf_sdk.analysis.rank_test import RankSum, SignedRank, repeats_to_reach
 from dlperf_sdk.errors import AnalysisError, NotComparable
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.spec.run_spec import RunSpec
 
-REGRESSION, IMPROVEMENT, UNCHANGED, NOT_SLOWER, INCONCLUSIVE = (
-    "regression",
-    "improvement",
-    "unchanged",
-    "not-slower",
-    "inconclusive",
-)
 BROKEN, MENDED, VANISHED, NEW, REFUSED, UNMEASURED = (
     "broken",
     "mended",
@@ -59,25 +48,6 @@ DECIDED = (*FAILING, IMPROVEMENT, UNCHANGED, NOT_SLOWER, INCONCLUSIVE, MENDED)
 
 _LOOSE = ("framework", "model", "topology", "precision")
 """Fields that match in two specs of one intended case whose keys differ."""
-
-
-@frozen
-class Decision:
-    """One case."""
-
-    name: str
-    outcome: str
-    detail: str
-    """The reason, in a sentence."""
-    shift: Shift | None = None
-    """The candidate's throughput over the baseline's."""
-    p: float | None = None
-    """The p-value that it is slower, adjusted for the number of cases."""
-    baseline: str | None = None
-    candidate: str | None = None
-    """The runs that were compared."""
-    required_repeats: int | None = None
-    """Repeats per side that should decide an inconclusive case; None where nothing can be planned for."""
 
 
 @frozen
@@ -119,67 +89,133 @@ def gate(
     minimum_effect: float = 0.02,
     level: float = 0.05,
 ) -> Gate:
-    """Decide for each case of two sets of results. Of several results of one case, the newest counts.
+    """Decide for each case of two sets of results from separate runs.
 
     A regression is a case that is slower by at least `minimum_effect` in the Hodges-Lehmann ratio, and whose one-sided
     exact rank-sum test, adjusted by Holm's procedure for all cases compared, is significant at `level`. A case is
     unchanged if two one-sided tests at `level` show that its ratio is within 1 ± `minimum_effect`, and not slower if
     only the lower of them does.
 
+    Where both sides have enough runs of a case, of the versions and settings of their newest one, the runs are the
+    units, each with its median. Elsewhere the units are the repeats of the newest run.
+
     Raises:
         AnalysisError: a level or an effect that is none, or one side has no results.
     """
+    _check_limits(minimum_effect, level)
+    before, after = _newest_first(baseline), _newest_first(candidate)
+    if not before or not after:
+        raise AnalysisError(f"The {'candidate' if before else 'baseline'} has no results.")
+    matched = {
+        key: _match_runs(before[key], after[key], repeats_to_reach(level)) for key in before if key in after
+    }
+    decisions = _decide(matched, minimum_effect, level)
+    newest_before, newest_after = ({key: runs[0] for key, runs in side.items()} for side in (before, after))
+    return Gate((*decisions, *_unmatched(newest_before, newest_after)), minimum_effect, level)
+
+
+def gate_interleaved(
+    pairs: Iterable[tuple[Result, Result]], *, minimum_effect: float = 0.02, level: float = 0.05
+) -> Gate:
+    """Decide for each case of an interleaved run: a result of the baseline and one of the candidate.
+
+    Their n-th repeats ran one after the other in random order. The outcomes are those of `gate`, by the exact
+    signed-rank test of the pairs' ratios.
+
+    Raises:
+        AnalysisError: a level or an effect that is none, or there are no results.
+    """
+    _check_limits(minimum_effect, level)
+    matched = {str(number): _match_pairs(*pair) for number, pair in enumerate(pairs)}
+    if not matched:
+        raise AnalysisError("No case of the interleaved run is finished.")
+    return Gate(_decide(matched, minimum_effect, level), minimum_effect, level)
+
+
+def _check_limits(minimum_effect: float, level: float) -> None:
     if not 0 < level < 0.5 or not 0 <= minimum_effect < 1:
         raise AnalysisError(
             f"A level of {level} and a minimum effect of {minimum_effect}: both are fractions of 1, the level one "
             "below 0.5."
         )
-    before, after = _newest(baseline), _newest(candidate)
-    if not before or not after:
-        raise AnalysisError(f"The {'candidate' if before else 'baseline'} has no results.")
-    paired = {key: _pair(before[key], after[key]) for key in before if key in after}
-    pairs = {
-        key: (before[key].spec.label, *pair) for key, pair in paired.items() if not isinstance(pair, Decision)
-    }
-    decisions = {key: pair for key, pair in paired.items() if isinstance(pair, Decision)}
-    decisions |= decide_cases(pairs, minimum_effect=minimum_effect, level=level)
-    unmatched = _unmatched(before, after)
-    ordered = [decisions[key] for key in before if key in decisions]
-    return Gate((*ordered, *unmatched), minimum_effect, level)
 
 
-def decide_cases(
-    pairs: Mapping[str, tuple[str, Case, Case]], *, minimum_effect: float, level: float
-) -> dict[str, Decision]:
-    """Decide comparable cases together: each a label, the case of the baseline and that of the candidate."""
-    slower = [mann_whitney_p(new.repeats, old.repeats, "less") for _, old, new in pairs.values()]
-    faster = [mann_whitney_p(old.repeats, new.repeats, "less") for _, old, new in pairs.values()]
-    p_values = zip(holm_adjusted(slower), holm_adjusted(faster), strict=True)
-    return {
-        key: _decide(*pair, p=p, comparisons=len(pairs), minimum_effect=minimum_effect, level=level)
-        for (key, pair), p in zip(pairs.items(), p_values, strict=True)
-    }
+def _decide(
+    matched: Mapping[str, Pairing | Decision], minimum_effect: float, level: float
+) -> tuple[Decision, ...]:
+    """Decide what can be compared, in the order of `matched`."""
+    pairings = {key: case for key, case in matched.items() if isinstance(case, Pairing)}
+    decisions = decide_cases(pairings, minimum_effect=minimum_effect, level=level)
+    return tuple(case if isinstance(case, Decision) else decisions[key] for key, case in matched.items())
 
 
-def _newest(results: Iterable[Result]) -> dict[str, Result]:
-    found: dict[str, Result] = {}
+def _newest_first(results: Iterable[Result]) -> dict[str, list[Result]]:
+    """Group the results by case."""
+    runs: dict[str, list[Result]] = {}
     for result in results:
-        key = _identity(result.spec)
-        if key not in found or found[key].started_at <= result.started_at:
-            found[key] = result
-    return found
+        runs.setdefault(identity(result.spec), []).insert(0, result)
+    for several in runs.values():
+        several.sort(key=lambda result: result.started_at, reverse=True)
+    return runs
 
 
-def _identity(spec: RunSpec) -> str:
+def _match_runs(before: list[Result], after: list[Result], fewest: int) -> Pairing | Decision:
+    """Match the runs of a case; they are the units where each side has the `fewest` that can be significant."""
+    name = before[0].spec.label
+    comparison = _compare(name, before[0], after[0])
+    if isinstance(comparison, Decision):
+        return comparison
+    second, first = comparison.a, comparison.b
+    old, new = ([case.throughput for case in _alike(side)] for side in (before, after))
+    if min(len(old), len(new)) >= fewest:
+        test, basis = RankSum(new, old, "run"), SEPARATE_RUNS
+    else:
+        test, basis = RankSum(second.repeats, first.repeats), SEPARATE_REPEATS
+    return Pairing(name, first, second, test, basis, comparison.footnotes)
+
+
+def _alike(runs: list[Result]) -> list[Case]:
+    """Return the valid runs with the facts, packages and SDK of the newest, which is the first."""
+    newest, alike = runs[0], []
+    for run in runs:
+        try:
+            case = Case.of(run)
+        except AnalysisError:
+            continue
+        same = run.environment == newest.environment and run.sdk_version == newest.sdk_version
+        if same and not differing_facts((Case.of(newest), case)):
+            alike.append(case)
+    return alike
+
+
+def _match_pairs(old: Result, new: Result) -> Pairing | Decision:
+    """Match the repeats of two interleaved runs; their specs may differ in factors, which is what is compared."""
+    before, after = old.spec, new.spec
+    name = after.label if before.label == after.label else f"{after.label} against {before.label}"
+    factors = [
+        field.name
+        for field in attrs.fields(RunSpec)
+        if field.metadata["role"] == "factor" and getattr(before, field.name) != getattr(after, field.name)
+    ]
+    comparison = _compare(name, old, new, factors)
+    if isinstance(comparison, Decision):
+        return comparison
+    second, first = comparison.a, comparison.b
+    # A fixed number of repeats is the same on both sides.
+    ratios = [b / a for a, b in zip(first.repeats, second.repeats, strict=True)]
+    differences = (*comparison.factors, *comparison.footnotes)
+    return Pairing(name, first, second, SignedRank(ratios), INTERLEAVED, differences)
+
+
+def identity(spec: RunSpec) -> str:
     """Return what identifies a case: workload, factors and the data source."""
     plain = spec.to_dict()
     names = [field.name for field in attrs.fields(RunSpec) if field.metadata["role"] != "context"]
     return json.dumps({name: plain[name] for name in names} | {"data": spec.data.source}, sort_keys=True)
 
 
-def _pair(old: Result, new: Result) -> tuple[Case, Case] | Decision:
-    """Return the two as comparable cases, or the decision that they are not."""
-    name = old.spec.label
+def _compare(name: str, old: Result, new: Result, of: Sequence[str] = ()) -> Comparison | Decision:
+    """Compare the candidate `new` with `old`, or decide that it cannot be; `of` are the factors compared."""
     sides: list[Case | str] = []
     for result in (old, new):
         try:
@@ -187,27 +223,26 @@ def _pair(old: Result, new: Result) -> tuple[Case, Case] | Decision:
         except AnalysisError as error:
             sides.append(str(error))
     first, second = sides
-    made = partial(Decision, name, baseline=old.id, candidate=new.id)
-    if isinstance(first, str) and isinstance(second, str):
-        return made(UNMEASURED, f"Neither side has a number that stands. {second}")
+    decide = partial(Decision, name, baseline=old.id, candidate=new.id)
     if isinstance(second, str):
-        return made(BROKEN, second)
+        works = not isinstance(first, str)
+        return (
+            decide(BROKEN, second)
+            if works
+            else decide(UNMEASURED, f"Neither side has a valid number. {second}")
+        )
     if isinstance(first, str):
-        return made(MENDED, f"It works now. Before: {first}")
-    unlike = _find_difference(old.spec, new.spec, second, first)
-    return (first, second) if unlike is None else made(REFUSED, unlike)
-
-
-def _find_difference(before: RunSpec, after: RunSpec, new: Case, old: Case) -> str | None:
-    """Return why two runs of equal specs are not the same case; None if they are."""
+        return decide(MENDED, f"The candidate works, and the baseline does not: {first}")
+    one, other = _window(old.spec), _window(new.spec)
+    if one != other:
+        return decide(REFUSED, f"They were not measured alike: {one} against {other}.")
     try:
-        found = compare(new, old)
+        comparison = compare(second, first, of=of)
     except NotComparable as error:
-        return str(error)
-    if found.factors:
-        return f"They were not run alike: {'; '.join(found.factors)}."
-    one, other = _window(before), _window(after)
-    return None if one == other else f"They were not measured alike: {one} against {other}."
+        return decide(REFUSED, str(error))
+    # A factor that was asked for may show in facts that only workers state.
+    unasked = "" if of else "; ".join(comparison.factors)
+    return decide(REFUSED, f"They were not run alike: {unasked}.") if unasked else comparison
 
 
 def _window(spec: RunSpec) -> str:
@@ -215,66 +250,6 @@ def _window(spec: RunSpec) -> str:
     protocol = spec.resolved_protocol()
     before = protocol.canonical_steps + protocol.warmup
     return f"{protocol.steps} steps behind {before}"
-
-
-def _decide(
-    name: str,
-    old: Case,
-    new: Case,
-    *,
-    p: tuple[float, float],
-    comparisons: int,
-    minimum_effect: float,
-    level: float,
-) -> Decision:
-    """Decide a case from the p-values `p` that it is slower and that it is faster."""
-    shift = hodges_lehmann_shift(new.repeats, old.repeats, 2 * level)
-    low, high = 1 - minimum_effect, 1 + minimum_effect
-    above_low = mann_whitney_p(new.repeats, old.repeats, "greater", low) <= level
-    below_high = mann_whitney_p(new.repeats, old.repeats, "less", high) <= level
-    percent, limit = 100 * (shift.ratio - 1), f"{100 * minimum_effect:g} %"
-    change = f"{abs(percent):.1f} % {'slower' if percent < 0 else 'faster'}"
-    evidence = f"{_interval(shift, level)}; {{}}{len(old.repeats)} against {len(new.repeats)} repeats"
-    slower, faster = (f"p {value:.2g}, " for value in p)
-    required = None
-    if shift.ratio <= low and p[0] <= level:
-        outcome, detail = REGRESSION, f"{change} ({evidence.format(slower)})."
-    elif shift.ratio >= high and p[1] <= level:
-        outcome, detail = IMPROVEMENT, f"{change} ({evidence.format(faster)})."
-    elif above_low and below_high:
-        outcome, detail = UNCHANGED, f"{change}; a change of {limit} is ruled out ({evidence.format('')})."
-    elif above_low:
-        outcome, detail = NOT_SLOWER, f"{change}; a slowdown of {limit} is ruled out ({evidence.format('')})."
-    else:
-        required = _required_repeats(old, new, minimum_effect, level / comparisons)
-        detail = (
-            f"{change}; a slowdown of {limit} is neither shown nor ruled out ({evidence.format(slower)})."
-        )
-        if required is None:
-            detail += " No number of repeats rules out a slowdown of 0 %: set a minimum effect."
-        else:
-            detail += f" Measure at least {required} repeats per side."
-        outcome = INCONCLUSIVE
-    return Decision(name, outcome, detail, shift, p[0], old.name, new.name, required)
-
-
-def _interval(shift: Shift, level: float) -> str:
-    if shift.low is None or shift.high is None:
-        return "no interval from so few repeats"
-    ends = f"{100 * (shift.low - 1):+.1f} to {100 * (shift.high - 1):+.1f} %"
-    return f"{100 * (1 - 2 * level):g} % interval {ends}"
-
-
-def _required_repeats(old: Case, new: Case, effect: float, level: float) -> int | None:
-    """Return the repeats per side that should decide a case; None where the effect is 0.
-
-    Where so many were taken already, the ratio lies close to a limit: twice as many, then.
-    """
-    if effect == 0:
-        return None
-    planned = repeats_to_detect(old.repeats, new.repeats, effect, level) or repeats_to_reach(level)
-    taken = min(len(old.repeats), len(new.repeats))
-    return planned if planned > taken else 2 * taken
 
 
 def _unmatched(before: dict[str, Result], after: dict[str, Result]) -> list[Decision]:
@@ -306,5 +281,5 @@ def _loosely(spec: RunSpec) -> Sequence[Any]:
 
 
 def _differences(old: RunSpec, new: RunSpec) -> list[str]:
-    one, other = json.loads(_identity(old)), json.loads(_identity(new))
+    one, other = json.loads(identity(old)), json.loads(identity(new))
     return [f"{name} {one[name]} against {other[name]}" for name in one if one[name] != other[name]]

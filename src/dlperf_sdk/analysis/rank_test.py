@@ -1,19 +1,24 @@
-"""Ratios of two samples of few repeats: the Hodges-Lehmann estimate, its exact test, and the interval that inverts it.
+"""Ratios from few repeats: the Hodges-Lehmann estimate, its exact test, and the interval that inverts it.
 
-A repeat is one value: its steps are no independent observations, since what slows one down slows down the next. The
-only assumption is that repeats are exchangeable. Test and interval read the same ratios of all pairs of repeats and the
-same distribution, so the two-sided p-value is at most 5 % exactly where the 95 % interval excludes the tested ratio.
+A repeat is one value: its steps are no independent observations, since what slows one down slows down the next.
+`RankSum` compares two samples and assumes that their repeats are exchangeable. `SignedRank` compares pairs whose two
+members ran one after the other in random order; it assumes nothing else, since that order makes the sign of each
+difference a fair coin, whatever drift or autocorrelation the machine has.
 
-Source: M. Hollander, D. A. Wolfe and E. Chicken, Nonparametric Statistical Methods, 3rd edition, sections 4.1 to 4.3,
-on logarithms: of ratios instead of differences.
+Test and interval read the same ratios and the same distribution, so the two-sided p-value is at most 5 % exactly where
+the 95 % interval excludes the tested ratio.
+
+Source: M. Hollander, D. A. Wolfe and E. Chicken, Nonparametric Statistical Methods, 3rd edition, sections 3.1 to 3.3
+and 4.1 to 4.3, on logarithms: of ratios instead of differences.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import accumulate
 from statistics import NormalDist, variance
 from typing import Literal
@@ -39,22 +44,138 @@ class Shift:
     """The interval of the ratio; None where there are too few repeats for its confidence."""
 
 
+class RankTest(ABC):
+    """A test of the ratio of a candidate's throughput to a baseline's."""
+
+    unit: str
+    """The unit of the test: `repeat`, `run` or `pair`."""
+    sizes: str
+    """The number of units: `7 against 7 repeats`."""
+    taken: int
+    """Units of the smaller side."""
+
+    @cached_property
+    @abstractmethod
+    def ratios(self) -> Sequence[float]:
+        """The sorted ratios whose median is the estimate."""
+
+    @cached_property
+    @abstractmethod
+    def probabilities(self) -> Sequence[float]:
+        """The distribution P(U <= u) of the ratios on one side of the true one, for u = 0, 1, 2, and so on."""
+
+    def p(self, alternative: Alternative = "two-sided", ratio: float = 1.0) -> float:
+        """Return the exact p-value of the hypothesis that the candidate is `ratio` times as fast as the baseline.
+
+        `less` tests whether it is slower than that. Values that are equal to `ratio` count against a difference, which
+        keeps the level and makes the test agree with the interval of `shift`.
+        """
+        not_greater, not_less = (
+            bisect_right(self.ratios, ratio),
+            len(self.ratios) - bisect_left(self.ratios, ratio),
+        )
+        if alternative == "less":
+            return self.probabilities[not_less]
+        if alternative == "greater":
+            return self.probabilities[not_greater]
+        return min(1.0, 2 * self.probabilities[min(not_greater, not_less)])
+
+    def shift(self, level: float = LEVEL) -> Shift:
+        """Estimate the ratio; the interval holds what the two-sided test at `level` does not reject."""
+        # The number of ratios, from one side, that the test still rejects; so many are cut off at each end.
+        cut = bisect_right(self.probabilities, level / 2)
+        if cut == 0:
+            return Shift(median(self.ratios), None, None)
+        return Shift(median(self.ratios), self.ratios[cut - 1], self.ratios[-cut])
+
+    @abstractmethod
+    def units_to_detect(self, effect: float, level: float, power: float = 0.8) -> int:
+        """Estimate the units with which the one-sided test at `level` tells `effect`, above 0, from no effect.
+
+        Their noise is that of the units taken so far; an estimate from few of them, for planning only.
+
+        Source: normal-theory sizes over the tests' asymptotic relative efficiency of 3 / π (Hollander, Wolfe and
+        Chicken, sections 3.11 and 4.5).
+        """
+
+
+class RankSum(RankTest):
+    """The rank-sum test of two samples, on the ratios of all pairs of their values."""
+
+    def __init__(self, candidate: Sequence[float], baseline: Sequence[float], unit: str = "repeat") -> None:
+        self.candidate, self.baseline, self.unit = candidate, baseline, unit
+        self.sizes = f"{len(baseline)} against {len(candidate)} {unit}s"
+        self.taken = min(len(baseline), len(candidate))
+
+    @cached_property
+    def ratios(self) -> Sequence[float]:
+        """The ratios of all pairs of a candidate's and a baseline's value."""
+        return sorted(x / y for x in self.candidate for y in self.baseline)
+
+    @cached_property
+    def probabilities(self) -> Sequence[float]:
+        """The distribution of the number of pairs."""
+        return _pair_count_distribution(*sorted((len(self.candidate), len(self.baseline))))
+
+    def units_to_detect(self, effect: float, level: float, power: float = 0.8) -> int:
+        """Estimate the units per side; see `RankTest.units_to_detect`."""
+        samples = [
+            [math.log(value) for value in sample]
+            for sample in (self.candidate, self.baseline)
+            if len(sample) > 1
+        ]
+        if not samples:
+            return repeats_to_reach(level)
+        freedom = sum(len(sample) - 1 for sample in samples)
+        noise = sum((len(sample) - 1) * variance(sample) for sample in samples) / freedom
+        return max(math.ceil(_planned(2 * noise, effect, level, power)), repeats_to_reach(level))
+
+
+class SignedRank(RankTest):
+    """The signed-rank test of ratios of pairs, on the geometric means of all two of them (Walsh averages)."""
+
+    unit = "pair"
+
+    def __init__(self, ratios: Sequence[float]) -> None:
+        self.of_pairs, self.taken = ratios, len(ratios)
+        self.sizes = "1 pair" if len(ratios) == 1 else f"{len(ratios)} pairs"
+
+    @cached_property
+    def ratios(self) -> Sequence[float]:
+        """The geometric means of each ratio with itself and with each other."""
+        return sorted(
+            x if i == j else math.sqrt(x) * math.sqrt(y)
+            for i, x in enumerate(self.of_pairs)
+            for j, y in enumerate(self.of_pairs[: i + 1])
+        )
+
+    @cached_property
+    def probabilities(self) -> Sequence[float]:
+        """The distribution of the rank total."""
+        return _rank_total_distribution(len(self.of_pairs))
+
+    def units_to_detect(self, effect: float, level: float, power: float = 0.8) -> int:
+        """Estimate the number of pairs; see `RankTest.units_to_detect`."""
+        fewest = pairs_to_reach(level)
+        if self.taken < 2:
+            return fewest
+        noise = variance(math.log(ratio) for ratio in self.of_pairs)
+        # A sample of unknown variance needs half the squared deviate more (Guenther, The American Statistician 35,
+        # 1981, 243-244).
+        unknown = NormalDist().inv_cdf(1 - level) ** 2 / 2
+        return max(math.ceil(_planned(noise, effect, level, power) + unknown), fewest)
+
+
 def mann_whitney_p(
     a: Sequence[float], b: Sequence[float], alternative: Alternative = "two-sided", ratio: float = 1.0
 ) -> float:
-    """Return the exact p-value of the rank-sum test of the hypothesis that a is `ratio` times b.
+    """Return the exact p-value of the rank-sum test of the hypothesis that a is `ratio` times b."""
+    return RankSum(a, b).p(alternative, ratio)
 
-    `less` tests whether it is less than that. Pairs of equal values count against a difference, which keeps the level
-    and makes the test agree with the interval of `hodges_lehmann_shift`.
-    """
-    ratios = _pair_ratios(a, b)
-    probabilities = _pair_count_distribution(*sorted((len(a), len(b))))
-    not_greater, not_less = bisect_right(ratios, ratio), len(ratios) - bisect_left(ratios, ratio)
-    if alternative == "less":
-        return probabilities[not_less]
-    if alternative == "greater":
-        return probabilities[not_greater]
-    return min(1.0, 2 * probabilities[min(not_greater, not_less)])
+
+def hodges_lehmann_shift(a: Sequence[float], b: Sequence[float], level: float = LEVEL) -> Shift:
+    """Estimate the ratio of a to b; its interval holds what the two-sided test at `level` does not reject."""
+    return RankSum(a, b).shift(level)
 
 
 def smallest_p(a: int, b: int, alternative: Alternative = "two-sided") -> float:
@@ -65,17 +186,6 @@ def smallest_p(a: int, b: int, alternative: Alternative = "two-sided") -> float:
     return min(1.0, (2 if alternative == "two-sided" else 1) / math.comb(a + b, a))
 
 
-def hodges_lehmann_shift(a: Sequence[float], b: Sequence[float], level: float = LEVEL) -> Shift:
-    """Estimate the ratio of a to b; its interval holds what the two-sided test at `level` does not reject."""
-    ratios = _pair_ratios(a, b)
-    probabilities = _pair_count_distribution(*sorted((len(a), len(b))))
-    # The number of pairs, from one side, that the test still rejects; so many are cut off at each end.
-    cut = bisect_right(probabilities, level / 2)
-    if cut == 0:
-        return Shift(median(ratios), None, None)
-    return Shift(median(ratios), ratios[cut - 1], ratios[-cut])
-
-
 def repeats_to_reach(level: float) -> int:
     """Return the repeats that each side needs so that the smallest one-sided p-value is at most `level`."""
     count = 1
@@ -84,30 +194,19 @@ def repeats_to_reach(level: float) -> int:
     return count
 
 
-def repeats_to_detect(
-    a: Sequence[float], b: Sequence[float], effect: float, level: float, power: float = 0.8
-) -> int | None:
-    """Estimate the repeats per side with which the one-sided test at `level` tells `effect` from no effect.
+def pairs_to_reach(level: float) -> int:
+    """Return the pairs with which the smallest one-sided p-value of the signed-rank test is at most `level`."""
+    count = 1
+    while 0.5**count > level:
+        count += 1
+    return count
 
-    The noise is that within the two samples; None where neither has two values, or the effect is 0. An estimate from
-    few repeats, for planning only.
 
-    Source: the normal-theory size of two equal samples, over the rank-sum test's asymptotic relative efficiency of
-    3 / π (Hollander, Wolfe and Chicken, section 4.5).
-    """
-    samples = [[math.log(value) for value in sample] for sample in (a, b) if len(sample) > 1]
-    if not samples or effect <= 0:
-        return None
-    freedom = sum(len(sample) - 1 for sample in samples)
-    noise = sum((len(sample) - 1) * variance(sample) for sample in samples) / freedom
+def _planned(noise: float, effect: float, level: float, power: float) -> float:
+    """Return the size at which a mean of the variance `noise` tells the effect from none."""
     normal = NormalDist()
     deviates = normal.inv_cdf(1 - level) + normal.inv_cdf(power)
-    count = math.ceil(2 * noise * (deviates / math.log1p(-effect)) ** 2 * math.pi / 3)
-    return max(count, repeats_to_reach(level))
-
-
-def _pair_ratios(a: Sequence[float], b: Sequence[float]) -> list[float]:
-    return sorted(x / y for x in a for y in b)
+    return noise * (deviates / math.log1p(-effect)) ** 2 * math.pi / 3
 
 
 @lru_cache(maxsize=64)
@@ -124,3 +223,16 @@ def _pair_count_distribution(a: int, b: int) -> tuple[float, ...]:
             ways[u] += ways[u - i]
     total = math.comb(a + b, a)
     return tuple(count / total for count in accumulate(ways))
+
+
+@lru_cache(maxsize=64)
+def _rank_total_distribution(n: int) -> tuple[float, ...]:
+    """Return P(T <= t) for t = 0 … n·(n + 1)/2, where T is the total of the ranks of the positive differences.
+
+    The numbers of signs with T = t are those of subsets of the ranks 1 … n with this total.
+    """
+    ways = [1] + [0] * (n * (n + 1) // 2)
+    for rank in range(1, n + 1):
+        for total in range(len(ways) - 1, rank - 1, -1):
+            ways[total] += ways[total - rank]
+    return tuple(count / 2**n for count in accumulate(ways))

@@ -48,6 +48,9 @@ class Settings:
     """Decides the order inside a round."""
     interleave: bool = True
     """One repeat of every case before the next repeat of any, so that drift and heat favour none."""
+    adjacent: int = 1
+    """Consecutive cases whose repeats of one round run one after the other, in random order: 2 in an interleaved gate,
+    whose cases are the baseline and the candidate of each pair."""
     retry: Mapping[str, int] = attrs.field(default=RETRIES, converter=_retries)
     case_limit: float | None = None
     """Seconds for all attempts of a case together."""

@@ -29,11 +29,23 @@ _MATRIX = ("fields", "axes", "zip", "include", "exclude")
 CAMPAIGN_VERSION = "1.0"
 DEEPEST = 20
 """Files that extend one another in a row."""
+_OWN_KEYS = {*_MATRIX, "name", "overrides", "matrices", "extends"}
+"""Keys that a spec file does not have."""
 
 
 def presets() -> tuple[str, ...]:
     """Return the names of the presets that come with dlperf-sdk."""
     return tuple(sorted(path.stem for path in _presets().iterdir() if path.suffix == ".yaml"))
+
+
+def is_campaign(source: str) -> bool:
+    """Return True for a preset, or a file with a campaign's keys; False for the file of one case, or none."""
+    if source.startswith(PRESET):
+        return True
+    try:
+        return Path(source).is_file() and bool(_OWN_KEYS & set(load_document(Path(source))))
+    except DocumentError:
+        return False
 
 
 def load_campaign(source: str | Path) -> Campaign:

@@ -6,20 +6,28 @@ import random
 from collections.abc import Mapping, Sequence
 
 
-def in_round(ids: Sequence[str], seed: int, number: int) -> list[str]:
-    """Return all cases in the order of one round: a permutation that depends on the seed and the round alone."""
-    shuffled = list(ids)
-    random.Random(f"dlperf-campaign {seed} {number}").shuffle(shuffled)  # noqa: S311 - an order, no secret
-    return shuffled
+def in_round(ids: Sequence[str], seed: int, number: int, adjacent: int = 1) -> list[str]:
+    """Return all cases in the order of one round: a permutation that depends on the seed and the round alone.
+
+    Each `adjacent` consecutive cases stay together: their groups are shuffled, and each group in itself.
+    """
+    source = random.Random(f"dlperf-campaign {seed} {number}")  # noqa: S311 - an order, no secret
+    groups = [list(ids[first : first + adjacent]) for first in range(0, len(ids), adjacent)]
+    source.shuffle(groups)
+    for group in groups:
+        source.shuffle(group)
+    return [id for group in groups for id in group]
 
 
-def next_case(ids: Sequence[str], finished: Mapping[str, int], seed: int, interleave: bool) -> str:
+def next_case(
+    ids: Sequence[str], finished: Mapping[str, int], seed: int, interleave: bool, adjacent: int = 1
+) -> str:
     """Return the next case: of those with the fewest finished repeats, the first in that round's order.
 
     `finished` holds the repeats of the cases that are not concluded yet; `ids` are all cases. Without interleaving,
-    return the first case of the first round's order that is not concluded.
+    return the first case of the first round's order that is not concluded. `adjacent` is as in `in_round`.
     """
     if not interleave:
-        return next(id for id in in_round(ids, seed, 1) if id in finished)
+        return next(id for id in in_round(ids, seed, 1, adjacent) if id in finished)
     fewest = min(finished.values())
-    return next(id for id in in_round(ids, seed, fewest + 1) if finished.get(id) == fewest)
+    return next(id for id in in_round(ids, seed, fewest + 1, adjacent) if finished.get(id) == fewest)

@@ -137,7 +137,8 @@ def _run_until_done(session: Session) -> str:
     while pending := session.pending():
         if session.is_over():
             return "time-limit"
-        progress = session.cases[order.next_case(ids, pending, settings.seed, settings.interleave)]
+        id = order.next_case(ids, pending, settings.seed, settings.interleave, settings.adjacent)
+        progress = session.cases[id]
         case = session.open_cases.get(progress.case.id) or begin_case(session, progress)
         if case is not None:
             if case.failure is None and case.stopping() is None:

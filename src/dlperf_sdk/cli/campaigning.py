@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 
 from dlperf_sdk.cli import campaign_tables
 from dlperf_sdk.cli.flags import ALLOW
-from dlperf_sdk.cli.screen import AS_USUAL, INTERRUPTED, Common, command, complain, emit, err, say, show
+from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, err, say, show
 from dlperf_sdk.folders import CAMPAIGNS
 from dlperf_sdk.reports.blocks import Column, Table
 from dlperf_sdk.reports.numbers import counted
@@ -175,26 +175,6 @@ def print_schema(*, common: Common = AS_USUAL) -> int:
     return 0
 
 
-_OF_CAMPAIGNS = {"name", "fields", "axes", "zip", "include", "exclude", "overrides", "matrices", "extends"}
-"""Keys that a run spec does not have."""
-
-
-def is_campaign(what: str) -> bool:
-    """Return True if the argument names a campaign rather than one case: a preset, or a file with a campaign's keys."""
-    if what.startswith("preset:"):
-        return True
-    from dlperf_sdk.documents.reading import load_document
-    from dlperf_sdk.errors import DlperfError
-
-    if not Path(what).is_file():
-        return False
-    try:
-        document = load_document(Path(what))
-    except DlperfError:
-        return False
-    return bool(_OF_CAMPAIGNS & set(document))
-
-
 def show_plan(file: str, all: bool, common: Common, measured: Path | None = None, **settings: Any) -> int:
     """Print the output of `campaign plan`, and return the exit code."""
     campaign, _, entries = _planned(file, **settings)
@@ -244,6 +224,15 @@ def _planned(file: str, **settings: Any) -> tuple[Campaign, str, list[Entry]]:
 
 
 def _carry_out(directory: CampaignDirectory, quiet: bool, common: Common, retry: tuple[str, ...] = ()) -> int:
+    return _present(run_shown(directory, quiet, retry), common)
+
+
+def run_shown(directory: CampaignDirectory, quiet: bool, retry: tuple[str, ...] = ()) -> Outcome:
+    """Run a campaign and show its progress.
+
+    Raises:
+        KeyboardInterrupt: with a message that says how to go on.
+    """
     from dlperf_sdk.campaigns.runner import run_campaign
     from dlperf_sdk.cli.campaign_view import view
     from dlperf_sdk.hookspecs import Observers
@@ -252,18 +241,14 @@ def _carry_out(directory: CampaignDirectory, quiet: bool, common: Common, retry:
     say(f"{directory.name}: {counted(len(directory.cases), 'case')} in {directory.path}")
     try:
         if quiet:
-            outcome = run_campaign(directory, Registry(), Observers.load(), retry=retry)
-        else:
-            console = err()
-            with view(console, directory, live=sys.stderr.isatty() and not console.is_dumb_terminal) as shown:
-                observers = Observers.load([shown])
-                outcome = run_campaign(directory, Registry(), observers, shown.apply, retry)
-    except KeyboardInterrupt:
-        message = (
+            return run_campaign(directory, Registry(), Observers.load(), retry=retry)
+        console = err()
+        with view(console, directory, live=sys.stderr.isatty() and not console.is_dumb_terminal) as shown:
+            return run_campaign(directory, Registry(), Observers.load([shown]), shown.apply, retry)
+    except KeyboardInterrupt as error:
+        raise KeyboardInterrupt(
             f"Interrupted. What is finished is kept; go on with `dlperf campaign resume {directory.path}`."
-        )
-        return complain(KeyboardInterrupt(message), common, INTERRUPTED)
-    return _present(outcome, common)
+        ) from error
 
 
 def _present(outcome: Outcome, common: Common) -> int:

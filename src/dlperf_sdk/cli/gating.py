@@ -30,15 +30,41 @@ _TONES: dict[str, Tone] = {
     "mended": "good",
     "unchanged": "good",
 }
-_SIDE = "A campaign's or a store's directory, a run's directory, or a result.json."
+_SIDES = (
+    "BASELINE and CANDIDATE: a campaign's or a store's directory, a run's directory, or a result.json. With --against: "
+    "the CANDIDATE alone, a spec or campaign file. Alone: the directory of an interleaved gate."
+)
 
 
 @command
 def gate(
-    baseline: Annotated[Path, Parameter(help=_SIDE)],
-    candidate: Annotated[Path, Parameter(help=_SIDE)],
+    sides: Annotated[tuple[Path, ...], Parameter(metavar="[BASELINE] CANDIDATE", help=_SIDES)],
     /,
     *,
+    against: Annotated[
+        tuple[str, ...],
+        Parameter(
+            metavar="BASELINE",
+            negative=(),
+            show_default=False,
+            help="Measure the candidate and this baseline now, interleaved in one run: a spec or campaign file, a "
+            "managed environment, an interpreter, or FIELD=VALUE (may be repeated).",
+        ),
+    ] = (),
+    repeats: Annotated[
+        int | None,
+        Parameter(metavar="N", help="With --against: pairs to measure, instead of the protocol's repeats."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        Parameter(metavar="DIR", help="With --against: directory of the run. Default: a new one."),
+    ] = None,
+    quiet: Annotated[
+        bool,
+        Parameter(
+            name=["--quiet", "-q"], negative=(), show_default=False, help="With --against: no progress."
+        ),
+    ] = False,
     minimum_effect: Annotated[
         str, Parameter(metavar="X%", help="Smallest slowdown that counts as a regression.")
     ] = "2%",
@@ -56,20 +82,32 @@ def gate(
 ) -> int:
     """Decide for each case whether it has become slower: by significance, and by a minimum effect.
 
+    `dlperf gate CASES --against BASELINE` measures both sides now, in pairs of random order: differences between days
+    affect both sides alike. `dlperf gate BASELINE CANDIDATE` compares runs that are there.
+
     Exit codes: 1 a case is slower or no longer works; 2 specs differ, or nothing was comparable; 5 passed, but some
     results could not be read; 6 inconclusive: the repeats of a case neither show nor rule out a slowdown by the minimum
     effect.
     """
     from dlperf_sdk.analysis.gate import gate as decide
+    from dlperf_sdk.analysis.gate import gate_interleaved
+    from dlperf_sdk.cli.interleaved_gate import measure_interleaved, pairs_in
     from dlperf_sdk.reports import markdown as as_markdown
 
-    unreadable: list[str] = []
-    outcome = decide(
-        results_in(baseline, unreadable),
-        results_in(candidate, unreadable),
-        minimum_effect=fraction(minimum_effect, "--minimum-effect"),
-        level=fraction(level, "--level"),
-    )
+    limits = {
+        "minimum_effect": fraction(minimum_effect, "--minimum-effect"),
+        "level": fraction(level, "--level"),
+    }
+    _check_sides(sides, against, (repeats, output, quiet or None))
+    missing: list[str] = []
+    if len(sides) == 2:
+        before, after = sides
+        outcome = decide(results_in(before, missing), results_in(after, missing), **limits)
+    else:
+        (path,) = sides
+        if against:
+            path = measure_interleaved(str(path), against, repeats, output, quiet).path
+        outcome = gate_interleaved(pairs_in(path, missing), **limits)
     if junit is not None:
         _write(junit, junit_of(outcome))
     if markdown is not None:
@@ -78,9 +116,21 @@ def gate(
         emit(outcome.to_dict())
     else:
         show(blocks_of(outcome))
-    for error in unreadable:
-        say(f"Left out: {error}", "yellow")
-    return outcome.exit_code or (PARTIAL if unreadable else 0)
+    for reason in missing:
+        say(f"Left out: {reason}", "yellow")
+    return outcome.exit_code or (PARTIAL if missing else 0)
+
+
+def _check_sides(sides: tuple[Path, ...], against: tuple[str, ...], settings: tuple[object, ...]) -> None:
+    if against and len(sides) != 1:
+        raise UsageError("With --against, give the candidate alone: dlperf gate CASES --against BASELINE.")
+    if not against and any(setting is not None for setting in settings):
+        raise UsageError("--repeats, --output and --quiet are for a run, which --against BASELINE starts.")
+    if not 1 <= len(sides) <= 2:
+        raise UsageError(
+            "Give a baseline and a candidate (dlperf gate BASELINE CANDIDATE), or measure both now: dlperf gate CASES "
+            "--against BASELINE."
+        )
 
 
 def fraction(text: str, flag: str) -> float:
@@ -144,7 +194,7 @@ def blocks_of(gate: Gate) -> list[Block]:
         0: ("passed", "good"),
         1: ("failed", "bad"),
         2: ("refused: specs differ" if refused else "nothing was compared", "bad"),
-        6: ("inconclusive: too few repeats", "doubt"),
+        6: ("inconclusive: too few repeats, or too noisy", "doubt"),
     }
     effect, level = f"{100 * gate.minimum_effect:g} %", f"{100 * gate.level:g} %"
     summary = (
@@ -152,6 +202,8 @@ def blocks_of(gate: Gate) -> list[Block]:
         f"most {level} of comparisons. The gate passes where every case rules out a slowdown of {effect}; it misses "
         f"one in at most {level} of comparisons."
     )
+    bases = dict.fromkeys(decision.basis for decision in gate.decisions if decision.basis is not None)
+    differences = dict.fromkeys(text for decision in gate.decisions for text in decision.differences)
     columns = (
         Column("case"),
         Column("throughput", right=True),
@@ -161,6 +213,8 @@ def blocks_of(gate: Gate) -> list[Block]:
     blocks: list[Block] = [
         Heading("gate", Cell(*verdict[gate.exit_code])),
         Paragraph(summary, "quiet"),
+        *(Paragraph(f"Design: {basis}.") for basis in bases),
+        *([Paragraph(f"The candidate differs: {'; '.join(differences)}.", "quiet")] if differences else []),
         Table(columns, tuple(rows)),
     ]
     return [*blocks, Notes(tuple(notes))] if notes else blocks

@@ -139,7 +139,9 @@ def plan(
 
     For a campaign file: its cases, skipped cases with reasons, and the estimated duration.
     """
-    if model is None and campaigning.is_campaign(framework):
+    from dlperf_sdk.campaigns.file import is_campaign
+
+    if model is None and is_campaign(framework):
         if fields_of(given):
             raise UsageError("A campaign's cases have their fields in its file; leave the flags out.")
         return campaigning.show_plan(framework, False, common)

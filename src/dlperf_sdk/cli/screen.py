@@ -181,8 +181,8 @@ def command(function: Callable[..., int]) -> Callable[..., int]:
             return function(*args, **kwargs)
         except DlperfError as error:
             return complain(error, common, error.exit_code)
-        except KeyboardInterrupt:
-            return complain(KeyboardInterrupt("Interrupted."), common, INTERRUPTED)
+        except KeyboardInterrupt as error:
+            return complain(KeyboardInterrupt(str(error) or "Interrupted."), common, INTERRUPTED)
         except Exception as error:
             refused = _refused_by_the_system(error)
             if refused is not None:

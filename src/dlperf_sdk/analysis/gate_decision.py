@@ -1,0 +1,143 @@
+"""Decide cases of a gate: slower, not slower, or neither shown.
+
+Two rates are stated, for all cases of a gate together: where nothing changed, it fails in at most `level` of all
+comparisons (Holm's procedure); where a case is slower by the minimum effect or more, it passes in at most `level` of
+them, since every case must rule out such a slowdown (an intersection-union test). Data that do neither are
+inconclusive.
+
+What these rates hold for depends on the design, the `basis` of a decision. Interleaved pairs need no assumption about
+the machine. Separate runs assume exchangeable units: with repeats as units, both sides in the same state of the
+machine; with runs as units, runs whose offsets are alike on both sides.
+
+Source: R. L. Berger and J. C. Hsu, Bioequivalence trials, intersection-union tests and equivalence confidence sets,
+Statistical Science 11 (1996), 283-319.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import frozen
+
+from dlperf_sdk.analysis.case import Case
+from dlperf_sdk.analysis.rank_test import RankTest, Shift
+from dlperf_sdk.analysis.significance import holm_adjusted
+
+REGRESSION, IMPROVEMENT, UNCHANGED, NOT_SLOWER, INCONCLUSIVE = (
+    "regression",
+    "improvement",
+    "unchanged",
+    "not-slower",
+    "inconclusive",
+)
+
+INTERLEAVED = "interleaved in one run"
+SEPARATE_REPEATS = "two separate runs; day-to-day offsets are not covered"
+SEPARATE_RUNS = "several separate runs per side, each of which is one unit"
+
+
+@frozen
+class Decision:
+    """One case."""
+
+    name: str
+    outcome: str
+    detail: str
+    """The reason, in a sentence."""
+    shift: Shift | None = None
+    """The candidate's throughput over the baseline's."""
+    p: float | None = None
+    """The p-value that it is slower, adjusted for the number of cases."""
+    baseline: str | None = None
+    candidate: str | None = None
+    """The runs that were compared."""
+    required_repeats: int | None = None
+    """Repeats or runs per side, or pairs, that should decide an inconclusive case; None where nothing can be planned
+    for."""
+    basis: str | None = None
+    """The design that the conclusion rests on."""
+    differences: tuple[str, ...] = ()
+    """Differences of the candidate from the baseline in context, and in factors that were compared."""
+
+
+@frozen
+class Pairing:
+    """A case on both sides, and the test that its design allows."""
+
+    name: str
+    baseline: Case
+    candidate: Case
+    test: RankTest
+    basis: str
+    differences: tuple[str, ...] = ()
+
+
+def decide_cases(
+    pairings: Mapping[str, Pairing], *, minimum_effect: float, level: float
+) -> dict[str, Decision]:
+    """Decide comparable cases together."""
+    tests = [pairing.test for pairing in pairings.values()]
+    slower = holm_adjusted([test.p("less") for test in tests])
+    faster = holm_adjusted([test.p("greater") for test in tests])
+    p_values = zip(slower, faster, strict=True)
+    return {
+        key: _decide(pairing, p=p, comparisons=len(pairings), minimum_effect=minimum_effect, level=level)
+        for (key, pairing), p in zip(pairings.items(), p_values, strict=True)
+    }
+
+
+def _decide(
+    pairing: Pairing, *, p: tuple[float, float], comparisons: int, minimum_effect: float, level: float
+) -> Decision:
+    """Decide a case from the p-values `p` that it is slower and that it is faster."""
+    test = pairing.test
+    shift = test.shift(2 * level)
+    low, high = 1 - minimum_effect, 1 + minimum_effect
+    above_low = test.p("greater", low) <= level
+    below_high = test.p("less", high) <= level
+    percent, limit = 100 * (shift.ratio - 1), f"{100 * minimum_effect:g} %"
+    change = f"{abs(percent):.1f} % {'slower' if percent < 0 else 'faster'}"
+    evidence = f"{_interval(shift, level, test.unit)}; {{}}{test.sizes}, {pairing.basis}"
+    slower, faster = (f"p {value:.2g}, " for value in p)
+    required = None
+    if shift.ratio <= low and p[0] <= level:
+        outcome, detail = REGRESSION, f"{change} ({evidence.format(slower)})."
+    elif shift.ratio >= high and p[1] <= level:
+        outcome, detail = IMPROVEMENT, f"{change} ({evidence.format(faster)})."
+    elif above_low and below_high:
+        outcome, detail = UNCHANGED, f"{change}; a change of {limit} is ruled out ({evidence.format('')})."
+    elif above_low:
+        outcome, detail = NOT_SLOWER, f"{change}; a slowdown of {limit} is ruled out ({evidence.format('')})."
+    else:
+        required = _required_units(test, minimum_effect, level / comparisons)
+        detail = (
+            f"{change}; a slowdown of {limit} is neither shown nor ruled out ({evidence.format(slower)})."
+        )
+        if required is None:
+            detail += f" No number of {test.unit}s rules out a slowdown of 0 %: set a minimum effect."
+        else:
+            per_side = "" if test.unit == "pair" else " per side"
+            detail += f" Measure at least {required} {test.unit}s{per_side}."
+        outcome = INCONCLUSIVE
+    names = pairing.baseline.name, pairing.candidate.name
+    return Decision(
+        pairing.name, outcome, detail, shift, p[0], *names, required, pairing.basis, pairing.differences
+    )
+
+
+def _interval(shift: Shift, level: float, unit: str) -> str:
+    if shift.low is None or shift.high is None:
+        return f"no interval from so few {unit}s"
+    ends = f"{100 * (shift.low - 1):+.1f} to {100 * (shift.high - 1):+.1f} %"
+    return f"{100 * (1 - 2 * level):g} % interval {ends}"
+
+
+def _required_units(test: RankTest, effect: float, level: float) -> int | None:
+    """Return the units that should decide a case; None where the effect is 0.
+
+    Where so many were taken already, the ratio lies close to a limit: twice as many, then.
+    """
+    if effect == 0:
+        return None
+    planned = test.units_to_detect(effect, level)
+    return planned if planned > test.taken else 2 * test.taken

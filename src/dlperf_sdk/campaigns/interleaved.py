@@ -1,0 +1,156 @@
+"""Interleave a baseline and a candidate in one campaign: the two repeats of a pair run one after the other.
+
+Their order is drawn anew for each pair. So what drifts or differs between days on the machine affects both sides alike,
+and the signs of the pairs' differences are fair coins if neither side is faster.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from dlperf_sdk import environments, folders
+from dlperf_sdk.campaigns.campaign import Block, Campaign, Settings, expand_cases
+from dlperf_sdk.campaigns.campaign_directory import CampaignDirectory
+from dlperf_sdk.campaigns.file import PRESET, is_campaign, load_campaign
+from dlperf_sdk.campaigns.matrix import Matrix, check_field, merged
+from dlperf_sdk.errors import UnknownName, UsageError
+from dlperf_sdk.planning.spec_file import load_spec
+from dlperf_sdk.results.result import Result
+from dlperf_sdk.spec.run_spec import RunSpec
+
+SIDES = 2
+
+
+def load_cases(source: str) -> tuple[list[RunSpec], Settings]:
+    """Load the cases of a spec file, a campaign file or a preset, and the settings of a campaign.
+
+    Raises:
+        UsageError: it cannot be read, or says what cannot be.
+    """
+    if is_campaign(source):
+        campaign = load_campaign(source)
+        return [case.spec for case in expand_cases(campaign, "")], campaign.settings
+    return [load_spec(Path(source))], Settings()
+
+
+def baseline_cases(candidates: Sequence[RunSpec], against: str | Mapping[str, Any]) -> list[RunSpec]:
+    """Return the baseline of each candidate.
+
+    Args:
+        candidates: The cases of the candidate.
+        against: Fields to change in each case; or a spec or campaign file, a preset, the name of a managed
+            environment, or the folder or interpreter of another one.
+
+    Raises:
+        UsageError: it is none of these, or does not fit the candidates.
+    """
+    if isinstance(against, Mapping):
+        return [_changed(candidate, against) for candidate in candidates]
+    path = folders.expanded(against)
+    if against.startswith(PRESET) or path.suffix in (".yaml", ".yml", ".toml", ".json"):
+        baselines, _ = load_cases(against)
+        if len(baselines) != len(candidates):
+            raise UsageError(
+                f"The candidate has {len(candidates)} cases, and {against} has {len(baselines)}. Cases are paired in "
+                "their order: give files with equally many."
+            )
+        return baselines
+    if path.exists():
+        return [attrs.evolve(candidate, python=against) for candidate in candidates]
+    managed = {item.name: item for item in environments.list_environments() if item.complete}
+    if against not in managed:
+        raise UnknownName("spec file, managed environment or interpreter", against, managed)
+    environment = managed[against]
+    for candidate in candidates:
+        if candidate.framework != environment.framework:
+            raise UsageError(
+                f"{against} is an environment of {environment.framework}, and the candidate has the case "
+                f"{candidate.label}. Leave out the cases of other frameworks."
+            )
+    return [attrs.evolve(candidate, python=str(environment.path / "venv")) for candidate in candidates]
+
+
+def make_interleaved(
+    candidates: Sequence[RunSpec], baselines: Sequence[RunSpec], settings: Settings
+) -> Campaign:
+    """Make the campaign of both sides, with an order that is drawn anew.
+
+    Raises:
+        UsageError: the two sides of a pair are equal, or do not measure equal work; or the number of repeats is
+            not fixed.
+    """
+    for baseline, candidate in zip(baselines, candidates, strict=True):
+        _check_pair(baseline, candidate)
+    sides = [*baselines, *candidates]
+    for number, spec in enumerate(sides):
+        if spec in sides[:number]:
+            raise UsageError(
+                f"{spec.label} would be measured for two pairs. Leave out the cases that are equal on one side."
+            )
+    include = [
+        {name: value for name, value in spec.to_dict().items() if name != "schema_version"}
+        for pair in zip(baselines, candidates, strict=True)
+        for spec in pair
+    ]
+    chosen = attrs.evolve(
+        settings, seed=secrets.randbelow(2**31), interleave=True, adjacent=SIDES, missing="refuse"
+    )
+    return Campaign(name="gate", blocks=(Block(matrix=Matrix(include=include)),), settings=chosen)
+
+
+def is_interleaved(directory: CampaignDirectory) -> bool:
+    """Return True if the campaign holds the two sides of a gate."""
+    return directory.settings.adjacent == SIDES
+
+
+def finished_pairs(directory: CampaignDirectory, unfinished: list[str]) -> Iterator[tuple[Result, Result]]:
+    """Yield the finished pairs of an interleaved campaign, baseline first; append the others' labels to a list.
+
+    Raises:
+        StoreError, DocumentError: a result cannot be read.
+    """
+    for baseline, candidate in zip(directory.cases[::SIDES], directory.cases[1::SIDES], strict=True):
+        if all(
+            (directory.store.directory / case.id / "result.json").exists() for case in (baseline, candidate)
+        ):
+            yield directory.store.load(baseline.id), directory.store.load(candidate.id)
+        else:
+            unfinished.append(candidate.spec.label)
+
+
+def _changed(spec: RunSpec, fields: Mapping[str, Any]) -> RunSpec:
+    for name in fields:
+        check_field(name)
+    plain = {name: value for name, value in spec.to_dict().items() if name != "schema_version"}
+    return RunSpec(**merged(plain, fields))
+
+
+def _check_pair(baseline: RunSpec, candidate: RunSpec) -> None:
+    """Refuse a pair that cannot be compared before anything is measured."""
+    if baseline == candidate:
+        raise UsageError(
+            f"{candidate.label} is the same case on both sides. --against must differ from it: another environment, "
+            "or other values of fields."
+        )
+    for field in attrs.fields(RunSpec):
+        one, other = getattr(baseline, field.name), getattr(candidate, field.name)
+        if field.metadata["role"] == "workload" and one != other:
+            raise UsageError(
+                f"The two sides of {candidate.label} do not measure equal work: {field.name} {one} against {other}."
+            )
+    protocols = baseline.resolved_protocol(), candidate.resolved_protocol()
+    if any(protocol.target is not None for protocol in protocols):
+        raise UsageError(
+            f"{candidate.label} has an adaptive protocol; pairs need equally many repeats on both sides. Give "
+            "--repeats, or another protocol."
+        )
+    if protocols[0] != protocols[1]:
+        raise UsageError(
+            f"The two sides of {candidate.label} differ in their protocol (canonical_steps, warmup, steps or repeats). "
+            "Give both the same."
+        )

@@ -1,0 +1,82 @@
+"""Measure both sides of a gate interleaved, and read their pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from dlperf_sdk.cli.flags import scalar
+from dlperf_sdk.errors import UsageError
+from dlperf_sdk.folders import CAMPAIGNS
+
+if TYPE_CHECKING:
+    from dlperf_sdk.campaigns.campaign_directory import CampaignDirectory
+    from dlperf_sdk.results.result import Result
+
+
+def measure_interleaved(
+    source: str, against: Sequence[str], repeats: int | None, output: Path | None, quiet: bool
+) -> CampaignDirectory:
+    """Measure the cases of a spec or campaign file, and their baselines, in one campaign.
+
+    Raises:
+        UsageError: a side cannot be understood, or both are not comparable. Nothing was started.
+        KeyboardInterrupt: with a message that says how to go on.
+    """
+    from dlperf_sdk.campaigns.campaign_directory import create_campaign
+    from dlperf_sdk.campaigns.interleaved import baseline_cases, load_cases, make_interleaved
+    from dlperf_sdk.campaigns.planning import plan_campaign
+    from dlperf_sdk.cli.campaigning import run_shown
+    from dlperf_sdk.registry.plugins import Registry
+
+    candidates, settings = load_cases(source)
+    baselines = baseline_cases(candidates, _baseline(against))
+    if repeats is not None:
+        candidates, baselines = (
+            [attrs.evolve(spec, repeats=repeats) for spec in side] for side in (candidates, baselines)
+        )
+    campaign = make_interleaved(candidates, baselines, settings)
+    stamp, entries = plan_campaign(campaign, Registry())
+    path = CAMPAIGNS / f"{stamp}-{campaign.name}" if output is None else output
+    return run_shown(create_campaign(path, campaign, entries, stamp), quiet).directory
+
+
+def pairs_in(path: Path, unfinished: list[str]) -> list[tuple[Result, Result]]:
+    """Return the finished pairs of an interleaved gate's directory; append sentences on the others to a list."""
+    from dlperf_sdk.campaigns.campaign_directory import open_campaign
+    from dlperf_sdk.campaigns.interleaved import finished_pairs, is_interleaved
+
+    directory = open_campaign(path) if (path / "campaign.json").is_file() else None
+    if directory is None or not is_interleaved(directory):
+        raise UsageError(
+            f"{path} is not the directory of an interleaved gate. Write `dlperf gate BASELINE CANDIDATE`, or measure "
+            "both sides now: `dlperf gate CASES --against BASELINE`."
+        )
+    labels: list[str] = []
+    pairs = list(finished_pairs(directory, labels))
+    unfinished += [
+        f"{label} is not finished; go on with `dlperf campaign resume {path}`, then `dlperf gate {path}`."
+        for label in labels
+    ]
+    return pairs
+
+
+def _baseline(against: Sequence[str]) -> str | Mapping[str, Any]:
+    """Return the one name that `--against` gives, or the fields that it changes."""
+    if len(against) == 1 and "=" not in against[0]:
+        return against[0]
+    fields: dict[str, Any] = {}
+    for text in against:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise UsageError(
+                f"--against {text}: give one spec file or environment, or FIELD=VALUE as often as needed."
+            )
+        if name.startswith("env."):
+            fields.setdefault("env", {})[name.removeprefix("env.")] = value
+        else:
+            fields[name] = scalar(value)
+    return fields
