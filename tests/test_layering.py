@@ -22,6 +22,7 @@ LEVELS = (
     {"parity"},
     {"execution"},
     {"reports", "max_batch"},
+    {"progress"},
     {"campaigns"},
     {"api"},
     {"testing", "skeleton"},

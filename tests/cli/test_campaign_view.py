@@ -14,7 +14,7 @@ from dlperf_sdk.campaigns.campaign_directory import create_campaign
 from dlperf_sdk.campaigns.status import status
 from dlperf_sdk.cli.campaign_tables import standing_of
 from dlperf_sdk.cli.campaign_view import view
-from dlperf_sdk.cli.progress_state import Course
+from dlperf_sdk.progress.state import Course
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.reports import terminal
 

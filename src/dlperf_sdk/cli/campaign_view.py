@@ -15,10 +15,10 @@ from rich.text import Text
 
 from dlperf_sdk.campaigns.campaign_directory import CampaignDirectory
 from dlperf_sdk.campaigns.case_progress import read_progress
-from dlperf_sdk.cli.progress import course_of, doing
-from dlperf_sdk.cli.progress_state import Advance, Course
 from dlperf_sdk.documents.json_values import visible
 from dlperf_sdk.hookspecs import hookimpl
+from dlperf_sdk.progress.display import course_of, doing
+from dlperf_sdk.progress.state import Advance, Course
 from dlperf_sdk.reports.numbers import counted, duration, quantity
 
 NARROW = 80

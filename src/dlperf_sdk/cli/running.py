@@ -218,7 +218,7 @@ def carried_out(measure: Any, shown: Shown, common: Common) -> int:
         if shown.quiet:
             result = measure(store, [witness])
         else:
-            from dlperf_sdk.cli.progress import display
+            from dlperf_sdk.progress.display import display
 
             console = err()
             live = sys.stderr.isatty() and not console.is_dumb_terminal

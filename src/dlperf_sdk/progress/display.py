@@ -17,9 +17,9 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from dlperf_sdk.cli.progress_state import TITLES, Advance, Course
 from dlperf_sdk.documents.json_values import visible
 from dlperf_sdk.hookspecs import hookimpl
+from dlperf_sdk.progress.state import TITLES, Advance, Course
 from dlperf_sdk.reports.numbers import duration, quantity
 
 EVERY = 10.0
