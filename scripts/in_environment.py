@@ -75,7 +75,7 @@ def main() -> int:
         _LAST_ON_PATH,
         str(beside(prepared.command[0], chosen.packages, chosen.alone)),
     ]
-    with environments.in_use(prepared):
+    with environments.use_environment(prepared):
         ended = subprocess.run([*command, *chosen.arguments], env=environment, cwd=ROOT, check=False)
     return ended.returncode
 

@@ -143,7 +143,7 @@ def _unlisted_packages(spec: RunSpec, environment: Environment, registry: Regist
     if spec.container is None:
         with suppress(DlperfError):  # a case that cannot be planned installs nothing, and its run says why
             plan = make_plan(spec, registry)
-            return environments.unlisted_packages(
+            return environments.list_unlisted_packages(
                 spec.framework, plan.device, environment.python, environment.lock, plan.environment
             )
     return []

@@ -123,7 +123,7 @@ def test_a_result_is_a_case_as_it_was_observed():
             fact("layout", "factor", "auto", "nhwc") if f.name == "layout" else f for f in result.facts
         ),
     )
-    case = Case.of(observed)
+    case = Case.from_source(observed)
     assert case.facts["layout"] == "nhwc"
     assert case.repeats == result.metric("throughput").repeats
     assert case.facts["estimator"] == "elapsed"
@@ -135,15 +135,15 @@ def test_an_impossible_throughput_is_refused(value):
     with pytest.raises(AnalysisError, match="must be finite, and above 0"):
         a_case(value)
     with pytest.raises(AnalysisError):
-        Case.of(a_result(metrics=(Metric("throughput", "img/s", value),)))
+        Case.from_source(a_result(metrics=(Metric("throughput", "img/s", value),)))
 
 
 def test_a_result_that_does_not_stand_is_no_case():
     with pytest.raises(AnalysisError, match="has no throughput"):
-        Case.of(a_result(metrics=()))
+        Case.from_source(a_result(metrics=()))
     verdicts = (Verdict("replicas-equal", "integrity", "fail", "They are not."),)
     with pytest.raises(AnalysisError, match="does not stand: it failed replicas-equal"):
-        Case.of(a_result(verdicts=verdicts))
+        Case.from_source(a_result(verdicts=verdicts))
 
 
 # -- scaling

@@ -14,7 +14,7 @@ from dlperf_sdk import Matrix, campaign
 from dlperf_sdk.campaigns.campaign_directory import open_campaign
 from dlperf_sdk.campaigns.status import status
 from dlperf_sdk.cli import main
-from dlperf_sdk.cli.campaign_tables import standing_of
+from dlperf_sdk.cli.campaign_tables import show_progress
 from dlperf_sdk.cli.lookup import unit_of
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.reports import terminal
@@ -96,7 +96,7 @@ def test_a_throughput_has_the_unit_of_its_model(tmp_path):
         kept.journal.append(
             "attempt-ended", case=each.id, attempt=1, status="ok", throughput=12.5, seconds=3.0
         )
-    text = terminal.text_of(standing_of(status(open_campaign(tmp_path / "it")), False), width=120)
+    text = terminal.text_of(show_progress(status(open_campaign(tmp_path / "it")), False), width=120)
     assert [row.split()[-1] for row in text.splitlines() if row.startswith("numpy")] == [
         "samples/s",
         "img/s",

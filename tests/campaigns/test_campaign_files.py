@@ -657,7 +657,7 @@ def test_the_schema_for_editors_needs_no_other_and_says_the_same(capsys):
     assert "urn:" not in json.dumps(document)
     Draft202012Validator.check_schema(document)
     validator = Draft202012Validator(document)  # which is given no other document
-    for name in file.presets():
+    for name in file.list_presets():
         text = Path(file.__file__).with_name("presets").joinpath(f"{name}.yaml").read_text()
         assert validator.is_valid(yaml.safe_load(text)), name
     fine = yaml.safe_load(BASE)
@@ -748,8 +748,8 @@ def test_a_text_in_toml_that_looks_like_a_table_takes_no_time_and_no_memory(insi
 
 
 def test_every_preset_can_be_read():
-    assert file.presets() == ("dlperf-v1", "smoke", "tf-cnn-2017")
-    for name in file.presets():
+    assert file.list_presets() == ("dlperf-v1", "smoke", "tf-cnn-2017")
+    for name in file.list_presets():
         assert len(specs(file.load_campaign(f"preset:{name}"))) >= 10
     with pytest.raises(UnknownName, match="Did you mean 'smoke'"):
         file.load_campaign("preset:smoek")
@@ -766,7 +766,7 @@ def test_the_presets_are_listed_with_their_sizes(capsys):
     assert main(["campaign", "presets", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert {name: each["cases"] for name, each in listed.items()} == {
-        name: file.load_campaign(f"preset:{name}").size for name in file.presets()
+        name: file.load_campaign(f"preset:{name}").size for name in file.list_presets()
     }
     assert main(["campaign", "presets"]) == 0
     assert "preset:dlperf-v1" in capsys.readouterr().out

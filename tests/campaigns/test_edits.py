@@ -12,7 +12,7 @@ from dlperf_sdk import Matrix
 from dlperf_sdk.campaigns import file, planning
 from dlperf_sdk.campaigns.campaign import make_campaign
 from dlperf_sdk.campaigns.campaign_directory import create_campaign, open_campaign
-from dlperf_sdk.campaigns.edits import differences, edits
+from dlperf_sdk.campaigns.edits import describe_edits, differences
 from dlperf_sdk.cli import main
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.spec.run_spec import RunSpec
@@ -44,7 +44,7 @@ def edited(tmp_path, before, after, **settings):
         path.unlink()
     else:
         path.write_text(after)
-    return [each.replace(str(path), "FILE").replace(str(kept.path), "DIR") for each in edits(kept)]
+    return [each.replace(str(path), "FILE").replace(str(kept.path), "DIR") for each in describe_edits(kept)]
 
 
 def test_an_unchanged_file_is_nothing_to_speak_of(tmp_path):
@@ -53,7 +53,7 @@ def test_an_unchanged_file_is_nothing_to_speak_of(tmp_path):
 
 def test_a_campaign_without_a_file_has_none_that_was_edited(tmp_path):
     matrix = Matrix(fields=SMALL, axes={"framework": ["numpy"]})
-    assert edits(kept_of(tmp_path / "it", make_campaign(matrix))) == []
+    assert describe_edits(kept_of(tmp_path / "it", make_campaign(matrix))) == []
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_preset_and_a_file_that_it_is_extended_by(tmp_path):
         tmp_path, "name: top\nextends: [base.yaml]\n", "name: top\nextends: [base.yaml]\ncooldown: 5\n"
     )
     assert said[0] == "FILE was edited since the start: the setting cooldown is 5 instead of 0.0."
-    assert edits(kept_of(tmp_path / "smoke", file.load_campaign("preset:smoke"))) == []
+    assert describe_edits(kept_of(tmp_path / "smoke", file.load_campaign("preset:smoke"))) == []
 
 
 @pytest.mark.parametrize(

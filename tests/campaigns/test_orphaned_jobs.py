@@ -353,7 +353,7 @@ def test_the_search_for_the_largest_batch_ends_with_the_session_and_is_begun_aga
 
 @pytest.mark.usefixtures("without_reference")
 def test_a_wait_for_a_quiet_machine_ends_with_the_session(tmp_path, monkeypatch):
-    monkeypatch.setattr(machine_load, "foreign", lambda before, after: machine_load.Foreign(0.9, ""))
+    monkeypatch.setattr(machine_load, "foreign_load", lambda before, after: machine_load.Foreign(0.9, ""))
     began = time.monotonic()
     outcome = campaign(small(), tmp_path / "it", campaign_limit=0.5, quiet_wait=600.0)
     assert time.monotonic() - began < 60
@@ -372,8 +372,10 @@ def test_who_else_computed_on_a_device_is_told_by_what_its_agent_saw():
     elsewhere = gauge("processes", "GPU-3", (2.0,) * 5, 99.0, 1.0, node=1)
     unseen = gauge("memory", "GPU-4", (9.0,) * 5, 99.0, 1.0)
     measured = repeat(series=(alone, before, meanwhile, elsewhere, unseen))
-    assert machine_load.company(measured) == {(0, "GPU-2"): 2}
-    assert machine_load.company_note(0, "GPU-2", 2, "During attempt 1") == (
+    assert machine_load.count_device_processes(measured) == {(0, "GPU-2"): 2}
+    assert machine_load.describe_device_processes(0, "GPU-2", 2, "During attempt 1") == (
         "During attempt 1, 2 other processes computed on GPU-2 of node 0."
     )
-    assert "another process computed" in machine_load.company_note(1, "GPU-3", 1, "During attempt 1")
+    assert "another process computed" in machine_load.describe_device_processes(
+        1, "GPU-3", 1, "During attempt 1"
+    )

@@ -46,7 +46,7 @@ def test_repeats_are_interleaved_in_an_order_of_their_own():
     ids = [f"case-{i}" for i in range(12)]
     finished, taken = dict.fromkeys(ids, 0), []
     while finished:
-        each = order.next_case(ids, finished, seed=1, interleave=True)
+        each = order.choose_next_case(ids, finished, seed=1, interleave=True)
         taken.append(each)
         finished[each] += 1
         if finished[each] == 3:
@@ -54,13 +54,13 @@ def test_repeats_are_interleaved_in_an_order_of_their_own():
     rounds = [taken[i : i + 12] for i in (0, 12, 24)]
     assert [sorted(each) for each in rounds] == [sorted(ids)] * 3
     assert len({tuple(each) for each in rounds} | {tuple(ids)}) == 4
-    assert rounds[0] == order.in_round(ids, 1, 1) != order.in_round(ids, 2, 1)
+    assert rounds[0] == order.order_round(ids, 1, 1) != order.order_round(ids, 2, 1)
 
 
 def test_case_after_case_where_that_is_wanted():
     ids = ["a", "b"]
-    first = order.next_case(ids, {"a": 0, "b": 0}, 0, False)
-    assert order.next_case(ids, {"a": 1, "b": 1}, 0, False) == first
+    first = order.choose_next_case(ids, {"a": 0, "b": 0}, 0, False)
+    assert order.choose_next_case(ids, {"a": 1, "b": 1}, 0, False) == first
 
 
 # -- the journal
@@ -271,7 +271,7 @@ def test_the_journal_tells_all_of_it_and_the_order_is_the_seed_s(done):
     entries = entries_of(directory)
     assert [entry["event"] for entry in entries] == [entry["event"] for entry in heard]
     started = [entry["case"] for entry in entries if entry["event"] == "case-started"]
-    assert started == order.in_round([each.id for each in outcome.directory.cases], 7, 1)
+    assert started == order.order_round([each.id for each in outcome.directory.cases], 7, 1)
     assert entries[-1]["event"] == "ended"
     assert heard[-1]["left"] == 0
 
@@ -389,11 +389,14 @@ def test_what_is_damaged_is_measured_again(tmp_path, done):
 def test_changes_are_sentences():
     before = {"a": 1, "machine": {"gpus": [{"driver": "1"}]}}
     now = {"a": 1, "machine": {"gpus": [{"driver": "2"}], "kernel": "6"}}
-    assert host_info.changes(before, now) == [
+    assert host_info.describe_changes(before, now) == [
         "machine.gpus[0].driver: 1 before, 2 now.",
         "machine.kernel: absent before, 6 now.",
     ]
-    assert host_info.changes(host_info.describe_host(Registry()), host_info.describe_host(Registry())) == []
+    assert (
+        host_info.describe_changes(host_info.describe_host(Registry()), host_info.describe_host(Registry()))
+        == []
+    )
 
 
 def events_of_resuming(directory, **how):
@@ -495,12 +498,12 @@ def test_the_whole_may_take_only_so_long_and_goes_on_later(tmp_path):
 
 def test_a_neighbour_is_noticed():
     burn = "import time; end = time.monotonic() + 30\nwhile time.monotonic() < end: pass"
-    before = machine_load.snapshot()
+    before = machine_load.take_snapshot()
     neighbour = subprocess.Popen(["/bin/sh", "-c", 'exec "$0" -c "$1" &', sys.executable, burn])
     neighbour.wait()  # what it started is no child of ours any more
     try:
         time.sleep(0.4)
-        found = machine_load.foreign(before, machine_load.snapshot())
+        found = machine_load.foreign_load(before, machine_load.take_snapshot())
         assert found.share > 0.05
         assert machine_load.wait_for_quiet(0.001, 0.0).share > 0.001
         assert "other processes used" in machine_load.note(found, "During attempt 1")
@@ -519,14 +522,14 @@ def test_a_neighbour_is_noticed():
 
 @pytest.mark.long
 def test_what_we_do_ourselves_is_no_neighbour():
-    before = machine_load.snapshot()
+    before = machine_load.take_snapshot()
     burn = "import time; end = time.process_time() + 1\nwhile time.process_time() < end: pass"
     subprocess.run([sys.executable, "-c", burn], check=True)
-    after = machine_load.snapshot()
+    after = machine_load.take_snapshot()
     ours = after.ours - before.ours
     assert ours >= 1.0
     assert (
-        machine_load.foreign(before, after).share * (after.at - before.at) * os.cpu_count()
+        machine_load.foreign_load(before, after).share * (after.at - before.at) * os.cpu_count()
         <= after.busy - before.busy - 0.9
     )
 
@@ -544,15 +547,15 @@ def test_what_others_used_on_other_nodes_is_what_their_agents_saw():
     other = {"busy1": 3.0, "idle1": 1.0, "steal1": 0.0, "own1": 1.0}
     measured = repeat(series=sampled(**one, **other))
     nodes = [{"boot_id": "a"}, {"boot_id": "b"}]
-    assert machine_load.foreign_on(measured, nodes, "elsewhere") == {0: 0.0, 1: pytest.approx(0.5)}
+    assert machine_load.foreign_load_by_node(measured, nodes, "elsewhere") == {0: 0.0, 1: pytest.approx(0.5)}
     # The controller looks at its own machine itself; nodes that share one are no strangers to each other.
-    assert machine_load.foreign_on(measured, nodes, "b") == {0: 0.0}
-    assert machine_load.foreign_on(measured, [{"boot_id": "a"}] * 2, "elsewhere") == {}
-    assert machine_load.foreign_on(measured, [{}, {}], "elsewhere") == {}
+    assert machine_load.foreign_load_by_node(measured, nodes, "b") == {0: 0.0}
+    assert machine_load.foreign_load_by_node(measured, [{"boot_id": "a"}] * 2, "elsewhere") == {}
+    assert machine_load.foreign_load_by_node(measured, [{}, {}], "elsewhere") == {}
     del other["own1"]
     measured = repeat(series=sampled(**one, **other))
-    assert machine_load.foreign_on(measured, nodes, None) == {0: 0.0}
-    assert "50 % of the cores of node 1" in machine_load.node_note(1, 0.5, "During attempt 2")
+    assert machine_load.foreign_load_by_node(measured, nodes, None) == {0: 0.0}
+    assert "50 % of the cores of node 1" in machine_load.describe_node_load(1, 0.5, "During attempt 2")
 
 
 def test_an_agent_tells_its_own_work_from_that_of_others(done):
@@ -564,7 +567,7 @@ def test_an_agent_tells_its_own_work_from_that_of_others(done):
             s.name: s.values[-1] - s.values[0] for s in each.series if s.device == "host" and s.unit == "s"
         }
         assert 0.0 < grown["cpu-own"] <= grown["cpu-busy"] + 0.1
-        share = machine_load.foreign_on(each, result.hardware, "another machine")[0]
+        share = machine_load.foreign_load_by_node(each, result.hardware, "another machine")[0]
         whole = grown["cpu-busy"] + grown["cpu-idle"] + grown["cpu-steal"]
         assert share == pytest.approx(max(0.0, grown["cpu-busy"] - grown["cpu-own"]) / whole)
 
@@ -577,8 +580,8 @@ def test_load_on_another_node_and_company_on_a_device_are_noted(tmp_path, monkey
         "dlperf_sdk.campaigns.runner.describe_host",
         lambda registry: {**real(registry), "machine": {**real(registry)["machine"], "boot_id": "another"}},
     )
-    monkeypatch.setattr(machine_load, "foreign_on", lambda *about: told.append(about) or {0: 0.43})
-    monkeypatch.setattr(machine_load, "company", lambda repeat: {(0, "GPU-7"): 1})
+    monkeypatch.setattr(machine_load, "foreign_load_by_node", lambda *about: told.append(about) or {0: 0.43})
+    monkeypatch.setattr(machine_load, "count_device_processes", lambda repeat: {(0, "GPU-7"): 1})
     told = []
     outcome = campaign(small(), tmp_path / "it")
     (result,) = outcome.results()

@@ -12,7 +12,7 @@ from dlperf_sdk.campaigns import planning
 from dlperf_sdk.campaigns.campaign import make_campaign
 from dlperf_sdk.campaigns.campaign_directory import create_campaign
 from dlperf_sdk.campaigns.status import status
-from dlperf_sdk.cli.campaign_tables import standing_of
+from dlperf_sdk.cli.campaign_tables import show_progress
 from dlperf_sdk.cli.campaign_view import view
 from dlperf_sdk.progress.state import Course
 from dlperf_sdk.registry.plugins import Registry
@@ -52,7 +52,7 @@ def measured(kept, seen):
 
 
 def drawn(seen):
-    seen.console.print(seen.drawn())
+    seen.console.print(seen.render())
     return seen.console.file.getvalue().splitlines()
 
 
@@ -128,6 +128,6 @@ def test_a_number_that_does_not_stand_is_not_shown_as_ok(kept):
     seen = shown(kept)
     first, _ = measured(kept, seen)
     happened(kept, seen, "concluded", case=first, status="ok", ok=False)
-    text = terminal.text_of(standing_of(status(kept), False), styled=False)
+    text = terminal.text_of(show_progress(status(kept), False), styled=False)
     assert "untrue" in text.partition("seed=1")[2].partition("\n")[0]
     assert status(kept).counts == {"untrue": 1, "pending": 1}

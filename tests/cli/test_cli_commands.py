@@ -719,7 +719,7 @@ def test_nohup_keeps_sighup_ignored(monkeypatch):
 
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with app._terminable():
+        with app._handle_termination():
             assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
             assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
     finally:

@@ -32,7 +32,7 @@ def test_every_field_of_the_spec_has_a_flag_and_no_flag_is_without_a_field(comma
 
 
 def test_a_flag_that_is_not_given_leaves_its_field_alone():
-    assert flags.fields_of({"batch_size": None, "options": None, "steps": 0}) == {"steps": 0}
+    assert flags.collect_fields({"batch_size": None, "options": None, "steps": 0}) == {"steps": 0}
 
 
 # -- scalars
@@ -40,14 +40,14 @@ def test_a_flag_that_is_not_given_leaves_its_field_alone():
 
 @given(st.integers(-(10**400) + 1, 10**400 - 1))
 def test_whole_numbers_come_back(number):
-    found = flags.scalar(str(number))
+    found = flags.parse_scalar(str(number))
     assert type(found) is int
     assert found == number
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_numbers_come_back(number):
-    found = flags.scalar(repr(number))
+    found = flags.parse_scalar(repr(number))
     assert type(found) is float
     assert math.copysign(1, found) == math.copysign(1, number)
     assert found == number
@@ -55,7 +55,7 @@ def test_numbers_come_back(number):
 
 @given(st.text())
 def test_any_text_is_read_and_what_is_no_number_and_no_word_stays_itself(text):
-    found = flags.scalar(text)
+    found = flags.parse_scalar(text)
     if isinstance(found, str):
         assert found == text
     elif found is None or isinstance(found, bool):
@@ -90,13 +90,13 @@ def test_any_text_is_read_and_what_is_no_number_and_no_word_stays_itself(text):
     ],
 )
 def test_what_stands_behind_the_equals_sign(text, value):
-    found = flags.scalar(text)
+    found = flags.parse_scalar(text)
     assert (type(found), found) == (type(value), value)
 
 
 def test_a_number_with_too_many_digits_is_no_crash():
     digits = "9" * 5000
-    found = flags.scalar(digits)
+    found = flags.parse_scalar(digits)
     assert found == math.inf  # and the spec refuses what is not finite
     with pytest.raises(SpecError, match="finite"):
         RunSpec(framework="a", model="b", options={"x": found})
@@ -109,19 +109,19 @@ def test_a_number_with_too_many_digits_is_no_crash():
 @given(data=st.data())
 def test_entries_hold_each_name_once(field, data):
     names = data.draw(st.lists(TEXTS[field], unique_by=lambda text: text.partition("=")[0], max_size=4))
-    found = flags.entries(field, names)
+    found = flags.parse_entries(field, names)
     assert list(found) == [text.partition("=")[0] for text in names]
 
 
 @pytest.mark.parametrize("field", sorted(TEXTS))
 def test_a_name_that_is_given_twice_is_refused(field):
     with pytest.raises(SpecError, match=r"--\w+ gives 'step' twice"):
-        flags.entries(field, ["step=1", "step=2"])
+        flags.parse_entries(field, ["step=1", "step=2"])
 
 
 def test_a_value_may_hold_equals_signs():
-    assert flags.entries("options", ["a=b=c", "d=3"]) == {"a": "b=c", "d": "3"}
-    assert flags.entries("env", ["A=b=c", "B", "C="]) == {"A": "b=c", "B": None, "C": ""}
+    assert flags.parse_entries("options", ["a=b=c", "d=3"]) == {"a": "b=c", "d": "3"}
+    assert flags.parse_entries("env", ["A=b=c", "B", "C="]) == {"A": "b=c", "B": None, "C": ""}
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_a_value_may_hold_equals_signs():
 )
 def test_entries_of_another_form_are_refused_with_an_example(field, text):
     with pytest.raises(SpecError, match="write "):
-        flags.entries(field, [text])
+        flags.parse_entries(field, [text])
 
 
 # -- through the front door, as a user writes them

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dlperf_sdk.documents import schema
-from dlperf_sdk.documents.json_values import DEEPEST, shown
+from dlperf_sdk.documents.json_values import DEEPEST, format_value
 from dlperf_sdk.documents.reading import LARGEST_RESULT, LARGEST_SPEC, load_document, parse_json
 from dlperf_sdk.errors import DocumentError
 from dlperf_sdk.planning.spec_file import load_spec
@@ -144,7 +144,7 @@ def test_shown_survives_everything():
             return "r" * 10**6
 
     for value in (10**5000, "x" * 10**6, Rude(), [[[[[]]]]], {"a": "b" * 500}):
-        assert len(shown(value)) <= 100
+        assert len(format_value(value)) <= 100
 
 
 def test_long_lists_of_floats_are_checked_quickly_and_all():

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dlperf_sdk import RunSpec
-from dlperf_sdk.environments.container import inside
+from dlperf_sdk.environments.container import container_prefix
 from dlperf_sdk.execution.launch import bundle_metadata
 from dlperf_sdk.interfaces.topology import Job
 from dlperf_sdk.launchers.events import launch_events
@@ -81,7 +81,7 @@ class Bench:
             topology.devices_per_node,
             "cpu",
             plan.topology_options,
-            inside(spec, "cpu", placing.placement_variables),
+            container_prefix(spec, "cpu", placing.placement_variables),
             plan.deadlines["start"],
         )
         return launch_events(placing, job)

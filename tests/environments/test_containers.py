@@ -10,7 +10,7 @@ import pytest
 import root_file_system
 
 from dlperf_sdk import RunSpec, run
-from dlperf_sdk.environments.container import inside
+from dlperf_sdk.environments.container import container_prefix
 from dlperf_sdk.errors import SpecError
 from dlperf_sdk.planning.spec_file import load_spec
 
@@ -49,13 +49,13 @@ def test_each_runner_has_its_command_line(container, line):
         container_mounts="/data,/a:/b",
         container_devices="/dev/infiniband",
     )
-    assert " ".join(inside(spec, "cuda", ("NODE",))) == line
+    assert " ".join(container_prefix(spec, "cuda", ("NODE",))) == line
 
 
 def test_what_is_not_asked_for_is_not_in_it():
     spec = RunSpec(framework="numpy", model="linear", container="docker:torch")
-    assert inside(spec, "cpu")[-2:] == ("--ipc=host", "torch")
-    assert inside(RunSpec(framework="numpy", model="linear"), "cuda", ("NODE",)) == ()
+    assert container_prefix(spec, "cpu")[-2:] == ("--ipc=host", "torch")
+    assert container_prefix(RunSpec(framework="numpy", model="linear"), "cuda", ("NODE",)) == ()
 
 
 @pytest.mark.parametrize("text", ["", "infiniband", "/etc/passwd", "/dev/a,", "/dev/a b", "/dev/a:/b:rw", 3])

@@ -368,7 +368,7 @@ def test_environments_are_listed_and_removed(wheels: Path) -> None:
     os.utime(made.path / marker.FILE, (0, 0))
     [one] = environments.list_environments()
     assert (one.name, one.framework, one.device, one.python) == (made.path.name, "toy", "cpu", made.python)
-    assert one.size == pytest.approx(managed.size_of(made.path), abs=2000)
+    assert one.size == pytest.approx(managed.measure_size(made.path), abs=2000)
     assert one.last_used == "1970-01-01T00:00:00+00:00"
     environments.prepare("toy", spec("toyframe"), "cpu")
     [one] = environments.list_environments()
@@ -377,13 +377,13 @@ def test_environments_are_listed_and_removed(wheels: Path) -> None:
 
     with pytest.raises(UnknownName, match=f"Did you mean '{one.name}'"):
         environments.remove(one.name[:-1])
-    with environments.in_use(made):
+    with environments.use_environment(made):
         assert environments.prepare("toy", spec("toyframe"), "cpu") == made
         with pytest.raises(EnvironmentFailed, match=f"in use by process {os.getpid()}"):
             environments.remove(one.name)
     environments.remove(one.name)
     assert list(managed.home().iterdir()) == []
-    with pytest.raises(EnvironmentFailed, match="has been removed"), environments.in_use(made):
+    with pytest.raises(EnvironmentFailed, match="has been removed"), environments.use_environment(made):
         pass
 
 
@@ -407,7 +407,7 @@ def test_damaged_files_are_found_and_their_distributions_installed_again(wheels:
     ]
     assert found[1].path.endswith("site-packages/toyframe.py")
     with (
-        environments.in_use(made),
+        environments.use_environment(made),
         pytest.raises(EnvironmentFailed, match=f"in use by process {os.getpid()}"),
     ):
         environments.repair(name)
@@ -469,12 +469,14 @@ def test_a_cache_that_cannot_be_used_is_said_to_be_so(
 def test_a_lock_is_made_again_exactly(wheels: Path) -> None:
     wheel(wheels, "toydep", "2.4")
     first = environments.prepare("toy", spec("toyframe", "toydep==2.1"), "cpu")
-    assert environments.from_lock("toy", "cpu", first.python, first.lock) == first
+    assert environments.obtain_from_lock("toy", "cpu", first.python, first.lock) == first
     environments.remove(first.path.name)
-    again = environments.from_lock("toy", "cpu", first.python, first.lock)
+    again = environments.obtain_from_lock("toy", "cpu", first.python, first.lock)
     assert (again.lock, again.key != first.key) == (first.lock, True)
-    assert environments.from_lock("toy", "cpu", first.python, first.lock) == again
-    alone = environments.from_lock("toy", "cpu", first.python, "toyframe==1.0\ndlperf-toy==0.3  # editable\n")
+    assert environments.obtain_from_lock("toy", "cpu", first.python, first.lock) == again
+    alone = environments.obtain_from_lock(
+        "toy", "cpu", first.python, "toyframe==1.0\ndlperf-toy==0.3  # editable\n"
+    )
     assert alone.lock == "toyframe==1.0\n"
 
 
@@ -483,12 +485,12 @@ def test_a_lock_is_made_again_exactly(wheels: Path) -> None:
 )
 def test_a_lock_in_another_format_is_refused(wheels: Path, line: str) -> None:
     with pytest.raises(DocumentError, match="Line 2 of the lock"):
-        environments.from_lock("toy", "cpu", "3.11.7", f"toydep==2.1\n{line}\n")
+        environments.obtain_from_lock("toy", "cpu", "3.11.7", f"toydep==2.1\n{line}\n")
 
 
 def test_a_lock_with_what_no_index_has_is_refused(wheels: Path) -> None:
     with pytest.raises(EnvironmentFailed, match=r"toyframe==1\.0 came from a folder"):
-        environments.from_lock("toy", "cpu", "3.11.7", "toydep==2.1\ntoyframe==1.0  # editable\n")
+        environments.obtain_from_lock("toy", "cpu", "3.11.7", "toydep==2.1\ntoyframe==1.0  # editable\n")
 
 
 # --- given and running --------------------------------------------------------------------------------------
@@ -579,8 +581,8 @@ def test_a_build_for_cpus_does_not_satisfy_on_a_gpu() -> None:
     facts = probe.Facts(
         "3.11.7", Path("/p"), (probe.Distribution("torch", "2.13.0+cpu"),), {"python_version": "3.11"}
     )
-    assert probe.unmet(("torch==2.13.*",), "cpu", facts) == []
-    assert "a build for CPUs" in probe.unmet(("torch==2.13.*",), "cuda", facts)[0]
+    assert probe.list_unmet(("torch==2.13.*",), "cpu", facts) == []
+    assert "a build for CPUs" in probe.list_unmet(("torch==2.13.*",), "cuda", facts)[0]
 
 
 # --- Python 3.7 ---------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from dlperf_sdk.environments import interpreters
 
 def test_what_was_found_is_asked_again_and_not_searched_for(tmp_path, monkeypatch):
     python, searched = tmp_path / "python3.99", []
-    search = interpreters._searched
+    search = interpreters._search
 
     def counted(*arguments):
         searched.append(arguments)
@@ -17,7 +17,7 @@ def test_what_was_found_is_asked_again_and_not_searched_for(tmp_path, monkeypatc
         python.write_text(f"#!/bin/sh\necho {version} cpython -\n")
         python.chmod(0o700)
 
-    monkeypatch.setattr(interpreters, "_searched", counted)
+    monkeypatch.setattr(interpreters, "_search", counted)
     environ = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
     answers("3.99.1")
     found = interpreters.find("==3.99.*", environ)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from dlperf_sdk.documents.json_values import now
 from dlperf_sdk.environments import interpreters, marker, pip_settings, probe, worker_variables
-from dlperf_sdk.environments.redact import redact, secrets_of
-from dlperf_sdk.environments.resolution import unfit
+from dlperf_sdk.environments.redact import find_secrets, redact
+from dlperf_sdk.environments.resolution import find_unfit_pins
 from dlperf_sdk.errors import EnvironmentFailed, PluginError
 from dlperf_sdk.worker import variables
 from dlperf_sdk.worker.variables import worker_environment
@@ -41,7 +41,7 @@ class Machine:
         return pip_settings.read(self.environ, self.prefix, self.etc)
 
     def uv(self) -> pip_settings.UvSettings:
-        return pip_settings.for_uv(self.read(), self.environ, self.root)
+        return pip_settings.convert_for_uv(self.read(), self.environ, self.root)
 
 
 @pytest.fixture
@@ -230,19 +230,19 @@ def test_no_password_survives(user: str, password: str, scheme: str, around: str
     shown = redact(f"{around} {url} {around}")
     assert f"{scheme}://***@some.host:80/simple" in shown
     assert f"{user}:{password}@" not in shown
-    assert secrets_of(url)
+    assert find_secrets(url)
 
 
 @given(st.text(st.characters(codec="ascii", categories=("L", "N")), min_size=4))
 def test_a_secret_is_masked_wherever_it_stands(secret: str) -> None:
     url = f"https://me:{secret}@host/simple"
-    assert redact(f"-{secret}-", secrets_of(url)) == "-***-"
+    assert redact(f"-{secret}-", find_secrets(url)) == "-***-"
 
 
 def test_a_token_without_a_password_and_an_encoded_one_are_secrets() -> None:
-    assert secrets_of("https://token@host/simple") == {"token"}
-    assert secrets_of("https://me:a%40b@host") == {"a%40b", "a@b"}
-    assert secrets_of("https://host/simple?x=a@b") == set()
+    assert find_secrets("https://token@host/simple") == {"token"}
+    assert find_secrets("https://me:a%40b@host") == {"a%40b", "a@b"}
+    assert find_secrets("https://host/simple?x=a@b") == set()
     assert redact("write to me@host or https://host/a@b") == "write to me@host or https://host/a@b"
 
 
@@ -334,9 +334,9 @@ def test_cuda_packages_are_told_from_others() -> None:
         "cu-tools==1",
         "x @ file:///cuda-1",
     ]
-    assert unfit([*cuda, *others], "cpu", ()) == cuda
-    assert unfit([*cuda, *others], "cuda", ()) == ["torch==2.13.0+cpu"]
-    assert unfit(["nvidia-cublas-cu11==11.11"], "cpu", ("oneflow", "nvidia_cublas_cu11>=11")) == []
+    assert find_unfit_pins([*cuda, *others], "cpu", ()) == cuda
+    assert find_unfit_pins([*cuda, *others], "cuda", ()) == ["torch==2.13.0+cpu"]
+    assert find_unfit_pins(["nvidia-cublas-cu11==11.11"], "cpu", ("oneflow", "nvidia_cublas_cu11>=11")) == []
 
 
 # --- the marker ---------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from result_samples import a_result
 from result_values import results as any_results
 
-from dlperf_sdk.documents.json_values import visible
+from dlperf_sdk.documents.json_values import replace_control_characters
 from dlperf_sdk.errors import DocumentError
 from dlperf_sdk.exchange.csv_table import read_csv, to_csv
 from dlperf_sdk.interfaces.measurer import Metric
@@ -92,7 +92,7 @@ def test_no_cell_steers_a_terminal(text):
     assert all(char.isprintable() or char in "\t\r\n" for char in written)
     assert written.count("\r") == written.count("\r\n") == 2
     (row,) = read_csv(written)
-    assert row["layout"] == visible(text)
+    assert row["layout"] == replace_control_characters(text)
     assert [name.isidentifier() for name, value in row.items() if type(value) is float] == [True]
 
 

@@ -92,7 +92,7 @@ def test_a_comparison_names_the_estimator(log):
         compare(imported, ours)
     assert "estimator: loop-elapsed against elapsed" in refused.value.reasons
     assert "estimator: loop-elapsed against elapsed" in compare(imported, ours, footnoted=True).reasons
-    assert "precision" in Case.of(imported).facts
+    assert "precision" in Case.from_source(imported).facts
 
 
 def test_a_report_says_that_it_is_imported(log):

@@ -67,7 +67,7 @@ def answers(tmp_path_factory):
         (place / name).write_bytes(content)
     (place / "plan.json").write_text(json.dumps({n: r.to_dict() for n, r in requests.items()}))
     program = Path(__file__).with_name("torch_faults.py")
-    with environments.in_use(prepared):
+    with environments.use_environment(prepared):
         subprocess.run(
             [*prepared.command, "-I", str(program), str(place)],
             env=worker_environment(os.environ, {"OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "PASSIVE"}, {}),

@@ -196,7 +196,7 @@ def test_what_tunes_only_may_be_set_in_every_place(tmp_path):
 
 
 def test_presets_pass_the_check():
-    for name in file.presets():
+    for name in file.list_presets():
         assert len(list(expand_cases(file.load_campaign(f"preset:{name}"), "stamp"))) >= 10
 
 

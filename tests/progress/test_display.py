@@ -38,13 +38,13 @@ def test_every_phase_of_a_worker_has_a_title():
 def test_the_pace_is_that_of_the_phase():
     advance = Advance(COURSE)
     advance.repeat_started(1, 0.0)
-    advance.stepped("warmup", 1, 1.0)
+    advance.record_step("warmup", 1, 1.0)
     assert advance.throughput is None
-    advance.stepped("warmup", 5, 3.0)
+    advance.record_step("warmup", 5, 3.0)
     assert advance.throughput == pytest.approx(8 * 2)
-    advance.stepped("measure", 0, 4.0)
+    advance.record_step("measure", 0, 4.0)
     assert advance.throughput is None
-    advance.stepped("measure", 40, 8.0)
+    advance.record_step("measure", 40, 8.0)
     assert advance.throughput == pytest.approx(8 * 10)
 
 
@@ -52,9 +52,9 @@ def test_reports_that_arrive_at_once_are_no_pace():
     advance = Advance(COURSE)
     advance.repeat_started(1, 0.0)
     for step in (10, 20, 30):
-        advance.stepped("measure", step, 5.0 + step * AT_ONCE / 1000)
+        advance.record_step("measure", step, 5.0 + step * AT_ONCE / 1000)
     assert advance.pace is None
-    advance.stepped("measure", 40, 6.0)
+    advance.record_step("measure", 40, 6.0)
     assert advance.pace == pytest.approx(10, rel=0.1)
 
 
@@ -62,8 +62,8 @@ def test_the_time_left_of_the_first_repeat_follows_from_its_pace():
     advance = Advance(COURSE)
     advance.repeat_started(1, 0.0)
     assert advance.seconds_left(5.0) is None
-    advance.stepped("measure", 0, 10.0)
-    advance.stepped("measure", 50, 15.0)
+    advance.record_step("measure", 0, 10.0)
+    advance.record_step("measure", 50, 15.0)
     # 50 steps at 10 steps/s are 5 s; the whole repeat will have taken 20 s, and two more follow.
     assert advance.seconds_left(15.0) == pytest.approx(5 + 2 * 20)
 
@@ -90,7 +90,7 @@ def test_whatever_is_reported_the_numbers_make_sense(reports, attempt):
     advance.repeat_started(attempt, now)
     for phase, step, later in reports:
         now += later
-        advance.stepped(phase, step, now)
+        advance.record_step(phase, step, now)
         assert advance.pace is None or (advance.pace > 0 and math.isfinite(advance.pace))
         left = advance.seconds_left(now)
         assert left is None or (left >= 0 and math.isfinite(left))
@@ -171,7 +171,7 @@ def test_a_long_line_is_not_broken_in_a_pipe():
 
 def drawn(screen, width=80):
     console = Console(file=io.StringIO(), width=width, force_terminal=False)
-    console.print(screen.drawn())
+    console.print(screen.render())
     return console.file.getvalue()
 
 

@@ -41,7 +41,7 @@ def rated(value, topology="1n1d", repeats=(), **fields):
 def test_no_analysis_takes_a_throughput_that_is_none(value):
     odd, fine = rated(value), rated(100.0, "1n2d")
     for ask in (
-        lambda: Case.of(odd),
+        lambda: Case.from_source(odd),
         lambda: cases([fine, odd]),
         lambda: speedup(fine, [odd]),
         lambda: efficiency(odd, [fine]),
@@ -134,7 +134,7 @@ def test_a_store_with_nothing_but_failures_is_shown(dlperf, stored):
 @pytest.mark.parametrize("value", [5e-324, 1e308])
 def test_what_no_machine_reaches_is_no_throughput(value):
     with pytest.raises(AnalysisError, match="which nothing has"):
-        Case.of(rated(value))
+        Case.from_source(rated(value))
     assert "which nothing has" in html.of_results([rated(value), rated(value, "1n2d")])
 
 
@@ -155,7 +155,7 @@ def test_a_largest_batch_that_was_not_found_is_shown_and_compared_with_nothing()
     assert '"global_batch_size"' not in to_mllog([lost])
     assert "of no batch size" in html.of_results([lost, rated(100.0)])
     with pytest.raises(AnalysisError, match="of no batch size"):
-        Case.of(lost)
+        Case.from_source(lost)
 
 
 def test_every_refusal_is_one_of_ours():

@@ -264,14 +264,14 @@ def test_names_are_as_short_as_they_can_be_and_tell_cases_apart():
     figures = (
         Registry().collection("dlperf-v1.0").figures.where(model="resnet50", batch_size=128, topology="1n8d")
     )
-    cases = [Case.of(figure) for figure in figures]
+    cases = [Case.from_source(figure) for figure in figures]
     names = labels(cases, ("topology", "batch_size"))
     assert len(set(names)) == len(cases)
     assert labels(cases[:1]) == ["mxnet fp32"] or labels(cases[:1])[0].count(" ") == 1
 
 
 def test_runs_of_one_case_are_merged(campaign):
-    cases = [Case.of(result) for result in campaign]
+    cases = [Case.from_source(result) for result in campaign]
     merged = merge(cases)
     assert len(merged) == 160
     again = merge([*cases, *cases[:3]])
@@ -285,7 +285,7 @@ def test_runs_of_one_case_are_merged(campaign):
 
 
 def test_a_plot_never_mixes_workloads(campaign):
-    merged = merge([Case.of(result) for result in campaign])
+    merged = merge([Case.from_source(result) for result in campaign])
     found = workloads(merged)
     assert [each.title for each in found] == ["resnet50, 32 per device", "resnet50, 64 per device"]
     for workload in found:
@@ -293,7 +293,7 @@ def test_a_plot_never_mixes_workloads(campaign):
 
 
 def test_scaling_is_against_one_device_of_the_same_case(campaign):
-    (series, *_) = scaling.series_of(workloads(merge([Case.of(result) for result in campaign]))[0])
+    (series, *_) = scaling.series_of(workloads(merge([Case.from_source(result) for result in campaign]))[0])
     assert [str(point.merged.case.topology) for point in series.points] == [
         "1n1d",
         "1n2d",
@@ -310,7 +310,9 @@ def test_scaling_is_against_one_device_of_the_same_case(campaign):
 
 def test_the_series_that_are_drawn_are_those_that_reach_furthest_and_the_fastest_of_them():
     """DLPerf's own framework has four topologies where others have six; it is in the plot all the same."""
-    found = workloads(merge([Case.of(figure) for figure in Registry().collection("dlperf-v1.0").figures]))
+    found = workloads(
+        merge([Case.from_source(figure) for figure in Registry().collection("dlperf-v1.0").figures])
+    )
     (of,) = [each for each in found if each.title == "resnet50, 128 per device"]
     series = scaling.series_of(of)
     assert len(series) > charts.MOST_SERIES
@@ -333,7 +335,7 @@ def test_strong_scaling_holds_the_global_batch():
         "Speedup of strong scaling: resnet50, 256 on all devices",
         "Efficiency of strong scaling: resnet50, 256 on all devices",
     ]
-    merged = merge([Case.of(result) for result in found])
+    merged = merge([Case.from_source(result) for result in found])
     (series,) = scaling.series_of(strong_workloads(merged)[0], "strong")
     assert [str(point.merged.case.topology) for point in series.points] == list(batches)
     for point in series.points:
@@ -378,7 +380,7 @@ def test_a_sweep_is_one_curve_of_throughput_and_one_of_memory():
 
 @pytest.mark.parametrize("name", ["image_size", "sequence_length"])
 def test_other_sizes_are_swept_as_well(name):
-    merged = merge([Case.of(case(0, random.Random(0), {"topology": "1n1d"}))])
+    merged = merge([Case.from_source(case(0, random.Random(0), {"topology": "1n1d"}))])
     (run,) = merged
     runs = [
         attrs.evolve(
@@ -598,7 +600,7 @@ def test_a_table_shows_its_first_rows_without_a_script():
 @pytest.mark.parametrize("name", ["dlperf-v1.0", "tf-cnn-2017"])
 def test_a_plot_of_throughputs_shows_every_case_once_and_pools_nothing(name):
     """Releases and implementations have a row each, however many there are."""
-    merged = merge([Case.of(figure) for figure in Registry().collection(name).figures])
+    merged = merge([Case.from_source(figure) for figure in Registry().collection(name).figures])
     shown = []
     for workload in workloads(merged):
         for plot in plots_of(Page("", "", (), (rates.section([workload]),), "")):
@@ -656,7 +658,7 @@ def test_the_first_screen_answers_which_framework_is_fastest():
 
 def test_an_effect_is_named_by_what_it_compares_and_never_twice():
     figures = Registry().collection("dlperf-v1.0").figures.where(topology="1n8d")
-    plot = effects.section([Case.of(figure) for figure in figures], collection.FACTORS).items[0]
+    plot = effects.section([Case.from_source(figure) for figure in figures], collection.FACTORS).items[0]
     names = [row[1].text for row in plot.numbers.rows]
     assert len(set(names)) == len(names)
     assert {"amp-fp16 ÷ fp32, img/s", "amp-fp16 ÷ fp32, seq/s", "clip norm 1.0 ÷ 0.0"} <= set(names)

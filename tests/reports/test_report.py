@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 from result_samples import a_result
 from result_values import results as any_results
 
-from dlperf_sdk.documents.json_values import visible
+from dlperf_sdk.documents.json_values import replace_control_characters
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.reports import labels, markdown, numbers, result_page, results_table, run_context, terminal
 from dlperf_sdk.reports.blocks import Cell, Column, Heading, Labels, Notes, Paragraph, Table, Verbatim
@@ -39,7 +39,7 @@ def test_any_valid_result_can_be_shown_and_steers_nothing(result):
 
 @given(st.text())
 def test_what_is_visible_has_no_control_characters(text):
-    seen = visible(text)
+    seen = replace_control_characters(text)
     assert len(seen) == len(text)
     assert all(char.isprintable() or char in "\n\t" for char in seen)
 
@@ -210,7 +210,7 @@ HOSTILE = st.text(st.sampled_from("\\`*_[](){}<>|#~&;!-+=.:/ \n\t0129abx\"'") | 
     | st.sampled_from(["- a", "1. a", "1) a", "+", "===", "---", "&lt;b&gt;", "<!--", "[a](b)", "![a](b)"])
 )
 def test_what_markdown_holds_stays_text(said):
-    words = visible(said).split()
+    words = replace_control_characters(said).split()
     blocks = (
         (Heading(f"a {said}"), ["h2"], ["a", *words]),
         (Paragraph(f"{said} a"), ["p"], [*words, "a"]),

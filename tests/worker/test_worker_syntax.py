@@ -134,7 +134,7 @@ def python(request):
         prepared = environments.prepare("numpy", spec, "cpu")
     except EnvironmentFailed as error:
         pytest.skip(f"the worker stays untried on Python {request.param}: {error}")
-    with environments.in_use(prepared):
+    with environments.use_environment(prepared):
         yield prepared
 
 

@@ -52,7 +52,9 @@ def test_it_beats_a_plain_ring_on_the_same_series(trials):
     errors = []
     for trial in (t for t in trials["dlperf-v1.0"] if t.prediction.topology.nodes > 1):
         series = next(
-            each for each in prediction.group_by_series(map(Case.of, table)) if trial.truth in each.values()
+            each
+            for each in prediction.group_by_series(map(Case.from_source, table))
+            if trial.truth in each.values()
         )
         step = {str(topology): case.step_time for topology, case in series.items()}
         ring = step["1n1d"] + (step["2n8d"] - step["1n1d"]) * (31 / 32) / (15 / 16)

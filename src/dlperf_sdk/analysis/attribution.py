@@ -57,10 +57,10 @@ def attribute(
         NotComparable: two of the runs differ in something else.
         AnalysisError: a run has no throughput.
     """
-    base = Case.of(synthetic)
-    whole = base if real is None else Case.of(real)
+    base = Case.from_source(synthetic)
+    whole = base if real is None else Case.from_source(real)
     _check(whole, base, _INPUT)
-    one = None if alone is None else Case.of(alone)
+    one = None if alone is None else Case.from_source(alone)
     if one is not None:
         _check(base, one, _DEVICES)
     stall = None if real is None else whole.step_time - base.step_time

@@ -106,7 +106,7 @@ class Case:
         return {name for name, role in self.roles.items() if role != "context" or name in SETTLING}
 
     @classmethod
-    def of(cls, source: Case | Result | PublishedFigure) -> Case:
+    def from_source(cls, source: Case | Result | PublishedFigure) -> Case:
         """Build a case from a result or a published figure; return a case unchanged.
 
         Raises:
@@ -115,8 +115,8 @@ class Case:
         if isinstance(source, Case):
             return source
         if isinstance(source, PublishedFigure):
-            return _of_figure(source)
-        return _of_result(source)
+            return _case_from_figure(source)
+        return _case_from_result(source)
 
 
 def cases(sources: Iterable[Case | Result | PublishedFigure]) -> tuple[Case, ...]:
@@ -125,7 +125,7 @@ def cases(sources: Iterable[Case | Result | PublishedFigure]) -> tuple[Case, ...
     Raises:
         AnalysisError: one of them has no throughput, or an untrue one.
     """
-    return tuple(map(Case.of, sources))
+    return tuple(map(Case.from_source, sources))
 
 
 def key(value: Any) -> str:
@@ -152,7 +152,7 @@ def require_fact(name: str, many: Iterable[Case]) -> str:
     return name
 
 
-def _of_figure(figure: PublishedFigure) -> Case:
+def _case_from_figure(figure: PublishedFigure) -> Case:
     roles = figure.roles()
     facts = {name: figure.value(name) for name in roles}
     # A source that says nothing of a fact leaves it unknown; "unknown" is what estimators are called then.
@@ -170,7 +170,7 @@ def _of_figure(figure: PublishedFigure) -> Case:
     )
 
 
-def _of_result(result: Result) -> Case:
+def _case_from_result(result: Result) -> Case:
     metric = result.metric("throughput")
     if metric is None:
         raise AnalysisError(f"{result.id} has no throughput: its status is {result.status}.")

@@ -58,7 +58,7 @@ def compare(
         UnknownName: `of` names a fact that neither has.
         AnalysisError: one has no throughput.
     """
-    one, other = Case.of(a), Case.of(b)
+    one, other = Case.from_source(a), Case.from_source(b)
     for name in of:
         require_fact(name, (one, other))
     reasons, footnotes, factors = _differences(one, other, of)

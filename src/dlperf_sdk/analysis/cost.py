@@ -10,7 +10,7 @@ from typing import Any
 from attrs import field, frozen
 
 from dlperf_sdk.analysis.case import Case
-from dlperf_sdk.documents.json_values import shown
+from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.errors import AnalysisError
 from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.interfaces.measurer import Metric
@@ -30,7 +30,7 @@ def _price(_: Any, attribute: Any, value: Any) -> None:
 
 def _currency(_: Any, __: Any, value: Any) -> None:
     if not isinstance(value, str) or not re.fullmatch(r"[A-Z]{3}", value):
-        raise AnalysisError(f"The currency is {shown(value)}; write three capitals: EUR, USD, CNY.")
+        raise AnalysisError(f"The currency is {format_value(value)}; write three capitals: EUR, USD, CNY.")
 
 
 @frozen(kw_only=True)
@@ -104,7 +104,7 @@ def cost(
     Raises:
         AnalysisError: the source has no throughput, a number is not above 0, or two currencies are given.
     """
-    case = Case.of(source)
+    case = Case.from_source(source)
     for name, value in (("per_kwh", per_kwh), ("watts", watts)):
         if value is not None:
             _positive(name, value)
@@ -119,7 +119,7 @@ def cost(
         case,
         None if price is None else _hours(case, price),
         energy,
-        None if energy is None or per_kwh is None else _priced(energy, per_kwh, money),
+        None if energy is None or per_kwh is None else _price_energy(energy, per_kwh, money),
     )
 
 
@@ -128,10 +128,10 @@ def _hours(case: Case, price: Price) -> Quantity:
     of, count = ("device", case.topology.devices) if price.per_device_hour else ("node", case.topology.nodes)
     amount = price.per_device_hour or price.per_node_hour
     basis = f"{amount:g} {price.currency} per {of} and hour, × {count}"
-    return _per_throughput(case, MILLION * a_second, f"{price.currency} per million samples", basis)
+    return _convert_rate(case, MILLION * a_second, f"{price.currency} per million samples", basis)
 
 
-def _per_throughput(case: Case, amount: float, unit: str, basis: str) -> Quantity:
+def _convert_rate(case: Case, amount: float, unit: str, basis: str) -> Quantity:
     """Convert an amount per second into one per sample."""
     low, high = median_interval(case.repeats) or (None, None)
     return Quantity(
@@ -147,14 +147,14 @@ def _energy(case: Case, source: Any, watts: float | None) -> Quantity | None:
     metrics = () if not isinstance(source, Result) else map(source.metric, _MEASURED)
     measured = [metric for metric in metrics if metric is not None]
     if measured:
-        return _measured(case, measured)
+        return _sum_energies(case, measured)
     if watts is None:
         return None
     basis = f"not measured: {watts:g} W per device, × {case.topology.devices}, as given"
-    return _per_throughput(case, watts * case.topology.devices, "J per sample", basis)
+    return _convert_rate(case, watts * case.topology.devices, "J per sample", basis)
 
 
-def _measured(case: Case, parts: Sequence[Metric]) -> Quantity:
+def _sum_energies(case: Case, parts: Sequence[Metric]) -> Quantity:
     for part in parts:
         if part.unit != "J" or not math.isfinite(part.value) or part.value < 0:
             raise AnalysisError(
@@ -172,7 +172,7 @@ def _measured(case: Case, parts: Sequence[Metric]) -> Quantity:
     return Quantity(value, low, high, "J per sample", f"measured: {names}")
 
 
-def _priced(energy: Quantity, per_kwh: float, currency: str) -> Quantity:
+def _price_energy(energy: Quantity, per_kwh: float, currency: str) -> Quantity:
     factor = MILLION / JOULES_PER_KWH * per_kwh
     return Quantity(
         energy.value * factor,
@@ -186,4 +186,4 @@ def _priced(energy: Quantity, per_kwh: float, currency: str) -> Quantity:
 def _positive(name: str, value: Any) -> None:
     fine = isinstance(value, int | float) and not isinstance(value, bool)
     if not fine or not math.isfinite(value) or value <= 0:
-        raise AnalysisError(f"{name} is {shown(value)}; it must be a number above 0.")
+        raise AnalysisError(f"{name} is {format_value(value)}; it must be a number above 0.")

@@ -119,7 +119,7 @@ def effect(
     }
     holds = {name for case in sides for name in case.holds()}
     held = tuple(sorted((varying & holds) - settled))
-    first, second = (_by_held(sides, of, level, held) for level in (a, b))
+    first, second = (_group_by_held_facts(sides, of, level, held) for level in (a, b))
     pairs = tuple(
         Pair(case, second[at], {name: case.facts.get(name) for name in held})
         for at, case in first.items()
@@ -151,7 +151,9 @@ def _levels(many: Sequence[Case], of: str, levels: Sequence[Any] | None) -> tupl
     return levels[0], levels[1]
 
 
-def _by_held(sides: Sequence[Case], of: str, level: Any, held: Sequence[str]) -> dict[tuple[str, ...], Case]:
+def _group_by_held_facts(
+    sides: Sequence[Case], of: str, level: Any, held: Sequence[str]
+) -> dict[tuple[str, ...], Case]:
     found: dict[tuple[str, ...], Case] = {}
     for case in sides:
         if key(case.facts.get(of)) != key(level):

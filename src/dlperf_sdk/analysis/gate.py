@@ -219,7 +219,7 @@ def _compare(name: str, old: Result, new: Result, of: Sequence[str] = ()) -> Com
     sides: list[Case | str] = []
     for result in (old, new):
         try:
-            sides.append(Case.of(result))
+            sides.append(Case.from_source(result))
         except AnalysisError as error:
             sides.append(str(error))
     first, second = sides

@@ -62,20 +62,26 @@ def rankings(sources: Iterable[Case | Result | PublishedFigure]) -> tuple[Rankin
         return ()
     groups: dict[tuple[str, ...], list[Case]] = {}
     for case in many:
-        groups.setdefault(_values(_shared_facts(case), case.unit), []).append(case)
-    fastest = [_fastest_of_each(group, of) for group in groups.values()]
+        groups.setdefault(_values(_select_shared_facts(case), case.unit), []).append(case)
+    fastest = [_select_fastest(group, of) for group in groups.values()]
     by_question: dict[tuple[str, ...], list[list[Case]]] = {}
     for entries in fastest:
-        by_question.setdefault(_question(entries[0]), []).append(entries)
+        by_question.setdefault(_comparison_key(entries[0]), []).append(entries)
     ranked = [
-        Ranking(of, tuple(entries), tuple(group), _shared_facts(entries[0]), _excluded(entries, by_question))
+        Ranking(
+            of,
+            tuple(entries),
+            tuple(group),
+            _select_shared_facts(entries[0]),
+            _list_excluded(entries, by_question),
+        )
         for entries, group in zip(fastest, groups.values(), strict=True)
         if len(entries) > 1
     ]
     return tuple(sorted(ranked, key=_order))
 
 
-def _shared_facts(case: Case) -> dict[str, Any]:
+def _select_shared_facts(case: Case) -> dict[str, Any]:
     facts = {name: case.facts[name] for name, role in case.roles.items() if role == "workload"}
     facts |= {name: case.facts[name] for name in _EQUAL if name in case.facts}
     facts |= {"topology": str(case.topology), "batch_size": case.batch_size}
@@ -89,28 +95,28 @@ def _values(facts: dict[str, Any], unit: str) -> tuple[str, ...]:
     return (unit, *(f"{name}={key(facts[name])}" for name in sorted(facts)))
 
 
-def _question(case: Case) -> tuple[str, ...]:
+def _comparison_key(case: Case) -> tuple[str, ...]:
     return _values(
         {"model": case.facts.get("model"), "batch": case.batch_size, "topology": str(case.topology)},
         case.unit,
     )
 
 
-def _fastest_of_each(group: Sequence[Case], of: str) -> list[Case]:
+def _select_fastest(group: Sequence[Case], of: str) -> list[Case]:
     fastest: dict[str, Case] = {}
     for case in sorted(group, key=lambda case: -case.throughput):
         fastest.setdefault(key(case.facts.get(of)), case)
     return list(fastest.values())
 
 
-def _excluded(
+def _list_excluded(
     entries: Sequence[Case], by_question: dict[tuple[str, ...], list[list[Case]]]
 ) -> tuple[Excluded, ...]:
-    facts = _shared_facts(entries[0])
+    facts = _select_shared_facts(entries[0])
     excluded = []
-    for others in by_question[_question(entries[0])]:
+    for others in by_question[_comparison_key(entries[0])]:
         if others is not entries:
-            other = _shared_facts(others[0])
+            other = _select_shared_facts(others[0])
             names = sorted(name for name in {*facts, *other} if key(facts.get(name)) != key(other.get(name)))
             excluded.append(Excluded(tuple(others), tuple((name, other.get(name)) for name in names)))
     return tuple(sorted(excluded, key=lambda one: -one.cases[0].throughput))

@@ -51,12 +51,12 @@ def speedup(
     """
     if scaling not in _HELD:
         raise UnknownName("kind of scaling", scaling, _HELD)
-    wanted, one = TopologySpec.parse(baseline), Case.of(case)
+    wanted, one = TopologySpec.parse(baseline), Case.from_source(case)
     found = [
         other
         for other in cases(among)
         if (other.topology.nodes, other.topology.devices_per_node) == (wanted.nodes, wanted.devices_per_node)
-        and _same_but_topology(one, other, scaling)
+        and _differ_in_topology_only(one, other, scaling)
     ]
     if len(found) != 1:
         how_many = f"are {len(found)}" if found else "is no"
@@ -94,7 +94,7 @@ def efficiency(
     return evolve(scaled, value=scaled.value / more, low=low, high=high)
 
 
-def _same_but_topology(one: Case, other: Case, scaling: str) -> bool:
+def _differ_in_topology_only(one: Case, other: Case, scaling: str) -> bool:
     unheld = {"topology", "batch_size"}
     if NO_STRATEGY in (one.facts.get("strategy"), other.facts.get("strategy")):
         unheld.add("strategy")

@@ -7,7 +7,7 @@ import time
 
 from dlperf_sdk.campaigns import machine_load
 from dlperf_sdk.campaigns.case_progress import CaseProgress
-from dlperf_sdk.campaigns.case_steps import own_failures
+from dlperf_sdk.campaigns.case_steps import record_own_failures
 from dlperf_sdk.campaigns.session import Session
 from dlperf_sdk.execution.case import Case
 from dlperf_sdk.results import metrics
@@ -24,12 +24,12 @@ def take_attempt(session: Session, progress: CaseProgress, case: Case) -> None:
     spare = math.inf if settings.case_limit is None else max(0.0, settings.case_limit - progress.seconds)
     limit = session.seconds_left(spare)
     session.write("attempt-started", case=case.id, attempt=number)
-    before, began, finished = machine_load.snapshot(), time.monotonic(), len(case.repeats)
-    with own_failures(case):
+    before, began, finished = machine_load.take_snapshot(), time.monotonic(), len(case.repeats)
+    with record_own_failures(case):
         case.measure(number, None if math.isinf(limit) else began + limit)
     seconds = time.monotonic() - began
-    foreign = machine_load.foreign(before, machine_load.snapshot())
-    if session.ended_by_time(case.failure):
+    foreign = machine_load.foreign_load(before, machine_load.take_snapshot())
+    if session.is_ended_by_time(case.failure):
         case.withdraw_failure()
         session.write("attempt-given-up", case=case.id, attempt=number, seconds=seconds)
         return
@@ -65,14 +65,14 @@ def _wait_before_attempt(session: Session) -> list[str]:
 
 def _disturbances(session: Session, case: Case, repeat: Repeat, when: str) -> list[str]:
     """Describe what other processes did on the other nodes, and on the devices, during a repeat."""
-    shares = machine_load.foreign_on(repeat, case.hardware, session.boot_id)
+    shares = machine_load.foreign_load_by_node(repeat, case.hardware, session.boot_id)
     notes = [
-        machine_load.node_note(node, share, when)
+        machine_load.describe_node_load(node, share, when)
         for node, share in shares.items()
         if share > session.settings.quiet_share
     ]
     notes += [
-        machine_load.company_note(node, device, others, when)
-        for (node, device), others in machine_load.company(repeat).items()
+        machine_load.describe_device_processes(node, device, others, when)
+        for (node, device), others in machine_load.count_device_processes(repeat).items()
     ]
     return notes

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 from attrs import frozen
 
-from dlperf_sdk.campaigns.matrix import MOST_CASES, Matrix, Override, flatten_fields, overridden
+from dlperf_sdk.campaigns.matrix import MOST_CASES, Matrix, Override, apply_overrides, flatten_fields
 from dlperf_sdk.campaigns.predicate import Predicate
 from dlperf_sdk.errors import CampaignError, SpecError, UnknownName, UsageError
 from dlperf_sdk.planning.secret_variables import conceal_secrets
@@ -83,7 +83,7 @@ class Block:
     includes: tuple[str, ...] = ()
     """The `FILE:LINE` of each entry of `include`."""
 
-    def at(self, name: str, value: Any) -> str:
+    def locate(self, name: str, value: Any) -> str:
         """Return the `FILE:LINE` of a field's value; if unknown, that of the field, else that of the matrix."""
         return self.spots.get((name, str(value))) or self.places.get(name, self.where)
 
@@ -121,8 +121,8 @@ class Campaign:
         """Yield the fields of each case, the block that it comes from, and its position in the file."""
         overrides = [override for override, _ in self.overrides]
         for block in self.blocks:
-            for fields, number in block.matrix.numbered():
-                changed = overridden(fields, overrides)
+            for fields, number in block.matrix.number_cases():
+                changed = apply_overrides(fields, overrides)
                 if not any(condition.when.holds(changed) for condition in self.exclude):
                     included = number is not None and number < len(block.includes)
                     yield changed, block, block.includes[number or 0] if included else block.where
@@ -158,7 +158,7 @@ def expand_cases(campaign: Campaign, stamp: str, registry: Registry | None = Non
         try:
             spec = RunSpec(**fields)
         except (UsageError, TypeError) as error:
-            raise CampaignError(f"{blamed(block, fields, error)}{_sentence(error)}") from error
+            raise CampaignError(f"{locate_error(block, fields, error)}{_sentence(error)}") from error
         concealed, _ = conceal_secrets(spec, plugins)
         key = digest(concealed)
         if key not in digests:
@@ -189,7 +189,7 @@ def _refusal(campaign: Campaign, block: Block, setting: Restricted) -> str:
             for name, _, value in flatten_fields(override.set)
         )
     )
-    where = next(setters, None) or block.at(setting.field, setting.value)
+    where = next(setters, None) or block.locate(setting.field, setting.value)
     return (
         f"{_prefix(where)}The case {setting.description}. {NOT_FROM_A_FILE} Remove `{setting.name}` from the file, or "
         "make the campaign in Python: campaign(Matrix(fields=…))."
@@ -201,16 +201,16 @@ def digest(spec: RunSpec) -> str:
     return hashlib.sha256(json.dumps(spec.to_dict(), sort_keys=True).encode()).hexdigest()[:12]
 
 
-def blamed(block: Block, fields: Mapping[str, Any], error: Exception) -> str:
+def locate_error(block: Block, fields: Mapping[str, Any], error: Exception) -> str:
     """Return `FILE:LINE: ` of the field that an error is about, or of the matrix if the field is not known."""
     message, about = str(error), getattr(error, "kind", "").replace(" ", "_")
     for name in fields:
         value = getattr(error, "name", None)
         if name == about or (value is not None and fields[name] == value):
-            return _prefix(block.at(name, fields[name]))
+            return _prefix(block.locate(name, fields[name]))
     for name in fields:
         if re.search(rf"\b{re.escape(name)}\b", message):
-            return _prefix(block.at(name, fields[name]))
+            return _prefix(block.locate(name, fields[name]))
     return _prefix(block.where)
 
 
@@ -228,13 +228,14 @@ def _refuse_explosion(campaign: Campaign) -> None:
     largest = max(campaign.blocks, key=lambda block: block.matrix.size)
     sizes = " × ".join(f"{name} {len(values)}" for name, values in largest.matrix.axes.items())
     raise CampaignError(
-        f"{_prefix(largest.where)}The campaign {campaign.name} has {_counted(campaign.size)} cases before anything is "
+        f"{_prefix(largest.where)}The campaign {campaign.name} has {_shorten_count(campaign.size)} cases "
+        "before anything is "
         f"excluded{f' (its largest matrix: {sizes})' if sizes else ''}, and takes {campaign.settings.max_cases:,} at "
         "most. Leave values out, or allow so many with `max_cases`."
     )
 
 
-def _counted(count: int) -> str:
+def _shorten_count(count: int) -> str:
     """Return a number in digits, shortened if it is very large."""
     return f"{count:,}" if count < 10**15 else f"more than 10^{int(math.log10(count))}"
 

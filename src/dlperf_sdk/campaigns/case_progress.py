@@ -75,7 +75,7 @@ class CaseProgress:
                 self.started_at = self.started_at or entry["time"]
                 self.batch_size = entry.get("batch_size") or self.batch_size
             case "not-begun":
-                self._failed(entry, "It could not be begun")
+                self._record_failure(entry, "It could not be begun")
             case "attempt-ended":
                 self.highest = max(self.highest, entry["attempt"])
                 self.seconds += entry.get("seconds") or 0.0
@@ -85,7 +85,7 @@ class CaseProgress:
                         self.times.append(entry["seconds"])
                 else:
                     self.broken.append(entry["attempt"])
-                    self._failed(entry, f"Attempt {entry['attempt']} failed")
+                    self._record_failure(entry, f"Attempt {entry['attempt']} failed")
             case "attempt-lost":
                 self.throughputs.pop(entry["attempt"], None)
             case "attempt-given-up":
@@ -108,7 +108,7 @@ class CaseProgress:
         ):
             setattr(self, name, getattr(fresh, name))
 
-    def _failed(self, entry: Mapping[str, Any], summary: str) -> None:
+    def _record_failure(self, entry: Mapping[str, Any], summary: str) -> None:
         self.failures[entry["status"]] += 1
         self.last_failure, self.message = entry["status"], entry.get("message") or ""
         self.notes.append(f"{summary} ({entry['status']}): {self.message}")
@@ -141,8 +141,8 @@ def verify_progress(directory: CampaignDirectory) -> dict[str, CaseProgress]:
                 progress.problems.append(problem)
                 progress.apply(directory.journal.append("forgotten", case=id))
             continue
-        _attempts(directory, progress)
-        result = None if progress.retried else _result(directory, progress)
+        _read_attempts(directory, progress)
+        result = None if progress.retried else _read_result(directory, progress)
         recorded_status = progress.status
         if result is not None:
             progress.status, progress.ok = result.status, result.ok
@@ -182,7 +182,7 @@ def _loss_reason(directory: CampaignDirectory, progress: CaseProgress) -> str | 
     if not (directory.store.directory / id).is_dir():
         return "its directory is gone; the case is measured again"
     spec = directory.store.recover(id).spec
-    if spec is None or spec == _resolved(requested, spec):
+    if spec is None or spec == _resolve_batch_size(requested, spec):
         return None
     aside = directory.set_aside(id)
     return (
@@ -190,12 +190,12 @@ def _loss_reason(directory: CampaignDirectory, progress: CaseProgress) -> str | 
     )
 
 
-def _resolved(requested: RunSpec, measured: RunSpec) -> RunSpec:
+def _resolve_batch_size(requested: RunSpec, measured: RunSpec) -> RunSpec:
     """Return the requested spec with the batch size that `max` was resolved to."""
     return attrs.evolve(requested, batch_size=measured.batch_size) if requested.wants_max_batch else requested
 
 
-def _attempts(directory: CampaignDirectory, progress: CaseProgress) -> None:
+def _read_attempts(directory: CampaignDirectory, progress: CaseProgress) -> None:
     recovered = directory.store.recover(progress.case.id)
     on_disk = {attempt.attempt: attempt for attempt in recovered.attempts}
     known = {*progress.throughputs, *progress.broken}
@@ -238,7 +238,7 @@ def _lose(directory: CampaignDirectory, progress: CaseProgress, number: int, why
     progress.apply(directory.journal.append("attempt-lost", case=progress.case.id, attempt=number))
 
 
-def _result(directory: CampaignDirectory, progress: CaseProgress) -> Result | None:
+def _read_result(directory: CampaignDirectory, progress: CaseProgress) -> Result | None:
     path = directory.store.directory / progress.case.id / "result.json"
     if not path.exists():
         return None
@@ -247,7 +247,7 @@ def _result(directory: CampaignDirectory, progress: CaseProgress) -> Result | No
     except (DlperfError, UnknownName) as error:
         progress.problems.append(f"its result cannot be read, and is made again: {error}")
         return None
-    if result.spec != _resolved(progress.case.spec, result.spec):
+    if result.spec != _resolve_batch_size(progress.case.spec, result.spec):
         progress.problems.append("its result is of another spec, and is made again")
         return None
     if result.status == "ok" and len(result.repeats) != progress.finished:

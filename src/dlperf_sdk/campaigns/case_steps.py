@@ -46,8 +46,12 @@ def begin_case(session: Session, progress: CaseProgress) -> Case | None:
                 spec, session.observers, registry, run_id=id, deadline=session.deadline
             )
         except _OWN_ERRORS as error:
-            spec, refusal, note = _smallest(spec), _failure_of(error), "batch_size max was not searched for."
-        if session.ended_by_time(refusal):
+            spec, refusal, note = (
+                _shrink_batch(spec),
+                _failure_of(error),
+                "batch_size max was not searched for.",
+            )
+        if session.is_ended_by_time(refusal):
             return None
         batch_size = None if refusal is not None else spec.batch_size
         session.write("case-started", case=id, batch_size=batch_size, notes=[note])
@@ -72,7 +76,7 @@ def begin_case(session: Session, progress: CaseProgress) -> Case | None:
     except _OWN_ERRORS as error:
         case = begin(refusal=_failure_of(error))
     before = read_environment(directory.store.directory / id / "environment.json") if progress.highest else {}
-    with own_failures(case):
+    with record_own_failures(case):
         case.prepare()
     changes = list(session.host_changes) if progress.highest else []
     if before and case.environment is not None:
@@ -83,14 +87,14 @@ def begin_case(session: Session, progress: CaseProgress) -> Case | None:
     if changes:
         notes = [f"Between two of its attempts: {change}" for change in changes]
         session.write("changed", case=id, notes=notes)
-    if case.failure is not None and not session.retries_exhausted(progress):
+    if case.failure is not None and not session.has_exhausted_retries(progress):
         session.write("not-begun", case=id, status=case.failure.kind, message=case.failure.message)
     session.open_cases[id] = case
     return case
 
 
 @contextmanager
-def own_failures(case: Case) -> Iterator[None]:
+def record_own_failures(case: Case) -> Iterator[None]:
     """Record an error of a plugin or of the case's values as the case's failure: the campaign goes on.
 
     Raises:
@@ -108,14 +112,14 @@ def _failure_of(error: DlperfError) -> Failure:
     return Failure(error.kind if isinstance(error, RunFailed) else "unavailable", str(error))
 
 
-def _smallest(spec: RunSpec) -> RunSpec:
+def _shrink_batch(spec: RunSpec) -> RunSpec:
     return attrs.evolve(spec, batch_size=spec.accumulation)
 
 
 def settle_case(session: Session, progress: CaseProgress, case: Case) -> None:
     """Retry, continue or conclude a case after an attempt, or instead of one."""
     settings, complete = session.settings, case.failure is None and case.stopping() is not None
-    if case.failure is not None and not session.retries_exhausted(progress):
+    if case.failure is not None and not session.has_exhausted_retries(progress):
         del session.open_cases[case.id]  # it is begun again, with its failed attempt behind it
         return
     if case.failure is None and not complete:
@@ -143,7 +147,7 @@ def read_environment(path: Path) -> Mapping[str, Any]:
 
 def _final_failure(session: Session, progress: CaseProgress) -> Failure | None:
     """Return the failure of a case that an earlier session had no time to conclude; None where it may go on."""
-    if not session.retries_exhausted(progress):
+    if not session.has_exhausted_retries(progress):
         return None
     attempts = session.directory.store.recover(progress.case.id).attempts
     if attempts and attempts[-1].failure is not None:

@@ -13,7 +13,7 @@ import attrs
 from dlperf_sdk.campaigns.campaign import Settings, expand_cases, make_campaign
 from dlperf_sdk.campaigns.campaign_directory import CampaignDirectory
 from dlperf_sdk.campaigns.file import load_campaign
-from dlperf_sdk.documents.json_values import shown
+from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.errors import DlperfError
 from dlperf_sdk.spec.run_spec import RunSpec
 
@@ -25,7 +25,7 @@ _KIND = ("framework", "model")
 Plain = Mapping[str, Any]
 
 
-def edits(directory: CampaignDirectory) -> list[str]:
+def describe_edits(directory: CampaignDirectory) -> list[str]:
     """Return a sentence for each difference between the current campaign file and the campaign; none without a file.
 
     What was given instead of the file's settings is taken as it was. Comments and the order of keys are no difference.
@@ -47,24 +47,24 @@ def edits(directory: CampaignDirectory) -> list[str]:
 
 def differences(before: Sequence[RunSpec], now: Sequence[RunSpec]) -> list[str]:
     """Return sentences on the cases that were removed, added, or edited in some fields."""
-    old, new = _by_text(before), _by_text(now)
+    old, new = _index_by_text(before), _index_by_text(now)
     removed = [spec for text, spec in old.items() if text not in new]
     added = [spec for text, spec in new.items() if text not in old]
-    changed, removed, added = _paired(removed, added)
+    changed, removed, added = _pair_cases(removed, added)
     sentences = [
-        f"{_counted(cases)} {'has' if len(cases) == 1 else 'have'} {edit} ({_names(cases)})."
+        f"{_format_count(cases)} {'has' if len(cases) == 1 else 'have'} {edit} ({_names(cases)})."
         for edit, cases in changed.items()
     ]
-    sentences += [f"{_counted(removed)} no longer in it ({_names(removed)})."] if removed else []
-    sentences += [f"{_counted(added)} new in it ({_names(added)})."] if added else []
+    sentences += [f"{_format_count(removed)} no longer in it ({_names(removed)})."] if removed else []
+    sentences += [f"{_format_count(added)} new in it ({_names(added)})."] if added else []
     return sentences
 
 
-def _by_text(specs: Sequence[RunSpec]) -> dict[str, RunSpec]:
+def _index_by_text(specs: Sequence[RunSpec]) -> dict[str, RunSpec]:
     return {_text(spec.to_dict()): spec for spec in specs}
 
 
-def _paired(
+def _pair_cases(
     removed: Sequence[RunSpec], added: Sequence[RunSpec]
 ) -> tuple[dict[str, list[RunSpec]], list[RunSpec], list[RunSpec]]:
     """Pair cases that differ only in edited fields, and return them by edit, with the cases left on both sides.
@@ -79,19 +79,19 @@ def _paired(
     ]
     partners: dict[str, list[int]] = defaultdict(list)
     for i, plain in enumerate(new):
-        partners[_text_without(plain, edited)].append(i)
+        partners[_format_without(plain, edited)].append(i)
     changed: dict[str, list[RunSpec]] = {}
     unpaired: list[RunSpec] = []
     paired: set[int] = set()
     for spec, plain in zip(removed, old, strict=True):
-        candidates = partners[_text_without(plain, edited)]
+        candidates = partners[_format_without(plain, edited)]
         if not candidates:
             unpaired.append(spec)
             continue
         i = candidates.pop(0)
         paired.add(i)
         edit = ", ".join(
-            f"{name} {shown(new[i][name])} instead of {shown(plain[name])}"
+            f"{name} {format_value(new[i][name])} instead of {format_value(plain[name])}"
             for name in edited
             if plain[name] != new[i][name]
         )
@@ -99,7 +99,7 @@ def _paired(
     return changed, unpaired, [spec for i, spec in enumerate(added) if i not in paired]
 
 
-def _text_without(plain: Plain, excluded: Sequence[str]) -> str:
+def _format_without(plain: Plain, excluded: Sequence[str]) -> str:
     return _text({name: value for name, value in plain.items() if name not in excluded})
 
 
@@ -110,13 +110,13 @@ def _text(value: Any) -> str:
 def _settings(before: Settings, now: Settings) -> list[str]:
     old, new = attrs.asdict(before), attrs.asdict(now)
     return [
-        f"the setting {name} is {shown(new[name])} instead of {shown(old[name])}."
+        f"the setting {name} is {format_value(new[name])} instead of {format_value(old[name])}."
         for name in old
         if old[name] != new[name]
     ]
 
 
-def _counted(cases: Sequence[RunSpec]) -> str:
+def _format_count(cases: Sequence[RunSpec]) -> str:
     return "1 case" if len(cases) == 1 else f"{len(cases):,} cases"
 
 

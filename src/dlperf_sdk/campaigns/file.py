@@ -17,7 +17,7 @@ import attrs
 from attrs import frozen
 
 from dlperf_sdk.campaigns.campaign import Block, Campaign, Excluded, Settings
-from dlperf_sdk.campaigns.matrix import Matrix, Override, flatten_fields, merged
+from dlperf_sdk.campaigns.matrix import Matrix, Override, flatten_fields, merge_layers
 from dlperf_sdk.campaigns.predicate import predicate
 from dlperf_sdk.documents import diagnostics, source_positions
 from dlperf_sdk.documents.reading import load_document
@@ -33,9 +33,9 @@ _OWN_KEYS = {*_MATRIX, "name", "overrides", "matrices", "extends"}
 """Keys that a spec file does not have."""
 
 
-def presets() -> tuple[str, ...]:
+def list_presets() -> tuple[str, ...]:
     """Return the names of the presets that come with dlperf-sdk."""
-    return tuple(sorted(path.stem for path in _presets().iterdir() if path.suffix == ".yaml"))
+    return tuple(sorted(path.stem for path in _presets_directory().iterdir() if path.suffix == ".yaml"))
 
 
 def is_campaign(source: str) -> bool:
@@ -57,7 +57,7 @@ def load_campaign(source: str | Path) -> Campaign:
         DocumentError: a file cannot be read or parsed.
         UnknownName: there is no such preset.
     """
-    path = _preset(str(source)) if str(source).startswith(PRESET) else Path(source)
+    path = _load_preset(str(source)) if str(source).startswith(PRESET) else Path(source)
     return _load(path, (), {})
 
 
@@ -69,11 +69,11 @@ class _Text:
     document: Mapping[str, Any]
     lines: Mapping[source_positions.Place, int]
 
-    def at(self, *place: str | int) -> str:
+    def locate(self, *place: str | int) -> str:
         return source_positions.location(self.path, self.lines, place)
 
     def refusal(self, error: Exception, *place: str | int) -> CampaignError:
-        return CampaignError(f"{self.at(*place)}: {error}")
+        return CampaignError(f"{self.locate(*place)}: {error}")
 
 
 def _load(path: Path, above: tuple[Path, ...], known: dict[Path, Campaign]) -> Campaign:
@@ -82,25 +82,27 @@ def _load(path: Path, above: tuple[Path, ...], known: dict[Path, Campaign]) -> C
         return known[path.resolve()]
     text = _read(path)
     document = text.document
-    bases = [_load(base, (*above, path), known) for base in _extended(text, (*above, path))]
+    bases = [_load(base, (*above, path), known) for base in _load_extended(text, (*above, path))]
     wrong: list[str] = []
-    blocks = _each_once(base.blocks for base in bases)
+    blocks = _merge_unique(base.blocks for base in bases)
     if any(key in document for key in _MATRIX):
-        with diagnostics.gathered(wrong):
-            blocks.append(_block(text, document, ()))
+        with diagnostics.gather_errors(wrong):
+            blocks.append(_make_block(text, document, ()))
     for i, matrix in enumerate(document.get("matrices", ())):
-        with diagnostics.gathered(wrong):
-            blocks.append(_block(text, matrix, ("matrices", i)))
-    exclude = _each_once(base.exclude for base in bases)
+        with diagnostics.gather_errors(wrong):
+            blocks.append(_make_block(text, matrix, ("matrices", i)))
+    exclude = _merge_unique(base.exclude for base in bases)
     for i, entry in enumerate(document.get("exclude", ())):
-        with diagnostics.gathered(wrong):
-            exclude.append(Excluded(when=_predicate(text, entry, "exclude", i), where=text.at("exclude", i)))
-    overrides = _each_once(base.overrides for base in bases)
+        with diagnostics.gather_errors(wrong):
+            exclude.append(
+                Excluded(when=_predicate(text, entry, "exclude", i), where=text.locate("exclude", i))
+            )
+    overrides = _merge_unique(base.overrides for base in bases)
     for i, entry in enumerate(document.get("overrides", ())):
-        with diagnostics.gathered(wrong):
+        with diagnostics.gather_errors(wrong):
             overrides.append(_override(text, entry, i))
     if wrong:
-        raise CampaignError(diagnostics.joined(wrong))
+        raise CampaignError(diagnostics.join_errors(wrong))
     settings = bases[-1].settings if bases else Settings()
     known[path.resolve()] = Campaign(
         name=document["name"],
@@ -114,7 +116,7 @@ def _load(path: Path, above: tuple[Path, ...], known: dict[Path, Campaign]) -> C
     return known[path.resolve()]
 
 
-def _each_once(parts: Iterable[Iterable[Any]]) -> list[Any]:
+def _merge_unique(parts: Iterable[Iterable[Any]]) -> list[Any]:
     """Return the items of all parts in order, and each object once: two files may extend the same third one."""
     return list({id(item): item for part in parts for item in part}.values())
 
@@ -124,17 +126,17 @@ def _read(path: Path) -> _Text:
     places = source_positions.lines_of(path.read_text(encoding="utf-8-sig"), path.suffix.lower())
     text = _Text(path, document, places)
     try:
-        problems = diagnostics.in_file(
+        problems = diagnostics.list_file_errors(
             path, "campaign", {"schema_version": CAMPAIGN_VERSION, **document}, places
         )
     except DocumentError as error:
         raise text.refusal(error, "schema_version") from error
     if problems:
-        raise CampaignError(diagnostics.joined(problems))
+        raise CampaignError(diagnostics.join_errors(problems))
     return text
 
 
-def _extended(text: _Text, above: tuple[Path, ...]) -> list[Path]:
+def _load_extended(text: _Text, above: tuple[Path, ...]) -> list[Path]:
     """Return the files that a file extends; refuse files outside its directory and cycles."""
     paths = []
     folder = text.path.resolve().parent
@@ -147,7 +149,7 @@ def _extended(text: _Text, above: tuple[Path, ...]) -> list[Path]:
             raise text.refusal(UsageError(message), *place)
         if name.startswith(PRESET):
             try:
-                paths.append(_preset(name))
+                paths.append(_load_preset(name))
             except UnknownName as error:
                 raise text.refusal(error, *place) from error
             continue
@@ -167,33 +169,36 @@ def _extended(text: _Text, above: tuple[Path, ...]) -> list[Path]:
     return paths
 
 
-def _preset(name: str) -> Path:
-    path = _presets() / f"{name.removeprefix(PRESET)}.yaml"
-    if name.removeprefix(PRESET) not in presets():
-        raise UnknownName("preset", name.removeprefix(PRESET), presets())
+def _load_preset(name: str) -> Path:
+    path = _presets_directory() / f"{name.removeprefix(PRESET)}.yaml"
+    if name.removeprefix(PRESET) not in list_presets():
+        raise UnknownName("preset", name.removeprefix(PRESET), list_presets())
     return path
 
 
-def _presets() -> Path:
+def _presets_directory() -> Path:
     return Path(str(resources.files("dlperf_sdk.campaigns") / "presets"))
 
 
-def _block(text: _Text, matrix: Mapping[str, Any], place: source_positions.Place) -> Block:
+def _make_block(text: _Text, matrix: Mapping[str, Any], place: source_positions.Place) -> Block:
     shared = text.document.get("fields", {}) if place else {}
-    where = text.at(*place, next((key for key in ("axes", "zip", "include", *_MATRIX) if key in matrix), ""))
+    where = text.locate(
+        *place, next((key for key in ("axes", "zip", "include", *_MATRIX) if key in matrix), "")
+    )
     try:
         resolved = Matrix(
             # What stands at the top of a file is for all of its matrices.
-            fields=merged(
-                _resolved(text, shared, "fields"), _resolved(text, matrix.get("fields", {}), *place, "fields")
+            fields=merge_layers(
+                _resolve_paths(text, shared, "fields"),
+                _resolve_paths(text, matrix.get("fields", {}), *place, "fields"),
             ),
-            axes=_resolved_lists(text, matrix.get("axes", {}), *place, "axes"),
+            axes=_resolve_path_lists(text, matrix.get("axes", {}), *place, "axes"),
             zip=[
-                _resolved_lists(text, group, *place, "zip", i)
+                _resolve_path_lists(text, group, *place, "zip", i)
                 for i, group in enumerate(matrix.get("zip", ()))
             ],
             include=[
-                _resolved(text, fields, *place, "include", i)
+                _resolve_paths(text, fields, *place, "include", i)
                 for i, fields in enumerate(matrix.get("include", ()))
             ],
             # At the top of a file, `exclude` is for everything, what it extends included.
@@ -205,25 +210,26 @@ def _block(text: _Text, matrix: Mapping[str, Any], place: source_positions.Place
             else (),
         )
     except UnknownName as error:
-        raise text.refusal(error, *_named(matrix, error.name, place)) from error
+        raise text.refusal(error, *_locate_field(matrix, error.name, place)) from error
     except CampaignError:
         raise
     except UsageError as error:
         raise text.refusal(error, *place, "zip" if "go together" in str(error) else "axes") from error
-    places = {name: text.at("fields", *keys) for name, keys, _ in flatten_fields(shared)}
+    places = {name: text.locate("fields", *keys) for name, keys, _ in flatten_fields(shared)}
     places |= {
-        name: text.at(*place, "fields", *keys) for name, keys, _ in flatten_fields(matrix.get("fields", {}))
+        name: text.locate(*place, "fields", *keys)
+        for name, keys, _ in flatten_fields(matrix.get("fields", {}))
     }
-    places |= {name: text.at(*place, "axes", name) for name in matrix.get("axes", {})}
+    places |= {name: text.locate(*place, "axes", name) for name in matrix.get("axes", {})}
     for i, group in enumerate(matrix.get("zip", ())):
-        places |= {name: text.at(*place, "zip", i, name) for name in group}
-    includes = tuple(text.at(*place, "include", i) for i in range(len(resolved.include)))
-    spots = {(name, str(value)): text.at("fields", *keys) for name, keys, value in flatten_fields(shared)}
-    spots |= _spots(text, matrix, place)
+        places |= {name: text.locate(*place, "zip", i, name) for name in group}
+    includes = tuple(text.locate(*place, "include", i) for i in range(len(resolved.include)))
+    spots = {(name, str(value)): text.locate("fields", *keys) for name, keys, value in flatten_fields(shared)}
+    spots |= _locate_values(text, matrix, place)
     return Block(matrix=resolved, where=where, places=places, spots=spots, includes=includes)
 
 
-def _spots(
+def _locate_values(
     text: _Text, matrix: Mapping[str, Any], place: source_positions.Place
 ) -> dict[tuple[str, str], str]:
     """Return the `FILE:LINE` where each value of each field first occurs, by field and value as a text."""
@@ -234,17 +240,19 @@ def _spots(
         for name, values in group.items():
             for i, axis_value in enumerate(values):
                 for field, keys, value in flatten_fields({name: axis_value}):
-                    places.setdefault((field, str(value)), text.at(*place, *key, name, i, *keys[1:]))
+                    places.setdefault((field, str(value)), text.locate(*place, *key, name, i, *keys[1:]))
     layers: list[tuple[source_positions.Place, Mapping[str, Any]]] = [
         (("include", i), entry) for i, entry in enumerate(matrix.get("include", ()))
     ]
     for key, fields in [*layers, (("fields",), matrix.get("fields", {}))]:
         for name, keys, value in flatten_fields(fields):
-            places.setdefault((name, str(value)), text.at(*place, *key, *keys))
+            places.setdefault((name, str(value)), text.locate(*place, *key, *keys))
     return places
 
 
-def _named(matrix: Mapping[str, Any], name: str, place: source_positions.Place) -> source_positions.Place:
+def _locate_field(
+    matrix: Mapping[str, Any], name: str, place: source_positions.Place
+) -> source_positions.Place:
     """Return the place of an unknown field in a matrix: its axis, its entry of `zip`, else the matrix itself."""
     if name in matrix.get("axes", {}):
         return (*place, "axes", name)
@@ -263,21 +271,23 @@ def _predicate(text: _Text, plain: Any, *place: str | int) -> Any:
 
 def _override(text: _Text, plain: Mapping[str, Any], i: int) -> tuple[Override, str]:
     when = None if "when" not in plain else _predicate(text, plain["when"], "overrides", i, "when")
-    return Override(_resolved(text, plain["set"], "overrides", i, "set"), when), text.at("overrides", i)
+    return Override(_resolve_paths(text, plain["set"], "overrides", i, "set"), when), text.locate(
+        "overrides", i
+    )
 
 
-def _resolved(text: _Text, fields: Mapping[str, Any], *place: str | int) -> dict[str, Any]:
+def _resolve_paths(text: _Text, fields: Mapping[str, Any], *place: str | int) -> dict[str, Any]:
     # A preset's data are in the current directory: it has none of its own.
-    is_preset = text.path.parent == _presets()
+    is_preset = text.path.parent == _presets_directory()
     try:
         return resolve_data(fields, Path.cwd() / text.path.name if is_preset else text.path)
     except UsageError as error:
         raise text.refusal(error, *place) from error
 
 
-def _resolved_lists(text: _Text, axes: Mapping[str, Any], *place: str | int) -> dict[str, list[Any]]:
+def _resolve_path_lists(text: _Text, axes: Mapping[str, Any], *place: str | int) -> dict[str, list[Any]]:
     return {
-        name: [_resolved(text, {name: value}, *place, name)[name] for value in values]
+        name: [_resolve_paths(text, {name: value}, *place, name)[name] for value in values]
         for name, values in axes.items()
     }
 

@@ -28,9 +28,9 @@ def describe_host(registry: Registry) -> dict[str, Any]:
     return info
 
 
-def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def describe_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Return a sentence for each value that has changed."""
-    old, new = _flat(before), _flat(now)
+    old, new = _flatten(before), _flatten(now)
     sentences = []
     for name in sorted({*old, *new}):
         was, is_ = old.get(name), new.get(name)
@@ -39,19 +39,19 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
         if name == "machine.boot_id":
             sentences.append("The machine was started anew.")
         else:
-            sentences.append(f"{name}: {_shown(was)} before, {_shown(is_)} now.")
+            sentences.append(f"{name}: {_format_value(was)} before, {_format_value(is_)} now.")
     return sentences
 
 
-def _flat(value: Any, name: str = "") -> dict[str, Any]:
+def _flatten(value: Any, name: str = "") -> dict[str, Any]:
     if isinstance(value, Mapping):
-        entries = [_flat(item, f"{name}.{key}" if name else str(key)) for key, item in value.items()]
+        entries = [_flatten(item, f"{name}.{key}" if name else str(key)) for key, item in value.items()]
         return {key: item for entry in entries for key, item in entry.items()}
     if isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
-        entries = [_flat(item, f"{name}[{i}]") for i, item in enumerate(value)]
+        entries = [_flatten(item, f"{name}[{i}]") for i, item in enumerate(value)]
         return {key: item for entry in entries for key, item in entry.items()}
     return {name: list(value) if isinstance(value, tuple) else value}
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return "absent" if value is None else str(value)

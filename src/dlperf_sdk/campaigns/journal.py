@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dlperf_sdk.campaigns.journal_entry import invalid_field
+from dlperf_sdk.campaigns.journal_entry import find_invalid_field
 from dlperf_sdk.documents.reading import LARGEST_RESULT, read_file
 from dlperf_sdk.errors import DocumentError, StoreError
 from dlperf_sdk.results.files import explained
@@ -56,7 +56,7 @@ class Journal:
         for number, line in enumerate(data[: data.rfind(b"\n") + 1].split(b"\n")[:-1], 1):
             try:
                 entry = json.loads(line)
-                field = invalid_field(entry)
+                field = find_invalid_field(entry)
             except (ValueError, RecursionError):
                 field = ""
             if field is None:
@@ -78,7 +78,7 @@ class Journal:
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
             descriptor = os.open(self.path, flags, 0o600)
             try:
-                whole = _whole(descriptor)
+                whole = _complete_length(descriptor)
                 os.ftruncate(descriptor, whole)
                 try:
                     while line:
@@ -92,7 +92,7 @@ class Journal:
         return entry
 
 
-def _whole(descriptor: int) -> int:
+def _complete_length(descriptor: int) -> int:
     """Return the length of the file up to the end of its last complete line."""
     size = os.fstat(descriptor).st_size
     end = size
@@ -115,10 +115,10 @@ def lock(path: Path) -> Iterator[None]:
     with explained(path):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        if not _locked(descriptor):
+        if not _try_lock(descriptor):
             raise StoreError(
-                f"{path.parent} is being carried out by another controller ({holder(path) or 'unknown'}). Wait for it, "
-                f"or look at it with `dlperf campaign status {path.parent}`."
+                f"{path.parent} is being carried out by another controller ({read_holder(path) or 'unknown'}). "
+                f"Wait for it, or look at it with `dlperf campaign status {path.parent}`."
             )
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
@@ -127,7 +127,7 @@ def lock(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _locked(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     """Try to take the exclusive lock for `MOMENT` seconds, and return True if it was acquired."""
     end = time.monotonic() + MOMENT
     while True:
@@ -155,7 +155,7 @@ def is_locked(path: Path) -> bool:
     return False
 
 
-def holder(path: Path) -> str:
+def read_holder(path: Path) -> str:
     """Return the process and host that hold the lock, as written in its file; empty if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")[:200].strip()
@@ -163,6 +163,6 @@ def holder(path: Path) -> str:
         return ""
 
 
-def last(entries: list[dict[str, Any]], event: str) -> Mapping[str, Any] | None:
+def find_last(entries: list[dict[str, Any]], event: str) -> Mapping[str, Any] | None:
     """Return the last entry of a kind."""
     return next((entry for entry in reversed(entries) if entry["event"] == event), None)

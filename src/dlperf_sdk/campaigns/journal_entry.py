@@ -35,39 +35,39 @@ def _is_status(value: Any) -> bool:
     return value == "ok" or (isinstance(value, str) and value in FAILURES)
 
 
-def _or_absent(check: _Check) -> _Check:
+def _allow_absent(check: _Check) -> _Check:
     return lambda value: value is None or check(value)
 
 
 _EVERY: dict[str, _Check] = {
     "event": _is_text,
-    "case": _or_absent(_is_text),
+    "case": _allow_absent(_is_text),
     "notes": _is_texts,
 }
 _CASE: dict[str, _Check] = {"case": _is_text}
 _OF_EVENT: dict[str, dict[str, _Check]] = {
     "session": {"host": lambda value: isinstance(value, dict), "changes": _is_texts},
-    "case-started": {**_CASE, "time": _is_text, "batch_size": _or_absent(_is_count)},
-    "not-begun": {**_CASE, "status": _is_status, "message": _or_absent(_is_text)},
+    "case-started": {**_CASE, "time": _is_text, "batch_size": _allow_absent(_is_count)},
+    "not-begun": {**_CASE, "status": _is_status, "message": _allow_absent(_is_text)},
     "attempt-started": {**_CASE, "attempt": _is_count},
     "attempt-ended": {
         **_CASE,
         "attempt": _is_count,
         "status": _is_status,
-        "message": _or_absent(_is_text),
-        "seconds": _or_absent(_is_duration),
-        "throughput": _or_absent(_is_throughput),
+        "message": _allow_absent(_is_text),
+        "seconds": _allow_absent(_is_duration),
+        "throughput": _allow_absent(_is_throughput),
     },
     "attempt-lost": {**_CASE, "attempt": _is_count},
     "attempt-given-up": {**_CASE, "attempt": _is_count, "seconds": _is_duration},
-    "concluded": {**_CASE, "status": _is_status, "ok": _or_absent(lambda value: isinstance(value, bool))},
+    "concluded": {**_CASE, "status": _is_status, "ok": _allow_absent(lambda value: isinstance(value, bool))},
     "reopened": _CASE,
     "retried": _CASE,
     "forgotten": _CASE,
 }
 
 
-def invalid_field(entry: Any) -> str | None:
+def find_invalid_field(entry: Any) -> str | None:
     """Return the first field of an entry that is missing or not what it should be; None if all are right."""
     if not isinstance(entry, Mapping):
         return "event"

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 from attrs import frozen
 
-from dlperf_sdk.documents.json_values import visible
+from dlperf_sdk.documents.json_values import replace_control_characters
 from dlperf_sdk.results.records import Repeat
 
 LOOK = 1.0
@@ -42,7 +42,7 @@ class Foreign:
     """Name and pid of the process that used most; empty where none was still there."""
 
 
-def snapshot() -> Snapshot:
+def take_snapshot() -> Snapshot:
     """Return the current state. Takes a few milliseconds."""
     times = psutil.cpu_times()
     idle = times.idle + getattr(times, "iowait", 0.0) + getattr(times, "steal", 0.0)
@@ -57,7 +57,7 @@ def snapshot() -> Snapshot:
     return Snapshot(time.monotonic(), sum(times) - idle - guest, ours, processes)
 
 
-def foreign(before: Snapshot, after: Snapshot) -> Foreign:
+def foreign_load(before: Snapshot, after: Snapshot) -> Foreign:
     """Return the processor load of other processes between two snapshots.
 
     All of our own processes must have ended by the second snapshot.
@@ -73,7 +73,7 @@ def foreign(before: Snapshot, after: Snapshot) -> Foreign:
     most = max(spent, key=lambda pid: spent[pid][0], default=None)
     busiest = ""
     if most is not None and spent[most][0] > 0.05 * passed:
-        busiest = f"{visible(spent[most][1])} ({most})"
+        busiest = f"{replace_control_characters(spent[most][1])} ({most})"
     return Foreign(min(1.0, used / (passed * cores)), busiest)
 
 
@@ -83,7 +83,7 @@ def note(load: Foreign, when: str) -> str:
     return f"{when}, other processes used {100 * load.share:.0f} % of this machine's cores{most}."
 
 
-def foreign_on(
+def foreign_load_by_node(
     repeat: Repeat, nodes: Sequence[Mapping[str, Any]], local_boot_id: str | None
 ) -> dict[int, float]:
     """Return, by node, the share of processor time that other processes used during a repeat.
@@ -111,12 +111,12 @@ def foreign_on(
     return shares
 
 
-def node_note(node: int, share: float, when: str) -> str:
+def describe_node_load(node: int, share: float, when: str) -> str:
     """Return a note on the load of a node by other processes."""
     return f"{when}, other processes used {100 * share:.0f} % of the cores of node {node}."
 
 
-def company(repeat: Repeat) -> dict[tuple[int, str], int]:
+def count_device_processes(repeat: Repeat) -> dict[tuple[int, str], int]:
     """Return, by node and device, the maximum number of other processes that computed on the device in the window.
 
     A case has one process on each of its devices. Only devices that were shared are there.
@@ -136,7 +136,7 @@ def company(repeat: Repeat) -> dict[tuple[int, str], int]:
     return counts
 
 
-def company_note(node: int, device: str, others: int, when: str) -> str:
+def describe_device_processes(node: int, device: str, others: int, when: str) -> str:
     """Return a note on other processes on a device."""
     users = "another process" if others == 1 else f"{others} other processes"
     return f"{when}, {users} computed on {device} of node {node}."
@@ -146,9 +146,9 @@ def wait_for_quiet(share: float, timeout: float) -> Foreign | None:
     """Return when others use less than this share of the cores; or after so many seconds, with what they use."""
     end = time.monotonic() + timeout
     while True:
-        before = snapshot()
+        before = take_snapshot()
         time.sleep(LOOK)
-        load = foreign(before, snapshot())
+        load = foreign_load(before, take_snapshot())
         if load.share <= share:
             return None
         if time.monotonic() >= end:

@@ -14,7 +14,7 @@ import attrs
 from attrs import frozen
 
 from dlperf_sdk.campaigns.predicate import Predicate, predicate
-from dlperf_sdk.documents.json_values import shown
+from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.errors import SpecError, UnknownName
 from dlperf_sdk.spec.run_spec import RunSpec
 
@@ -40,7 +40,9 @@ def _axes(_: Any, attribute: Any, value: Any) -> None:
     for name, values in value.items():
         check_field(name)
         if not isinstance(values, Sequence) or isinstance(values, str) or not values:
-            raise SpecError(f"The axis {name} is {shown(values)}; it must be a list of at least one value.")
+            raise SpecError(
+                f"The axis {name} is {format_value(values)}; it must be a list of at least one value."
+            )
 
 
 def _zips(_: Any, attribute: Any, value: Any) -> None:
@@ -76,7 +78,7 @@ def _override(plain: Any) -> Override:
         or set(plain) - {"set", "when"}
     ):
         raise SpecError(
-            f"An override is {shown(plain)}; it must have the fields to set, and may say when: "
+            f"An override is {format_value(plain)}; it must have the fields to set, and may say when: "
             "{set: {repeats: 5}, when: {nodes: {min: 2}}}."
         )
     for name in plain["set"]:
@@ -132,17 +134,17 @@ class Matrix:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield the cases in order, the last axis fastest; zips after axes, then the included cases."""
-        for fields, _ in self.numbered():
+        for fields, _ in self.number_cases():
             yield fields
 
-    def numbered(self) -> Iterator[tuple[dict[str, Any], int | None]]:
+    def number_cases(self) -> Iterator[tuple[dict[str, Any], int | None]]:
         """Yield the cases in order, each with the index of its entry of `include`, or None for a combination."""
-        for fields, number in self._all():
-            changed = overridden(fields, self.overrides)
+        for fields, number in self._combine():
+            changed = apply_overrides(fields, self.overrides)
             if not any(condition.holds(changed) for condition in self.exclude):
                 yield changed, number
 
-    def _all(self) -> Iterator[tuple[dict[str, Any], int | None]]:
+    def _combine(self) -> Iterator[tuple[dict[str, Any], int | None]]:
         lines: list[Sequence[Mapping[str, Any]]] = [
             [{name: value} for value in values] for name, values in self.axes.items()
         ]
@@ -151,20 +153,20 @@ class Matrix:
             lines.append([{name: values[i] for name, values in group.items()} for i in range(length)])
         if lines:
             for combination in itertools.product(*lines):
-                yield merged(self.fields, *combination), None
+                yield merge_layers(self.fields, *combination), None
         for i, entry in enumerate(self.include):
-            yield merged(self.fields, entry), i
+            yield merge_layers(self.fields, entry), i
 
 
-def overridden(fields: dict[str, Any], overrides: Iterable[Override]) -> dict[str, Any]:
+def apply_overrides(fields: dict[str, Any], overrides: Iterable[Override]) -> dict[str, Any]:
     """Return the fields of a case after applying the overrides in order."""
     for override in overrides:
         if override.when is None or override.when.holds(fields):
-            fields = merged(fields, override.set)
+            fields = merge_layers(fields, override.set)
     return fields
 
 
-def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
+def merge_layers(*layers: Mapping[str, Any]) -> dict[str, Any]:
     """Merge the fields of all layers; later layers win, and mappings (options, env) are merged by entry."""
     flat: dict[str, Any] = {}
     for layer in layers:

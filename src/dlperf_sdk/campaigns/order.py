@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping, Sequence
 
 
-def in_round(ids: Sequence[str], seed: int, number: int, adjacent: int = 1) -> list[str]:
+def order_round(ids: Sequence[str], seed: int, number: int, adjacent: int = 1) -> list[str]:
     """Return all cases in the order of one round: a permutation that depends on the seed and the round alone.
 
     Each `adjacent` consecutive cases stay together: their groups are shuffled, and each group in itself.
@@ -19,7 +19,7 @@ def in_round(ids: Sequence[str], seed: int, number: int, adjacent: int = 1) -> l
     return [id for group in groups for id in group]
 
 
-def next_case(
+def choose_next_case(
     ids: Sequence[str], finished: Mapping[str, int], seed: int, interleave: bool, adjacent: int = 1
 ) -> str:
     """Return the next case: of those with the fewest finished repeats, the first in that round's order.
@@ -28,6 +28,6 @@ def next_case(
     return the first case of the first round's order that is not concluded. `adjacent` is as in `in_round`.
     """
     if not interleave:
-        return next(id for id in in_round(ids, seed, 1, adjacent) if id in finished)
+        return next(id for id in order_round(ids, seed, 1, adjacent) if id in finished)
     fewest = min(finished.values())
-    return next(id for id in in_round(ids, seed, fewest + 1, adjacent) if finished.get(id) == fewest)
+    return next(id for id in order_round(ids, seed, fewest + 1, adjacent) if finished.get(id) == fewest)

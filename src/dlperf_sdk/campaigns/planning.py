@@ -76,11 +76,11 @@ def plan_cases(campaign: Campaign, registry: Registry, stamp: str) -> Iterator[E
             refusals[key] = _check_case(case.spec, registry, campaign.settings.missing == "skip")
         verdict = refusals[key]
         if isinstance(verdict, UsageError):
-            raise CampaignError(f"{_where(campaign, case, verdict)}{verdict}") from verdict
+            raise CampaignError(f"{_locate_refused_setting(campaign, case, verdict)}{verdict}") from verdict
         where = case.where
         if verdict is not None:
             if (where, key) not in places:
-                places[where, key] = _refused_at(campaign, case, verdict[1])
+                places[where, key] = _locate_refused_field(campaign, case, verdict[1])
             where = places[where, key]
         yield Entry(case, verdict, where)
 
@@ -118,7 +118,7 @@ def check_predicates(campaign: Campaign, registry: Registry) -> None:
     ]
     values: dict[str, set[str]] = {}
     for name in {name for condition, _ in predicates for name, _ in condition.values}:
-        values[name] = _known_names(campaign, name, registry)
+        values[name] = _list_known_names(campaign, name, registry)
     for condition, where in predicates:
         for name, value in condition.values:
             if value not in values[name] and name not in ("topology", "data", "python"):
@@ -126,7 +126,7 @@ def check_predicates(campaign: Campaign, registry: Registry) -> None:
                 raise CampaignError(f"{where}: {unknown}" if where else str(unknown)) from unknown
 
 
-def _known_names(campaign: Campaign, field: str, registry: Registry) -> set[str]:
+def _list_known_names(campaign: Campaign, field: str, registry: Registry) -> set[str]:
     """Return the names that a field may have: those in the matrix, and those that are generally known."""
     names = set(VOCABULARY.get(field, ()))
     if field in _PLUGINS or field == "launcher":
@@ -162,10 +162,10 @@ def _check_case(spec: RunSpec, registry: Registry, skip_missing: bool) -> tuple[
         raise
     except UsageError as error:
         return error
-    return _missing_data(spec, skip_missing)
+    return _refuse_missing_data(spec, skip_missing)
 
 
-def _missing_data(spec: RunSpec, skip_missing: bool) -> tuple[str, str] | UsageError | None:
+def _refuse_missing_data(spec: RunSpec, skip_missing: bool) -> tuple[str, str] | UsageError | None:
     """Return the refusal of a case whose folder of data does not exist."""
     try:
         data.check_exists(spec.data)
@@ -180,18 +180,18 @@ def _key(spec: RunSpec) -> str:
     return repr([getattr(spec, name) for name in fields])
 
 
-def _where(campaign: Campaign, case: CampaignCase, error: UsageError) -> str:
+def _locate_refused_setting(campaign: Campaign, case: CampaignCase, error: UsageError) -> str:
     """Return `FILE:LINE: ` of the setting that a plugin refused."""
     kind, name = getattr(error, "kind", "").split(" ")[0], getattr(error, "name", "")
     field = f"options.{name}" if kind == "option" else kind
     block = _block(campaign, case)
     if block is None:
         return f"{case.where}: " if case.where else ""
-    place = block.at("options" if kind == "option" and field not in block.places else field, name)
+    place = block.locate("options" if kind == "option" and field not in block.places else field, name)
     return f"{place}: " if place else ""
 
 
-def _refused_at(campaign: Campaign, case: CampaignCase, message: str) -> str:
+def _locate_refused_field(campaign: Campaign, case: CampaignCase, message: str) -> str:
     """Return the `FILE:LINE` of the field whose value a plugin's error message names; else that of the case."""
     block = _block(campaign, case)
     plain = {name: str(value) for name, value in case.spec.to_dict().items()}

@@ -19,7 +19,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import attrs
 from attrs import frozen
 
-from dlperf_sdk.documents.json_values import shown
+from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.errors import SpecError, UnknownName
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.spec.values import TopologySpec
@@ -74,16 +74,19 @@ def predicate(plain: Any) -> Predicate:
     """
     if not isinstance(plain, Mapping) or not plain:
         raise SpecError(
-            f"A predicate is {shown(plain)}; it must be fields and what they shall be, such as {{precision: fp32}}."
+            f"A predicate is {format_value(plain)}; it must be fields and what they shall be, such as "
+            f"{{precision: fp32}}."
         )
     tests: list[Test] = []
     values: list[tuple[str, str]] = []
     for name, requirement in plain.items():
         if name == "any":
-            tests.append(_any(requirement, values))
+            tests.append(_read_any(requirement, values))
             continue
         kind = _kind_of(name)
-        tests += [_on(name, condition) for condition in _conditions(name, kind, requirement, values)]
+        tests += [
+            _test_field(name, condition) for condition in _read_conditions(name, kind, requirement, values)
+        ]
     return Predicate(dict(plain), lambda fields: all(test(fields) for test in tests), tuple(values))
 
 
@@ -97,10 +100,10 @@ def value_of(fields: Mapping[str, Any], name: str) -> Any:
     return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
-def _any(alternatives: Any, values: list[tuple[str, str]]) -> Test:
+def _read_any(alternatives: Any, values: list[tuple[str, str]]) -> Test:
     if not isinstance(alternatives, Sequence) or isinstance(alternatives, str) or not alternatives:
         raise SpecError(
-            f"any is {shown(alternatives)}; it must be a list of predicates, one of which is to hold."
+            f"any is {format_value(alternatives)}; it must be a list of predicates, one of which is to hold."
         )
     branches = [predicate(alternative) for alternative in alternatives]
     for branch in branches:
@@ -121,15 +124,15 @@ def _kind_of(name: Any) -> str | None:
     return KINDS[name]
 
 
-def _on(name: str, condition: Callable[[Any], bool]) -> Test:
+def _test_field(name: str, condition: Callable[[Any], bool]) -> Test:
     return lambda fields: condition(value_of(fields, name))
 
 
-def _conditions(
+def _read_conditions(
     name: str, kind: str | None, condition: Any, values: list[tuple[str, str]]
 ) -> list[Callable[[Any], bool]]:
     if not isinstance(condition, Mapping):
-        return [_among(name, kind, condition, values)]
+        return [_read_membership(name, kind, condition, values)]
     if not condition:
         raise SpecError(
             f"{name} is asked to be {{}}; write a value, a list of them, or {', '.join(OPERATORS)}."
@@ -137,18 +140,20 @@ def _conditions(
     tests: list[Callable[[Any], bool]] = []
     for operator, value in condition.items():
         if operator == "in":
-            tests.append(_among(name, kind, value, values))
+            tests.append(_read_membership(name, kind, value, values))
         elif operator == "not":
-            unwanted = _among(name, kind, value, values)
+            unwanted = _read_membership(name, kind, value, values)
             tests.append(lambda actual, unwanted=unwanted: not unwanted(actual))  # type: ignore[misc]
         elif operator in ("min", "max"):
-            tests.append(_bound(name, kind, operator, value))
+            tests.append(_read_bound(name, kind, operator, value))
         else:
             raise UnknownName("operator of a predicate", str(operator), OPERATORS)
     return tests
 
 
-def _among(name: str, kind: str | None, allowed: Any, values: list[tuple[str, str]]) -> Callable[[Any], bool]:
+def _read_membership(
+    name: str, kind: str | None, allowed: Any, values: list[tuple[str, str]]
+) -> Callable[[Any], bool]:
     listed = list(allowed) if isinstance(allowed, list | tuple) else [allowed]
     if not listed:
         raise SpecError(f"{name} is asked to be one of an empty list; write the values that are meant.")
@@ -163,10 +168,10 @@ def _among(name: str, kind: str | None, allowed: Any, values: list[tuple[str, st
     )
 
 
-def _bound(name: str, kind: str | None, operator: str, bound: Any) -> Callable[[Any], bool]:
+def _read_bound(name: str, kind: str | None, operator: str, bound: Any) -> Callable[[Any], bool]:
     if kind == "a text" or isinstance(bound, bool) or not isinstance(bound, int | float):
         raise SpecError(
-            f"{operator} of {name} is {shown(bound)}; {operator} takes a number, of a field that holds numbers."
+            f"{operator} of {name} is {format_value(bound)}; {operator} takes a number, of a field that holds numbers."
         )
 
     def holds(actual: Any) -> bool:
@@ -186,4 +191,4 @@ def _check_kind(name: str, kind: str | None, value: Any) -> None:
     else:
         fits = isinstance(value, _WORDS[kind]) and not isinstance(value, bool)
     if not fits:
-        raise SpecError(f"A predicate asks for {name} {shown(value)}; it must be {kind}.")
+        raise SpecError(f"A predicate asks for {name} {format_value(value)}; it must be {kind}.")

@@ -20,9 +20,9 @@ from dlperf_sdk.campaigns.case_progress import (
     verify_progress,
 )
 from dlperf_sdk.campaigns.case_steps import begin_case, settle_case
-from dlperf_sdk.campaigns.edits import edits
-from dlperf_sdk.campaigns.host_info import changes, describe_host
-from dlperf_sdk.campaigns.journal import last
+from dlperf_sdk.campaigns.edits import describe_edits
+from dlperf_sdk.campaigns.host_info import describe_changes, describe_host
+from dlperf_sdk.campaigns.journal import find_last
 from dlperf_sdk.campaigns.session import Session, Watch
 from dlperf_sdk.errors import StoreError, Unavailable
 from dlperf_sdk.hookspecs import Observers
@@ -94,7 +94,7 @@ def _open_session(
 ) -> Session:
     """Wait until nothing of an earlier session runs, check what it left, and write the session's first entries."""
     journal, damages = directory.journal.read_checked()
-    before = last(journal, "session")
+    before = find_last(journal, "session")
     if before is not None or damages:
         pending = [
             state.case for state in read_progress(directory.cases, journal).values() if state.status is None
@@ -104,13 +104,13 @@ def _open_session(
         )
     orphaned_jobs.wait_for_processes(case.id for case in directory.cases)
     host = describe_host(registry)
-    host_changes = [] if before is None else changes(before["host"], host)
+    host_changes = [] if before is None else describe_changes(before["host"], host)
     by_id = verify_progress(directory)
     limit = directory.settings.campaign_limit
     deadline = math.inf if limit is None else time.monotonic() + limit
     boot_id = host["machine"].get("boot_id")
     session = Session(directory, registry, observers, watch, by_id, host_changes, deadline, boot_id)
-    edited = [] if before is None else edits(directory)
+    edited = [] if before is None else describe_edits(directory)
     session.write("session", host=host, changes=[*host_changes, *edited])
     for damage in damages:
         session.write("problem", text=f"{damage} What it said is taken from the attempts.")
@@ -137,7 +137,7 @@ def _run_until_done(session: Session) -> str:
     while pending := session.pending():
         if session.is_over():
             return "time-limit"
-        id = order.next_case(ids, pending, settings.seed, settings.interleave, settings.adjacent)
+        id = order.choose_next_case(ids, pending, settings.seed, settings.interleave, settings.adjacent)
         progress = session.cases[id]
         case = session.open_cases.get(progress.case.id) or begin_case(session, progress)
         if case is not None:

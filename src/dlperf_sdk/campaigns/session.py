@@ -66,11 +66,11 @@ class Session:
         """Return True if the session's time is up."""
         return time.monotonic() >= self.deadline
 
-    def ended_by_time(self, failure: Failure | None) -> bool:
+    def is_ended_by_time(self, failure: Failure | None) -> bool:
         """Return True if the session's time limit caused the failure."""
         return failure is not None and failure.kind == "timeout" and self.is_over()
 
-    def retries_exhausted(self, progress: CaseProgress) -> bool:
+    def has_exhausted_retries(self, progress: CaseProgress) -> bool:
         """Return True if a case has failed more often than it may be tried again."""
         retry = self.settings.retry
         return any(count > retry.get(kind, 0) for kind, count in progress.failures.items())

@@ -10,7 +10,7 @@ from attrs import frozen
 from dlperf_sdk.campaigns import estimate
 from dlperf_sdk.campaigns.campaign_directory import CampaignDirectory
 from dlperf_sdk.campaigns.case_progress import CaseProgress, read_progress
-from dlperf_sdk.campaigns.journal import holder, last
+from dlperf_sdk.campaigns.journal import find_last, read_holder
 from dlperf_sdk.worker.estimate import median
 
 
@@ -88,16 +88,16 @@ def status(directory: CampaignDirectory) -> Status:
     by_id = read_progress(directory.cases, entries)
     running = directory.is_locked()
     complete = all(progress.status is not None for progress in by_id.values())
-    session = last(entries, "session")
+    session = find_last(entries, "session")
     current = None
     if running:
-        started, ended = last(entries, "attempt-started"), entries[-1] if entries else None
+        started, ended = find_last(entries, "attempt-started"), entries[-1] if entries else None
         if started is not None and ended is not None and ended["event"] == "attempt-started":
             current = (started["case"], started["attempt"])
     return Status(
         directory.name,
         "running" if running else "complete" if complete else "stopped",
-        holder(directory.path / "lock") if running else "",
+        read_holder(directory.path / "lock") if running else "",
         by_id,
         current,
         estimate.remaining_seconds(by_id.values(), directory.settings),

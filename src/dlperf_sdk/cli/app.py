@@ -105,10 +105,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     screen.replace_unprintable()
     common = _common(tokens)
     try:
-        with _terminable(), _plain_warnings():
+        with _handle_termination(), _simplify_warnings():
             code = build_app(next(iter(tokens), None))(
                 tokens,
-                console=screen.out(),
+                console=screen.output_console(),
                 exit_on_error=False,
                 print_error=False,
                 result_action="return_value",
@@ -116,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CycloptsError as error:
         from dlperf_sdk.cli import usage_errors
 
-        code = screen.complain(usage_errors.explained(error), common, UsageError.exit_code)
+        code = screen.complain(usage_errors.explain_usage_error(error), common, UsageError.exit_code)
     except OSError as error:  # cyclopts prints help and version itself
         written = UsageError(f"Standard output cannot be written: {error.strerror}.")
         code = screen.complain(written, common, UsageError.exit_code)
@@ -134,7 +134,7 @@ def _common(tokens: Sequence[str]) -> screen.Common:
 
 
 @contextmanager
-def _terminable() -> Iterator[None]:
+def _handle_termination() -> Iterator[None]:
     """Handle SIGTERM and SIGHUP like Ctrl-C: stop workers, keep finished repeats. `nohup` keeps SIGHUP ignored."""
     if threading.current_thread() is not threading.main_thread():
         yield  # signals are the main thread's
@@ -155,7 +155,7 @@ def _terminable() -> Iterator[None]:
 
 
 @contextmanager
-def _plain_warnings() -> Iterator[None]:
+def _simplify_warnings() -> Iterator[None]:
     """Print warnings as one line on standard error, without the position in the code."""
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: screen.say(f"Warning: {message}", "yellow")

@@ -22,7 +22,7 @@ SHOWN = 40
 _TONES: dict[str, Tone] = {"ok": "good", "pending": "quiet", "under way": "plain", "interrupted": "doubt"}
 
 
-def standing_of(status: Status, all: bool) -> list[Block]:
+def show_progress(status: Status, all: bool) -> list[Block]:
     """Return the progress of a campaign: a summary, then a table with one row per case."""
     stand = Counter(map(status.condition, status.cases.values()))
     counts = ", ".join(f"{count:,} {condition}" for condition, count in sorted(stand.items()))
@@ -37,10 +37,10 @@ def standing_of(status: Status, all: bool) -> list[Block]:
     pairs += [("changed", Cell(change, "doubt")) for change in status.changes]
     tone = {"complete": "good", "running": "plain"}.get(status.state, "doubt")
     blocks: list[Block] = [Heading(status.name, Cell(status.state, tone)), Labels(tuple(pairs))]  # type: ignore[arg-type]
-    return [*blocks, *_standing_table(status, all)]
+    return [*blocks, *_progress_table(status, all)]
 
 
-def _standing_table(status: Status, all: bool) -> list[Block]:
+def _progress_table(status: Status, all: bool) -> list[Block]:
     from dlperf_sdk.registry.plugins import Registry
     from dlperf_sdk.worker.estimate import median
 
@@ -96,7 +96,7 @@ def plan_of(
             )
         )
     )
-    blocks += _limited(("case", "from"), [(entry.case.spec.label, entry.where) for entry in runnable], all)
+    blocks += _limit_rows(("case", "from"), [(entry.case.spec.label, entry.where) for entry in runnable], all)
     reasons: dict[tuple[str, tuple[str, str]], list[Entry]] = {}
     for entry in skipped:
         assert entry.refusal is not None
@@ -110,11 +110,11 @@ def plan_of(
             )
             for (where, (kind, why)), many in reasons.items()
         ]
-        blocks += [Heading("Skipped"), *_limited(("case", "from", "why"), rows, all)]
+        blocks += [Heading("Skipped"), *_limit_rows(("case", "from", "why"), rows, all)]
     return blocks
 
 
-def _limited(titles: Sequence[str], rows: Sequence[tuple[str, ...]], all: bool) -> list[Block]:
+def _limit_rows(titles: Sequence[str], rows: Sequence[tuple[str, ...]], all: bool) -> list[Block]:
     shown = rows if all else rows[:SHOWN]
     blocks: list[Block] = [Table(tuple(map(Column, titles)), tuple(shown))] if shown else []
     if len(shown) < len(rows):

@@ -15,9 +15,9 @@ from rich.text import Text
 
 from dlperf_sdk.campaigns.campaign_directory import CampaignDirectory
 from dlperf_sdk.campaigns.case_progress import read_progress
-from dlperf_sdk.documents.json_values import visible
+from dlperf_sdk.documents.json_values import replace_control_characters
 from dlperf_sdk.hookspecs import hookimpl
-from dlperf_sdk.progress.display import course_of, doing
+from dlperf_sdk.progress.display import course_of, describe_activity
 from dlperf_sdk.progress.state import Advance, Course
 from dlperf_sdk.reports.numbers import counted, duration, quantity
 
@@ -38,7 +38,7 @@ class CampaignLines:
         self.courses: dict[str, Course] = {}
         self.current = ""
         self.throughput = ""
-        self.doing = "preparing"
+        self.activity = "preparing"
         self.advance: Advance | None = None
         self.left: float | None = None
         self.since = time.monotonic()
@@ -61,7 +61,9 @@ class CampaignLines:
 
     def print(self, text: str, style: str = "") -> None:
         """Print a permanent line."""
-        self.console.print(Text(visible(text), style), soft_wrap=not self.console.is_terminal)
+        self.console.print(
+            Text(replace_control_characters(text), style), soft_wrap=not self.console.is_terminal
+        )
 
     def apply(self, entry: Mapping[str, Any]) -> None:
         """Apply one entry of the journal."""
@@ -78,7 +80,7 @@ class CampaignLines:
             case "retried":
                 self.done.pop(entry["case"], None)
             case "waiting":
-                self.doing = "waiting for the machine to become quiet"
+                self.activity = "waiting for the machine to become quiet"
             case "attempt-started":
                 self.enter(f"{case}, attempt {entry['attempt']}", "starting")
                 course = self.courses.get(entry["case"])
@@ -86,17 +88,18 @@ class CampaignLines:
                     self.advance = Advance(course)
                     self.advance.repeat_started(entry["attempt"], time.monotonic())
             case "attempt-ended":
-                self.ended(case, entry)
+                self.show_end(case, entry)
             case "not-begun":
                 self.print(f"{case}: {entry['status']}. {entry['message']}", "red")
             case "concluded":
                 self.done[entry["case"]] = entry["status"] if entry.get("ok", True) else "untrue"
                 style = "green" if entry["status"] == "ok" else "bold red"
                 self.print(
-                    f"[{len(self.done)}/{len(self.cases)}] {case}: {entry['status']}{self.aside()}", style
+                    f"[{len(self.done)}/{len(self.cases)}] {case}: {entry['status']}{self.time_left_suffix()}",
+                    style,
                 )
 
-    def ended(self, case: str, entry: Mapping[str, Any]) -> None:
+    def show_end(self, case: str, entry: Mapping[str, Any]) -> None:
         """Show the end of an attempt."""
         self.advance = None
         seconds = duration(entry["seconds"]) if entry.get("seconds") else ""
@@ -104,13 +107,15 @@ class CampaignLines:
             course = self.courses.get(entry["case"])
             self.finished[entry["case"]] += 1
             self.throughput = quantity(entry["throughput"], "samples/s" if course is None else course.unit)
-            self.print(f"{case}, attempt {entry['attempt']}: {self.throughput} in {seconds}{self.aside()}")
+            self.print(
+                f"{case}, attempt {entry['attempt']}: {self.throughput} in {seconds}{self.time_left_suffix()}"
+            )
         else:
             self.print(f"{case}, attempt {entry['attempt']}: {entry['status']} after {seconds}", "red")
         for note in entry.get("notes", ()):
             self.print(f"note: {note}", "yellow")
 
-    def aside(self) -> str:
+    def time_left_suffix(self) -> str:
         """Return the estimated time left as a suffix; empty if it is not known."""
         return f"; about {duration(self.left)} left" if self.left else ""
 
@@ -118,7 +123,7 @@ class CampaignLines:
         """Set the current activity and its description; if the activity is a new one, set its start time as well."""
         if current != self.current:
             self.current, self.since = current, time.monotonic()
-        self.doing = activity
+        self.activity = activity
 
     @hookimpl
     def dlperf_run_started(self, run_id: str, plan: Any) -> None:
@@ -136,8 +141,8 @@ class CampaignLines:
     def dlperf_step_progress(self, node: int, phase: str, step: int) -> None:
         # Synchronous workers advance together: the first node's stands for all.
         if node == 0 and self.advance is not None:
-            self.advance.stepped(phase, step, time.monotonic())
-            self.doing = doing(self.advance)
+            self.advance.record_step(phase, step, time.monotonic())
+            self.activity = describe_activity(self.advance)
 
 
 class CampaignDrawn(CampaignLines):
@@ -147,7 +152,7 @@ class CampaignDrawn(CampaignLines):
         super().__init__(console, directory)
         self._live = Live(
             console=console,
-            get_renderable=self.drawn,
+            get_renderable=self.render,
             refresh_per_second=4,
             transient=True,
             redirect_stdout=False,
@@ -161,7 +166,7 @@ class CampaignDrawn(CampaignLines):
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def drawn(self) -> RenderableType:
+    def render(self) -> RenderableType:
         """Draw total progress, current case, throughput so far, failures and time left; no line wraps."""
         total = max(1, sum(self.repeats.values()))
         # What is concluded has no more repeats to come, however many it has finished.
@@ -173,16 +178,20 @@ class CampaignDrawn(CampaignLines):
         parts += [f"{failed} failed"] if failed else []
         parts += [f"about {duration(self.left)} left"] if self.left else []
         whole = Text(", ".join(parts), "red" if failed else "")
-        lines = [self.current, f"{duration(time.monotonic() - self.since)}: {self.doing}"]
+        lines = [self.current, f"{duration(time.monotonic() - self.since)}: {self.activity}"]
         lines[1] += f"; last repeat {self.throughput}" if self.throughput else ""
-        now = [Text(visible(line), style) for line, style in zip(lines, ("bold", "dim"), strict=True) if line]
+        now = [
+            Text(replace_control_characters(line), style)
+            for line, style in zip(lines, ("bold", "dim"), strict=True)
+            if line
+        ]
         bar = ProgressBar(total=total, completed=over, width=min(40, self.console.width))
         row, pace = Table.grid(padding=(0, 2)), self.console.width >= NARROW
-        row.add_row(bar, *_unwrapped([whole] if pace else []))
-        return Group(row, *_unwrapped(now if pace else [whole, *now]))
+        row.add_row(bar, *_disable_wrapping([whole] if pace else []))
+        return Group(row, *_disable_wrapping(now if pace else [whole, *now]))
 
 
-def _unwrapped(lines: list[Text]) -> list[Text]:
+def _disable_wrapping(lines: list[Text]) -> list[Text]:
     for line in lines:
         line.no_wrap, line.overflow = True, "ellipsis"
     return lines

@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 
 from dlperf_sdk.cli import campaign_tables
 from dlperf_sdk.cli.flags import ALLOW
-from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, err, say, show
+from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, error_console, say, show
 from dlperf_sdk.folders import CAMPAIGNS
 from dlperf_sdk.reports.blocks import Column, Table
 from dlperf_sdk.reports.numbers import counted
@@ -63,7 +63,7 @@ def run(
     """Measure all cases of a campaign. Every finished repeat is on disk before the next starts."""
     from dlperf_sdk.campaigns.campaign_directory import create_campaign
 
-    resolved, stamp, entries = _planned(file, seed=seed, max_cases=max_cases, trace=trace or None)
+    resolved, stamp, entries = _plan_file(file, seed=seed, max_cases=max_cases, trace=trace or None)
     path = CAMPAIGNS / f"{stamp}-{resolved.name}" if output is None else output
     return _carry_out(create_campaign(path, resolved, entries, stamp), quiet, common)
 
@@ -113,7 +113,7 @@ def status(
     if common.json:
         emit(campaign_status.to_dict())
     else:
-        show(campaign_tables.standing_of(campaign_status, all))
+        show(campaign_tables.show_progress(campaign_status, all))
     return 0
 
 
@@ -148,7 +148,7 @@ def presets(*, common: Common = AS_USUAL) -> int:
     """List the campaigns that come with dlperf-sdk."""
     from dlperf_sdk.campaigns import file
 
-    available = {name: file.load_campaign(f"{file.PRESET}{name}") for name in file.presets()}
+    available = {name: file.load_campaign(f"{file.PRESET}{name}") for name in file.list_presets()}
     if common.json:
         emit(
             {
@@ -171,13 +171,13 @@ def print_schema(*, common: Common = AS_USUAL) -> int:
     """Print the self-contained JSON Schema of campaign files, which editors use for completion."""
     from dlperf_sdk.documents import schema
 
-    emit(schema.self_contained("campaign"))
+    emit(schema.embed_references("campaign"))
     return 0
 
 
 def show_plan(file: str, all: bool, common: Common, measured: Path | None = None, **settings: Any) -> int:
     """Print the output of `campaign plan`, and return the exit code."""
-    campaign, _, entries = _planned(file, **settings)
+    campaign, _, entries = _plan_file(file, **settings)
     from dlperf_sdk.campaigns import estimate
     from dlperf_sdk.campaigns.campaign_directory import open_campaign
     from dlperf_sdk.campaigns.case_progress import read_progress
@@ -211,7 +211,7 @@ def show_plan(file: str, all: bool, common: Common, measured: Path | None = None
     return 0
 
 
-def _planned(file: str, **settings: Any) -> tuple[Campaign, str, list[Entry]]:
+def _plan_file(file: str, **settings: Any) -> tuple[Campaign, str, list[Entry]]:
     from dlperf_sdk.campaigns.campaign import make_campaign
     from dlperf_sdk.campaigns.file import load_campaign
     from dlperf_sdk.campaigns.planning import plan_campaign
@@ -242,7 +242,7 @@ def run_shown(directory: CampaignDirectory, quiet: bool, retry: tuple[str, ...] 
     try:
         if quiet:
             return run_campaign(directory, Registry(), Observers.load(), retry=retry)
-        console = err()
+        console = error_console()
         with view(console, directory, live=sys.stderr.isatty() and not console.is_dumb_terminal) as shown:
             return run_campaign(directory, Registry(), Observers.load([shown]), shown.apply, retry)
     except KeyboardInterrupt as error:
@@ -262,7 +262,7 @@ def _present(outcome: Outcome, common: Common) -> int:
         show(
             [
                 *results_table.pages(list(outcome.results())),
-                *campaign_tables.standing_of(campaign_status, False)[:2],
+                *campaign_tables.show_progress(campaign_status, False)[:2],
             ]
         )
     if outcome.ended != "complete":

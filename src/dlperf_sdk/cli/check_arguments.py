@@ -37,16 +37,16 @@ def members(group: str, name: str, given: Mapping[str, Any], registry: Registry)
     """
     for option in given:
         if option not in _TAKES[group]:
-            raise UsageError(_misplaced(option, group, name))
+            raise UsageError(_explain_misplaced(option, group, name))
     if group == "frameworks":
-        return _of_framework(name, given, registry)
+        return _framework_members(name, given, registry)
     if group == "models":
         chosen = option_values(given.get("options", {}), registry.model(name))
-        return _of_model(name, chosen, registry)
-    return _of_case(given.get("framework", FRAMEWORK), given.get("model", MODEL), registry)
+        return _model_members(name, chosen, registry)
+    return _case_members(given.get("framework", FRAMEWORK), given.get("model", MODEL), registry)
 
 
-def _misplaced(option: str, group: str, name: str) -> str:
+def _explain_misplaced(option: str, group: str, name: str) -> str:
     flags = ", ".join(_flag(parameter) for parameter in _TAKES[group])
     instead = " Did you mean --models?" if (option, group) == ("model", "frameworks") else ""
     return (
@@ -58,7 +58,7 @@ def _flag(option: str) -> str:
     return _FLAGS.get(option, f"--{option}")
 
 
-def _of_framework(name: str, given: Mapping[str, Any], registry: Registry) -> dict[str, Any]:
+def _framework_members(name: str, given: Mapping[str, Any], registry: Registry) -> dict[str, Any]:
     from dlperf_sdk import environments
     from dlperf_sdk.harness.in_process import SMALL
 
@@ -114,7 +114,7 @@ def _plan(name: str, model: str, settings: Mapping[str, Any]) -> None:
         return
 
 
-def _of_model(name: str, chosen: Mapping[str, Scalar], registry: Registry) -> dict[str, Any]:
+def _model_members(name: str, chosen: Mapping[str, Scalar], registry: Registry) -> dict[str, Any]:
     options = registry.model(name).Options
     known = {field.name for field in attrs.fields(options)}
     for option in chosen:
@@ -127,7 +127,7 @@ def _of_model(name: str, chosen: Mapping[str, Scalar], registry: Registry) -> di
     return {"model_options": dict(chosen)}
 
 
-def _of_case(framework: str, model: str, registry: Registry) -> dict[str, Any]:
+def _case_members(framework: str, model: str, registry: Registry) -> dict[str, Any]:
     if registry.trainer(registry.framework(framework), registry.model(model)) is None:
         raise UsageError(f"{framework} has no trainer for {model}; name others with --framework and --model.")
     return {"framework": framework, "model": model}

@@ -13,9 +13,9 @@ import attrs
 from cyclopts import Parameter
 
 from dlperf_sdk.cli.check_arguments import members
-from dlperf_sdk.cli.flags import entries, whole
+from dlperf_sdk.cli.flags import convert_whole_number, parse_entries
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show, write
-from dlperf_sdk.documents.json_values import visible
+from dlperf_sdk.documents.json_values import replace_control_characters
 from dlperf_sdk.errors import PluginError, UnknownName, UsageError
 from dlperf_sdk.registry.plugins import GROUPS, Registry
 from dlperf_sdk.reports.blocks import Paragraph
@@ -56,7 +56,8 @@ def check(
         str | None, Parameter(help="For a topology or measurer: the model of its cases. Default: linear.")
     ] = None,
     batch_size: Annotated[
-        int | None, Parameter(help="For a framework: samples per device. Default: 4.", converter=whole)
+        int | None,
+        Parameter(help="For a framework: samples per device. Default: 4.", converter=convert_whole_number),
     ] = None,
     device: Annotated[
         str | None, Parameter(help="For a framework: the kind of device (auto, cpu, cuda, …).")
@@ -97,16 +98,16 @@ def check(
         "batch_size": batch_size,
         "device": device,
         "python": python,
-        "options": entries("options", options) if options else None,
+        "options": parse_entries("options", options) if options else None,
     }
     given = {option: value for option, value in given.items() if value is not None}
     shown = _Shown(quiet=common.json)
     checks = suite.check(
         group_name,
         name,
-        shown.finished,
+        shown.show_outcome,
         only or (),
-        shown.started,
+        shown.show_start,
         **members(group_name, name, given, registry),
     )
     counts = {outcome: sum(result.outcome == outcome for result in checks) for outcome in _MARKS}
@@ -127,15 +128,15 @@ class _Shown:
         self.quiet = quiet
         self.overwrites = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
-    def started(self, name: str, number: int, count: int) -> None:
+    def show_start(self, name: str, number: int, count: int) -> None:
         """Show the start of a test: on a terminal the line is overwritten when the test is over."""
         text = f"{number}/{count}  {name} …"
         if self.overwrites:
-            self._write(visible(text)[: shutil.get_terminal_size().columns - 1])
+            self._write(replace_control_characters(text)[: shutil.get_terminal_size().columns - 1])
         else:
             say(text, "dim")
 
-    def finished(self, check: Check) -> None:
+    def show_outcome(self, check: Check) -> None:
         """Show the outcome of a test. Raises UsageError if standard output cannot be written."""
         if self.overwrites:
             self._write("")
@@ -143,7 +144,7 @@ class _Shown:
             return
         write(f"{_MARKS[check.outcome]} {check.outcome:<8}{check.name}  {check.seconds:.1f} s\n")
         for line in check.detail.splitlines()[: None if check.outcome == "fail" else 1]:
-            write(f"            {visible(line)}\n")
+            write(f"            {replace_control_characters(line)}\n")
 
     def _write(self, text: str) -> None:
         with suppress(OSError):

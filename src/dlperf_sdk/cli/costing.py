@@ -79,13 +79,15 @@ def cost(
     for text in errors:
         say(f"Error: {text}", "red")
     if common.json:
-        emit({"costs": [_plain(result, sample_cost) for result, sample_cost in costs], "errors": errors})
+        emit(
+            {"costs": [_cost_to_dict(result, sample_cost) for result, sample_cost in costs], "errors": errors}
+        )
     else:
         show(_blocks(costs))
     return PARTIAL if errors or matches.unfinished else 0
 
 
-def _plain(result: Result, sample_cost: Cost) -> dict[str, object]:
+def _cost_to_dict(result: Result, sample_cost: Cost) -> dict[str, object]:
     parts = {
         "price": sample_cost.price,
         "energy": sample_cost.energy,

@@ -10,7 +10,7 @@ import attrs
 from cyclopts import Parameter
 
 from dlperf_sdk.cli import model_page, plugin_page
-from dlperf_sdk.cli.flags import entries, option_values
+from dlperf_sdk.cli.flags import option_values, parse_entries
 from dlperf_sdk.cli.listing import group_named
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show
 from dlperf_sdk.errors import PluginError, SpecError, UnknownName, UsageError
@@ -42,9 +42,9 @@ def describe(
     `dlperf describe resnet50`, `dlperf describe model resnet50 --set image_size=64`
     """
     registry = Registry()
-    group, name = _named(registry, names)
+    group, name = _parse_name(registry, names)
     plugin = registry.load(group, name)
-    written = entries("options", options or ())
+    written = parse_entries("options", options or ())
     if written and group != "models":
         raise UsageError(f"--set describes a model with other options; {name} is one of the {group}.")
     with registry.wrap_plugin_errors(group, name, "describe itself"):
@@ -63,7 +63,7 @@ def describe(
     return 0
 
 
-def _named(registry: Registry, names: tuple[str, ...]) -> tuple[str, str]:
+def _parse_name(registry: Registry, names: tuple[str, ...]) -> tuple[str, str]:
     """Group and name of what `describe` was asked for."""
     if not 1 <= len(names) <= 2:
         raise UsageError(
@@ -94,7 +94,7 @@ def _about_framework(registry: Registry, plugin: Any, _: Any) -> dict[str, Any]:
             "lock": spec.lock is not None,
         }
     return {
-        "models": _partners(registry, "models", lambda model: registry.trainer(plugin, model)),
+        "models": _find_partners(registry, "models", lambda model: registry.trainer(plugin, model)),
         "capabilities": {
             field.name: sorted(value) if isinstance(value, frozenset) else value
             for field, value in ((field, getattr(can, field.name)) for field in attrs.fields(type(can)))
@@ -117,7 +117,7 @@ def _about_model(registry: Registry, plugin: Any, written: dict[str, str]) -> di
     optimizer = plugin.optimizer(options, 32)
     parameters = plugin.parameters(options)
     return {
-        "frameworks": _partners(
+        "frameworks": _find_partners(
             registry, "frameworks", lambda framework: registry.trainer(framework, plugin)
         ),
         "unit": plugin.unit,
@@ -167,7 +167,7 @@ _ABOUT = {
 }
 
 
-def _partners(registry: Registry, group: str, trainer: Callable[[Any], str | None]) -> dict[str, str]:
+def _find_partners(registry: Registry, group: str, trainer: Callable[[Any], str | None]) -> dict[str, str]:
     """Name → trainer, of all in a group that go together with a plugin. A broken one is said and left out."""
     attributes = {}
     for name in registry.names(group):

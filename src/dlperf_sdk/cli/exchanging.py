@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from dlperf_sdk.cli.flags import entries, option_values
+from dlperf_sdk.cli.flags import option_values, parse_entries
 from dlperf_sdk.cli.lookup import find
-from dlperf_sdk.cli.output import put_file, put_text
-from dlperf_sdk.cli.redacting import hand_on
+from dlperf_sdk.cli.output import write_file, write_text
+from dlperf_sdk.cli.redacting import write_redacted
 from dlperf_sdk.cli.screen import AS_USUAL, PARTIAL, Common, command, emit, say, show, write_bytes
 from dlperf_sdk.errors import StoreError, UsageError
 from dlperf_sdk.folders import RESULTS
@@ -57,7 +57,7 @@ def export(
     selection = runs or (str(output),)
     matches = find(selection, output)
     if redact:
-        hand_on(matches, selection, output)
+        write_redacted(matches, selection, output)
     results = [result for result, _ in matches.results]
     if not results:
         unfinished = [f"{run_id} has no result yet." for _, run_id in matches.unfinished]
@@ -74,19 +74,19 @@ def export(
         data = markdown.text_of(results_table.pages(results)).encode()
     else:
         data = (to_csv if to == "csv" else to_mllog)(results).encode()
-    _put(data, file, common)
+    _write_output(data, file, common)
     return PARTIAL if matches.errors or matches.unfinished else 0
 
 
-def _put(data: bytes, file: Path | None, common: Common) -> None:
+def _write_output(data: bytes, file: Path | None, common: Common) -> None:
     """Write bytes to a file or to standard output."""
     if file is not None:
-        put_file(file, data, common)
+        write_file(file, data, common)
         return
     if common.json:
         raise UsageError("--json prints an object, an export is none: name a file with -o.")
     if not data.startswith(b"PAR1"):
-        put_text(data.decode())  # CSV's lines end in \r\n already; text mode leaves them on POSIX
+        write_text(data.decode())  # CSV's lines end in \r\n already; text mode leaves them on POSIX
         return
     if sys.stdout.isatty():
         raise UsageError("Parquet is no text for a terminal: name a file with -o.")
@@ -122,7 +122,7 @@ def import_(
     from dlperf_sdk.reports import results_table
     from dlperf_sdk.results.store import ResultStore
 
-    results = import_logs(importer, logs, option_values(entries("options", options or ())))
+    results = import_logs(importer, logs, option_values(parse_entries("options", options or ())))
     store = ResultStore(output)
     for result in results:
         directory = store.open_run(result.id)

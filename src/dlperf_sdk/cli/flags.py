@@ -45,7 +45,7 @@ ALLOW = Annotated[
 """Of commands that carry out what a document on the disk says."""
 
 
-def scalar(text: str) -> Scalar:
+def parse_scalar(text: str) -> Scalar:
     """Return the value that a text stands for: an int, a float, True, False, None, or else the text itself."""
     if text in _WORDS:
         return _WORDS[text]
@@ -54,7 +54,7 @@ def scalar(text: str) -> Scalar:
     return float(text) if _NUMBER.fullmatch(text) else text
 
 
-def whole(_: Any, tokens: Sequence[Token]) -> int:
+def convert_whole_number(_: Any, tokens: Sequence[Token]) -> int:
     """Convert digits with an optional sign to an int for cyclopts, whose own converter would round 2.5 to 2.
 
     Raises:
@@ -66,7 +66,7 @@ def whole(_: Any, tokens: Sequence[Token]) -> int:
 
 
 def _size(_: Any, tokens: Sequence[Token]) -> Any:
-    return MAX_BATCH if tokens[0].value == MAX_BATCH else whole(_, tokens)
+    return MAX_BATCH if tokens[0].value == MAX_BATCH else convert_whole_number(_, tokens)
 
 
 def _option(text: str) -> tuple[str, str]:
@@ -102,7 +102,7 @@ REPEATED = tuple(_MAPPINGS)
 """The fields that take an entry from each time their flag is given."""
 
 
-def entries(field: str, texts: Sequence[str]) -> dict[str, Any]:
+def parse_entries(field: str, texts: Sequence[str]) -> dict[str, Any]:
     """Return the mapping that a repeated flag gives.
 
     Raises:
@@ -119,7 +119,7 @@ def entries(field: str, texts: Sequence[str]) -> dict[str, Any]:
 
 
 def option_values(written: Mapping[str, str], *owners: Any) -> dict[str, Scalar]:
-    """Convert the values of `--set`: unchanged if an owner declares the option as text, else by `scalar`.
+    """Convert the values of `--set`: unchanged if an owner declares the option as text, else by `parse_scalar`.
 
     The owners are plugins with `Options`; that an option is one of theirs is not seen to here.
     """
@@ -129,19 +129,19 @@ def option_values(written: Mapping[str, str], *owners: Any) -> dict[str, Scalar]
         for field in attrs.fields(owner.Options)
         if isinstance(field.default, str)
     }
-    return {name: value if name in texts else scalar(value) for name, value in written.items()}
+    return {name: value if name in texts else parse_scalar(value) for name, value in written.items()}
 
 
-def fields_of(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of `RunSpec` for the given flags, options unchanged; raises as `entries` does."""
+def collect_fields(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of `RunSpec` for the given flags, options unchanged; raises as `parse_entries` does."""
     return {
-        name: entries(name, value) if name in _MAPPINGS else value
+        name: parse_entries(name, value) if name in _MAPPINGS else value
         for name, value in given.items()
         if value is not None
     }
 
 
-def takes_a_case(function: Callable[..., int]) -> Callable[..., int]:
+def add_case_flags(function: Callable[..., int]) -> Callable[..., int]:
     """Give a command a flag for each field of `RunSpec`, in place of its `**given`."""
     signature = inspect.signature(function)
     own = [
@@ -184,7 +184,7 @@ def _annotation(field: attrs.Attribute[Any], hint: Any) -> Any:
         about["show_default"] = lambda _: str(field.default)
     read_as = _read_as(hint)
     if read_as is int:
-        about["converter"] = whole
+        about["converter"] = convert_whole_number
     if field.name == "batch_size":
         read_as, about["converter"] = int | Literal["max"], _size
     return Annotated[read_as | None, Parameter(metavar=_metavar(field.name, hint), **about)]

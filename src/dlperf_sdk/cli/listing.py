@@ -39,7 +39,7 @@ def list_plugins(
     rows = [row for group in groups for row in registry.rows(group)]
     errors = {row: _error(registry, row) for row in rows} if check else {}
     if common.json:
-        emit({group: [_listed(row, errors) for row in rows if row.group == group] for group in groups})
+        emit({group: [_row_to_dict(row, errors) for row in rows if row.group == group] for group in groups})
     else:
         show([_table(group, [row for row in rows if row.group == group], errors) for group in groups])
     return _BROKEN if any(errors.values()) else 0
@@ -61,7 +61,7 @@ def _error(registry: Registry, row: Row) -> str | None:
     return None
 
 
-def _listed(row: Row, errors: dict[Row, str | None]) -> dict[str, Any]:
+def _row_to_dict(row: Row, errors: dict[Row, str | None]) -> dict[str, Any]:
     plain = {"name": row.name, "distribution": row.distribution, "target": row.target}
     return {**plain, "error": errors[row]} if errors else plain
 

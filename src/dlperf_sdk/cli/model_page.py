@@ -47,7 +47,7 @@ def blocks(page: str, manifest: list[dict[str, Any]]) -> Iterator[Block]:
         (
             entry["name"],
             "×".join(map(str, entry["shape"])) or "scalar",
-            _filled(entry["init"]),
+            _describe_initialization(entry["init"]),
             "yes" if entry["decay"] else "no",
         )
         for entry in manifest
@@ -77,7 +77,7 @@ def paragraphs(text: str) -> list[str]:
     return [" ".join(lines) for lines in rows]
 
 
-def _filled(init: dict[str, Any]) -> str:
+def _describe_initialization(init: dict[str, Any]) -> str:
     """Return a short description of how a tensor of the canonical weights is initialized: the kind and its numbers."""
     numbers = ", ".join(
         f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {json.dumps(value)}"

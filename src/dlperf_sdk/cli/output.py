@@ -9,14 +9,14 @@ from pathlib import Path
 from dlperf_sdk.cli.screen import Common, emit, say, write
 
 
-def put_text(text: str) -> None:
+def write_text(text: str) -> None:
     """Write text to standard output without control characters for the terminal; raises as `emit` does."""
     from dlperf_sdk.reports.terminal import harmless
 
     write(harmless(text) if sys.stdout.isatty() else text)
 
 
-def put_file(file: Path, data: bytes, common: Common) -> None:
+def write_file(file: Path, data: bytes, common: Common) -> None:
     """Write bytes to a file and report it.
 
     Raises:

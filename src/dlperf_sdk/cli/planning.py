@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
-from dlperf_sdk.environments.container import inside
+from dlperf_sdk.environments.container import container_prefix
 from dlperf_sdk.interfaces.topology import Job
 from dlperf_sdk.parity.evidence import foreseen
 from dlperf_sdk.planning import bundle
@@ -79,9 +79,9 @@ class Outline:
                 ("Batch", batch),
                 ("Parameters", f"{workload.parameters:,}, in {counted(len(plan.parameters), 'tensor')}"),
                 ("FLOPs", f"{quantity(workload.flops_per_sample, 'FLOP')} per sample and training step"),
-                ("Optimizer", _named(plan.optimizer)),
+                ("Optimizer", _format_assignments(plan.optimizer)),
                 ("", Cell(str(workload.optimizer.get("source", "")), "quiet")),
-                ("Options", _named({**plan.model_options, **plan.framework_options}) or "none"),
+                ("Options", _format_assignments({**plan.model_options, **plan.framework_options}) or "none"),
                 ("Compiler", f"{spec.compiler}; strategy {spec.strategy}, layout {spec.layout}"),
                 ("Data", str(spec.data)),
                 (
@@ -122,7 +122,7 @@ class Outline:
             ("Plugin", self.plan.plugin),
         ]
         if variables:
-            pairs.append(("Variables", _named(variables)))
+            pairs.append(("Variables", _format_assignments(variables)))
         return Labels(tuple(pairs))
 
     def _processes(self) -> list[Block]:
@@ -190,7 +190,7 @@ def outline(plan: Plan) -> Outline:
         devices_per_node=spec.topology.devices_per_node,
         device=plan.device,
         options=plan.topology_options,
-        prefix=inside(spec, plan.device, launcher.placement_variables),
+        prefix=container_prefix(spec, plan.device, launcher.placement_variables),
     )
     return Outline(
         plan=plan,
@@ -201,5 +201,5 @@ def outline(plan: Plan) -> Outline:
     )
 
 
-def _named(values: Any) -> str:
+def _format_assignments(values: Any) -> str:
     return ", ".join(f"{name} = {'none' if value is None else value}" for name, value in values.items())

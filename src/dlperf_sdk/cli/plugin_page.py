@@ -23,7 +23,7 @@ def blocks(about: Mapping[str, Any]) -> list[Block]:
         page.append(Labels(tuple(pairs)))
     if about.get("options"):
         rows = [
-            (option["name"], option["type"], _shown(option["default"]), _meaning(option))
+            (option["name"], option["type"], _format_value(option["default"]), _meaning(option))
             for option in about["options"]
         ]
         columns = (Column("option"), Column("type"), Column("default", right=True), Column("meaning"))
@@ -74,7 +74,7 @@ def _facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
     if "parameters" in about:
         inputs = (f"{entry['name']} {tuple(entry['shape'])} {entry['dtype']}" for entry in about["inputs"])
         numbers = ", ".join(
-            f"{name} {_shown(value)}"
+            f"{name} {_format_value(value)}"
             for name, value in about["optimizer"].items()
             if name not in ("kind", "source")
         )
@@ -108,5 +108,5 @@ def _arithmetic(about: Mapping[str, Any]) -> list[Block]:
     ]
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

@@ -46,7 +46,7 @@ def validate(
         _check_written(path, kind, document)
     try:
         check = (
-            partial(_read_result, path) if kind == "result" else _READ.get(kind, partial(_by_schema, kind))
+            partial(_read_result, path) if kind == "result" else _READ.get(kind, partial(_check_schema, kind))
         )
         problems = check(document)
     except DlperfError as error:
@@ -81,9 +81,11 @@ def _check_written(path: Path, kind: str, document: Mapping[str, Any]) -> None:
                 pass
         return
     places = source_positions.lines_of(path.read_text(encoding="utf-8-sig"), path.suffix.lower())
-    problems = diagnostics.in_file(path, kind, {"schema_version": schema.version(kind), **document}, places)
+    problems = diagnostics.list_file_errors(
+        path, kind, {"schema_version": schema.version(kind), **document}, places
+    )
     if problems:
-        raise DocumentError(diagnostics.joined(problems))
+        raise DocumentError(diagnostics.join_errors(problems))
 
 
 def _directory(path: Path, common: Common) -> int:
@@ -167,7 +169,7 @@ def _read_spec(document: dict[str, Any]) -> tuple[str, ...]:
     return ()
 
 
-def _by_schema(kind: str, document: dict[str, Any]) -> tuple[str, ...]:
+def _check_schema(kind: str, document: dict[str, Any]) -> tuple[str, ...]:
     from dlperf_sdk.documents import schema
 
     schema.check(kind, document)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dlperf_sdk.results.result import Result
 
 
-def without(folders: Iterable[Path]) -> Callable[[str], str]:
+def make_redactor(folders: Iterable[Path]) -> Callable[[str], str]:
     """Return a function that removes these folders, and this machine's and user's names, from a sentence."""
     from dlperf_sdk.results.redact import redacted_text
 
@@ -31,21 +31,21 @@ def without(folders: Iterable[Path]) -> Callable[[str], str]:
     return redact
 
 
-def of_this_machine(result: Result) -> Result:
+def redact_local(result: Result) -> Result:
     """Redact the names of this machine and this user from a result that was measured from here."""
     from dlperf_sdk.results.redact import redacted
 
     return redacted(result, (platform.node(),), _users())
 
 
-def hand_on(matches: Matches, selection: Iterable[str], output: Path) -> Callable[[str], str]:
+def write_redacted(matches: Matches, selection: Iterable[str], output: Path) -> Callable[[str], str]:
     """Redact what was found by `named`, paths or names in `output`; the value does so with a sentence about it.
 
     It leaves out the folders that lead there: others' names may be among them.
     """
     from dlperf_sdk.results.redact import redacted
 
-    redact = without({output, *(Path(name).parent for name in selection)})
+    redact = make_redactor({output, *(Path(name).parent for name in selection)})
     matches.results = [(redacted(result), None) for result, _ in matches.results]
     matches.errors = [redact(error) for error in matches.errors]
     return redact

@@ -8,14 +8,14 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from dlperf_sdk.cli.flags import takes_a_case
-from dlperf_sdk.cli.running import SHOWN_AS_USUAL, Shown, carried_out, spec_of
+from dlperf_sdk.cli.flags import add_case_flags
+from dlperf_sdk.cli.running import SHOWN_AS_USUAL, Shown, run_case, spec_of
 from dlperf_sdk.cli.screen import AS_USUAL, INTERRUPTED, Common, command, emit, say
 from dlperf_sdk.errors import DocumentError, UsageError
 
 
 @command
-@takes_a_case
+@add_case_flags
 def bundle(
     framework: Annotated[
         str,
@@ -54,9 +54,7 @@ def ingest(
     """Import the output of a bundle, measured on a machine without dlperf, as a result."""
     from dlperf_sdk.execution import replay
 
-    return carried_out(
-        lambda store, observers: replay.replay(_lines(source), store, observers), shown, common
-    )
+    return run_case(lambda store, observers: replay.replay(_lines(source), store, observers), shown, common)
 
 
 def _lines(source: Path) -> Iterator[bytes]:
@@ -91,7 +89,7 @@ def attach(
     from dlperf_sdk.execution import replay
 
     attached = replay.find_job(job)
-    code = carried_out(lambda store, observers: replay.attach(attached, store, observers), shown, common)
+    code = run_case(lambda store, observers: replay.attach(attached, store, observers), shown, common)
     if code == INTERRUPTED:
         say(
             f"{attached.label} keeps running: `dlperf attach {job}` follows it again, `{attached.cancel_command}` "

@@ -12,10 +12,10 @@ from attrs import frozen
 from cyclopts import Parameter
 
 from dlperf_sdk.cli.lookup import Matches, find
-from dlperf_sdk.cli.output import put_file, put_text
-from dlperf_sdk.cli.redacting import hand_on
+from dlperf_sdk.cli.output import write_file, write_text
+from dlperf_sdk.cli.redacting import write_redacted
 from dlperf_sdk.cli.screen import AS_USUAL, PARTIAL, Common, command, emit, say, show
-from dlperf_sdk.cli.unfinished_runs import unfinished
+from dlperf_sdk.cli.unfinished_runs import read_unfinished
 from dlperf_sdk.errors import StoreError, UnknownName, UsageError
 from dlperf_sdk.folders import RESULTS
 from dlperf_sdk.interfaces.collection import Collection
@@ -105,33 +105,33 @@ def report(
             raise UsageError(
                 "--published shows no results: leave out the names of runs, --compare-published and --redact."
             )
-        _put(_of_collection(Registry().collection(published)), format, file, common)
+        _write_output(_report_on_collection(Registry().collection(published)), format, file, common)
         return 0
     collection = None if compare_published is None else Registry().collection(compare_published)
     selection = runs or (str(output),)
     matches = find(selection, output)
-    redact_text = hand_on(matches, selection, output) if redact else str
+    redact_text = write_redacted(matches, selection, output) if redact else str
     if not matches.results and not matches.unfinished:
         raise StoreError(" ".join(matches.errors))
     for error in matches.errors:
         say(f"Error: {error}", "red")
-    _put(_of_results(matches, collection, redact_text), format, file, common)
+    _write_output(_report_on_results(matches, collection, redact_text), format, file, common)
     return PARTIAL if matches.errors or matches.unfinished else 0
 
 
 _FORMATS = ("terminal", "markdown", "html", "csv", "json")
 
 
-def _put(report: _Report, format: str, file: Path | None, common: Common) -> None:
+def _write_output(report: _Report, format: str, file: Path | None, common: Common) -> None:
     """Write the report in its format to standard output or to a file."""
     if file is None and common.json:
         emit(report.summary())
     elif file is None and format == "terminal":
         show(report.blocks())
     elif file is None:
-        put_text(_text(report, format))
+        write_text(_text(report, format))
     else:
-        put_file(file, _text(report, format).encode("utf-8", "backslashreplace"), common)
+        write_file(file, _text(report, format).encode("utf-8", "backslashreplace"), common)
 
 
 def _text(report: _Report, format: str) -> str:
@@ -148,7 +148,7 @@ def _text(report: _Report, format: str) -> str:
     return terminal.text_of(report.blocks())
 
 
-def _of_results(
+def _report_on_results(
     matches: Matches, collection: Collection | None, redact_text: Callable[[str], str]
 ) -> _Report:
     from dlperf_sdk.reports import html, result_page, results_table
@@ -159,7 +159,7 @@ def _of_results(
     def blocks() -> list[Block]:
         shown = result_page.page(*matches.results[0]) if len(results) == 1 else results_table.pages(results)
         for store, run_id in matches.unfinished:
-            shown += unfinished(store, run_id, redact_text)
+            shown += read_unfinished(store, run_id, redact_text)
         return shown if collection is None else [*shown, *compare_with_published(results, collection)]
 
     def markdown_blocks() -> list[Block]:
@@ -167,7 +167,7 @@ def _of_results(
             return blocks()
         shown = html.blocks_of_results(results, matches.errors, collection)
         for store, run_id in matches.unfinished:
-            shown += unfinished(store, run_id, redact_text)
+            shown += read_unfinished(store, run_id, redact_text)
         return shown
 
     def as_csv() -> str:
@@ -191,7 +191,7 @@ def _of_results(
     )
 
 
-def _of_collection(collection: Collection) -> _Report:
+def _report_on_collection(collection: Collection) -> _Report:
     from dlperf_sdk.reports import collection_page, html
 
     return _Report(

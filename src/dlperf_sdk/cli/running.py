@@ -10,8 +10,18 @@ from attrs import define, frozen
 from cyclopts import Group, Parameter
 
 from dlperf_sdk.cli import campaigning
-from dlperf_sdk.cli.flags import ALLOW, REPEATED, fields_of, option_values, takes_a_case
-from dlperf_sdk.cli.screen import AS_USUAL, INTERRUPTED, Common, command, complain, emit, err, say, show
+from dlperf_sdk.cli.flags import ALLOW, REPEATED, add_case_flags, collect_fields, option_values
+from dlperf_sdk.cli.screen import (
+    AS_USUAL,
+    INTERRUPTED,
+    Common,
+    command,
+    complain,
+    emit,
+    error_console,
+    say,
+    show,
+)
 from dlperf_sdk.errors import DlperfError, UsageError
 from dlperf_sdk.folders import RESULTS
 from dlperf_sdk.hookspecs import hookimpl
@@ -66,7 +76,7 @@ SHOWN_AS_USUAL = Shown()
 
 
 @define
-class _Witness:
+class _ResultObserver:
     """Holds on to what the hooks tell, for the case that `run` cannot return it: after Ctrl-C."""
 
     result: Result | None = None
@@ -82,7 +92,7 @@ class _Witness:
 
 
 @command
-@takes_a_case
+@add_case_flags
 def run(
     framework: Annotated[
         str,
@@ -117,13 +127,13 @@ def run(
     spec = spec_of(framework, model, given)
     if dry_run:
         return _show_plan(spec, common)
-    return carried_out(
+    return run_case(
         lambda store, observers: api.run(spec, store=store, observers=observers, trace=trace), shown, common
     )
 
 
 @command
-@takes_a_case
+@add_case_flags
 def plan(
     framework: Annotated[
         str,
@@ -142,7 +152,7 @@ def plan(
     from dlperf_sdk.campaigns.file import is_campaign
 
     if model is None and is_campaign(framework):
-        if fields_of(given):
+        if collect_fields(given):
             raise UsageError("A campaign's cases have their fields in its file; leave the flags out.")
         return campaigning.show_plan(framework, False, common)
     return _show_plan(spec_of(framework, model, given), common)
@@ -164,7 +174,7 @@ def rerun(
     from dlperf_sdk.results.store import ResultStore
 
     before = ResultStore(shown.output).load(result)
-    return carried_out(
+    return run_case(
         lambda store, observers: api.rerun(before, allow=allow, store=store, observers=observers),
         shown,
         common,
@@ -176,7 +186,7 @@ def spec_of(what: str, model: str | None, given: dict[str, Any]) -> RunSpec:
     from dlperf_sdk import api
     from dlperf_sdk.registry.plugins import Registry
 
-    fields, registry = fields_of(given), Registry()
+    fields, registry = collect_fields(given), Registry()
     if model is None and not Path(what).suffix and not Path(what).exists():
         known = ", ".join(registry.names("models")) or "none"
         raise UsageError(
@@ -204,7 +214,7 @@ def _show_plan(spec: RunSpec, common: Common) -> int:
     return 0
 
 
-def carried_out(measure: Any, shown: Shown, common: Common) -> int:
+def run_case(measure: Any, shown: Shown, common: Common) -> int:
     """Run a case, show how it goes and what came out; what that says as an exit code.
 
     `measure` is given a store and observers, and returns a result.
@@ -213,31 +223,31 @@ def carried_out(measure: Any, shown: Shown, common: Common) -> int:
 
     if shown.quiet and shown.verbose:
         raise UsageError("--quiet and --verbose contradict each other; leave one of them out.")
-    store, witness = ResultStore(shown.output), _Witness()
+    store, witness = ResultStore(shown.output), _ResultObserver()
     try:
         if shown.quiet:
             result = measure(store, [witness])
         else:
             from dlperf_sdk.progress.display import display
 
-            console = err()
+            console = error_console()
             live = sys.stderr.isatty() and not console.is_dumb_terminal
             with display(console, live=live, verbose=shown.verbose, redact=shown.redact) as watching:
                 result = measure(store, [witness, watching])
     except KeyboardInterrupt:
-        return _interrupted(witness, store, shown, common)
+        return _conclude_interrupted(witness, store, shown, common)
     return _present(result, store, shown, common)
 
 
-def _interrupted(witness: _Witness, store: ResultStore, shown: Shown, common: Common) -> int:
+def _conclude_interrupted(witness: _ResultObserver, store: ResultStore, shown: Shown, common: Common) -> int:
     kept = witness.result
     if kept is None:
         where = "" if witness.directory is None else f" What there is lies in {witness.directory}."
-        return complain(KeyboardInterrupt(_told(f"Interrupted.{where}", shown)), common, INTERRUPTED)
+        return complain(KeyboardInterrupt(_redact_text(f"Interrupted.{where}", shown)), common, INTERRUPTED)
     if kept.repeats and not common.json:
         _present(kept, store, shown, common)
     elif common.json:
-        emit(_handed_out(kept, shown).to_dict())
+        emit(_redact_result(kept, shown).to_dict())
     count = len(kept.repeats)
     repeats = (
         "No repeat had finished"
@@ -253,12 +263,12 @@ def _present(result: Result, store: ResultStore, shown: Shown, common: Common) -
     from dlperf_sdk.reports import markdown, result_page
     from dlperf_sdk.results.result import FAIL, INTEGRITY
 
-    given_out = _handed_out(result, shown)
+    given_out = _redact_result(result, shown)
     directory = store.directory / result.id
     try:
         store.reopen_run(result.id).write_report(markdown.text_of(result_page.page(given_out)))
     except DlperfError as error:
-        say(_told(f"The report was not written: {error}", shown), "red")
+        say(_redact_text(f"The report was not written: {error}", shown), "red")
     if common.json:
         emit(given_out.to_dict())
     else:
@@ -280,17 +290,17 @@ def _present(result: Result, store: ResultStore, shown: Shown, common: Common) -
     return result.exit_code
 
 
-def _told(text: str, shown: Shown) -> str:
+def _redact_text(text: str, shown: Shown) -> str:
     if not shown.redact:
         return text
-    from dlperf_sdk.cli.redacting import without
+    from dlperf_sdk.cli.redacting import make_redactor
 
-    return without([shown.output])(text)
+    return make_redactor([shown.output])(text)
 
 
-def _handed_out(result: Result, shown: Shown) -> Result:
+def _redact_result(result: Result, shown: Shown) -> Result:
     if not shown.redact:
         return result
-    from dlperf_sdk.cli.redacting import of_this_machine
+    from dlperf_sdk.cli.redacting import redact_local
 
-    return of_this_machine(result)
+    return redact_local(result)

@@ -58,12 +58,12 @@ class _Console(Console):
         _mute(self.file)
 
 
-def err() -> Console:
+def error_console() -> Console:
     """Return the console for standard error."""
     return _Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
 
 
-def out() -> Console:
+def output_console() -> Console:
     """Return the console for standard output, which cyclopts uses for help and version."""
     return _Console(file=sys.stdout)
 
@@ -73,7 +73,7 @@ _reserved: list[TextIO] = []
 
 
 @contextmanager
-def reserved_stdout() -> Iterator[None]:
+def reserve_stdout() -> Iterator[None]:
     """Reserve standard output for `emit`: what plugins and programs that they start print goes to standard error."""
     stdout, descriptor = sys.stdout, None
     with suppress(OSError, ValueError):  # a stream of Python's alone has no descriptor
@@ -142,10 +142,12 @@ def show(blocks: Iterable[Block]) -> None:
 
 def say(text: str, style: str = "") -> None:
     """Print a paragraph to standard error; errors in writing it are ignored."""
-    from dlperf_sdk.documents.json_values import visible
+    from dlperf_sdk.documents.json_values import replace_control_characters
 
     with suppress(OSError):
-        err().print(visible(text), style=style or None, soft_wrap=not sys.stderr.isatty())
+        error_console().print(
+            replace_control_characters(text), style=style or None, soft_wrap=not sys.stderr.isatty()
+        )
 
 
 def complain(error: BaseException, common: Common, exit_code: int) -> int:
@@ -171,9 +173,9 @@ def command(function: Callable[..., int]) -> Callable[..., int]:
     """Wrap a command of the CLI: its errors become a paragraph and an exit code."""
 
     @wraps(function)
-    def guarded(*args: Any, **kwargs: Any) -> int:
+    def run_guarded(*args: Any, **kwargs: Any) -> int:
         common = kwargs.get("common") or Common()
-        with reserved_stdout() if common.json else nullcontext():
+        with reserve_stdout() if common.json else nullcontext():
             return guard(common, args, kwargs)
 
     def guard(common: Common, args: Any, kwargs: Any) -> int:
@@ -184,7 +186,7 @@ def command(function: Callable[..., int]) -> Callable[..., int]:
         except KeyboardInterrupt as error:
             return complain(KeyboardInterrupt(str(error) or "Interrupted."), common, INTERRUPTED)
         except Exception as error:
-            refused = _refused_by_the_system(error)
+            refused = _usage_error_from(error)
             if refused is not None:
                 return complain(refused.with_traceback(error.__traceback__), common, refused.exit_code)
             advice = "" if common.debug else " --debug shows the traceback."
@@ -193,10 +195,10 @@ def command(function: Callable[..., int]) -> Callable[..., int]:
             )
             return complain(cause.with_traceback(error.__traceback__), common, DlperfError.exit_code)
 
-    return guarded
+    return run_guarded
 
 
-def _refused_by_the_system(error: Exception) -> UsageError | None:
+def _usage_error_from(error: Exception) -> UsageError | None:
     """Return a usage error for an `OSError` about a file, such as a path that is too long or not accessible.
 
     Also covers a working directory that was deleted. Return None for all other errors.

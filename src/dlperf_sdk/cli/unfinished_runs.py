@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dlperf_sdk.results.store import ResultStore
 
 
-def unfinished(store: ResultStore, run_id: str, redact_text: Callable[[str], str]) -> list[Block]:
+def read_unfinished(store: ResultStore, run_id: str, redact_text: Callable[[str], str]) -> list[Block]:
     """Return the finished repeats of a run without a result, and a note on each file that cannot be read.
 
     `told` redacts messages that name files.

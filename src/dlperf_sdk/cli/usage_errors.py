@@ -19,7 +19,7 @@ from cyclopts import (
     UnusedCliTokensError,
 )
 
-from dlperf_sdk.documents.json_values import shown
+from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.errors import UnknownName, UsageError
 
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", Path: "a path", str: "text"}
@@ -35,34 +35,35 @@ _INSTEAD: dict[tuple[str, ...], str] = {
 """Words of a command line that are an option elsewhere → what does the same here."""
 
 
-def explained(error: CycloptsError) -> UsageError:
+def explain_usage_error(error: CycloptsError) -> UsageError:
     """Convert an error of cyclopts to one that says what is wrong with the command line and what to write instead."""
     command = " ".join(("dlperf", *(error.command_chain or ())))
     help = f"See `{command} --help`."
     if isinstance(error, UnknownCommandError) and error.app is not None:
         return UnknownName("command", (error.unused_tokens or [""])[0], _commands(error.app), help)
-    return UsageError(f"{_message(error, command)} {help}")
+    return UsageError(f"{_explain(error, command)} {help}")
 
 
-def _message(error: CycloptsError, command: str) -> str:
+def _explain(error: CycloptsError, command: str) -> str:
     argument = error.argument
     if isinstance(error, UnusedCliTokensError):
-        return f"Unexpected arguments: {' '.join(map(shown, error.unused_tokens or ()))}."
+        return f"Unexpected arguments: {' '.join(map(format_value, error.unused_tokens or ()))}."
     if isinstance(error, UnknownOptionError):
-        return _unknown(error)
+        return _explain_unknown_option(error)
     if isinstance(error, RepeatArgumentError):
         return f"{error.token.keyword} is given more than once; give it once."
     if isinstance(error, MissingArgumentError) and argument is not None:
-        return _missing(error, argument, command)
+        return _explain_missing(error, argument, command)
     if isinstance(error, CoercionError) and error.token is not None and argument is not None:
         name, value = error.token.keyword or argument.name, error.token.value
         choices = [str(choice) for choice in _choices(argument.hint)]
         kinds = [kind for type_, kind in _KINDS.items() if type_ in _parts(argument.hint)]
-        return f"{name} is {shown(value)}; it takes {_or([*kinds, *choices])}.{_suggestion(value, choices)}"
+        accepted = _join_alternatives([*kinds, *choices])
+        return f"{name} is {format_value(value)}; it takes {accepted}.{_suggestion(value, choices)}"
     return " ".join(str(error).split())
 
 
-def _unknown(error: UnknownOptionError) -> str:
+def _explain_unknown_option(error: UnknownOptionError) -> str:
     """Return the message for an unknown option."""
     name = (error.token.keyword or error.token.value).partition("=")[0]
     known = [option for argument in error.argument_collection if argument.parse for option in argument.names]
@@ -70,13 +71,13 @@ def _unknown(error: UnknownOptionError) -> str:
     return f"There is no option {name}.{_suggestion(name, known) if instead is None else f' {instead}'}"
 
 
-def _missing(error: MissingArgumentError, argument: Argument, command: str) -> str:
+def _explain_missing(error: MissingArgumentError, argument: Argument, command: str) -> str:
     """Return the message for an option without its value, or a command without a required argument."""
     option = error.keyword or next((token.keyword for token in argument.tokens if token.keyword), None)
     if option is not None:
-        return f"{option} needs a value: {_about(argument)}"
+        return f"{option} needs a value: {_adapt_help(argument)}"
     usage = "" if error.app is None else f" Write `{command}{_usage(error.app)}`."
-    return f"`{command}` needs {argument.name}: {_about(argument)}{usage}"
+    return f"`{command}` needs {argument.name}: {_adapt_help(argument)}{usage}"
 
 
 def _commands(app: App) -> Iterator[str]:
@@ -88,7 +89,7 @@ def _suggestion(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {close[0]}?" if close else ""
 
 
-def _about(argument: Argument) -> str:
+def _adapt_help(argument: Argument) -> str:
     """Return an argument's help text, adapted to follow a colon or a verb."""
     text = str(argument.parameter.help or "").strip() or "a value."
     return text if text[1:2].isupper() else text[:1].lower() + text[1:]
@@ -120,5 +121,5 @@ def _choices(hint: Any) -> Iterator[Any]:
     return (choice for part in _parts(hint) if get_origin(part) is Literal for choice in get_args(part))
 
 
-def _or(texts: list[str]) -> str:
+def _join_alternatives(texts: list[str]) -> str:
     return " or ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts) or "another value"

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dlperf_sdk.data import folder
-from dlperf_sdk.data.cache import Progress, silent
+from dlperf_sdk.data.cache import Progress, ignore_progress
 from dlperf_sdk.errors import SpecError, Unavailable
 from dlperf_sdk.spec.data_source import DATA_SOURCES
 from dlperf_sdk.spec.values import DataSpec
@@ -45,7 +45,7 @@ def prepare(
     inputs: Sequence[Mapping[str, Any]],
     *,
     seed: int = 0,
-    on_progress: Progress = silent,
+    on_progress: Progress = ignore_progress,
 ) -> dict[str, Any]:
     """Prepare what the workers will read, and return the request's `data`.
 

@@ -16,7 +16,7 @@ Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""
 
 
-def silent(stage: str, done: int, total: int) -> None:
+def ignore_progress(stage: str, done: int, total: int) -> None:
     """Ignore progress."""
 
 
@@ -53,7 +53,7 @@ def write(path: Path, content: bytes) -> None:
 
 
 @contextmanager
-def locked(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
+def hold_lock(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
     """Hold the lock beside `path`; call `on_wait` first if another preparer has it.
 
     The kernel frees it when its holder ends, however that is.

@@ -51,7 +51,7 @@ def entries(folder: Path) -> Iterator[os.DirEntry[str]]:
     return (entry for entry in listed if not entry.name.startswith("."))
 
 
-def inside(root: Path, entry: os.DirEntry[str]) -> None:
+def check_inside(root: Path, entry: os.DirEntry[str]) -> None:
     """Refuse a link that leads out of the root: data is what lies in the folder that was named.
 
     Raises:
@@ -77,7 +77,7 @@ def files(root: Path, folder: Path, suffixes: tuple[str, ...]) -> list[File]:
     for entry in entries(folder):
         if not entry.name.lower().endswith(suffixes):
             continue
-        inside(root, entry)
+        check_inside(root, entry)
         if not entry.is_file():
             # A named pipe would be waited on for ever.
             raise DocumentError(f"{entry.path} is no regular file. Remove it, or put the file itself there.")
@@ -99,6 +99,6 @@ def subfolders(root: Path, folder: Path) -> list[str]:
     names = []
     for entry in entries(folder):
         if entry.is_dir():
-            inside(root, entry)
+            check_inside(root, entry)
             names.append(entry.name)
     return names

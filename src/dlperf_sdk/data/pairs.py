@@ -52,11 +52,11 @@ class Masked(NamedTuple):
     """Tokens that were masked."""
 
 
-def _below(source: Source, limit: int) -> int:
+def _draw_index(source: Source, limit: int) -> int:
     return int(source.random() * limit)
 
 
-def _joined(document: Document, begin: int, end: int) -> list[int]:
+def _join_sentences(document: Document, begin: int, end: int) -> list[int]:
     """Return the tokens of some of a document's sentences, in order."""
     return [token for i in range(begin, end) for token in document[i]]
 
@@ -68,15 +68,15 @@ def _shorten(first: list[int], second: list[int], room: int, source: Source) -> 
         del longer[0 if source.random() < 0.5 else -1]
 
 
-def _elsewhere(documents: Sequence[Document], own: int, enough: int, source: Source) -> list[int]:
+def _draw_other_span(documents: Sequence[Document], own: int, enough: int, source: Source) -> list[int]:
     """Return a span of another document than `own`: from one of its sentences on, up to `enough` tokens."""
-    below = _below(source, len(documents) - 1)
+    below = _draw_index(source, len(documents) - 1)
     document = documents[below + (below >= own)]
-    begin = _below(source, len(document))
-    return _joined(document, begin, _filled(document, begin, enough))
+    begin = _draw_index(source, len(document))
+    return _join_sentences(document, begin, _find_end(document, begin, enough))
 
 
-def _filled(document: Document, begin: int, enough: int) -> int:
+def _find_end(document: Document, begin: int, enough: int) -> int:
     """Return the end of the smallest number of sentences from `begin` on, at least one, with `enough` tokens."""
     end, total = begin + 1, len(document[begin])
     while end < len(document) and total < enough:
@@ -98,18 +98,18 @@ def pairs(documents: Sequence[Document], length: int, source: Source) -> Iterato
     for own, document in enumerate(documents):
         begin = 0
         while begin < len(document):
-            end = _filled(document, begin, room)
+            end = _find_end(document, begin, room)
             is_single = end - begin == 1
             if is_single and len(document[begin]) == 1:
                 begin = end
                 continue
-            cut = end if is_single else begin + 1 + _below(source, end - begin - 1)
-            first = _joined(document, begin, cut)
+            cut = end if is_single else begin + 1 + _draw_index(source, end - begin - 1)
+            first = _join_sentences(document, begin, cut)
             if source.random() < 0.5:
-                second = _elsewhere(documents, own, room - len(first), source)
+                second = _draw_other_span(documents, own, room - len(first), source)
                 label, begin = 1, cut
             else:
-                second = _joined(document, cut, end)
+                second = _join_sentences(document, cut, end)
                 if is_single:
                     middle = len(first) // 2
                     first, second = first[:middle], first[middle:]
@@ -142,7 +142,7 @@ def mask(
     candidates = [i for i, token in enumerate(tokens) if token not in fixed]
     count = min(most, max(1, round(len(tokens) * FRACTION)), len(candidates))
     for i in range(count):
-        j = i + _below(source, len(candidates) - i)
+        j = i + _draw_index(source, len(candidates) - i)
         candidates[i], candidates[j] = candidates[j], candidates[i]
     positions = sorted(candidates[:count])
     hidden = list(tokens)
@@ -151,5 +151,5 @@ def mask(
         if fate < MASKED:
             hidden[position] = mask_token
         elif fate < MASKED + REPLACED:
-            hidden[position] = words[_below(source, len(words))]
+            hidden[position] = words[_draw_index(source, len(words))]
     return Masked(hidden, positions, [tokens[position] for position in positions])

@@ -76,7 +76,7 @@ def _checksums(root: Path, on_progress: cache.Progress) -> dict[str, str]:
     return checksums
 
 
-def _own_vocabulary(root: Path, limit: int) -> tuple[str, ...] | None:
+def _read_own_vocabulary(root: Path, limit: int) -> tuple[str, ...] | None:
     """Return the folder's vocabulary, or None if it has none."""
     if not any(file.name == _VOCABULARY for file in folder.files(root, root, (_VOCABULARY,))):
         return None
@@ -177,7 +177,7 @@ def _make(
     cache.write(directory / "index.sha256", hashlib.sha256(index).hexdigest().encode("ascii"))
 
 
-def _valid(entry: Path) -> dict[str, Any] | None:
+def _read_valid_index(entry: Path) -> dict[str, Any] | None:
     """Return the index of a cache entry with its own checksum; None if it is missing or corrupt."""
     try:
         digest = (entry / "index.sha256").read_text(encoding="ascii")
@@ -200,7 +200,7 @@ def prepare_text(
     root = folder.resolved_folder(path, "text")
     limit = int(model_options["vocabulary_size"])
     files = _checksums(root, on_progress)
-    pieces = _own_vocabulary(root, limit)
+    pieces = _read_own_vocabulary(root, limit)
     made_from = {
         "format": TEXT,
         "version": INDEX_VERSION,
@@ -216,8 +216,8 @@ def prepare_text(
     }
     key = hashlib.sha256(json.dumps(made_from).encode("ascii")).hexdigest()
     entry = cache.directory() / f"text-{key[:32]}"
-    with cache.locked(entry, lambda: on_progress("waiting for another preparation", 0, 1)):
-        index = _valid(entry)
+    with cache.hold_lock(entry, lambda: on_progress("waiting for another preparation", 0, 1)):
+        index = _read_valid_index(entry)
         if index is None:
             partial = entry.with_name(f".{entry.name}.partial")
             shutil.rmtree(partial, ignore_errors=True)
@@ -237,7 +237,7 @@ def prepare_text(
                 partial.rename(entry)
             finally:
                 shutil.rmtree(partial, ignore_errors=True)
-            index = _valid(entry)
+            index = _read_valid_index(entry)
             assert index is not None
     return {
         "path": os.fspath(root),

@@ -14,7 +14,9 @@ MOST = 10
 """Mistakes that are told; of the others, how many there are."""
 
 
-def in_file(path: Path, name: str, document: Any, places: Mapping[source_positions.Place, int]) -> list[str]:
+def list_file_errors(
+    path: Path, name: str, document: Any, places: Mapping[source_positions.Place, int]
+) -> list[str]:
     """Return the errors that the schema `name` finds in the content of a file, sorted by line: `FILE:LINE: …` each.
 
     `places` are the file's lines, as `source_positions.lines_of` returns them.
@@ -23,13 +25,14 @@ def in_file(path: Path, name: str, document: Any, places: Mapping[source_positio
         DocumentError: the document has another version, or is not plain data.
     """
     messages = [
-        (source_positions.line_of(places, error.place), str(error)) for error in schema.faults(name, document)
+        (source_positions.line_of(places, error.place), str(error))
+        for error in schema.list_errors(name, document)
     ]
     return [f"{path}:{line}: {message}" for line, message in sorted(messages)]
 
 
 @contextmanager
-def gathered(errors: list[str]) -> Iterator[None]:
+def gather_errors(errors: list[str]) -> Iterator[None]:
     """Append the lines of a `CampaignError` raised inside to `errors`, and suppress it so that more are found."""
     try:
         yield
@@ -37,7 +40,7 @@ def gathered(errors: list[str]) -> Iterator[None]:
         errors += str(error).splitlines()
 
 
-def joined(errors: Iterable[str]) -> str:
+def join_errors(errors: Iterable[str]) -> str:
     """Join errors to one message, a line each, without duplicates: at most ten, and the number of the others."""
     lines = list(dict.fromkeys(errors))
     if len(lines) <= MOST:

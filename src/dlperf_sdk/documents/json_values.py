@@ -18,7 +18,7 @@ LARGEST_FLOAT = sys.float_info.max
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Format a value for an error message, in at most a hundred characters."""
     short = reprlib.Repr()
     short.maxstring = short.maxother = 80
@@ -30,7 +30,7 @@ def shown(value: Any) -> str:
     return text if len(text) <= 100 else text[:97] + "..."
 
 
-def visible(text: str) -> str:
+def replace_control_characters(text: str) -> str:
     """Replace control characters, so that texts of workers and files cannot control a terminal."""
     return "".join(char if char in "\n\t" or char.isprintable() else "�" for char in text)
 
@@ -51,7 +51,7 @@ def numbers(values: Sequence[float | str]) -> tuple[float, ...]:
     return tuple(values) if set(map(type, values)) == {float} else tuple(map(number, values))  # type: ignore[arg-type]
 
 
-def plain(value: Any, source: str) -> Any:
+def to_plain(value: Any, source: str) -> Any:
     """Return the value if it consists of JSON types and is not too deep; `source` names it in messages.
 
     Raises:
@@ -66,10 +66,10 @@ def plain(value: Any, source: str) -> Any:
             if kind is str or item is None or kind is bool:
                 continue
             if isinstance(item, dict):
-                _keyed_by_text(item, source)
+                _check_keys(item, source)
                 deeper.extend(item.values())
             elif isinstance(item, list):
-                if not _plain_at_once(item):
+                if not _is_plain_list(item):
                     deeper.extend(item)
             elif isinstance(item, float):
                 if not math.isfinite(item):
@@ -79,7 +79,7 @@ def plain(value: Any, source: str) -> Any:
                     raise DocumentError(f"{source} holds a whole number of {item.bit_length()} bits.")
             elif not isinstance(item, str):
                 raise DocumentError(
-                    f"{source} holds {shown(item)}, a {type(item).__name__}; write it as text."
+                    f"{source} holds {format_value(item)}, a {type(item).__name__}; write it as text."
                 )
         if not deeper:
             return value
@@ -90,12 +90,12 @@ def plain(value: Any, source: str) -> Any:
 _TEXT = {str}
 
 
-def _keyed_by_text(item: dict[Any, Any], source: str) -> None:
+def _check_keys(item: dict[Any, Any], source: str) -> None:
     if not set(map(type, item)) <= _TEXT and not all(isinstance(key, str) for key in item):
-        raise DocumentError(f"{source} holds {shown(item)}, with a key that is no text.")
+        raise DocumentError(f"{source} holds {format_value(item)}, with a key that is no text.")
 
 
-def _plain_at_once(items: list[Any]) -> bool:
+def _is_plain_list(items: list[Any]) -> bool:
     """Return True if a quick test finds only finite floats, or only texts, in the list; most long lists pass."""
     kinds = set(map(type, items))
     if kinds == {float}:

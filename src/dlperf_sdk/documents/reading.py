@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
-from dlperf_sdk.documents.json_values import DEEPEST, plain, shown
+from dlperf_sdk.documents.json_values import DEEPEST, format_value, to_plain
 from dlperf_sdk.errors import DocumentError
 
 LARGEST_SPEC = 1024 * 1024
@@ -60,10 +60,10 @@ def load_document(path: Path, limit: int = LARGEST_SPEC) -> dict[str, Any]:
         raise DocumentError(f"{path}:{error.line}: This is not valid {error}.") from None
     if document is None:
         raise DocumentError(f"{path}:1: There is nothing in it; it must hold names and their values.")
-    plain(document, str(path))
+    to_plain(document, str(path))
     if not isinstance(document, dict):
         raise DocumentError(
-            f"{path}:1: The file must hold an object (names and their values); it holds {shown(document)}."
+            f"{path}:1: The file must hold an object (names and their values); it holds {format_value(document)}."
         )
     return document
 
@@ -81,7 +81,7 @@ def parse_json(data: bytes, source: str) -> Any:
         raise DocumentError(f"{source} is nested too deeply.") from None
     except _Misread as error:
         raise DocumentError(f"{source} is not valid {error}, in line {error.line}.") from None
-    return plain(value, source)
+    return to_plain(value, source)
 
 
 def check_memory(data: bytes, source: str) -> None:
@@ -108,7 +108,7 @@ class _Misread(Exception):
 
 def _json(text: str) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+        return json.loads(text, object_pairs_hook=_reject_duplicates, parse_constant=_reject_constant)
     except json.JSONDecodeError as error:
         why = error.msg if text.strip() else "there is nothing in it"
         raise _Misread("JSON", f"{why[:1].lower()}{why[1:]} at column {error.colno}", error.lineno) from None
@@ -116,9 +116,9 @@ def _json(text: str) -> Any:
         from dlperf_sdk.documents import source_positions
 
         if isinstance(error, _Twice):
-            key, line = source_positions.repeated(text)
-            raise _Misread("JSON", f"the key {shown(key)} is there twice", line) from None
-        raise _Misread("JSON", str(error), source_positions.of_odd_number(text)) from None
+            key, line = source_positions.find_repeated_key(text)
+            raise _Misread("JSON", f"the key {format_value(key)} is there twice", line) from None
+        raise _Misread("JSON", str(error), source_positions.line_of_invalid_number(text)) from None
 
 
 def _toml(text: str) -> Any:
@@ -210,12 +210,12 @@ class _Twice(ValueError):
     """An object of JSON names a key twice."""
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
         raise _Twice
     return value
 
 
-def _no_constant(name: str) -> NoReturn:
+def _reject_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number of JSON")

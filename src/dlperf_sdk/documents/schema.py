@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import dlperf_sdk
 from dlperf_sdk.documents import schema_messages
-from dlperf_sdk.documents.json_values import plain, shown
+from dlperf_sdk.documents.json_values import to_plain
 from dlperf_sdk.documents.reading import load_document, parse_json
 from dlperf_sdk.documents.validators import deciding_validator, explaining_validator
 from dlperf_sdk.errors import DocumentError
@@ -23,12 +23,11 @@ if TYPE_CHECKING:
 __all__ = [
     "NAMES",
     "check",
-    "faults",
+    "embed_references",
+    "list_errors",
     "load",
     "load_document",
     "parse_json",
-    "self_contained",
-    "shown",
     "version",
 ]
 
@@ -52,13 +51,13 @@ def check(name: str, document: Any, part: str = "") -> None:
             JSON path.
     """
     title = _title(name, part)
-    plain(document, f"The {title}")
+    to_plain(document, f"The {title}")
     _check_version(name, title, document)
     if is_valid(name, document, part):
         return
     from jsonschema.exceptions import best_match
 
-    error = best_match(explaining(name, part).iter_errors(document))
+    error = best_match(load_explaining_validator(name, part).iter_errors(document))
     if error is None:
         raise DocumentError(f"The {title} is not valid.")
     raise _refusal(name, title, document, error)
@@ -67,28 +66,28 @@ def check(name: str, document: Any, part: str = "") -> None:
 def is_valid(name: str, document: Any, part: str = "") -> bool:
     """Return True if plain data follows the schema `name`, or its `$defs/part`."""
     try:
-        return _deciding(name, part).is_valid(document)
+        return _load_deciding_validator(name, part).is_valid(document)
     except UnicodeEncodeError:  # half of a surrogate pair, which JSON can hold and the fast validator cannot
-        return explaining(name, part).is_valid(document)
+        return load_explaining_validator(name, part).is_valid(document)
 
 
-def faults(name: str, document: Any) -> list[DocumentError]:
+def list_errors(name: str, document: Any) -> list[DocumentError]:
     """List everything that is wrong with a document by the schema `name`: what `check` raises is one of them.
 
     Raises:
         DocumentError: It is of another version, or no plain data.
     """
     title = _title(name, "")
-    plain(document, f"The {title}")
+    to_plain(document, f"The {title}")
     _check_version(name, title, document)
     if is_valid(name, document):
         return []
     from jsonschema.exceptions import best_match
 
     errors: dict[str, DocumentError] = {}
-    for error in explaining(name, "").iter_errors(document):
+    for error in load_explaining_validator(name, "").iter_errors(document):
         inner = best_match([error]) or error
-        keys: list[str | None] = [*schema_messages.unknown_keys(inner)]
+        keys: list[str | None] = [*schema_messages.find_unknown_keys(inner)]
         for key in keys or [None]:
             refusal = _refusal(name, title, document, inner, key)
             errors[str(refusal)] = refusal
@@ -103,10 +102,10 @@ def _refusal(
     name: str, title: str, document: Any, error: ValidationError, key: str | None = None
 ) -> DocumentError:
     """Return the exception for one error; of several unknown keys it is about `key`, or the first."""
-    unknown = schema_messages.unknown_keys(error)[:1] if key is None else [key]
+    unknown = schema_messages.find_unknown_keys(error)[:1] if key is None else [key]
     hint = _newer_minor(name, document) if error.validator in ("additionalProperties", "enum") else ""
     where, why = schema_messages.json_path(error), schema_messages.explain(error, unknown)
-    place = (*error.absolute_path, *(unknown or schema_messages.misnamed_keys(error)))
+    place = (*error.absolute_path, *(unknown or schema_messages.find_misnamed_keys(error)))
     return DocumentError(f"The {title} is not valid at {where}: {why}.{hint}", place)
 
 
@@ -116,18 +115,18 @@ def load(name: str) -> dict[str, Any]:
     return document
 
 
-def self_contained(name: str) -> dict[str, Any]:
+def embed_references(name: str) -> dict[str, Any]:
     """Return the schema `name` with those that it refers to under its own `$defs`: editors read one file."""
     ids = {schema["$id"]: definition for definition, schema in _schemas().items()}
     taken: set[str] = set()
 
-    def moved(part: Any, within: str) -> Any:
+    def move_references(part: Any, within: str) -> Any:
         """Return a part of the schema `within` with its references changed to the new places."""
         if isinstance(part, list):
-            return [moved(item, within) for item in part]
+            return [move_references(item, within) for item in part]
         if not isinstance(part, dict):
             return part
-        copy = {key: moved(value, within) for key, value in part.items()}
+        copy = {key: move_references(value, within) for key, value in part.items()}
         if isinstance(part.get("$ref"), str):
             home, _, pointer = part["$ref"].partition("#")
             definition = ids[home] if home else within
@@ -136,12 +135,14 @@ def self_contained(name: str) -> dict[str, Any]:
             copy["$ref"] = f"#{pointer}" if definition == name else f"#/$defs/{definition}{pointer}"
         return copy
 
-    document: dict[str, Any] = moved({k: v for k, v in _schemas()[name].items() if k != "$id"}, name)
+    document: dict[str, Any] = move_references(
+        {k: v for k, v in _schemas()[name].items() if k != "$id"}, name
+    )
     definitions: dict[str, Any] = {}
     while taken - set(definitions):
         definition = min(taken - set(definitions))
         inner = {k: v for k, v in _schemas()[definition].items() if k not in ("$id", "$schema")}
-        definitions[definition] = moved(inner, definition)
+        definitions[definition] = move_references(inner, definition)
     if definitions:
         document["$defs"] = {**document.get("$defs", {}), **definitions}
     return document
@@ -167,12 +168,12 @@ def _schemas() -> dict[str, dict[str, Any]]:
 
 
 @cache
-def _deciding(name: str, part: str) -> jsonschema_rs.Draft202012Validator:
+def _load_deciding_validator(name: str, part: str) -> jsonschema_rs.Draft202012Validator:
     return deciding_validator(_root(name, part), _schemas().values())
 
 
 @cache
-def explaining(name: str, part: str = "") -> Draft202012Validator:
+def load_explaining_validator(name: str, part: str = "") -> Draft202012Validator:
     """Return the validator that lists what is wrong with a document, a hundred times slower than `is_valid`."""
     return explaining_validator(_root(name, part), _schemas().values())
 

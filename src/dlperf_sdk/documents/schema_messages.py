@@ -8,13 +8,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dlperf_sdk.documents.json_values import shown
+from dlperf_sdk.documents.json_values import format_value
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError
 
 
-def unknown_keys(error: ValidationError) -> list[str]:
+def find_unknown_keys(error: ValidationError) -> list[str]:
     """Return the keys that the schema does not know, if that is the error."""
     if error.validator != "additionalProperties" or not isinstance(error.instance, Mapping):
         return []
@@ -22,7 +22,7 @@ def unknown_keys(error: ValidationError) -> list[str]:
     return [key for key in error.instance if key not in known["properties"]]
 
 
-def misnamed_keys(error: ValidationError) -> list[str]:
+def find_misnamed_keys(error: ValidationError) -> list[str]:
     """Return the key whose name does not match, if that is the error."""
     return [str(error.instance)] if "propertyNames" in list(error.absolute_schema_path)[-2:] else []
 
@@ -32,7 +32,7 @@ def json_path(error: ValidationError) -> str:
     path = "$"
     for key in error.absolute_path:
         plain = isinstance(key, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,60}", key)
-        path += f"[{key}]" if isinstance(key, int) else f".{key}" if plain else f"[{shown(key)}]"
+        path += f"[{key}]" if isinstance(key, int) else f".{key}" if plain else f"[{format_value(key)}]"
     return path
 
 
@@ -61,7 +61,7 @@ EXPECTED: dict[str, Callable[[Any], str]] = {
 }
 
 
-def _allowed(schema: Mapping[str, Any]) -> str:
+def _describe_pattern(schema: Mapping[str, Any]) -> str:
     """Describe what a schema with a pattern allows: `a whole number from 1, or max`."""
     types = schema.get("type", "string")
     names = dict(_TYPES, string=schema["expected"])
@@ -77,14 +77,14 @@ def explain(error: ValidationError, unknown: Sequence[str]) -> str:
         missing = [key for key in schema["required"] if key not in error.instance]  # type: ignore[operator]
         return f"{', '.join(repr(key) for key in missing)} must be there"
     if unknown:
-        return f"{shown(unknown[0])} is no key of it{_suggestion(unknown[0], schema['properties'])}"
+        return f"{format_value(unknown[0])} is no key of it{_suggestion(unknown[0], schema['properties'])}"
     mixed = "pattern" in schema and "integer" in schema.get("type", ())
     if error.validator == "pattern" or (mixed and error.validator in ("type", "minimum")):
-        expected = _allowed(schema)
+        expected = _describe_pattern(schema)
     else:
         expected = EXPECTED[str(error.validator)](error.validator_value)
     choices: Any = error.validator_value if error.validator == "enum" else ()
-    return f"expected {expected}; found {shown(error.instance)}{_suggestion(error.instance, choices)}"
+    return f"expected {expected}; found {format_value(error.instance)}{_suggestion(error.instance, choices)}"
 
 
 def _suggestion(value: Any, known: Iterable[Any]) -> str:

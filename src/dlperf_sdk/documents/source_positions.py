@@ -20,9 +20,10 @@ _ODD = re.compile(r"NaN|-?Infinity|-?[0-9]{1000,}")
 
 def lines_of(text: str, suffix: str) -> Mapping[Place, int]:
     """Return the line, counted from 1, of every key and list item of a document that has been read without errors."""
-    find: Callable[[str], Iterator[tuple[Place, int]]] = {".toml": _of_toml, ".json": _of_json}.get(
-        suffix, _of_yaml
-    )
+    find: Callable[[str], Iterator[tuple[Place, int]]] = {
+        ".toml": _toml_positions,
+        ".json": _json_positions,
+    }.get(suffix, _yaml_positions)
     return dict(find(text))
 
 
@@ -39,22 +40,22 @@ def location(path: Path | str, lines: Mapping[Place, int], place: Place) -> str:
     return f"{path}:{line_of(lines, place)}"
 
 
-def repeated(text: str) -> tuple[str | int, int]:
+def find_repeated_key(text: str) -> tuple[str | int, int]:
     """Return the first key of a JSON text that its object already has, and its line."""
     seen: set[Place] = set()
-    for place, line in _of_json(text):
+    for place, line in _json_positions(text):
         if place in seen:
             return place[-1], line
         seen.add(place)
     raise ValueError("no key is there twice")
 
 
-def of_odd_number(text: str) -> int:
+def line_of_invalid_number(text: str) -> int:
     """Return the line of the first number in a JSON text that JSON does not have or that is endless."""
     return next((line for token, line in _words(text) if _ODD.fullmatch(token)), 1)
 
 
-def _of_yaml(text: str) -> Iterator[tuple[Place, int]]:
+def _yaml_positions(text: str) -> Iterator[tuple[Place, int]]:
     import yaml
 
     from dlperf_sdk.documents.yaml_subset import PlainLoader
@@ -75,7 +76,7 @@ def _of_yaml(text: str) -> Iterator[tuple[Place, int]]:
         level = deeper
 
 
-def _of_json(text: str) -> Iterator[tuple[Place, int]]:
+def _json_positions(text: str) -> Iterator[tuple[Place, int]]:
     """Yield places and lines, also of a text with an error further on."""
     open_: list[str | int] = []
     """Of every object and array that is open, the key or the index at hand."""
@@ -84,7 +85,7 @@ def _of_json(text: str) -> Iterator[tuple[Place, int]]:
         if fresh and open_ and item not in ("}", "]"):
             fresh, is_key = False, isinstance(open_[-1], str)
             if is_key:
-                open_[-1] = _unquoted(item)
+                open_[-1] = _unquote(item)
             yield tuple(open_), line
             if is_key:
                 continue
@@ -109,14 +110,14 @@ def _words(text: str) -> Iterator[tuple[str, int]]:
         yield token[0], line
 
 
-def _unquoted(token: str) -> str:
+def _unquote(token: str) -> str:
     try:
         return str(json.loads(token))
     except ValueError:
         return token
 
 
-def _of_toml(text: str) -> Iterator[tuple[Place, int]]:
+def _toml_positions(text: str) -> Iterator[tuple[Place, int]]:
     """Yield tables and the keys that begin a line; an inline value has the line of its key.
 
     A line of a text of several lines may look like either, with any number of dots: what is deeper than a document

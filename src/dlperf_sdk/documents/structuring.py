@@ -29,23 +29,25 @@ def converter() -> Converter:
 
     result = Converter(detailed_validation=False)
     result.register_structure_hook_func(lambda kind: kind is Any, lambda value, _: _copy(value))
-    result.register_structure_hook_func(lambda kind: _bare(kind) is float, lambda value, _: number(value))
     result.register_structure_hook_func(
-        lambda kind: set(get_args(_bare(kind))) == _SCALARS, lambda value, _: value
+        lambda kind: _strip_annotations(kind) is float, lambda value, _: number(value)
+    )
+    result.register_structure_hook_func(
+        lambda kind: set(get_args(_strip_annotations(kind))) == _SCALARS, lambda value, _: value
     )
     result.register_structure_hook_func(_is_floats, lambda value, _: numbers(value))
     return result
 
 
-def _bare(kind: Any) -> Any:
+def _strip_annotations(kind: Any) -> Any:
     """Return a type without annotations."""
     return get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
 
 def _is_floats(kind: Any) -> bool:
-    bare = _bare(kind)
+    bare = _strip_annotations(kind)
     arguments = get_args(bare)
-    return get_origin(bare) is tuple and arguments[1:] == (...,) and _bare(arguments[0]) is float
+    return get_origin(bare) is tuple and arguments[1:] == (...,) and _strip_annotations(arguments[0]) is float
 
 
 def _copy(value: Any) -> Any:

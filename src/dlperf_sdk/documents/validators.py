@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from dlperf_sdk.documents.json_values import LARGEST_FLOAT, shown
+from dlperf_sdk.documents.json_values import LARGEST_FLOAT, format_value
 
 if TYPE_CHECKING:
     import jsonschema_rs
@@ -23,18 +23,18 @@ def deciding_validator(root: Schema, schemas: Iterable[Schema]) -> jsonschema_rs
     """Return a validator that only decides, about plain data; `schemas` are the documents that `root` may refer to."""
     import jsonschema_rs
 
-    registry = jsonschema_rs.Registry([(schema["$id"], _without_float_range(schema)) for schema in schemas])
-    return jsonschema_rs.Draft202012Validator(_without_float_range(root), registry=registry)
+    registry = jsonschema_rs.Registry([(schema["$id"], _drop_float_range(schema)) for schema in schemas])
+    return jsonschema_rs.Draft202012Validator(_drop_float_range(root), registry=registry)
 
 
-def _without_float_range(schema: Any) -> Any:
+def _drop_float_range(schema: Any) -> Any:
     """Return a schema without the range of floats, which no plain data leaves: 30 times faster for lists of floats."""
     if isinstance(schema, list):
-        return [_without_float_range(part) for part in schema]
+        return [_drop_float_range(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
     return {
-        key: _without_float_range(part)
+        key: _drop_float_range(part)
         for key, part in schema.items()
         if not (key in ("minimum", "maximum") and isinstance(part, float) and abs(part) == LARGEST_FLOAT)
     }
@@ -59,7 +59,7 @@ def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterat
     from jsonschema import ValidationError
 
     if isinstance(instance, str) and not re.search(re.sub(r"\$$", r"\\Z", pattern), instance):
-        yield ValidationError(f"{shown(instance)} does not match {pattern!r}")
+        yield ValidationError(f"{format_value(instance)} does not match {pattern!r}")
 
 
 def _items(validator: Any, items: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:

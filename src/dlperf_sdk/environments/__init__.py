@@ -12,9 +12,9 @@ from collections.abc import Mapping
 
 from dlperf_sdk.environments.catalogue import ManagedEnvironment, list_environments, remove
 from dlperf_sdk.environments.installer import Progress
-from dlperf_sdk.environments.managed import in_use
+from dlperf_sdk.environments.managed import use_environment
 from dlperf_sdk.environments.prepared import PreparedEnvironment
-from dlperf_sdk.environments.rebuild import from_lock, unlisted_packages
+from dlperf_sdk.environments.rebuild import list_unlisted_packages, obtain_from_lock
 from dlperf_sdk.environments.variables import worker_variables
 from dlperf_sdk.environments.verification import DamagedFile, repair, verify
 from dlperf_sdk.errors import EnvironmentFailed, PluginError, UsageError
@@ -24,14 +24,14 @@ __all__ = [
     "DamagedFile",
     "ManagedEnvironment",
     "PreparedEnvironment",
-    "from_lock",
-    "in_use",
     "list_environments",
+    "list_unlisted_packages",
     "must_be_there",
+    "obtain_from_lock",
     "prepare",
     "remove",
     "repair",
-    "unlisted_packages",
+    "use_environment",
     "verify",
     "worker_variables",
 ]
@@ -46,7 +46,7 @@ def must_be_there(python: str) -> None:
     from dlperf_sdk.environments import given
 
     try:
-        given.named(python, worker_variables({}, os.environ))
+        given.probe_named_interpreter(python, worker_variables({}, os.environ))
     except EnvironmentFailed as error:
         raise UsageError(str(error)) from error
 
@@ -79,10 +79,10 @@ def prepare(
     if inside:
         # The runner is a program of this machine: it gets this machine's variables, and hands none of them on.
         command = (*inside, python or container.PYTHON)
-        return container.contained(framework, spec, device, command, os.environ)
+        return container.make_container_environment(framework, spec, device, command, os.environ)
     if python is not None:
-        return given.given(framework, spec, device, python, variables)
-    running = given.running(framework, spec, device, variables)
+        return given.make_given_environment(framework, spec, device, python, variables)
+    running = given.make_running_environment(framework, spec, device, variables)
     if isinstance(running, PreparedEnvironment):
         on_progress(f"using the running interpreter, Python {running.python}")
         return running

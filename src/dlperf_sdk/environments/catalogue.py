@@ -8,8 +8,8 @@ from pathlib import Path
 from attrs import frozen
 
 from dlperf_sdk.environments import marker
-from dlperf_sdk.environments.locking import Locked, locked, named
-from dlperf_sdk.environments.managed import home, lock_file, size_of
+from dlperf_sdk.environments.locking import Locked, describe_holder, hold_lock
+from dlperf_sdk.environments.managed import home, lock_file, measure_size
 from dlperf_sdk.errors import EnvironmentFailed, UnknownName
 
 
@@ -41,14 +41,16 @@ def list_environments() -> list[ManagedEnvironment]:
     Raises:
         EnvironmentFailed: their folder cannot be read.
     """
-    return [_described(folder) for folder in sorted(home().iterdir()) if folder.is_dir()]
+    return [_describe(folder) for folder in sorted(home().iterdir()) if folder.is_dir()]
 
 
-def _described(folder: Path) -> ManagedEnvironment:
+def _describe(folder: Path) -> ManagedEnvironment:
     about = marker.read(folder)
     if about is None:
         framework, device, _ = [*folder.name.rsplit("-", 2), "", ""][:3]
-        return ManagedEnvironment(folder.name, framework, device, None, size_of(folder), None, None, folder)
+        return ManagedEnvironment(
+            folder.name, framework, device, None, measure_size(folder), None, None, folder
+        )
     return ManagedEnvironment(
         name=folder.name,
         framework=about.framework,
@@ -56,7 +58,7 @@ def _described(folder: Path) -> ManagedEnvironment:
         python=about.python,
         size=about.size,
         created_at=about.created_at,
-        last_used=marker.last_used(folder),
+        last_used=marker.read_last_use(folder),
         path=folder,
     )
 
@@ -73,7 +75,7 @@ def remove(name: str) -> None:
         raise UnknownName("managed environment", name, known)
     folder, lock = home() / name, lock_file(name)
     try:
-        with locked(lock, shared=False, waiting=None):
+        with hold_lock(lock, shared=False, waiting=None):
             # The marker goes first: if this is interrupted, what is left is known to be incomplete.
             (folder / marker.FILE).unlink(missing_ok=True)
             shutil.rmtree(folder, ignore_errors=True)
@@ -84,6 +86,6 @@ def remove(name: str) -> None:
             lock.unlink(missing_ok=True)
     except Locked as error:
         raise EnvironmentFailed(
-            f"The managed environment {name} is in use by {named(lock)}, so it was not removed. Remove it "
+            f"The managed environment {name} is in use by {describe_holder(lock)}, so it was not removed. Remove it "
             "when that has ended."
         ) from error

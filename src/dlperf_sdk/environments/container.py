@@ -36,7 +36,7 @@ class _NodeParts:
     """Variables with their values on the node; who runs the container sets them."""
 
 
-def inside(spec: RunSpec, device: str, placement_variables: Sequence[str] = ()) -> tuple[str, ...]:
+def container_prefix(spec: RunSpec, device: str, placement_variables: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the command prefix that runs a command in the spec's container; () without a container; pure.
 
     `placement_variables` are passed into the container with the node's values. The container shares the node's network,
@@ -46,17 +46,17 @@ def inside(spec: RunSpec, device: str, placement_variables: Sequence[str] = ()) 
     if not spec.container:
         return ()
     runner, _, image = spec.container.partition(":")
-    listed = (mount.partition(":") for mount in _listed(spec.container_mounts))
+    listed = (mount.partition(":") for mount in _split_list(spec.container_mounts))
     mounts = tuple((source, target or source) for source, _, target in listed)
-    devices = tuple(_listed(spec.container_devices))
+    devices = tuple(_split_list(spec.container_devices))
     return _RUNNERS[runner](image, _NodeParts(mounts, devices, device == "cuda", tuple(placement_variables)))
 
 
-def _listed(text: str | None) -> list[str]:
+def _split_list(text: str | None) -> list[str]:
     return [entry for entry in (text or "").split(",") if entry]
 
 
-def _handed(parts: _NodeParts) -> tuple[str, ...]:
+def _pass_by_name(parts: _NodeParts) -> tuple[str, ...]:
     """Return flags that pass variables by name, as podman and docker accept them.
 
     A variable missing on the node stays missing.
@@ -67,7 +67,7 @@ def _handed(parts: _NodeParts) -> tuple[str, ...]:
 def _podman(image: str, parts: _NodeParts) -> tuple[str, ...]:
     return (
         *("podman", "run", "--rm", "--interactive", "--network=host", "--uts=host", "--ipc=host"),
-        *(f"--env={name}" for name in _handed(parts)),
+        *(f"--env={name}" for name in _pass_by_name(parts)),
         *(f"--volume={source}:{target}:ro" for source, target in parts.mounts),
         *(f"--device={path}" for path in parts.devices),
         *(("--device=nvidia.com/gpu=all",) if parts.gpus else ()),
@@ -78,7 +78,7 @@ def _podman(image: str, parts: _NodeParts) -> tuple[str, ...]:
 def _docker(image: str, parts: _NodeParts) -> tuple[str, ...]:
     return (
         *("docker", "run", "--rm", "--interactive", "--network=host", "--uts=host", "--ipc=host"),
-        *(f"--env={name}" for name in _handed(parts)),
+        *(f"--env={name}" for name in _pass_by_name(parts)),
         *(f"--volume={source}:{target}:ro" for source, target in parts.mounts),
         *(f"--device={path}" for path in parts.devices),
         *(("--gpus=all",) if parts.gpus else ()),
@@ -111,7 +111,7 @@ def _enroot(image: str, parts: _NodeParts) -> tuple[str, ...]:
 _RUNNERS = {"podman": _podman, "docker": _docker, "apptainer": _apptainer, "enroot": _enroot}
 
 
-def contained(
+def make_container_environment(
     framework: str, spec: EnvironmentSpec, device: str, command: tuple[str, ...], variables: Mapping[str, str]
 ) -> PreparedEnvironment:
     """Return the environment that `command`, a container's prefix and its Python, starts here.
@@ -142,7 +142,7 @@ def contained(
         raise EnvironmentFailed(
             f'{framework} requested "Python {spec.python}", and `{where}` is {facts.version}.'
         )
-    unmet = probe.unmet(spec.requirements, device, facts)
+    unmet = probe.list_unmet(spec.requirements, device, facts)
     if unmet:
         raise EnvironmentFailed(f"`{where}` does not have what {framework} needs: {'; '.join(unmet)}.")
     return PreparedEnvironment(

@@ -14,7 +14,7 @@ from dlperf_sdk.errors import EnvironmentFailed
 from dlperf_sdk.interfaces.framework import EnvironmentSpec
 
 
-def given(
+def make_given_environment(
     framework: str, spec: EnvironmentSpec, device: str, python: str, variables: Mapping[str, str]
 ) -> PreparedEnvironment:
     """Return the environment of an interpreter that the user names.
@@ -27,7 +27,7 @@ def given(
         EnvironmentFailed: it is not there, does not run, has the wrong version, or lacks requirements; names
         each.
     """
-    path, interpreter = named(python, variables)
+    path, interpreter = probe_named_interpreter(python, variables)
     if not probe.python_specifier(spec.python).contains(interpreter.version, prereleases=True):
         raise EnvironmentFailed(
             f'--python {python}: {framework} requested "Python {spec.python}", '
@@ -35,16 +35,16 @@ def given(
             "leave --python out to get a managed environment."
         )
     facts = probe.ask(path, variables)
-    unmet = probe.unmet(spec.requirements, device, facts)
+    unmet = probe.list_unmet(spec.requirements, device, facts)
     if unmet:
         raise EnvironmentFailed(
             f"--python {python}: the environment does not have what {framework} needs: {'; '.join(unmet)}. "
             "Install it there, or leave --python out to get a managed environment."
         )
-    return _prepared(GIVEN, framework, device, path, facts)
+    return _make_environment(GIVEN, framework, device, path, facts)
 
 
-def named(python: str, variables: Mapping[str, str]) -> tuple[Path, probe.Interpreter]:
+def probe_named_interpreter(python: str, variables: Mapping[str, str]) -> tuple[Path, probe.Interpreter]:
     """Return the interpreter that the user names, and its version.
 
     Raises:
@@ -60,7 +60,7 @@ def named(python: str, variables: Mapping[str, str]) -> tuple[Path, probe.Interp
     return path, interpreter
 
 
-def running(
+def make_running_environment(
     framework: str, spec: EnvironmentSpec, device: str, variables: Mapping[str, str]
 ) -> PreparedEnvironment | str:
     """Return the environment of the running interpreter, or a sentence that states why it cannot be used.
@@ -78,13 +78,15 @@ def running(
         facts = probe.ask(path, variables)
     except EnvironmentFailed as error:
         return str(error)
-    unmet = probe.unmet(spec.requirements, device, facts)
+    unmet = probe.list_unmet(spec.requirements, device, facts)
     if unmet:
         return f"this interpreter does not have what is needed: {'; '.join(unmet)}"
-    return _prepared(RUNNING, framework, device, path, facts)
+    return _make_environment(RUNNING, framework, device, path, facts)
 
 
-def _prepared(kind: str, framework: str, device: str, path: Path, facts: probe.Facts) -> PreparedEnvironment:
+def _make_environment(
+    kind: str, framework: str, device: str, path: Path, facts: probe.Facts
+) -> PreparedEnvironment:
     return PreparedEnvironment(
         kind=kind,
         framework=framework,

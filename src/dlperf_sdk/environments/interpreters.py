@@ -19,7 +19,7 @@ from dlperf_sdk.environments.installer import uv_binary
 from dlperf_sdk.environments.probe import Interpreter
 from dlperf_sdk.errors import EnvironmentFailed
 
-_KEPT: dict[tuple[object, ...], Interpreter] = {}
+_CACHE_NAME: dict[tuple[object, ...], Interpreter] = {}
 """Results of searches, by what they depend on: a search starts uv and every Python that there is, which takes seconds,
 and a campaign would do it for each of its cases."""
 _LAST_PATCH = 40
@@ -74,21 +74,21 @@ def find(specifier: str, environ: Mapping[str, str]) -> Interpreter:
     """
     plain = {name: value for name, value in environ.items() if not name.startswith("PYTHON")}
     key = (specifier, sys.executable, *sorted(item for item in environ.items() if _PLACES.match(item[0])))
-    interpreter = _KEPT.get(key)
+    interpreter = _CACHE_NAME.get(key)
     if interpreter is None or probe.version_of(interpreter.path, plain) != interpreter:
-        interpreter = _KEPT[key] = _searched(specifier, environ, plain)
+        interpreter = _CACHE_NAME[key] = _search(specifier, environ, plain)
     return interpreter
 
 
-def _searched(specifier: str, environ: Mapping[str, str], plain: Mapping[str, str]) -> Interpreter:
+def _search(specifier: str, environ: Mapping[str, str], plain: Mapping[str, str]) -> Interpreter:
     search = _Search(probe.python_specifier(specifier), plain)
     running = search.look("the running interpreter", Path(sys.executable)) if sys.executable else None
     if running:
         return running
     places = (
-        ("PATH", _on_path(environ)),
-        ("pyenv", _of_pyenv(environ)),
-        ("uv", _of_uv(environ)),
+        ("PATH", _list_on_path(environ)),
+        ("pyenv", _list_pyenv(environ)),
+        ("uv", _list_uv(environ)),
     )
     candidates = []
     for place, paths in places:
@@ -113,7 +113,7 @@ def _may_satisfy(path: Path, specifier: SpecifierSet) -> bool:
     return minor is None or any(f"{minor[1]}.{patch}" in specifier for patch in range(_LAST_PATCH))
 
 
-def _on_path(environ: Mapping[str, str]) -> Iterator[Path]:
+def _list_on_path(environ: Mapping[str, str]) -> Iterator[Path]:
     for folder in environ.get("PATH", os.defpath).split(os.pathsep):
         try:
             entries = sorted(Path(folder).iterdir()) if folder else []
@@ -122,7 +122,7 @@ def _on_path(environ: Mapping[str, str]) -> Iterator[Path]:
         yield from (path for path in entries if re.fullmatch(r"python(3(\.\d+)?)?", path.name))
 
 
-def _of_pyenv(environ: Mapping[str, str]) -> Iterator[Path]:
+def _list_pyenv(environ: Mapping[str, str]) -> Iterator[Path]:
     home = folders.home(environ)
     pyenv_root = environ.get("PYENV_ROOT") or (home and home / ".pyenv")
     if not pyenv_root:
@@ -141,7 +141,7 @@ def _of_pyenv(environ: Mapping[str, str]) -> Iterator[Path]:
             yield python
 
 
-def _of_uv(environ: Mapping[str, str]) -> Iterator[Path]:
+def _list_uv(environ: Mapping[str, str]) -> Iterator[Path]:
     command = [
         uv_binary(),
         "python",

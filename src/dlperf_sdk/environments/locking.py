@@ -18,7 +18,7 @@ class Locked(Exception):
 
 
 @contextmanager
-def locked(path: Path, *, shared: bool, waiting: Callable[[], None] | None) -> Iterator[int]:
+def hold_lock(path: Path, *, shared: bool, waiting: Callable[[], None] | None) -> Iterator[int]:
     """Hold a lock; the value is the descriptor that holds it.
 
     `waiting` is called before waiting for somebody else; None: do not wait.
@@ -61,7 +61,7 @@ def _names(path: Path, descriptor: int) -> bool:
         return False
 
 
-def holders(path: Path) -> list[int]:
+def list_holders(path: Path) -> list[int]:
     """Return the running processes that hold a lock on a file, as far as the kernel's table shows them.
 
     A lock may be held by a child of one that has gone: then there is none to name.
@@ -80,6 +80,6 @@ def holders(path: Path) -> list[int]:
     return sorted(process for process in process_ids if Path(f"/proc/{process}").exists())
 
 
-def named(path: Path) -> str:
+def describe_holder(path: Path) -> str:
     """Return `process 4711` or `another process`: the holder of a lock, for a message."""
-    return " and ".join(f"process {process}" for process in holders(path)) or "another process"
+    return " and ".join(f"process {process}" for process in list_holders(path)) or "another process"

@@ -22,7 +22,7 @@ from dlperf_sdk import folders
 from dlperf_sdk.documents.json_values import now
 from dlperf_sdk.environments import marker, pip_settings, probe, resolution
 from dlperf_sdk.environments.installer import Installer, Progress, UvFailed
-from dlperf_sdk.environments.locking import locked, named
+from dlperf_sdk.environments.locking import describe_holder, hold_lock
 from dlperf_sdk.environments.marker import Marker
 from dlperf_sdk.environments.prepared import MANAGED, PreparedEnvironment, key_of
 from dlperf_sdk.environments.probe import Interpreter
@@ -107,23 +107,23 @@ def obtain(recipe: Recipe, on_progress: Progress) -> PreparedEnvironment:
     lock = lock_file(recipe.name)
 
     def waiting() -> None:
-        on_progress(f"waiting for {named(lock)}, which is making or using {recipe.name}")
+        on_progress(f"waiting for {describe_holder(lock)}, which is making or using {recipe.name}")
 
     # Using is shared, so that an environment is found at once while a long run goes on in it; making is not.
-    with locked(lock, shared=True, waiting=waiting):
-        environment = _complete(folder, on_progress)
+    with hold_lock(lock, shared=True, waiting=waiting):
+        environment = _read_complete(folder, on_progress)
         if environment:
             return environment
-    with locked(lock, shared=False, waiting=waiting) as descriptor:
+    with hold_lock(lock, shared=False, waiting=waiting) as descriptor:
         try:
-            return _complete(folder, None) or _make(recipe, folder, descriptor, on_progress)
+            return _read_complete(folder, None) or _make(recipe, folder, descriptor, on_progress)
         finally:
             if not folder.exists():
                 lock.unlink(missing_ok=True)
 
 
 @contextmanager
-def in_use(environment: PreparedEnvironment) -> Iterator[None]:
+def use_environment(environment: PreparedEnvironment) -> Iterator[None]:
     """Keep a managed environment from being removed or made anew while workers run in it.
 
     Others need no keeping.
@@ -140,7 +140,7 @@ def in_use(environment: PreparedEnvironment) -> Iterator[None]:
     )
     if not environment.path.is_dir():
         raise EnvironmentFailed(removed)
-    with locked(lock_file(environment.path.name), shared=True, waiting=lambda: None):
+    with hold_lock(lock_file(environment.path.name), shared=True, waiting=lambda: None):
         contents = marker.read(environment.path)
         if contents is None or contents.lock != environment.lock:
             raise EnvironmentFailed(removed)
@@ -148,7 +148,7 @@ def in_use(environment: PreparedEnvironment) -> Iterator[None]:
         yield
 
 
-def same_lock(
+def obtain_with_lock(
     framework: str, device: str, minor: str, lock: str, on_progress: Progress
 ) -> PreparedEnvironment | None:
     """Return a complete environment that has exactly the versions of a lock, whatever it was made from."""
@@ -157,25 +157,25 @@ def same_lock(
         if about is None or (about.framework, about.device) != (framework, device):
             continue
         if about.lock == lock and about.python.split(".")[:2] == minor.split("."):
-            with locked(lock_file(folder.name), shared=True, waiting=lambda: None):
-                environment = _complete(folder, on_progress)
+            with hold_lock(lock_file(folder.name), shared=True, waiting=lambda: None):
+                environment = _read_complete(folder, on_progress)
             if environment and environment.lock == lock:
                 return environment
     return None
 
 
-def python_of(folder: Path) -> Path:
+def interpreter_path(folder: Path) -> Path:
     """Return the interpreter of a managed environment."""
     return folder / "venv" / "bin" / "python"
 
 
-def _complete(folder: Path, on_progress: Progress | None) -> PreparedEnvironment | None:
+def _read_complete(folder: Path, on_progress: Progress | None) -> PreparedEnvironment | None:
     """Return the environment in a folder if it is complete: marked, runnable, and with the marker's contents."""
     about = marker.read(folder)
     if about is None:
         return None
     try:
-        facts = probe.ask(python_of(folder), worker_variables({}, os.environ))
+        facts = probe.ask(interpreter_path(folder), worker_variables({}, os.environ))
     except EnvironmentFailed:
         facts = None
     if facts is None or facts.lock != about.lock:
@@ -185,7 +185,7 @@ def _complete(folder: Path, on_progress: Progress | None) -> PreparedEnvironment
     if on_progress:
         on_progress(f"reusing {folder.name}, made {about.created_at}")
     marker.touch(folder)
-    return _prepared(folder, about)
+    return _make_environment(folder, about)
 
 
 def _make(recipe: Recipe, folder: Path, lock: int, on_progress: Progress) -> PreparedEnvironment:
@@ -195,7 +195,7 @@ def _make(recipe: Recipe, folder: Path, lock: int, on_progress: Progress) -> Pre
     on_progress(f"making {recipe.name} with Python {recipe.interpreter.version} ({recipe.interpreter.path})")
     folder.mkdir(mode=0o700)
     try:
-        settings = pip_settings.for_uv(
+        settings = pip_settings.convert_for_uv(
             pip_settings.read(os.environ, Path(sys.prefix)), os.environ, Path.cwd()
         )
         return _fill(recipe, Installer(settings, folder, lock, on_progress))
@@ -222,7 +222,7 @@ def _fill(recipe: Recipe, installer: Installer) -> PreparedEnvironment:
     pins = folder / "requirements.txt"
     resolved.write(pins)
     on_progress(f"installing {len(resolved.pins)} distributions")
-    python = python_of(folder)
+    python = interpreter_path(folder)
     try:
         installer.venv(recipe.interpreter.path, folder / "venv")
         # As a constraint the lock decides nothing any more, but uv checks the hashes in it.
@@ -238,7 +238,7 @@ def _fill(recipe: Recipe, installer: Installer) -> PreparedEnvironment:
         for scratch in ("requirements.in", resolution.LOCK, "resolved.txt", "requirements.txt"):
             (folder / scratch).unlink(missing_ok=True)  # addresses in them may hold credentials
     facts = probe.ask(python, worker_variables({}, os.environ))
-    wrong = probe.unmet(recipe.requirements, recipe.device, facts)
+    wrong = probe.list_unmet(recipe.requirements, recipe.device, facts)
     if wrong:
         raise EnvironmentFailed(
             f"The environment of {recipe.framework} for {recipe.device} was installed, and yet does not have "
@@ -253,15 +253,15 @@ def _fill(recipe: Recipe, installer: Installer) -> PreparedEnvironment:
         lock=facts.lock,
         requirements=tuple(redact(text, installer.settings.secrets) for text in recipe.requirements),
         options=tuple(redact(text, installer.settings.secrets) for text in resolved.options),
-        size=size_of(folder),
+        size=measure_size(folder),
         created_at=now(),
     )
     marker.write(folder, about)
     on_progress(f"made {recipe.name}: {len(facts.installed)} distributions, {about.size / 1e6:.0f} MB")
-    return _prepared(folder, about)
+    return _make_environment(folder, about)
 
 
-def size_of(folder: Path) -> int:
+def measure_size(folder: Path) -> int:
     """Return the bytes of all files in a folder, including those that uv shares with its cache through hard links."""
     total, counted = 0, set()
     for parent, _, files in os.walk(folder):
@@ -273,14 +273,14 @@ def size_of(folder: Path) -> int:
     return total
 
 
-def _prepared(folder: Path, about: Marker) -> PreparedEnvironment:
+def _make_environment(folder: Path, about: Marker) -> PreparedEnvironment:
     return PreparedEnvironment(
         kind=MANAGED,
         framework=about.framework,
         device=about.device,
         python=about.python,
         lock=about.lock,
-        command=(str(python_of(folder)),),
+        command=(str(interpreter_path(folder)),),
         key=about.key,
         path=folder,
     )

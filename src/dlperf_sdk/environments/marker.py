@@ -70,7 +70,7 @@ def touch(folder: Path) -> None:
     os.utime(folder / FILE)
 
 
-def last_used(folder: Path) -> str:
+def read_last_use(folder: Path) -> str:
     """Return the time of the environment's last use: UTC, ISO 8601."""
     stamp = (folder / FILE).stat().st_mtime
     return datetime.fromtimestamp(stamp, UTC).isoformat(timespec="seconds")

@@ -22,7 +22,7 @@ from urllib.parse import quote
 from attrs import frozen
 
 from dlperf_sdk import folders
-from dlperf_sdk.environments.redact import redact, secrets_of
+from dlperf_sdk.environments.redact import find_secrets, redact
 from dlperf_sdk.errors import EnvironmentFailed
 
 _SECTIONS = ("global", "install")
@@ -109,7 +109,7 @@ def _option(key: str) -> str:
     return key.lower().replace("_", "-").removeprefix("--")
 
 
-def for_uv(pip: Mapping[str, str], environ: Mapping[str, str], folder: Path) -> UvSettings:
+def convert_for_uv(pip: Mapping[str, str], environ: Mapping[str, str], folder: Path) -> UvSettings:
     """Return pip's settings as variables and arguments for uv; pure.
 
     What the user has set for uv itself (`UV_*`) stays and wins. Relative paths are relative to `folder`.
@@ -215,6 +215,6 @@ def _secrets(variables: Mapping[str, str]) -> Iterator[str]:
     for name, value in variables.items():
         if "://" in value and (name.startswith(("UV_", "PIP_")) or name.upper().endswith("_PROXY")):
             for part in re.split(r"[\s,]+", value):
-                yield from secrets_of(part.partition("=")[2] if re.match(r"[\w-]+=", part) else part)
+                yield from find_secrets(part.partition("=")[2] if re.match(r"[\w-]+=", part) else part)
         elif re.fullmatch(r"UV_INDEX_\w+_PASSWORD", name) and value:
             yield value

@@ -176,7 +176,7 @@ def requirement(text: str) -> Requirement:
         raise PluginError(f"The plugin asks for {redact(text)!r}, which is no requirement.") from error
 
 
-def unmet(requirements: tuple[str, ...], device: str, facts: Facts) -> list[str]:
+def list_unmet(requirements: tuple[str, ...], device: str, facts: Facts) -> list[str]:
     """Return the requirements that an interpreter does not meet, each as `requested "…", found "…"`.
 
     Empty if it meets all.

@@ -43,7 +43,7 @@ def origin(record: Path) -> str:
     return "vcs" if "vcs_info" in direct else "archive"
 
 
-def installed(folders: list[Path]) -> list[dict[str, str]]:
+def list_installed(folders: list[Path]) -> list[dict[str, str]]:
     """Return `name`, `version` and `origin` of each distribution; as in an import, the first on the path counts."""
     links = {link.stem.lower() for folder in folders for link in folder.glob("*.egg-link")}
     distributions: dict[str, dict[str, str]] = {}
@@ -82,7 +82,7 @@ def main() -> None:
     facts = {
         "version": version,
         "prefix": sys.prefix,
-        "installed": installed(folders),
+        "installed": list_installed(folders),
         "markers": {
             "implementation_name": sys.implementation.name,
             "implementation_version": version,

@@ -14,11 +14,11 @@ from dlperf_sdk.environments.prepared import PreparedEnvironment
 from dlperf_sdk.errors import DocumentError, EnvironmentFailed
 from dlperf_sdk.interfaces.framework import EnvironmentSpec
 
-_OURS = "dlperf-"
+_OWN_PREFIX = "dlperf-"
 """Distributions of this project and its plugins: workers get them in the bundle, whatever is installed."""
 
 
-def from_lock(
+def obtain_from_lock(
     framework: str,
     device: str,
     python_version: str,
@@ -42,7 +42,7 @@ def from_lock(
     if not all(part.isdecimal() for part in minor.split(".")) or minor.count(".") != 1:
         raise DocumentError(f"{python_version!r} is no version of Python, such as 3.11.7.")
     lock = "".join(f"{pin}\n" for pin in pins)
-    environment = managed.same_lock(framework, device, minor, lock, on_progress)
+    environment = managed.obtain_with_lock(framework, device, minor, lock, on_progress)
     if environment:
         return environment
     recipe = Recipe(
@@ -58,20 +58,22 @@ def from_lock(
     return managed.obtain(recipe, on_progress)
 
 
-def unlisted_packages(
+def list_unlisted_packages(
     framework: str, device: str, python_version: str, lock_text: str, own: EnvironmentSpec
 ) -> list[str]:
-    """Return the pins that `from_lock` would install and that the plugin's `own` environment does not name.
+    """Return the pins that `obtain_from_lock` would install and that the plugin's `own` environment does not name.
 
     Installing a distribution runs its code, and the lock may come from somebody else. The list is empty if a managed
-    environment with the same lock already exists, since `from_lock` then installs nothing.
+    environment with the same lock already exists, since `obtain_from_lock` then installs nothing.
 
     Raises:
-        DocumentError, EnvironmentFailed: as `from_lock` does.
+        DocumentError, EnvironmentFailed: as `obtain_from_lock` does.
     """
     pins = _pins(lock_text)
     minor = ".".join(python_version.split(".")[:2])
-    if managed.same_lock(framework, device, minor, "".join(f"{pin}\n" for pin in pins), lambda text: None):
+    if managed.obtain_with_lock(
+        framework, device, minor, "".join(f"{pin}\n" for pin in pins), lambda text: None
+    ):
         return []
     requirements = (
         own.requirements if own.lock is None else _requirements(own.lock.read_text(encoding="utf-8"))
@@ -98,7 +100,7 @@ def _pins(lock_text: str) -> tuple[str, ...]:
         operators = [specifier.operator for specifier in requirement.specifier]
         if operators not in (["=="], ["==="]) or requirement.url or requirement.marker or requirement.extras:
             raise DocumentError(f"Line {number} of the lock is {pin!r}; it must be NAME==VERSION.")
-        if requirement.name.startswith(_OURS):
+        if requirement.name.startswith(_OWN_PREFIX):
             continue
         (elsewhere if comment else pins).append(pin)
     if elsewhere:

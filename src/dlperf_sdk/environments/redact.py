@@ -20,7 +20,7 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
     return text
 
 
-def secrets_of(url: str) -> set[str]:
+def find_secrets(url: str) -> set[str]:
     """Return the secrets in a URL: its password or, without one, its user name (a token).
 
     Each is returned as written and decoded, since tools print either.

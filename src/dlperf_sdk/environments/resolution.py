@@ -39,7 +39,7 @@ class Resolution:
         path.write_text("".join(f"{pin}\n" for pin in self.pins), encoding="utf-8")
 
 
-def unfit(pins: Sequence[str], device: str, requested: Sequence[str]) -> list[str]:
+def find_unfit_pins(pins: Sequence[str], device: str, requested: Sequence[str]) -> list[str]:
     """Return the pins that do not belong in an environment for this kind of device; pure.
 
     For `cpu`: CUDA's libraries and CUDA builds, which are gigabytes, unless a requirement in `requested` names
@@ -72,12 +72,22 @@ def resolve(
 ) -> Resolution:
     """Resolve the exact versions of everything to install.
 
-    First from the configured indexes alone; where they do not hold it, or hold only what does not fit the
-    device, once more with `uv_options`. `requested`: see `unfit`. `exact`: the requirements are a whole lock, to
-    which nothing is added.
+    The first try uses the configured indexes alone. If they lack a requirement, or offer only versions that do not fit
+    the device, a second try adds `uv_options`.
+
+    Args:
+        requirements: The requirements of the plugin, or the lines of a lock.
+        lock: The lock that comes with the plugin, if there is one.
+        uv_options: Further options of uv, for the second try.
+        requested: The requirements that decide whether the versions fit the device; see `find_unfit_pins`.
+        exact: Whether the requirements are a complete lock, to which nothing is added.
+        framework: The framework, for messages.
+        device: The kind of device.
+        interpreter: The interpreter of the environment.
+        installer: The installer to run.
 
     Raises:
-        EnvironmentFailed: neither way leads anywhere; quotes the end of uv's messages, and says what to do.
+        EnvironmentFailed: both tries failed; quotes the end of uv's messages, and says what to do.
     """
     folder = installer.folder
     sources = [folder / "requirements.in"]
@@ -103,7 +113,7 @@ def resolve(
             continue
         text = output.read_text(encoding="utf-8")
         pins = tuple(sorted(line.partition(" #")[0].strip() for line in text.splitlines() if line.strip()))
-        wrong = [redact(pin) for pin in unfit(pins, device, requested)]
+        wrong = [redact(pin) for pin in find_unfit_pins(pins, device, requested)]
         if not wrong:
             return Resolution(pins, options)
         shown = ", ".join(wrong[:4]) + (f" and {len(wrong) - 4} more" if len(wrong) > 4 else "")

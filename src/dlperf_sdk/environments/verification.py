@@ -19,8 +19,8 @@ from packaging.utils import canonicalize_name
 
 from dlperf_sdk.environments import marker, pip_settings
 from dlperf_sdk.environments.installer import Installer, Progress, UvFailed
-from dlperf_sdk.environments.locking import Locked, locked, named
-from dlperf_sdk.environments.managed import home, lock_file, python_of
+from dlperf_sdk.environments.locking import Locked, describe_holder, hold_lock
+from dlperf_sdk.environments.managed import home, interpreter_path, lock_file
 from dlperf_sdk.environments.marker import Marker
 from dlperf_sdk.errors import EnvironmentFailed, UnknownName
 
@@ -49,8 +49,8 @@ def verify(name: str) -> tuple[DamagedFile, ...]:
         UnknownName: There is no environment of that name.
         EnvironmentFailed: It is half-made, or is being made right now.
     """
-    with _held(name, shared=True) as (about, _):
-        return _damaged_files(home() / name, about)
+    with _hold_lock(name, shared=True) as (about, _):
+        return _list_damaged_files(home() / name, about)
 
 
 def repair(name: str, on_progress: Progress = lambda text: None) -> tuple[DamagedFile, ...]:
@@ -60,38 +60,45 @@ def repair(name: str, on_progress: Progress = lambda text: None) -> tuple[Damage
         UnknownName: There is no environment of that name.
         EnvironmentFailed: It is half-made or in use, a distribution cannot be had, or the damage is still there.
     """
-    with _held(name, shared=False) as (about, descriptor):
+    with _hold_lock(name, shared=False) as (about, descriptor):
         folder = home() / name
-        damaged = _damaged_files(folder, about)
+        damaged = _list_damaged_files(folder, about)
         if not damaged:
             return ()
         advice = f"Make it anew: `dlperf env remove {name}`, then `dlperf env create {about.framework}`."
         pins = sorted({file.distribution for file in damaged})
         on_progress(f"installing again: {', '.join(pins)}")
-        settings = pip_settings.for_uv(
+        settings = pip_settings.convert_for_uv(
             pip_settings.read(os.environ, Path(sys.prefix)), os.environ, Path.cwd()
         )
         installer = Installer(settings, folder, descriptor, on_progress)
         # Without uv's cache: its files are hard links to those in the environment, and damaged with them.
-        command = ("install", "--python", str(python_of(folder)), "--no-deps", "--reinstall", "--no-cache")
+        command = (
+            "install",
+            "--python",
+            str(interpreter_path(folder)),
+            "--no-deps",
+            "--reinstall",
+            "--no-cache",
+        )
         try:
             installer.pip(*command, *pins, *about.options)
         except UvFailed as error:
             raise EnvironmentFailed(f"{name} could not be repaired. uv said: {error} {advice}") from error
-        remaining = _damaged_files(folder, about)
+        remaining = _list_damaged_files(folder, about)
         if remaining:
             raise EnvironmentFailed(f"{name} is still damaged after the repair: {remaining[0]}. {advice}")
         return damaged
 
 
 @contextmanager
-def _held(name: str, *, shared: bool) -> Iterator[tuple[Marker, int]]:
+def _hold_lock(name: str, *, shared: bool) -> Iterator[tuple[Marker, int]]:
     """Hold an environment's lock; the value is its marker and the lock's descriptor."""
     known = sorted(folder.name for folder in home().iterdir() if folder.is_dir())
     if name not in known:
         raise UnknownName("managed environment", name, known)
     try:
-        with locked(lock_file(name), shared=shared, waiting=None) as descriptor:
+        with hold_lock(lock_file(name), shared=shared, waiting=None) as descriptor:
             about = marker.read(home() / name)
             if about is None:
                 raise EnvironmentFailed(
@@ -100,11 +107,12 @@ def _held(name: str, *, shared: bool) -> Iterator[tuple[Marker, int]]:
             yield about, descriptor
     except Locked as error:
         raise EnvironmentFailed(
-            f"The managed environment {name} is in use by {named(lock_file(name))}. Try again when that has ended."
+            f"The managed environment {name} is in use by {describe_holder(lock_file(name))}. Try again when "
+            "that has ended."
         ) from error
 
 
-def _damaged_files(folder: Path, about: Marker) -> tuple[DamagedFile, ...]:
+def _list_damaged_files(folder: Path, about: Marker) -> tuple[DamagedFile, ...]:
     """Return the files that differ from their distributions' records, and what the lock has and nobody recorded."""
     pins = {
         canonicalize_name(line.partition("==")[0]): line.partition("#")[0].strip()
@@ -121,7 +129,7 @@ def _damaged_files(folder: Path, about: Marker) -> tuple[DamagedFile, ...]:
             continue  # it has recorded nothing
         recorded.add(canonicalize_name(name))
         for row in rows:
-            reason = _damage(metadata.parent, row)
+            reason = _describe_damage(metadata.parent, row)
             if reason is not None:
                 path = os.path.relpath(os.path.normpath(metadata.parent / row[0]), folder)
                 damaged.append(DamagedFile(pin, path, reason))
@@ -129,7 +137,7 @@ def _damaged_files(folder: Path, about: Marker) -> tuple[DamagedFile, ...]:
     return (*damaged, *(DamagedFile(pin, "", "has no readable RECORD of its files") for pin in missing))
 
 
-def _damage(root: Path, row: list[str]) -> str | None:
+def _describe_damage(root: Path, row: list[str]) -> str | None:
     """Return what is wrong with the file of a row `path,algorithm=hash,size` of RECORD, as far as it has a hash."""
     if len(row) != 3:
         return "has a malformed entry in RECORD"

@@ -22,7 +22,7 @@ import attrs
 from attrs import frozen
 
 import dlperf_sdk
-from dlperf_sdk.documents.json_values import shown
+from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.errors import SpecError, UnknownName, UsageError
 from dlperf_sdk.interfaces.figure import OPTION_ROLES, PublishedFigure
 from dlperf_sdk.interfaces.importer import Importer, Log, Reading
@@ -146,7 +146,7 @@ def _checked(importer: Importer, given: Mapping[str, Any]) -> dict[str, Any]:
     for name, least in (("warmup", 0), ("steps", 1), ("batch_size", 1)):
         value = given.get(name, least)
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**31:
-            raise SpecError(f"{name} is {shown(value)}; it must be a whole number, {least} or more.")
+            raise SpecError(f"{name} is {format_value(value)}; it must be a whole number, {least} or more.")
     topology = {"topology": str(TopologySpec.parse(given["topology"]))} if "topology" in given else {}
     return {**given, **topology}
 

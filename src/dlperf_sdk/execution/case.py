@@ -18,7 +18,7 @@ import attrs
 from attrs import define, field
 
 from dlperf_sdk import environments
-from dlperf_sdk.documents.json_values import now, shown
+from dlperf_sdk.documents.json_values import format_value, now
 from dlperf_sdk.errors import DocumentError, InvalidRecord, RunFailed, StoreError
 from dlperf_sdk.execution.damaged_environment import add_repair_advice
 from dlperf_sdk.execution.launch import launch
@@ -145,7 +145,7 @@ class Case:
             return
         prepared, request = self._prepared, self._prepared.request(self.id, attempt)
         parity = self._parity_run or self.parity
-        with self.failures(), environments.in_use(prepared.environment):
+        with self.failures(), environments.use_environment(prepared.environment):
             stream = launch(prepared.plan, request, self.registry, deadline, self.report, parity)
             with closing(stream):
                 for event in stream:
@@ -292,7 +292,7 @@ class Case:
                     self.observers.forward(self.id, event)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidRecord(
-                f"The event {shown(event.get('event'))} from node 0 breaks the protocol: "
+                f"The event {format_value(event.get('event'))} from node 0 breaks the protocol: "
                 f"{type(error).__name__}: {error}"
             ) from error
 

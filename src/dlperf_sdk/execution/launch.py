@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from dlperf_sdk.environments.container import inside
+from dlperf_sdk.environments.container import container_prefix
 from dlperf_sdk.interfaces.topology import Job
 from dlperf_sdk.launchers.events import launch_events
 from dlperf_sdk.parity.evidence import ParityRun
@@ -63,7 +63,7 @@ def launch(
             devices_per_node=topology.devices_per_node,
             device=plan.device,
             options=plan.topology_options,
-            prefix=inside(plan.spec, plan.device, launcher.placement_variables),
+            prefix=container_prefix(plan.spec, plan.device, launcher.placement_variables),
             start_timeout=plan.deadlines["start"],
         )
         agents = "1 agent" if topology.nodes == 1 else f"{topology.nodes} agents"

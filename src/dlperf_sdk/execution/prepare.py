@@ -11,7 +11,7 @@ from attrs import frozen
 
 from dlperf_sdk import data, environments
 from dlperf_sdk.environments import PreparedEnvironment
-from dlperf_sdk.environments.container import inside
+from dlperf_sdk.environments.container import container_prefix
 from dlperf_sdk.errors import Unavailable, UsageError
 from dlperf_sdk.execution.launch import launch
 from dlperf_sdk.parity.evidence import ParityRun, follow_parity_run, plan_parity_run
@@ -82,7 +82,7 @@ def check_parity(
         RunFailed: the run failed for a reason that ends the case as well.
     """
     plan = prepared.plan
-    with environments.in_use(prepared.environment):
+    with environments.use_environment(prepared.environment):
         run = plan_parity_run(
             plan,
             prepared.environment,
@@ -108,7 +108,7 @@ def prepare_own_environment(plan: Plan, on_progress: Callable[[str], None]) -> P
         plan.environment,
         plan.device,
         python=spec.python,
-        inside=inside(spec, plan.device),
+        inside=container_prefix(spec, plan.device),
         env=requested_variables(spec),
         on_progress=on_progress,
     )
@@ -119,7 +119,7 @@ def _prepare_environment(
 ) -> PreparedEnvironment:
     if environment_from is None or plan.spec.container:  # a container is named anew, not rebuilt
         return prepare_own_environment(plan, on_progress)
-    return environments.from_lock(
+    return environments.obtain_from_lock(
         plan.spec.framework,
         plan.device,
         environment_from.python,

@@ -28,7 +28,7 @@ def take_trace(run_id: str, prepared: PreparedCase, registry: Registry, director
         KeyboardInterrupt: as it was.
     """
     try:
-        with environments.in_use(prepared.environment):
+        with environments.use_environment(prepared.environment):
             traces = read_traces(launch(prepared.plan, _traced(prepared.request(run_id)), registry))
         paths = [directory.write_trace(rank, packed) for rank, packed in sorted(traces.items())]
     except RunFailed as error:

@@ -252,7 +252,7 @@ def _row(plan: Plan, case: str, registry: Registry, on_progress: OnProgress) -> 
     try:
         prepared = prepare_own_environment(plan, report)
         variables = requested_variables(spec)
-        with environments.in_use(prepared):
+        with environments.use_environment(prepared):
             parity = plan_parity_run(
                 plan, prepared, variables, registry, report, reference_case=case, use_cache=False
             )

@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 from attrs import frozen
 
-from dlperf_sdk.documents.json_values import shown
+from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.documents.reading import load_document
 from dlperf_sdk.errors import DocumentError, PluginError, SpecError, UnknownName
 from dlperf_sdk.registry.plugins import Registry
@@ -108,9 +108,11 @@ def load_spec(
     fields = fields or {}
     document = {name: value for name, value in load_document(path).items() if name not in fields}
     places = source_positions.lines_of(path.read_text(encoding="utf-8-sig"), path.suffix.lower())
-    errors = diagnostics.in_file(path, "run-spec", {"schema_version": SPEC_VERSION, **document}, places)
+    errors = diagnostics.list_file_errors(
+        path, "run-spec", {"schema_version": SPEC_VERSION, **document}, places
+    )
     if errors:
-        raise DocumentError(diagnostics.joined(errors))
+        raise DocumentError(diagnostics.join_errors(errors))
     spec = attrs.evolve(RunSpec.from_dict(resolve_data(document, path)), **fields)
     plugins = {"framework": spec.framework, "model": spec.model, "topology": spec.topology}
     for setting in restricted({**document, **plugins}, declarations(registry or Registry())):
@@ -192,7 +194,9 @@ def restricted(case: Mapping[str, Any], look_up: LookUp) -> Iterator[Restricted]
         value = case.get(field.name)
         if value is not None and has_effect(field.metadata):
             flag = f"--{field.name.replace('_', '-')}"
-            yield Restricted(field.name, field.name, value, f"sets {field.name} to {shown(value)}", flag)
+            yield Restricted(
+                field.name, field.name, value, f"sets {field.name} to {format_value(value)}", flag
+            )
     variables = case.get("env") or {}
     tuning = look_up("frameworks", case["framework"]).tuning_variables if variables else frozenset()
     for name, value in variables.items():
@@ -203,14 +207,14 @@ def restricted(case: Mapping[str, Any], look_up: LookUp) -> Iterator[Restricted]
             yield Restricted(name, f"env.{name}", value, description, f"--env {name}=VALUE")
     if lock := case.get("lock"):
         pins = ", ".join(lock[:_MOST]) + (", …" if len(lock) > _MOST else "")
-        description = f"has {shown(pins)} installed, which the plugin's own environment lacks"
+        description = f"has {format_value(pins)} installed, which the plugin's own environment lacks"
         yield Restricted("lock", "lock", lock, description, "--allow lock")
     options = case.get("options") or {}
     declared = _declared(case, look_up) if options else {}
     for name, value in options.items():
         option = declared.get(name, {})
         if has_effect(option) or _SUSPECT.fullmatch(name):
-            description = f"sets the option {name} to {shown(value)}"
+            description = f"sets the option {name} to {format_value(value)}"
             flag = f"--set {name}=VALUE"
             yield Restricted(name, f"options.{name}", value, description, flag, bool(option.get("reads")))
 
@@ -240,7 +244,7 @@ def resolve_data(fields: Mapping[str, Any], path: Path) -> dict[str, Any]:
     resolved = (home / folder).resolve()
     if not resolved.is_relative_to(home):
         raise SpecError(
-            f"{path} takes its data from {shown(folder)}, which is outside its own directory; a file may only name "
-            f"what lies beside or below it. Move the folder there, or give --data {source}:FOLDER."
+            f"{path} takes its data from {format_value(folder)}, which is outside its own directory; a file "
+            f"may only name what lies beside or below it. Move the folder there, or give --data {source}:FOLDER."
         )
     return {**fields, "data": f"{source}:{resolved}"}

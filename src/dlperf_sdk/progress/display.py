@@ -17,7 +17,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from dlperf_sdk.documents.json_values import visible
+from dlperf_sdk.documents.json_values import replace_control_characters
 from dlperf_sdk.hookspecs import hookimpl
 from dlperf_sdk.progress.state import TITLES, Advance, Course
 from dlperf_sdk.reports.numbers import duration, quantity
@@ -39,7 +39,7 @@ def course_of(plan: Any) -> Course:
     )
 
 
-def doing(advance: Advance) -> str:
+def describe_activity(advance: Advance) -> str:
     """Return the phase, the step in it and the throughput so far, as far as they are known."""
     parts = [TITLES.get(advance.phase, advance.phase)]
     if advance.steps:
@@ -73,7 +73,9 @@ class Lines:
 
     def print(self, text: str, style: str = "") -> None:
         """Print a permanent line."""
-        self.console.print(Text(visible(text), style), soft_wrap=not self.console.is_terminal)
+        self.console.print(
+            Text(replace_control_characters(text), style), soft_wrap=not self.console.is_terminal
+        )
 
     @hookimpl
     def dlperf_run_started(self, run_id: str, plan: Any, directory: str | None) -> None:
@@ -90,9 +92,9 @@ class Lines:
     @hookimpl
     def dlperf_stage(self, stage: str, detail: str) -> None:
         self.stage = f"{stage}: {detail}"
-        self.staged(stage, detail)
+        self.show_stage(stage, detail)
 
-    def staged(self, stage: str, detail: str) -> None:
+    def show_stage(self, stage: str, detail: str) -> None:
         """Show the progress of a stage outside the repeats."""
         self.print(f"{stage}: {detail}", "yellow" if stage == "note" else "dim")
 
@@ -113,10 +115,10 @@ class Lines:
         if self.advance is None or node != 0:
             return
         before = self.advance.phase
-        self.advance.stepped(phase, step, self.clock())
-        self.stepped(before)
+        self.advance.record_step(phase, step, self.clock())
+        self.show_step(before)
 
-    def stepped(self, before: str) -> None:
+    def show_step(self, before: str) -> None:
         """Show the progress of a worker; `before` is its previously reported phase."""
         advance = self.advance
         assert advance is not None
@@ -128,13 +130,13 @@ class Lines:
         ):
             return
         self._printed_at = now
-        status = ", ".join(part for part in (self.doing(), self.time_left()) if part)
+        status = ", ".join(part for part in (self.describe_activity(), self.time_left()) if part)
         self.print(f"repeat {advance.attempt} of {advance.repeats}: {status}")
 
-    def doing(self) -> str:
+    def describe_activity(self) -> str:
         """Return the phase, the step in it and the throughput so far, as far as they are known."""
         assert self.advance is not None
-        return doing(self.advance)
+        return describe_activity(self.advance)
 
     def time_left(self) -> str:
         """Return the estimated time left; empty if it is not known."""
@@ -170,7 +172,7 @@ class Drawn(Lines):
         self._spinner = Spinner("dots")
         self._live = Live(
             console=console,
-            get_renderable=self.drawn,
+            get_renderable=self.render,
             refresh_per_second=8,
             transient=True,
             redirect_stdout=False,
@@ -184,20 +186,21 @@ class Drawn(Lines):
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def staged(self, stage: str, detail: str) -> None:
+    def show_stage(self, stage: str, detail: str) -> None:
         if stage == "note" or self.verbose:
-            super().staged(stage, detail)
+            super().show_stage(stage, detail)
 
-    def stepped(self, before: str) -> None:
+    def show_step(self, before: str) -> None:
         """Show the progress of a worker; `before` is its previously reported phase."""
 
-    def drawn(self) -> RenderableType:
+    def render(self) -> RenderableType:
         """Render the current activity: the repeat, its phase, and a progress bar if the number of steps is known."""
         advance = self.advance
         if advance is None or not advance.attempt or len(advance.durations) >= advance.attempt:
-            return self._line(Text(visible(self.stage) or "preparing", "dim"))
+            return self._line(Text(replace_control_characters(self.stage) or "preparing", "dim"))
         now = self._line(
-            Text(f"repeat {advance.attempt} of {advance.repeats}: ", "bold") + Text(self.doing(), "")
+            Text(f"repeat {advance.attempt} of {advance.repeats}: ", "bold")
+            + Text(self.describe_activity(), "")
         )
         if not advance.steps:
             return now

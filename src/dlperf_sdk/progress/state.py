@@ -60,7 +60,7 @@ class Advance:
         self.attempt, self.began = attempt, now
         self._enter("start")
 
-    def stepped(self, phase: str, step: int, now: float) -> None:
+    def record_step(self, phase: str, step: int, now: float) -> None:
         """Record that a worker is in a phase and has finished `step` of its steps."""
         if phase != self.phase:
             self._enter(phase)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from dlperf_sdk.documents.json_values import visible
+from dlperf_sdk.documents.json_values import replace_control_characters
 from dlperf_sdk.reports.blocks import Block, Heading, Labels, Notes, Paragraph, Table, Verbatim
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~&])")
@@ -37,7 +37,10 @@ def _rendered(block: Block) -> str:
 
 def _verbatim(block: Verbatim) -> str:
     """Between fences that are longer than any in the text."""
-    title, text = f"**{_plain(block.title)}**\n\n" if block.title else "", visible(block.text)
+    title, text = (
+        f"**{_plain(block.title)}**\n\n" if block.title else "",
+        replace_control_characters(block.text),
+    )
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
     return f"{title}{fence}\n{text}\n{fence}"
 
@@ -60,4 +63,4 @@ def _opened(match: re.Match[str]) -> str:
 
 
 def _plain(text: str) -> str:
-    return _SPECIAL.sub(r"\\\1", " ".join(visible(text).split()))
+    return _SPECIAL.sub(r"\\\1", " ".join(replace_control_characters(text).split()))

@@ -27,7 +27,7 @@ def compare_with_published(results: Sequence[Result], collection: Collection) ->
     figures_by_case = _by_case(collection)
     for result in results:
         try:
-            case = Case.of(result)
+            case = Case.from_source(result)
         except AnalysisError as error:
             without.append(str(error))
             continue

@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from dlperf_sdk.documents.json_values import visible
+from dlperf_sdk.documents.json_values import replace_control_characters
 from dlperf_sdk.reports.blocks import (
     Block,
     Cell,
@@ -58,14 +58,14 @@ def text_of(blocks: Iterable[Block], *, styled: bool = False, width: int | None 
 
 def harmless(text: str) -> str:
     """Lines that are no blocks, such as those of a table in CSV, as a terminal may have them."""
-    return visible(text.replace("\r\n", "\n"))
+    return replace_control_characters(text.replace("\r\n", "\n"))
 
 
 def rendered(block: Block) -> RenderableType:
     """One block, as rich shows it."""
     match block:
         case Heading():
-            line = Text(visible(block.text), "bold")
+            line = Text(replace_control_characters(block.text), "bold")
             return line.append("  ").append(_text(block.aside)) if block.aside.text else line
         case Paragraph():
             return _text(Cell(block.text, block.tone))
@@ -74,7 +74,7 @@ def rendered(block: Block) -> RenderableType:
             grid.add_column(style="bold", no_wrap=True)
             grid.add_column(overflow="fold")
             for label, value in block.pairs:
-                grid.add_row(visible(label), _text(value))
+                grid.add_row(replace_control_characters(label), _text(value))
             return grid
         case Table():
             return _table(block)
@@ -83,11 +83,11 @@ def rendered(block: Block) -> RenderableType:
             grid.add_column(style="dim", no_wrap=True)
             grid.add_column(style="dim", overflow="fold")
             for number, note in enumerate(block.texts, 1):
-                grid.add_row(f"[{number}]", Text(visible(note)))
+                grid.add_row(f"[{number}]", Text(replace_control_characters(note)))
             return grid
         case Verbatim():
-            title = Text(f"{visible(block.title)}\n" if block.title else "", "bold")
-            return title.append(Text(visible(block.text.rstrip("\n"))))
+            title = Text(f"{replace_control_characters(block.title)}\n" if block.title else "", "bold")
+            return title.append(Text(replace_control_characters(block.text.rstrip("\n"))))
 
 
 class _Fitted:
@@ -118,14 +118,14 @@ def _rows(block: Table) -> RenderableType:
         if index:
             shown.append(Text(""))
         first = f"{block.columns[0].title} " if block.columns[0].right else ""
-        shown.append(Text(visible(first), "bold").append(_text(row[0])))
+        shown.append(Text(replace_control_characters(first), "bold").append(_text(row[0])))
         for column, cell in zip(block.columns[1:], row[1:], strict=True):
             if cell.text:
                 grid = Grid.grid(padding=(0, GAP))
                 grid.add_column(style="dim", no_wrap=True)
                 # As in a table: a number is not broken.
                 grid.add_column(overflow="ellipsis" if column.right else "fold", no_wrap=column.right)
-                grid.add_row(visible(column.title).ljust(titles), _text(cell))
+                grid.add_row(replace_control_characters(column.title).ljust(titles), _text(cell))
                 shown.append(Padding(grid, (0, 0, 0, GAP)))
     return Group(*shown)
 
@@ -134,7 +134,7 @@ def _table(block: Table) -> RenderableType:
     fitted = _Fitted(block)
     if not block.title:
         return fitted
-    return Group(Text(visible(block.title), "bold"), Padding(fitted, (0, 0, 0, 2)))
+    return Group(Text(replace_control_characters(block.title), "bold"), Padding(fitted, (0, 0, 0, 2)))
 
 
 def _grid(block: Table) -> RenderableType:
@@ -154,4 +154,4 @@ def _grid(block: Table) -> RenderableType:
 
 
 def _text(cell: Cell) -> Text:
-    return Text(visible(cell.text), _STYLES[cell.tone])
+    return Text(replace_control_characters(cell.text), _STYLES[cell.tone])

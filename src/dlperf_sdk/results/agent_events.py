@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dlperf_sdk.documents import schema
-from dlperf_sdk.documents.json_values import shown
+from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.errors import FAILURES, DocumentError, InvalidRecord
 from dlperf_sdk.results.convert import attempt_from_dict
 from dlperf_sdk.results.records import Failure, Repeat
@@ -61,7 +61,9 @@ def nodes_from(event: Mapping[str, Any], count: int) -> tuple[Mapping[str, Any],
     if not (
         isinstance(nodes, list) and len(nodes) == count and all(isinstance(node, Mapping) for node in nodes)
     ):
-        raise DocumentError(f"The nodes describe themselves as {shown(nodes)}; expected {count} objects.")
+        raise DocumentError(
+            f"The nodes describe themselves as {format_value(nodes)}; expected {count} objects."
+        )
     return tuple(nodes)
 
 
@@ -72,7 +74,7 @@ def text_from(event: Mapping[str, Any]) -> str:
         DocumentError: it is no text.
     """
     if not isinstance(event["text"], str):
-        raise DocumentError(f"The text of a note is {shown(event['text'])}.")
+        raise DocumentError(f"The text of a note is {format_value(event['text'])}.")
     return event["text"]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import dlperf_sdk
-from dlperf_sdk.documents.json_values import shown
+from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.documents.reading import LARGEST_RESULT, load_document
 from dlperf_sdk.errors import DocumentError
 from dlperf_sdk.interfaces.measurer import Measured, Measurer, Metric
@@ -136,7 +136,7 @@ def _ranks(plan: Mapping[str, Any], problems: list[str]) -> int | None:
     processes = plan.get("processes")
     if isinstance(processes, list) and all(isinstance(process, Mapping) for process in processes):
         return [process.get("role") for process in processes].count(TRAINER)
-    problems.append(f"plan.json does not say which processes there are, but: {shown(processes)}.")
+    problems.append(f"plan.json does not say which processes there are, but: {format_value(processes)}.")
     return None
 
 

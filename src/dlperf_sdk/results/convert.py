@@ -17,7 +17,7 @@ from attrs import frozen
 
 from dlperf_sdk.documents import schema, structuring
 from dlperf_sdk.documents.field_types import Index, WrittenAs
-from dlperf_sdk.documents.json_values import shown
+from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.errors import DocumentError, SpecError
 from dlperf_sdk.results.records import Exit, FailedRecord, Failure, Record, Repeat, Series
 from dlperf_sdk.results.result import RESULT_VERSION, Parity, Result, Status
@@ -102,7 +102,9 @@ def to_plain(value: Any) -> Any:
     if attrs.has(type(value)):
         write = _WRITERS.get(type(value), _fields)
         return write(value)
-    raise TypeError(f"a result cannot hold {shown(value)}, a {type(value).__name__}: JSON has no such value")
+    raise TypeError(
+        f"a result cannot hold {format_value(value)}, a {type(value).__name__}: JSON has no such value"
+    )
 
 
 _WRITERS: dict[type[Any], Callable[[Any], dict[str, Any]]] = {

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from dlperf_sdk.documents import schema
-from dlperf_sdk.documents.json_values import shown
+from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.errors import DocumentError
 from dlperf_sdk.results.convert import result_to_dict, result_to_dict_beside, to_plain
 from dlperf_sdk.results.files import append, directory_of, explained, write_whole
@@ -89,7 +89,9 @@ class RunDirectory:
         """
         name, text = event["name"], event["text"]
         if not isinstance(text, str) or not _LOG.fullmatch(str(name)):
-            raise DocumentError(f"expected a piece of a log, got {shown(text)} of a log named {shown(name)}")
+            raise DocumentError(
+                f"expected a piece of a log, got {format_value(text)} of a log named {format_value(name)}"
+            )
         folder, file = ("attempts", _number_of(event)), f"{name}.log"
         path = self.path.joinpath(*folder, file)
         with explained(path), directory_of(self.path.parent, (self.id, *folder)) as directory:
@@ -141,7 +143,7 @@ class RunDirectory:
 def _number_of(event: Mapping[str, Any]) -> str:
     number = event.get("attempt")
     if not isinstance(number, int) or not 0 <= number <= 10**12:
-        raise DocumentError(f"An attempt's number is {shown(number)}.")
+        raise DocumentError(f"An attempt's number is {format_value(number)}.")
     return str(number)
 
 

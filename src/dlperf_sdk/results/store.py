@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from dlperf_sdk.documents.json_values import shown
+from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.documents.reading import LARGEST_RESULT, load_document
 from dlperf_sdk.errors import DlperfError, StoreError, UnknownName
 from dlperf_sdk.results.convert import result_from_dict
@@ -174,7 +174,7 @@ def check_id(run_id: str) -> None:
     """Raise StoreError if this cannot be the name of a run."""
     if not _ID.fullmatch(run_id):
         raise StoreError(
-            f"{shown(run_id)} cannot name a run: use letters, digits, '.', '-' and '_', at most 128."
+            f"{format_value(run_id)} cannot name a run: use letters, digits, '.', '-' and '_', at most 128."
         )
 
 

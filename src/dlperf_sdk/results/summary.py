@@ -6,7 +6,7 @@ import html
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dlperf_sdk.documents.json_values import visible
+from dlperf_sdk.documents.json_values import replace_control_characters
 
 if TYPE_CHECKING:
     from dlperf_sdk.interfaces.measurer import Metric
@@ -70,7 +70,7 @@ def _digits(value: float) -> str:
 
 
 def _shortened(text: str) -> str:
-    text = " ".join(visible(text).split())
+    text = " ".join(replace_control_characters(text).split())
     return text if len(text) <= MAXIMUM_TEXT else f"{text[: MAXIMUM_TEXT - 1]}…"
 
 

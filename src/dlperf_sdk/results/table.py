@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from dlperf_sdk.documents.json_values import visible
+from dlperf_sdk.documents.json_values import replace_control_characters
 
 if TYPE_CHECKING:
     from dlperf_sdk.interfaces.measurer import Metric
@@ -43,7 +43,7 @@ class _TableRow:
     metrics: Mapping[str, Metric]
 
     @classmethod
-    def of(cls, result: Result) -> _TableRow:
+    def from_result(cls, result: Result) -> _TableRow:
         facts = {fact.name: fact for fact in reversed(result.facts)}
         return cls(result, facts, {metric.name: metric for metric in reversed(result.metrics)})
 
@@ -163,7 +163,7 @@ def rows(results: Sequence[Result]) -> list[Row]:
     read = _read(results)
     return [
         {column.name: cell(column.kind, reader(row)) for column, reader in read}
-        for row in map(_TableRow.of, results)
+        for row in map(_TableRow.from_result, results)
     ]
 
 
@@ -216,4 +216,4 @@ def cell(kind: Any, value: Any) -> Value:
 
 def _text(text: str) -> str:
     """Replace what steers a terminal and what no file in UTF-8 can hold: control characters and lone surrogates."""
-    return visible(text.encode("utf-8", "backslashreplace").decode("utf-8"))
+    return replace_control_characters(text.encode("utf-8", "backslashreplace").decode("utf-8"))

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from dlperf_sdk.documents.json_values import shown
+from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.errors import SpecError, UnknownName
 from dlperf_sdk.spec.fields import NAME, bounded, is_positive, whole
 from dlperf_sdk.spec.values import MAX_BATCH, PHASES
@@ -36,10 +36,12 @@ def copied(value: Any) -> Any:
 
 def _items(attribute: Any, value: Any, names: re.Pattern[str], subject: str) -> list[tuple[str, Any]]:
     if not isinstance(value, Mapping):
-        raise SpecError(f"{attribute.name} is {shown(value)}; it must be a mapping from names to values.")
+        raise SpecError(
+            f"{attribute.name} is {format_value(value)}; it must be a mapping from names to values."
+        )
     for name in value:
         if not isinstance(name, str) or not names.fullmatch(name):
-            raise SpecError(f"{shown(name)} is not a valid name for {subject}.")
+            raise SpecError(f"{format_value(name)} is not a valid name for {subject}.")
     return list(value.items())
 
 
@@ -63,7 +65,7 @@ def deadlines(_: Any, attribute: Any, value: Any) -> None:
             raise UnknownName("deadline", phase, PHASES)
         if not is_positive(seconds, MOST_SECONDS):
             raise SpecError(
-                f"The deadline of phase {phase!r} is {shown(seconds)}; it must be seconds, above 0 and at "
+                f"The deadline of phase {phase!r} is {format_value(seconds)}; it must be seconds, above 0 and at "
                 f"most {MOST_SECONDS:.0e}."
             )
 
@@ -76,8 +78,8 @@ def container(_: Any, attribute: Any, value: Any) -> None:
     """Validate a runner and an image."""
     if not isinstance(value, str) or not _CONTAINER.fullmatch(value):
         raise SpecError(
-            f"container is {shown(value)}; write RUNNER:IMAGE, or RUNNER:/FOLDER for a root file system, with one of "
-            "podman, docker, apptainer and enroot."
+            f"container is {format_value(value)}; write RUNNER:IMAGE, or RUNNER:/FOLDER for a root file "
+            "system, with one of podman, docker, apptainer and enroot."
         )
 
 
@@ -86,7 +88,8 @@ def device_files(_: Any, attribute: Any, value: Any) -> None:
     """Validate comma-separated paths below /dev."""
     if not isinstance(value, str) or not _DEVICE_FILES.fullmatch(value):
         raise SpecError(
-            f"container_devices is {shown(value)}; write paths below /dev, with commas: /dev/infiniband,/dev/kfd."
+            f"container_devices is {format_value(value)}; write paths below /dev, with commas: "
+            "/dev/infiniband,/dev/kfd."
         )
 
 
@@ -99,8 +102,8 @@ def variables(_: Any, attribute: Any, value: Any) -> None:
             )
         if name == THREADS and content is not None and not _COUNT.fullmatch(content):
             raise SpecError(
-                f"{THREADS} is {shown(content)}, which is no number of threads; give a whole number from 1, or leave "
-                "it out: every worker has one thread for each of its cores then."
+                f"{THREADS} is {format_value(content)}, which is no number of threads; give a whole number "
+                "from 1, or leave it out: every worker has one thread for each of its cores then."
             )
 
 
@@ -112,7 +115,7 @@ def options(_: Any, attribute: Any, value: Any) -> None:
         # Not a number also where NaN or an infinity is: JSON has neither.
         if not isinstance(content, int | float) or not -sys.float_info.max <= content <= sys.float_info.max:
             raise SpecError(
-                f"The option {name!r} is {shown(content)}; it must be a finite number, a text, true or false."
+                f"The option {name!r} is {format_value(content)}; it must be a finite number, a text, true or false."
             )
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import attrs
 
 from dlperf_sdk.documents.field_types import Name, PathText, keywords_of_type
-from dlperf_sdk.documents.json_values import shown
+from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.errors import SpecError, UnknownName
 
 Role = Literal["workload", "factor", "context"]
@@ -83,7 +83,7 @@ def named(_: Any, attribute: Any, value: Any) -> None:
     """Validate a name in the form of `NAME`."""
     if not isinstance(value, str) or not NAME.fullmatch(value):
         raise SpecError(
-            f"{attribute.name} is {shown(value)}; it must be a name in lower-case letters, digits, '.', '-' "
+            f"{attribute.name} is {format_value(value)}; it must be a name in lower-case letters, digits, '.', '-' "
             "and '_'."
         )
 
@@ -95,7 +95,7 @@ def whole(least: int, most: int) -> Validator:
     def check(_: Any, attribute: Any, value: Any) -> None:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             raise SpecError(
-                f"{attribute.name} is {shown(value)}; it must be a whole number from {least} to {most}."
+                f"{attribute.name} is {format_value(value)}; it must be a whole number from {least} to {most}."
             )
 
     return check
@@ -107,7 +107,7 @@ def number(*, below: float = math.inf) -> Validator:
 
     def check(_: Any, attribute: Any, value: Any) -> None:
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < below:
-            raise SpecError(f"{attribute.name} is {shown(value)}; it must be a number, {limits}.")
+            raise SpecError(f"{attribute.name} is {format_value(value)}; it must be a number, {limits}.")
 
     return check
 
@@ -115,7 +115,7 @@ def number(*, below: float = math.inf) -> Validator:
 def yes_or_no(_: Any, attribute: Any, value: Any) -> None:
     """Validate true or false, not a number."""
     if not isinstance(value, bool):
-        raise SpecError(f"{attribute.name} is {shown(value)}; it must be true or false.")
+        raise SpecError(f"{attribute.name} is {format_value(value)}; it must be true or false.")
 
 
 def is_positive(value: Any, most: float) -> bool:
@@ -127,14 +127,16 @@ def is_positive(value: Any, most: float) -> bool:
 def fraction(_: Any, attribute: Any, value: Any) -> None:
     """Validate a number above 0, and at most 1."""
     if not is_positive(value, 1):
-        raise SpecError(f"{attribute.name} is {shown(value)}; it must be a number above 0, and at most 1.")
+        raise SpecError(
+            f"{attribute.name} is {format_value(value)}; it must be a number above 0, and at most 1."
+        )
 
 
 @bounded(**keywords_of_type(PathText))
 def text(_: Any, attribute: Any, value: Any) -> None:
     """Validate text that is not empty."""
     if not isinstance(value, str) or not value or "\0" in value:
-        raise SpecError(f"{attribute.name} is {shown(value)}; it must be text.")
+        raise SpecError(f"{attribute.name} is {format_value(value)}; it must be text.")
 
 
 def one_of(*choices: str) -> Validator:

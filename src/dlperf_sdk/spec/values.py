@@ -9,7 +9,7 @@ import attrs
 from attrs import frozen
 
 from dlperf_sdk.documents.field_types import Finite, Schema, keywords_of_type
-from dlperf_sdk.documents.json_values import shown
+from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.errors import SpecError
 from dlperf_sdk.spec.data_source import DATA_SOURCES
 from dlperf_sdk.spec.fields import NAME, named, optional, text, whole
@@ -56,8 +56,8 @@ class TopologySpec:
         match = isinstance(text, str) and _TOPOLOGY.fullmatch(text)
         if not match:
             raise SpecError(
-                f"topology is {shown(text)}; write NODESnDEVICESd, both from 1 to 999999, with the launcher behind "
-                "an '@' if it is not the local machine: 1n1d, 1n8d, 4n8d@slurm."
+                f"topology is {format_value(text)}; write NODESnDEVICESd, both from 1 to 999999, with the "
+                "launcher behind an '@' if it is not the local machine: 1n1d, 1n8d, 4n8d@slurm."
             )
         return cls(int(match[1]), int(match[2]), match[3] or "local")
 
@@ -96,7 +96,8 @@ class DataSpec:
         source, colon, path = text.partition(":") if isinstance(text, str) else ("", "", "")
         if not NAME.fullmatch(source) or (colon and not path) or "\0" in path:
             raise SpecError(
-                f"data is {shown(text)}; write {alternatives(repr(declared.usage) for declared in DATA_SOURCES)}."
+                f"data is {format_value(text)}; write "
+                f"{alternatives(repr(declared.usage) for declared in DATA_SOURCES)}."
             )
         return cls(source, path or None)
 

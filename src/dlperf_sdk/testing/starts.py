@@ -69,7 +69,7 @@ def start(spec: RunSpec, registry: Registry, program: str, deadline: float | Non
     attempt: Mapping[str, Any] = {}
     failure: Failure | None = None
     logs: dict[str, str] = {}
-    with environments.in_use(prepared), closing(launch(plan, request, registry)) as events:
+    with environments.use_environment(prepared), closing(launch(plan, request, registry)) as events:
         for event in events:
             if event["event"] == "attempt-ended":
                 attempt = event
@@ -94,7 +94,7 @@ def check_case(
     with case.failures():
         prepared = prepare_case(plan, None, case.report)
         case.record_environment(prepared.describe_environment())
-        with environments.in_use(prepared.environment):
+        with environments.use_environment(prepared.environment):
             parity = plan_parity_run(
                 plan,
                 prepared.environment,

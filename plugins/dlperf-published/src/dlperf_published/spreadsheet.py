@@ -53,7 +53,7 @@ def scaling_effects(figures: Figures, of: str) -> dict[int, Effect]:
     by_count = {}
     for count in DEVICES:
         scaled = [
-            attrs.evolve(Case.of(figure), throughput=value, unit="x")
+            attrs.evolve(Case.from_source(figure), throughput=value, unit="x")
             for figure in figures.where(topology=f"1n{count}d")
             if (value := speedup(figure, cases(figures)).value) is not None
         ]

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from dlperf_sdk.documents.json_values import visible
+from dlperf_sdk.documents.json_values import replace_control_characters
 from dlperf_sdk.reports.blocks import Cell
 from dlperf_sdk.reports.html.page import Sortable
 
@@ -24,7 +24,7 @@ _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&'\u2028\u2029"}
 
 def text(value: str, longest: int = LONGEST) -> str:
     """A text as the page shows it: no control characters or changes of direction, and of bounded length."""
-    seen = visible(value)
+    seen = replace_control_characters(value)
     return seen if len(seen) <= longest else f"{seen[:longest]}… ({len(seen):,} letters)"
 
 

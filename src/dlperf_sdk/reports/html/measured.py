@@ -92,7 +92,7 @@ def _cases(results: Sequence[Result]) -> tuple[list[Case], list[str]]:
     valid, left_out = [], []
     for result in results:
         try:
-            valid.append(Case.of(result))
+            valid.append(Case.from_source(result))
         except AnalysisError as error:
             left_out.append(str(error))
     return valid, left_out
