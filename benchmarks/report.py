@@ -44,7 +44,7 @@ def row(count: int) -> dict[str, Any]:
         began = perf_counter()
         results = [result for result in ResultStore(folder) if isinstance(result, Result)]
         read = perf_counter()
-        document = html.of_results(results)
+        document = html.report_on_results(results)
         written = perf_counter()
         terminal.text_of(pages(results))
         ended = perf_counter()
@@ -69,7 +69,7 @@ def main() -> int:
     before = paired.machine()
     # The first report loads the libraries and makes their script: once per process, whatever the results.
     began = perf_counter()
-    html.of_results(list(many(2)))
+    html.report_on_results(list(many(2)))
     first = perf_counter() - began
     rows = [row(count) for count in COUNTS if count <= chosen.most]
     last = rows[-1]

@@ -11,7 +11,7 @@ from typing import Any
 from attrs import frozen
 
 from dlperf_sdk import ResultStore, run
-from dlperf_sdk.results.redact import redacted
+from dlperf_sdk.results.redact import redact_result
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.worker.gpu.nvml import Nvml
 
@@ -61,7 +61,9 @@ class Bench:
             **case,
         )
         store = ResultStore(self.out / "results")
-        store.open_run(result.id).write_result(redacted(result, (platform.node(),), (getpass.getuser(),)))
+        store.open_run(result.id).write_result(
+            redact_result(result, (platform.node(),), (getpass.getuser(),))
+        )
         return result
 
     def gpu_memory(self) -> int:

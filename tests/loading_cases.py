@@ -8,7 +8,7 @@ import numpy as np
 
 from dlperf_sdk.data import prepare
 from dlperf_sdk.harness.in_process import MODELS, SMALL
-from dlperf_sdk.interfaces.model import plain
+from dlperf_sdk.interfaces.model import entry_to_dict
 from dlperf_sdk.spec.values import DataSpec
 from dlperf_sdk.worker.jpeg import JpegImages
 from dlperf_sdk.worker.loading import Draws, TokenArrays
@@ -26,7 +26,7 @@ def open_batches(make_trainer, folder, source="images", loaders=2, **changes):
     if not folder.exists():
         make_folder(folder)
     options = attrs.asdict(MODELS[model].Options(**SMALL[model]))
-    inputs = [plain(entry) for entry in MODELS[model].inputs(MODELS[model].Options(**SMALL[model]))]
+    inputs = [entry_to_dict(entry) for entry in MODELS[model].inputs(MODELS[model].Options(**SMALL[model]))]
     data = prepare(DataSpec(source, str(folder)), options, inputs)
     trainer = make_trainer(model, data=data, framework_options={"loader_workers": loaders}, **changes)
     return trainer, trainer.batches()

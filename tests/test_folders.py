@@ -59,7 +59,7 @@ def test_without_a_name_it_is_in_the_users_cache(monkeypatch, tmp_path):
 
 def test_nobody_has_no_home_and_no_cache(nobody, tmp_path):
     assert folders.home(os.environ) is None
-    assert folders.expanded("~/x") == Path("~/x")
+    assert folders.expand_home("~/x") == Path("~/x")
     with pytest.raises(Unavailable, match="Set DLPERF_CACHE_DIR"):
         folders.cache()
     with pytest.raises(Unavailable, match="Set DLPERF_CACHE_DIR"):

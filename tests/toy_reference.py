@@ -8,7 +8,7 @@ from typing import Any
 
 from dlperf_numpy.framework import Linear
 
-from dlperf_sdk.interfaces.model import plain
+from dlperf_sdk.interfaces.model import entry_to_dict
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.worker import canonical
 
@@ -18,8 +18,8 @@ STEPS, BATCH, RATE = 3, 8, 0.05
 def descent(shards: list[int], rate: float = RATE) -> list[dict[str, Any]]:
     """Least squares by gradient descent in float64, replicas' gradients averaged."""
     options = Linear.Options()
-    manifest = [plain(parameter) for parameter in Linear().parameters(options)]
-    inputs = [plain(entry) for entry in Linear().inputs(options)]
+    manifest = [entry_to_dict(parameter) for parameter in Linear().parameters(options)]
+    inputs = [entry_to_dict(entry) for entry in Linear().inputs(options)]
     first = dict(canonical.weights(manifest, 7))["weight"].astype("float64")
     batches = [canonical.batch(inputs, BATCH, shard, 7) for shard in shards]
     weight, losses, update = first.copy(), [[] for _ in shards], None

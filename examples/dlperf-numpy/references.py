@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 from dlperf_numpy.framework import Linear, Softmax
 
-from dlperf_sdk.interfaces.model import plain
+from dlperf_sdk.interfaces.model import entry_to_dict
 from dlperf_sdk.worker import canonical
 
 STEPS, BATCH, SEED, TINY = 4, 8, 0, 1e-30
@@ -49,8 +49,8 @@ def gradients(loss, weights, batch):
 def follow(model, loss, shards, meet):
     """The trajectories of replicas on these shards, whose gradients `meet` makes one of."""
     options = model.Options()
-    manifest = [plain(entry) for entry in model.parameters(options)]
-    inputs = [plain(entry) for entry in model.inputs(options)]
+    manifest = [entry_to_dict(entry) for entry in model.parameters(options)]
+    inputs = [entry_to_dict(entry) for entry in model.inputs(options)]
     weights = {name: values.astype(float) for name, values in canonical.weights(manifest, SEED)}
     batches = [canonical.batch(inputs, BATCH, shard, SEED) for shard in shards]
     rate = model.optimizer(options, BATCH * len(shards)).numbers["learning_rate"]

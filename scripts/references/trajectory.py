@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 import torch
 
-from dlperf_sdk.interfaces.model import Model, plain
+from dlperf_sdk.interfaces.model import Model, entry_to_dict
 from dlperf_sdk.worker import canonical
 
 STEPS = 4
@@ -56,13 +56,13 @@ class Setting:
 
     def weights(self, dtype: torch.dtype) -> Tensors:
         """The canonical weights."""
-        manifest = [plain(parameter) for parameter in self.model.parameters(self.resolved)]
+        manifest = [entry_to_dict(parameter) for parameter in self.model.parameters(self.resolved)]
         named = canonical.weights(manifest, self.seed)
         return {name: torch.from_numpy(values).to(dtype).requires_grad_() for name, values in named}
 
     def batch(self, shard: int, dtype: torch.dtype) -> Tensors:
         """A canonical batch; whole numbers stay what they are."""
-        inputs = [plain(entry) for entry in self.model.inputs(self.resolved)]
+        inputs = [entry_to_dict(entry) for entry in self.model.inputs(self.resolved)]
         arrays = canonical.batch(inputs, self.batch_size, shard, self.seed)
         found = {name: torch.from_numpy(values) for name, values in arrays.items()}
         return {

@@ -112,7 +112,7 @@ def rerun(
     from dlperf_sdk.execution.case import Case
     from dlperf_sdk.execution.execute import execute
     from dlperf_sdk.hookspecs import Observers
-    from dlperf_sdk.planning.secret_variables import requested_variables
+    from dlperf_sdk.planning.secret_variables import list_requested_variables
     from dlperf_sdk.planning.spec_file import check_allowed
     from dlperf_sdk.registry.plugins import Registry
 
@@ -127,15 +127,17 @@ def rerun(
     )
     source = f"The result {result.id}"
     check_allowed([spec.to_dict()], source, allow, plugins)  # before it is planned, which reads what it names
-    requested_variables(spec)
-    check_allowed([{"lock": _unlisted_packages(spec, result.environment, plugins)}], source, allow, plugins)
+    list_requested_variables(spec)
+    check_allowed(
+        [{"lock": _list_unlisted_packages(spec, result.environment, plugins)}], source, allow, plugins
+    )
     data.check_exists(spec.data)
     case = Case.begin(spec, store, Observers.load(observers), plugins)
     again = execute(case, environment_from=result.environment)
     return again.raise_for_status() if raise_on_failure else again
 
 
-def _unlisted_packages(spec: RunSpec, environment: Environment, registry: Registry) -> list[str]:
+def _list_unlisted_packages(spec: RunSpec, environment: Environment, registry: Registry) -> list[str]:
     """Return what a rerun without a container would install that is none of the plugin's own."""
     from dlperf_sdk import environments
     from dlperf_sdk.planning.plan import make_plan

@@ -17,14 +17,14 @@ CAMPAIGNS = Path("dlperf-campaigns")
 """Campaigns, unless somebody says otherwise: a directory each."""
 
 
-def expanded(text: str | Path) -> Path:
+def expand_home(text: str | Path) -> Path:
     """Replace `~` or `~USER` at the beginning of a path; unchanged if the system does not know the user."""
     return Path(os.path.expanduser(text))  # noqa: PTH111 - pathlib's raises where nobody is known
 
 
 def home(environ: Mapping[str, str]) -> Path | None:
     """Return the home directory: HOME, else the system's entry; None if there is none."""
-    directory = Path(environ.get("HOME") or expanded("~"))
+    directory = Path(environ.get("HOME") or expand_home("~"))
     return directory if directory.is_absolute() else None
 
 
@@ -38,7 +38,7 @@ def cache() -> Path:
     """
     named = os.environ.get("DLPERF_CACHE_DIR")
     try:
-        folder = expanded(named or _usual())
+        folder = expand_home(named or _usual())
     except RuntimeError:  # newer versions; older ones give a path that begins with "~"
         folder = Path("~/.cache/dlperf")
     if str(folder).startswith("~"):

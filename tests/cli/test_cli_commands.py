@@ -298,7 +298,7 @@ def test_rerun_measures_the_same_case_again_in_what_its_lock_describes(dlperf, m
         spec = Registry().framework(framework).environment(device, "all_reduce", "linear")
         return environments.prepare(framework, spec, device, on_progress=on_progress)
 
-    monkeypatch.setattr(environments, "from_lock", from_lock)
+    monkeypatch.setattr(environments, "obtain_from_lock", from_lock)
     first = json.loads(dlperf("run", *ONE, "--seed", "5", "--env", "MINE=1", "--json", "--quiet")[1])
     code, out, _ = dlperf("rerun", first["id"], "--json", "--quiet", "--allow", "MINE", "--allow", "lock")
     again = json.loads(out)

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from dlperf_sdk.data import prepare
 from dlperf_sdk.errors import DocumentError, SpecError, Unavailable, UnknownName
-from dlperf_sdk.interfaces.model import plain
+from dlperf_sdk.interfaces.model import entry_to_dict
 from dlperf_sdk.models.bert_base import BertBase
 from dlperf_sdk.models.resnet50 import ResNet50
 from dlperf_sdk.spec.values import DataSpec
 from dlperf_sdk.worker import data as worker
 
 RESNET = ResNet50()
-INPUTS = [plain(entry) for entry in RESNET.inputs(RESNET.Options())]
+INPUTS = [entry_to_dict(entry) for entry in RESNET.inputs(RESNET.Options())]
 
 
 @pytest.fixture(autouse=True)
@@ -199,7 +199,7 @@ def test_names_with_line_breaks_and_bytes_that_are_no_utf8(tmp_path):
 
 def test_model_without_images_unknown_sources_and_stray_folders(tmp_path):
     bert = BertBase()
-    inputs = [plain(entry) for entry in bert.inputs(bert.Options())]
+    inputs = [entry_to_dict(entry) for entry in bert.inputs(bert.Options())]
     with pytest.raises(SpecError, match="inputs are attention_mask.* Use another model"):
         prepare(DataSpec("images", str(tmp_path)), {}, inputs)
     with pytest.raises(UnknownName, match="Did you mean 'images'"):

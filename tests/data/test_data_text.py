@@ -20,7 +20,7 @@ from dlperf_sdk.data import prepare, text, wordpiece
 from dlperf_sdk.data.arrays import Writer
 from dlperf_sdk.data.pairs import mask, pairs
 from dlperf_sdk.errors import DocumentError, SpecError, Unavailable, UsageError
-from dlperf_sdk.interfaces.model import plain
+from dlperf_sdk.interfaces.model import entry_to_dict
 from dlperf_sdk.models.bert_base import BertBase
 from dlperf_sdk.models.resnet50 import ResNet50
 from dlperf_sdk.spec.values import DataSpec
@@ -37,7 +37,7 @@ def cache(tmp_path, monkeypatch):
 
 def prepared(folder, seed=0, on_progress=lambda what, done, total: None, **options):
     chosen = BERT.Options(**{"sequence_length": 64, "predictions_per_sequence": 10, **options})
-    inputs = [plain(entry) for entry in BERT.inputs(chosen)]
+    inputs = [entry_to_dict(entry) for entry in BERT.inputs(chosen)]
     source = DataSpec("text", str(folder))
     return prepare(source, attrs.asdict(chosen), inputs, seed=seed, on_progress=on_progress)
 
@@ -389,7 +389,7 @@ def test_bad_folders(tmp_path):
     with pytest.raises(DocumentError, match="outside the data's folder"):
         prepared(folder)
     resnet = ResNet50()
-    inputs = [plain(entry) for entry in resnet.inputs(resnet.Options())]
+    inputs = [entry_to_dict(entry) for entry in resnet.inputs(resnet.Options())]
     with pytest.raises(SpecError, match="inputs are image, label. Use another model"):
         prepare(DataSpec("text", str(folder)), {}, inputs)
 

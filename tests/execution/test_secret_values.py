@@ -34,14 +34,14 @@ SHORT = {"batch_size": 4, "warmup": 1, "steps": 5, "repeats": 1, "protocol": "qu
 def place(tmp_path, monkeypatch, without_reference):
     monkeypatch.setenv("DLPERF_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("MY_TOKEN", raising=False)
-    monkeypatch.setattr(secret_values, "_given", {})
+    monkeypatch.setattr(secret_values, "_known_values", {})
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def another_process(monkeypatch) -> None:
     """Nothing is known of what this process was given."""
-    monkeypatch.setattr(secret_values, "_given", {})
+    monkeypatch.setattr(secret_values, "_known_values", {})
 
 
 def is_free_of_secrets(text: str) -> bool:

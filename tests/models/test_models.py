@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlperf_sdk.errors import SpecError
-from dlperf_sdk.interfaces.model import Model, plain
+from dlperf_sdk.interfaces.model import Model, entry_to_dict
 from dlperf_sdk.models.bert_base import BertBase, BertBaseOptions
 from dlperf_sdk.models.resnet50 import ResNet50, ResNet50Options
 from dlperf_sdk.worker import canonical
@@ -130,7 +130,7 @@ def test_manifest_is_consistent(case: tuple[Model, Any]) -> None:
     for parameter in manifest:
         # What has one axis is a bias, a scale or a shift.
         assert parameter.decay == (len(parameter.shape) > 1)
-    plain_manifest = [plain(parameter) for parameter in manifest]
+    plain_manifest = [entry_to_dict(parameter) for parameter in manifest]
     assert json.loads(json.dumps(plain_manifest)) == plain_manifest
 
 
@@ -138,7 +138,7 @@ def test_manifest_is_consistent(case: tuple[Model, Any]) -> None:
 @settings(deadline=None, max_examples=25)
 def test_canonical_batch_fits_the_inputs(case: tuple[Model, Any], size: int, seed: int) -> None:
     model, options = case
-    inputs = [plain(item) for item in model.inputs(options)]
+    inputs = [entry_to_dict(item) for item in model.inputs(options)]
     batch = canonical.batch(json.loads(json.dumps(inputs)), size, 1, seed)
     assert list(batch) == [item["name"] for item in inputs]
     for item in inputs:
@@ -160,7 +160,9 @@ def test_canonical_batch_fits_the_inputs(case: tuple[Model, Any], size: int, see
 
 
 def test_canonical_weights_follow_the_recipe() -> None:
-    manifest = [plain(parameter) for parameter in ResNet50().parameters(ResNet50Options(last_gamma=0.2))]
+    manifest = [
+        entry_to_dict(parameter) for parameter in ResNet50().parameters(ResNet50Options(last_gamma=0.2))
+    ]
     wanted = {
         "layer1.0.conv2.weight",
         "layer1.0.bn2.weight",

@@ -15,13 +15,13 @@ from dlperf_numpy.framework import Linear, NumPy
 
 from dlperf_sdk import Capabilities, RunSpec
 from dlperf_sdk.environments import PreparedEnvironment
-from dlperf_sdk.execution.prepare import requested_variables
 from dlperf_sdk.launchers.local import Local
 from dlperf_sdk.parity import reference
 from dlperf_sdk.parity.evidence import ParityRun, plan_parity_run
 from dlperf_sdk.parity.key import key_of, parts
 from dlperf_sdk.planning import bundle
 from dlperf_sdk.planning.plan import make_plan
+from dlperf_sdk.planning.secret_variables import list_requested_variables
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.worker.agent import hardware
 
@@ -80,7 +80,7 @@ def asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
         spec = RunSpec(
             **{"framework": "able", "model": "mine", "topology": "1n2d", "device": "cpu"} | changes
         )
-        variables = requested_variables(spec)
+        variables = list_requested_variables(spec)
         made = plan_parity_run(make_plan(spec, plugins), PREPARED, variables, plugins, use_cache=False)
         assert isinstance(made, ParityRun), made
         return made

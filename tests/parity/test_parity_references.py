@@ -19,7 +19,7 @@ from dlperf_sdk.parity.known_errors import FOLLOWS, separation
 from dlperf_sdk.parity.record import records_from
 from dlperf_sdk.parity.reference import Mistake, Trajectory, load
 from dlperf_sdk.spec.precision import PRECISIONS
-from dlperf_sdk.testing.subject import COMPILED, FrameworkSubject, held_to
+from dlperf_sdk.testing.subject import COMPILED, FrameworkSubject, reference_case
 
 ROOT = Path(__file__).resolve().parents[2]
 MODELS = {model.name: model for model in (ResNet50(), BertBase())}
@@ -70,7 +70,7 @@ def test_what_compiled_cells_are_held_to_is_what_they_train() -> None:
     ],
 )
 def test_only_what_is_compiled_is_held_to_it(model: str, compiler: str, case: str) -> None:
-    assert held_to(MODELS[model].references, compiler) == case
+    assert reference_case(MODELS[model].references, compiler) == case
 
 
 @pytest.mark.parametrize(("name", "case", "mistake"), MISTAKES)

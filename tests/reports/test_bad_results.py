@@ -135,7 +135,7 @@ def test_a_store_with_nothing_but_failures_is_shown(dlperf, stored):
 def test_what_no_machine_reaches_is_no_throughput(value):
     with pytest.raises(AnalysisError, match="which nothing has"):
         Case.from_source(rated(value))
-    assert "which nothing has" in html.of_results([rated(value), rated(value, "1n2d")])
+    assert "which nothing has" in html.report_on_results([rated(value), rated(value, "1n2d")])
 
 
 @pytest.mark.parametrize("value", [*ODD, 1e308])
@@ -143,7 +143,7 @@ def test_a_repeat_that_is_no_throughput_is_said_and_divides_nothing(value):
     odd = rated(100.0, repeats=(value, *(100.0 + step for step in range(6))))
     with pytest.raises(AnalysisError, match="A repeat of .* has the throughput"):
         speedup(rated(190.0, "1n2d", tuple(190.0 + step for step in range(7))), [odd])
-    assert "has the throughput" in html.of_results([odd, rated(190.0, "1n2d")])
+    assert "has the throughput" in html.report_on_results([odd, rated(190.0, "1n2d")])
 
 
 def test_a_largest_batch_that_was_not_found_is_shown_and_compared_with_nothing():
@@ -153,7 +153,7 @@ def test_a_largest_batch_that_was_not_found_is_shown_and_compared_with_nothing()
         assert "max" in text or "the largest per device × 1 device; none was found" in text
     assert table.rows([lost])[0]["batch_size"] is None
     assert '"global_batch_size"' not in to_mllog([lost])
-    assert "of no batch size" in html.of_results([lost, rated(100.0)])
+    assert "of no batch size" in html.report_on_results([lost, rated(100.0)])
     with pytest.raises(AnalysisError, match="of no batch size"):
         Case.from_source(lost)
 

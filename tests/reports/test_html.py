@@ -104,7 +104,7 @@ def campaign():
 
 @pytest.fixture(scope="module")
 def document(campaign):
-    return html.of_results(campaign)
+    return html.report_on_results(campaign)
 
 
 # -- nothing is requested, nothing else runs
@@ -136,7 +136,7 @@ def test_no_element_asks_for_anything(document):
 
 @given(st.recursive(st.text() | st.integers() | st.none(), st.lists, max_leaves=5))
 def test_json_in_a_page_is_the_same_value_and_ends_no_element(value):
-    written = embed.as_json(value)
+    written = embed.to_json(value)
     assert json.loads(written) == value
     assert written.isascii()
     assert not set("<>&'") & set(written)
@@ -145,7 +145,7 @@ def test_json_in_a_page_is_the_same_value_and_ends_no_element(value):
 @pytest.mark.parametrize("number", [math.nan, math.inf])
 def test_json_in_a_page_has_no_number_that_is_none(number):
     with pytest.raises(ValueError, match="not JSON compliant"):
-        embed.as_json([number])
+        embed.to_json([number])
 
 
 HOSTILE = (
@@ -193,8 +193,8 @@ def hostile_results():
 
 
 def test_what_results_say_stays_text():
-    tame = Read(html.of_results([*many(len(HOSTILE))])).elements
-    read = Read(html.of_results(hostile_results()))
+    tame = Read(html.report_on_results([*many(len(HOSTILE))])).elements
+    read = Read(html.report_on_results(hostile_results()))
     # The footnotes' list is the one thing that the tame results give no reason for.
     assert {tag for tag, _ in read.elements} - {tag for tag, _ in tame} <= {"ol", "li"}
     assert sum(kind is None for kind, _ in read.scripts) == 2
@@ -211,7 +211,7 @@ def test_what_results_say_stays_text():
 )
 @given(st.lists(any_results(), min_size=1, max_size=3))
 def test_any_valid_results_have_a_report(found):
-    read = Read(html.of_results(found))
+    read = Read(html.report_on_results(found))
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "".join(read.words))
 
 
@@ -437,7 +437,7 @@ def test_the_worst_scaling_of_the_published_figures_is_named_with_where_it_is_lo
 
 def test_without_results_there_is_no_report():
     with pytest.raises(StoreError, match="no result"):
-        html.of_results([])
+        html.report_on_results([])
 
 
 def test_a_throughput_that_is_no_number_is_in_no_plot_and_said():
@@ -513,7 +513,7 @@ def test_what_is_not_comparable_is_listed_with_its_reason():
 
 @pytest.mark.long
 def test_thousands_of_results_stay_small():
-    document = html.of_results(list(many(2000)))
+    document = html.report_on_results(list(many(2000)))
     assert len(document.encode()) < 2_500_000
     assert document.count("<tr>") < 2000
 
@@ -521,7 +521,7 @@ def test_thousands_of_results_stay_small():
 def test_without_the_extra_it_is_named(monkeypatch):
     monkeypatch.setattr(render, "_NEEDED", ("altair", "not_there_at_all"))
     with pytest.raises(UsageError, match=r"needs not_there_at_all.*dlperf-sdk\[report\]"):
-        html.of_results([a_result()])
+        html.report_on_results([a_result()])
 
 
 # -- published figures
@@ -548,7 +548,7 @@ def test_every_table_of_the_terminals_report_is_in_the_page(name):
 
 
 def test_the_data_of_a_table_holds_every_row():
-    read = Read(html.of_collection(Registry().collection("tf-cnn-2017")))
+    read = Read(html.report_on_collection(Registry().collection("tf-cnn-2017")))
     data = [json.loads(text) for kind, text in read.scripts if kind == "application/json"]
     tables = [each for each in data if "rows" in each]
     sizes = [len(each["rows"]) for each in tables]

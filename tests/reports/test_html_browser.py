@@ -44,11 +44,16 @@ def files(tmp_path_factory):
     """The reports, and one over results that are hostile, and one over thousands."""
     folder = tmp_path_factory.mktemp("reports")
     documents = {
-        "campaign": lambda: html.of_results([*(found := list(many(100)))[:30], *found[80:]]),
-        "hostile": lambda: html.of_results(hostile_results()),
-        "thousands": lambda: html.of_results(list(many(3000))),
-        "strong": lambda: html.of_results(strong_results(), published=Registry().collection("dlperf-v1.0")),
-        **{name: lambda name=name: html.of_collection(Registry().collection(name)) for name in REPORTS[1:]},
+        "campaign": lambda: html.report_on_results([*(found := list(many(100)))[:30], *found[80:]]),
+        "hostile": lambda: html.report_on_results(hostile_results()),
+        "thousands": lambda: html.report_on_results(list(many(3000))),
+        "strong": lambda: html.report_on_results(
+            strong_results(), published=Registry().collection("dlperf-v1.0")
+        ),
+        **{
+            name: lambda name=name: html.report_on_collection(Registry().collection(name))
+            for name in REPORTS[1:]
+        },
     }
 
     def file(name):

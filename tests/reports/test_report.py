@@ -235,7 +235,7 @@ def test_what_markdown_holds_stays_text(said):
 
 def test_one_workload_is_one_table():
     results = [a_result(), a_result(fields={"precision": "amp-bf16"}), a_result(fields={"topology": "1n1d"})]
-    assert len(results_table.grouped(results)) == 1
+    assert len(results_table.group_by_workload(results)) == 1
     text = shown(results_table.pages(results))
     assert [line.split("  ")[0] for line in text.splitlines() if line.startswith("torch ")] == [
         "torch 1n2d fp32",
@@ -271,7 +271,7 @@ def test_a_refused_case_stands_with_those_it_was_asked_with():
         fields={"precision": "amp-fp16"}, status="unsupported", failure=failure, workload=None, metrics=()
     )
     refused = attrs.evolve(refused, facts=tuple(attrs.evolve(each, observed=None) for each in refused.facts))
-    groups = results_table.grouped([a_result(), refused])
+    groups = results_table.group_by_workload([a_result(), refused])
     assert [len(group.results) for group in groups] == [2]
     text = shown(results_table.pages([a_result(), refused]))
     assert "✗ [1]" in text

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlperf_sdk.reports.blocks import Cell, Column, Table
-from dlperf_sdk.reports.terminal import least_width, text_of
+from dlperf_sdk.reports.terminal import minimum_width, text_of
 
 CASES = Table(
     (
@@ -40,14 +40,14 @@ def test_cases_and_numbers_are_whole_at_every_width(width, title):
     for number in ("256", "12,345.6", "128", "✗ [1]"):
         assert number in text
     assert ("12,001.0 to 12,777.7" in text) == (width >= 40)
-    assert "torchresnet501n2damp-bf16inductor" in "".join(text.split()) or width >= least_width(CASES)
-    if width < least_width(CASES):
+    assert "torchresnet501n2damp-bf16inductor" in "".join(text.split()) or width >= minimum_width(CASES)
+    if width < minimum_width(CASES):
         # What a row does not have is no line of it.
         assert sum("img/s" in line for line in lines) == 1
 
 
 def test_the_table_is_a_table_as_soon_as_there_is_room():
-    least = least_width(CASES)
+    least = minimum_width(CASES)
     assert text_of([CASES], width=least).split()[:3] == ["case", "batch", "img/s"]
     assert len(text_of([CASES], width=200).splitlines()) == 3
     assert not text_of([CASES], width=least - 1).startswith("case ")

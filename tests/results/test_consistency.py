@@ -18,7 +18,7 @@ from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.reports import labels, result_page, results_table, terminal
 from dlperf_sdk.results import metrics
-from dlperf_sdk.results.consistency import check_directory, contradictions, own_contradictions
+from dlperf_sdk.results.consistency import check_directory, list_contradictions, list_own_contradictions
 from dlperf_sdk.results.result import Imported, Result, Source, Verdict
 from dlperf_sdk.results.store import ResultStore
 
@@ -51,7 +51,7 @@ def checked(directory):
 
 def test_what_was_not_edited_is_as_its_records_say(directory):
     assert checked(directory) == ()
-    assert contradictions(ResultStore(directory.parent).load(directory)) == ()
+    assert list_contradictions(ResultStore(directory.parent).load(directory)) == ()
 
 
 def test_a_result_of_a_time_before_a_verdict_is_as_its_records_say(directory):
@@ -60,7 +60,7 @@ def test_a_result_of_a_time_before_a_verdict_is_as_its_records_say(directory):
 
     edit(directory / "result.json", older)
     assert checked(directory) == ()
-    assert contradictions(ResultStore(directory.parent).load(directory)) == ()
+    assert list_contradictions(ResultStore(directory.parent).load(directory)) == ()
 
 
 def metric(document, name):
@@ -160,9 +160,9 @@ def test_a_result_without_its_records_says_so(directory, tmp_path):
     alone.parent.mkdir()
     shutil.copy(directory / "result.json", alone)
     result = ResultStore(alone.parent).load(alone)
-    (said,) = contradictions(result)
+    (said,) = list_contradictions(result)
     assert "The records of attempt 1, which belong to" in said and "attempts/1/attempt.json" in said
-    assert own_contradictions(result) == ()
+    assert list_own_contradictions(result) == ()
     with pytest.raises(DocumentError, match="records of attempt 1"):
         result.to_dict()
     with pytest.raises(DocumentError, match="not in this document, but beside it"):
@@ -172,7 +172,7 @@ def test_a_result_without_its_records_says_so(directory, tmp_path):
 def test_an_attempt_that_failed_is_no_repeat(directory):
     failure = {"kind": "crashed", "message": "It broke."}
     edit(directory / "attempts/2/attempt.json", lambda event: event.update(status="crashed", failure=failure))
-    said = " ".join(contradictions(ResultStore(directory.parent).load(directory)))
+    said = " ".join(list_contradictions(ResultStore(directory.parent).load(directory)))
     assert "counts attempt 2 among its repeats, but that is attempt 2, with the status crashed" in said
     assert "Attempt 2 is in the result, but not among the finished attempts." in checked(directory)
 
@@ -246,7 +246,7 @@ def of_records(**changes):
 
 
 def test_a_result_that_its_records_bear_out_is_left_alone():
-    assert contradictions(of_records()) == ()
+    assert list_contradictions(of_records()) == ()
     assert labels.outcome(of_records(), ()).text == "ok"
 
 
@@ -264,7 +264,7 @@ def test_a_result_that_its_records_bear_out_is_left_alone():
 )
 def test_a_report_marks_a_result_that_contradicts_itself(changes):
     result = of_records(**changes)
-    assert contradictions(result)
+    assert list_contradictions(result)
     alone = terminal.text_of(result_page.page(result), width=200)
     assert "failed validation" in alone and "This file contradicts itself" in alone
     beside = terminal.text_of(results_table.pages([result, of_records()]), width=200)
@@ -280,21 +280,21 @@ def test_an_imported_result_claims_no_verdict_and_a_log_for_each_repeat():
         verdicts=(),
         imported=Imported("dllogger", "1", "DLLogger", "…", (source, source)),
     )
-    assert contradictions(fine) == ()
+    assert list_contradictions(fine) == ()
     assert (
         "imported from 1 logs"
-        in contradictions(attrs.evolve(fine, imported=Imported("dllogger", "1", "DLLogger", "…", (source,))))[
-            0
-        ]
+        in list_contradictions(
+            attrs.evolve(fine, imported=Imported("dllogger", "1", "DLLogger", "…", (source,)))
+        )[0]
     )
     claimed = attrs.evolve(fine, verdicts=(Verdict("finite-loss", "integrity", "pass", ""),))
-    assert "finite-loss is pass, but an imported result" in contradictions(claimed)[0]
+    assert "finite-loss is pass, but an imported result" in list_contradictions(claimed)[0]
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(any_results())
 def test_any_valid_result_can_be_asked(result):
-    assert all(isinstance(said, str) for said in contradictions(result))
+    assert all(isinstance(said, str) for said in list_contradictions(result))
 
 
 # -- the command

@@ -13,7 +13,7 @@ from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.results import records as r
 from dlperf_sdk.results import result as res
 from dlperf_sdk.results.convert import result_to_dict
-from dlperf_sdk.results.redact import redacted
+from dlperf_sdk.results.redact import redact_result
 from dlperf_sdk.spec.run_spec import RunSpec
 
 LOCK = """\
@@ -33,7 +33,7 @@ ConnectionError: gpu17 (10.1.2.3:29500) refused gpu17.corp.example, not gpu171; 
 
 def test_a_host_that_is_almost_an_address_takes_no_time():
     name = ":" * 100_000 + "x"
-    assert redacted(result(hardware=({"host": name},), notes=())).hardware == ({"host": "host-1"},)
+    assert redact_result(result(hardware=({"host": name},), notes=())).hardware == ({"host": "host-1"},)
 
 
 def full():
@@ -71,7 +71,7 @@ def full():
 
 
 def test_names_go():
-    text = json.dumps(result_to_dict(redacted(full())))
+    text = json.dumps(result_to_dict(redact_result(full())))
     names = [
         "alice@",
         "alice/",
@@ -90,7 +90,7 @@ def test_names_go():
 
 
 def test_the_same_name_has_the_same_stand_in():
-    shared = redacted(full())
+    shared = redact_result(full())
     assert [node["host"] for node in shared.hardware] == ["host-1", "host-2"]
     assert [node["address"] for node in shared.hardware] == ["host-1", "host-2:29500"]
     assert shared.hardware[0]["cpu"]["model"] == "host-1 edition"
@@ -107,7 +107,7 @@ def test_the_same_name_has_the_same_stand_in():
 
 
 def test_what_only_looks_like_a_name_stays():
-    shared = redacted(full())
+    shared = redact_result(full())
     assert "refused host-1, not gpu171; malice; user." in shared.failure.traceback
     assert "nvidia-cublas-cu12==12.8.4.1" in shared.environment.lock
     assert "https://github.com/numpy.whl" in shared.environment.lock
@@ -119,12 +119,12 @@ def test_what_only_looks_like_a_name_stays():
 def test_it_is_pure():
     one = full()
     before = repr(one)
-    assert repr(redacted(one)) == repr(redacted(one))
+    assert repr(redact_result(one)) == repr(redact_result(one))
     assert repr(one) == before
 
 
 def test_what_is_measured_stays():
-    shared = redacted(full())
+    shared = redact_result(full())
     assert repr(shared.repeats) == repr(full().repeats)
     kept = ("id", "status", "metrics", "verdicts", "started_at", "finished_at", "workload", "stopping")
     for name in kept:
@@ -138,7 +138,7 @@ def test_what_is_measured_stays():
 )
 def test_hosts_and_people_that_are_called_like_a_word_of_ours(name):
     one = attrs.evolve(full(), hardware=({"host": name, "user": name},))
-    shared = redacted(one)
+    shared = redact_result(one)
     assert (shared.status, shared.spec.framework, shared.spec.model) == ("crashed", "torch", "resnet50")
     assert shared.environment.kind == "managed"
     assert shared.repeats[0].records[0].clock == "blocking"
@@ -147,8 +147,10 @@ def test_hosts_and_people_that_are_called_like_a_word_of_ours(name):
 
 def test_names_given_from_outside():
     one = attrs.evolve(result(hardware=()), notes=("dave at big-iron said so",))
-    assert redacted(one).notes == one.notes
-    assert redacted(one, hosts=["big-iron.example.org"], users=["dave"]).notes == ("user at host-1 said so",)
+    assert redact_result(one).notes == one.notes
+    assert redact_result(one, hosts=["big-iron.example.org"], users=["dave"]).notes == (
+        "user at host-1 said so",
+    )
 
 
 @pytest.mark.parametrize(
@@ -164,30 +166,30 @@ def test_names_given_from_outside():
 def test_names_joined_to_others_go(text, shared):
     one = attrs.evolve(result(hardware=()), notes=(text,))
     one = attrs.evolve(one, spec=attrs.evolve(one.spec, precision="amp-fp16"))
-    assert redacted(one, hosts=["qqhost"], users=["zzuser", "amp"]).notes == (shared,)
+    assert redact_result(one, hosts=["qqhost"], users=["zzuser", "amp"]).notes == (shared,)
 
 
 def test_boot_ids_go():
     ids = ["0a1b2c3d-0000-4000-8000-000000000001", "0a1b2c3d-0000-4000-8000-000000000002"]
     nodes = tuple({"host": f"qqhost{i}", "boot_id": id} for i, id in enumerate([*ids, ids[0]]))
-    shared = redacted(result(hardware=nodes, notes=(f"tmp-{ids[1]}_x",)))
+    shared = redact_result(result(hardware=nodes, notes=(f"tmp-{ids[1]}_x",)))
     assert [node["boot_id"] for node in shared.hardware] == ["boot-1", "boot-2", "boot-1"]
     assert shared.notes == ("tmp-boot-2_x",)
 
 
 def test_a_name_that_would_collide():
     one = attrs.evolve(result(hardware=({"user": "zoe", "seen": {"zoe": 1, "user": 2}},)))
-    assert redacted(one).hardware == ({"user": "user", "seen": {"user": 1, "user-2": 2}},)
+    assert redact_result(one).hardware == ({"user": "user", "seen": {"user": 1, "user-2": 2}},)
 
 
 def test_the_home_directory_of_somebody_called_like_a_word():
     one = attrs.evolve(full(), spec=attrs.evolve(full().spec, data="images:/home/torch/x"))
-    assert redacted(one).spec.data.path == "/home/user/x"
+    assert redact_result(one).spec.data.path == "/home/user/x"
 
 
 def test_nothing_to_hide():
     one = attrs.evolve(result(hardware=()), repeats=(r.Repeat(1, (record(),)),))
-    assert repr(redacted(one)) == repr(one)
+    assert repr(redact_result(one)) == repr(one)
 
 
 @settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
@@ -198,7 +200,7 @@ def test_nothing_to_hide():
 )
 def test_every_result_stays_a_result(one, host, user):
     noted = attrs.evolve(one, notes=(f"at {host} by {user}: /data/{user}/x",))
-    shared = redacted(noted, hosts=[host], users=[user])
+    shared = redact_result(noted, hosts=[host], users=[user])
     assert shared.notes == ("at host-1 by user: /data/user/x",)
     assert (shared.status, shared.repeats, shared.started_at) == (one.status, shared.repeats, one.started_at)
     assert len(shared.repeats) == len(one.repeats)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlperf_sdk.interfaces.framework import Capabilities
-from dlperf_sdk.testing.cells import Cell, alone, covering, pairs
+from dlperf_sdk.testing.cells import Cell, list_pair_cells, list_single_replica_cells, select_covering
 
 MODELS = ("bert-base", "resnet50")
 DECLARED = st.builds(
@@ -22,7 +22,7 @@ DECLARED = st.builds(
 
 @given(DECLARED)
 def test_every_pair_of_declared_values_is_tried(can: Capabilities) -> None:
-    single, double = alone(MODELS, can), pairs(MODELS, can)
+    single, double = list_single_replica_cells(MODELS, can), list_pair_cells(MODELS, can)
     meet = can.strategies - {"independent"}
     assert {(one.compiler, one.precision) for one in single} == set(product(can.compilers, can.precisions))
     assert {(one.strategy, one.compiler) for one in double} == set(product(meet, can.compilers))
@@ -38,8 +38,8 @@ def test_every_pair_of_declared_values_is_tried(can: Capabilities) -> None:
 
 @given(DECLARED)
 def test_the_cover_has_each_declared_value(can: Capabilities) -> None:
-    cells = (*alone(MODELS, can), *pairs(MODELS, can))
-    chosen = covering(cells)
+    cells = (*list_single_replica_cells(MODELS, can), *list_pair_cells(MODELS, can))
+    chosen = select_covering(cells)
     assert {one.precision for one in chosen} == can.precisions
     assert {one.compiler for one in chosen} == can.compilers
     assert {one.strategy for one in chosen} == {None, *(can.strategies - {"independent"})}
@@ -50,13 +50,13 @@ def test_the_cover_has_each_declared_value(can: Capabilities) -> None:
 
 @given(DECLARED)
 def test_no_two_cells_have_one_name(can: Capabilities) -> None:
-    cells = (*alone(MODELS, can), *pairs(MODELS, can))
+    cells = (*list_single_replica_cells(MODELS, can), *list_pair_cells(MODELS, can))
     assert len({str(one) for one in cells}) == len(cells)
 
 
 def test_without_models_there_is_nothing_to_try() -> None:
     can = Capabilities(compilers={"none", "graph"}, strategies={"all_reduce"})
-    assert alone((), can) == pairs((), can) == ()
+    assert list_single_replica_cells((), can) == list_pair_cells((), can) == ()
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from dlperf_sdk.testing import (
     TopologyConformance,
 )
 from dlperf_sdk.testing.training import is_loss_of
-from dlperf_sdk.testing.worker_half import _imported
+from dlperf_sdk.testing.worker_half import _list_imported_modules
 
 
 class TestResNet50(ModelConformance):
@@ -126,7 +126,7 @@ def test_a_loss_of_the_same_step_in_another_run(losses, precision, same):
     ],
 )
 def test_relative_imports_are_followed(file, text, found):
-    assert _imported(file, ast.parse(text)) == found
+    assert _list_imported_modules(file, ast.parse(text)) == found
 
 
 # -- gaps and failures, as pytest shows them

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from dlperf_sdk.worker.enqueue_times import (
-    convinces,
-    early,
-    left,
+    is_asynchronous,
+    is_plausible,
+    remaining_seconds,
+    total_seconds,
+    unfinished_share,
     was_done_at_once,
     was_waited_for,
-    went_on_alone,
-    whole,
 )
 
 
@@ -44,10 +44,10 @@ HALF_WAITED = times(0.1, 3.0, 0.9)
     ],
 )
 def test_by_the_hosts_clock(what: dict[str, Any], alone: bool, waited: bool, at_once: bool) -> None:
-    assert (went_on_alone(what), was_waited_for(what), was_done_at_once(what)) == (alone, waited, at_once)
-    assert convinces("blocking", what) is at_once
-    assert convinces("lagged", what) is (alone and waited)
-    assert whole(what) == pytest.approx(4.0)
+    assert (is_asynchronous(what), was_waited_for(what), was_done_at_once(what)) == (alone, waited, at_once)
+    assert is_plausible("blocking", what) is at_once
+    assert is_plausible("lagged", what) is (alone and waited)
+    assert total_seconds(what) == pytest.approx(4.0)
 
 
 @pytest.mark.parametrize(
@@ -62,6 +62,6 @@ def test_by_the_hosts_clock(what: dict[str, Any], alone: bool, waited: bool, at_
 def test_by_the_devices_own_events(
     what: dict[str, Any], remains: float, too_early: float, alone: bool, waited: bool
 ) -> None:
-    assert left(what) == pytest.approx(remains)
-    assert early(what) == pytest.approx(too_early)
-    assert (went_on_alone(what), was_waited_for(what)) == (alone, waited)
+    assert remaining_seconds(what) == pytest.approx(remains)
+    assert unfinished_share(what) == pytest.approx(too_early)
+    assert (is_asynchronous(what), was_waited_for(what)) == (alone, waited)

@@ -11,7 +11,7 @@ from PIL import Image
 
 from dlperf_sdk.data import prepare
 from dlperf_sdk.harness.in_process import MODELS
-from dlperf_sdk.interfaces.model import plain
+from dlperf_sdk.interfaces.model import entry_to_dict
 from dlperf_sdk.spec.values import DataSpec
 from dlperf_sdk.worker import data as worker
 from dlperf_sdk.worker import jpeg
@@ -25,7 +25,9 @@ class Asked:
 
     def __init__(self, folder, seed=0):
         model = MODELS["resnet50"]
-        self.inputs = [plain(entry) for entry in model.inputs(model.Options(image_size=32, num_classes=10))]
+        self.inputs = [
+            entry_to_dict(entry) for entry in model.inputs(model.Options(image_size=32, num_classes=10))
+        ]
         self.data = prepare(DataSpec("images", str(folder)), {"num_classes": 10}, self.inputs)
         self.seed = seed
 

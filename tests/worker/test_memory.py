@@ -34,7 +34,7 @@ def exit_with(**changes):
 
 
 def told(exit, limit, log):
-    return failures.of_worker("rank-0", exit, None, "left no record", None, False, limit, log)
+    return failures.explain_worker_failure("rank-0", exit, None, "left no record", None, False, limit, log)
 
 
 @pytest.mark.parametrize(
@@ -63,6 +63,6 @@ def test_a_death_without_a_word_of_memory_names_the_limit_as_what_may_be_why(how
 
 
 def test_words_of_memory():
-    assert memory.speaks("OSError: [Errno 12] Cannot allocate memory")
-    assert memory.speaks("terminate called: what():  Error: allocate failed")
-    assert not memory.speaks("ValueError: the allocation of seats was wrong; no such file")
+    assert memory.reports_out_of_memory("OSError: [Errno 12] Cannot allocate memory")
+    assert memory.reports_out_of_memory("terminate called: what():  Error: allocate failed")
+    assert not memory.reports_out_of_memory("ValueError: the allocation of seats was wrong; no such file")

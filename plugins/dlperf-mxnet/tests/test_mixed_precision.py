@@ -22,7 +22,9 @@ def train(name, ports, rank):
     """What the process says of a case."""
     model, changes = CASES[name]
     options = {"image_size": 64}  # the size for which the figures below were seen
-    return multiprocess.trained(make_request(model, options, precision="amp-bf16", **changes), ports, rank)
+    return multiprocess.train_shard(
+        make_request(model, options, precision="amp-bf16", **changes), ports, rank
+    )
 
 
 @functools.cache

@@ -20,8 +20,8 @@ def train(name, ports, rank):
     model, changes = CASES[name]
     request = make_request(model, devices_per_node=2, **changes)
     if name in ("whole", "parts"):
-        return multiprocess.trained(request, ports, rank)
-    return multiprocess.trained(request, ports, rank, lambda trainer: uneven(trainer, rank))
+        return multiprocess.train_shard(request, ports, rank)
+    return multiprocess.train_shard(request, ports, rank, lambda trainer: uneven(trainer, rank))
 
 
 def uneven(trainer, rank):

@@ -11,7 +11,7 @@ pytest.importorskip("paddle", reason="the worker half needs Paddle, which is not
 def train(ports, rank):
     """What one process says."""
     request = make_request("bert-base", devices_per_node=2, accumulation=2)
-    return multiprocess.trained(request, ports, rank)
+    return multiprocess.train_shard(request, ports, rank)
 
 
 def test_two_replicas_are_equal_and_train_as_one_with_both_shards(make_trainer):

@@ -12,7 +12,7 @@ import pytest
 
 from dlperf_sdk.hookspecs import hookimpl
 from dlperf_sdk.testing import FrameworkConformance
-from dlperf_sdk.testing.leftovers import MARK, alive
+from dlperf_sdk.testing.leftovers import MARK, list_live_processes
 
 
 class TestTensorFlow(FrameworkConformance):
@@ -34,7 +34,7 @@ class TestTensorFlow(FrameworkConformance):
         spec = self.spec("bert-base", topology=topology, strategy="parameter_server_async", **micro_batches)
         if micro_batches:
             spec = attrs.evolve(spec, env={})  # as many threads as servers take for themselves
-        result = self.valid_result_of(spec)
+        result = self.require_valid_result(spec)
         (record,) = result.repeats[0].records
         assert (record.clock, record.samples) == ("lagged", 3 * 2 * self.batch_size)
         assert [(one.index, one.device) for one in record.replicas] == [(0, "cpu:0"), (1, "cpu:1")]
@@ -71,7 +71,7 @@ class TestTensorFlow(FrameworkConformance):
         failure = self.run_case(spec, [_Killer(server)]).failure
         assert (failure.kind, failure.node, failure.rank) == ("crashed", 0, None)
         assert failure.message.startswith(f"{server}, which the trainers need, was ended by SIGKILL")
-        assert not alive(mark)
+        assert not list_live_processes(mark)
         assert not [path for path in tmp_path.rglob("*") if not path.is_dir()]
 
 

@@ -23,7 +23,7 @@ def train(name, processes, ports, rank):
     model, changes = CASES[name]
     options = {"one_process_per_node": processes == "1"}
     request = make_request(model, framework_options=options, devices_per_node=2, **changes)
-    return multiprocess.trained(request, ports, rank)
+    return multiprocess.train_shard(request, ports, rank)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 from test_networks import theirs_bert, theirs_resnet
 
 from dlperf_sdk.harness.in_process import MODELS
-from dlperf_sdk.interfaces.model import plain
+from dlperf_sdk.interfaces.model import entry_to_dict
 from dlperf_sdk.parity.distance import distance
 from dlperf_sdk.worker import canonical
 
@@ -22,7 +22,7 @@ def case_of(model, name):
     """The case, and its options, manifest, batch of shard 0 and optimizer's numbers."""
     case = json.loads(MODELS[model].references.read_text(encoding="utf-8"))["cases"][name]
     options = MODELS[model].Options(**case["options"])
-    inputs = [plain(entry) for entry in MODELS[model].inputs(options)]
+    inputs = [entry_to_dict(entry) for entry in MODELS[model].inputs(options)]
     arrays = canonical.batch(inputs, case["batch_size"], 0, case["seed"])
     batch = {key: torch.from_numpy(value) for key, value in arrays.items()}
     batch = {key: value.double() if value.is_floating_point() else value for key, value in batch.items()}
@@ -91,7 +91,7 @@ def test_the_reference_is_what_transformers_does_in_float64(model, name):
     manifest = MODELS[model].parameters(options)
     theirs = dict(network.named_parameters())
     parameters = {entry.name: theirs[rename(entry.name)] for entry in manifest}
-    first = dict(canonical.weights([plain(entry) for entry in manifest], case["seed"]))
+    first = dict(canonical.weights([entry_to_dict(entry) for entry in manifest], case["seed"]))
     with torch.no_grad():
         for key, parameter in parameters.items():
             parameter.copy_(torch.from_numpy(first[key]))

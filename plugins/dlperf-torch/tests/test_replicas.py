@@ -20,7 +20,7 @@ CASES = {
 def train(ports, rank):
     """All cases, one after the other: what one process says of each."""
     return {
-        name: multiprocess.trained(make_request(model, devices_per_node=2, **changes), (port,), rank)
+        name: multiprocess.train_shard(make_request(model, devices_per_node=2, **changes), (port,), rank)
         for (name, (model, changes)), port in zip(CASES.items(), ports, strict=True)
     }
 

@@ -16,7 +16,7 @@ from dlperf_sdk.campaigns.matrix import MOST_CASES, Matrix, Override, apply_over
 from dlperf_sdk.campaigns.predicate import Predicate
 from dlperf_sdk.errors import CampaignError, SpecError, UnknownName, UsageError
 from dlperf_sdk.planning.secret_variables import conceal_secrets
-from dlperf_sdk.planning.spec_file import NOT_FROM_A_FILE, Restricted, declarations, restricted
+from dlperf_sdk.planning.spec_file import NOT_FROM_A_FILE, Restricted, declarations, list_restricted_settings
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.store import run_id
 from dlperf_sdk.spec.run_spec import RunSpec
@@ -164,7 +164,7 @@ def expand_cases(campaign: Campaign, stamp: str, registry: Registry | None = Non
         if key not in digests:
             digests.add(key)
             if campaign.source is not None:
-                for setting in restricted(spec.to_dict(), look_up):
+                for setting in list_restricted_settings(spec.to_dict(), look_up):
                     raise CampaignError(_refusal(campaign, block, setting))
             yield CampaignCase(run_id(spec, stamp, key), concealed, where)
     if not digests:

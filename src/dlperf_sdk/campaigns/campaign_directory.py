@@ -28,10 +28,10 @@ from dlperf_sdk.campaigns.campaign import Campaign, CampaignCase, Settings
 from dlperf_sdk.campaigns.planning import MISSING, Entry
 from dlperf_sdk.documents.reading import LARGEST_RESULT, load_document
 from dlperf_sdk.errors import DocumentError, StoreError
-from dlperf_sdk.planning.secret_variables import requested_variables
+from dlperf_sdk.planning.secret_variables import list_requested_variables
 from dlperf_sdk.planning.spec_file import check_allowed
 from dlperf_sdk.registry.plugins import Registry
-from dlperf_sdk.results.files import directory_of, explained, write_whole
+from dlperf_sdk.results.files import directory_of, explain_os_errors, write_whole
 from dlperf_sdk.results.store import ResultStore, check_id
 from dlperf_sdk.spec.run_spec import RunSpec
 
@@ -77,7 +77,7 @@ class CampaignDirectory:
         source, name = (
             (run, id) if attempt is None else (run / "attempts" / str(attempt), f"{id}-attempt-{attempt}")
         )
-        with explained(folder):
+        with explain_os_errors(folder):
             folder.mkdir(mode=0o700, exist_ok=True)
             place = next(p for n in count(1) if not (p := folder / f"{name}-{n}").exists())
             source.rename(place)
@@ -124,12 +124,12 @@ def create_campaign(path: Path, campaign: Campaign, entries: list[Entry], stamp:
             for skipped_case in skipped
         ],
     }
-    with explained(path):
+    with explain_os_errors(path):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     with directory.lock():
         _check_free(path)  # of two that begin at once, one has it
         directory.store.probe()
-        with explained(path), directory_of(path, ()) as descriptor:
+        with explain_os_errors(path), directory_of(path, ()) as descriptor:
             write_whole(descriptor, "campaign.json", (json.dumps(document, indent=1) + "\n").encode())
     return directory
 
@@ -188,7 +188,7 @@ def reopen_campaign(
     cases = (case.spec.to_dict() for case in directory.cases)
     check_allowed(cases, str(path / "campaign.json"), allow, registry or Registry())
     for case in directory.cases:
-        requested_variables(case.spec)
+        list_requested_variables(case.spec)
     return directory
 
 

@@ -14,7 +14,7 @@ from dlperf_sdk.campaigns.campaign import CampaignCase
 from dlperf_sdk.campaigns.campaign_directory import CampaignDirectory
 from dlperf_sdk.errors import FAILURES, DlperfError, UnknownName
 from dlperf_sdk.results import metrics
-from dlperf_sdk.results.consistency import contradictions
+from dlperf_sdk.results.consistency import list_contradictions
 from dlperf_sdk.results.convert import Attempt
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.spec.run_spec import RunSpec
@@ -253,7 +253,7 @@ def _read_result(directory: CampaignDirectory, progress: CaseProgress) -> Result
     if result.status == "ok" and len(result.repeats) != progress.finished:
         progress.problems.append("its result has other repeats than its directory, and is made again")
         return None
-    problems = contradictions(result)
+    problems = list_contradictions(result)
     if problems:
         progress.problems.append(f"its result is not what its records give, and is made again: {problems[0]}")
         return None

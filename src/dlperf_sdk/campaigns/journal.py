@@ -20,7 +20,7 @@ from typing import Any
 from dlperf_sdk.campaigns.journal_entry import find_invalid_field
 from dlperf_sdk.documents.reading import LARGEST_RESULT, read_file
 from dlperf_sdk.errors import DocumentError, StoreError
-from dlperf_sdk.results.files import explained
+from dlperf_sdk.results.files import explain_os_errors
 
 MOMENT = 1.0
 """Seconds for which a lock is asked for before it is taken for held: whoever looks whether it is held has it then."""
@@ -74,7 +74,7 @@ class Journal:
         """
         entry = {"event": event, "time": datetime.now(UTC).isoformat(timespec="milliseconds"), **about}
         line = json.dumps(entry, allow_nan=False).encode() + b"\n"
-        with explained(self.path):
+        with explain_os_errors(self.path):
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
             descriptor = os.open(self.path, flags, 0o600)
             try:
@@ -112,7 +112,7 @@ def lock(path: Path) -> Iterator[None]:
     Raises:
         StoreError: another controller holds it, or it cannot be made.
     """
-    with explained(path):
+    with explain_os_errors(path):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         if not _try_lock(descriptor):

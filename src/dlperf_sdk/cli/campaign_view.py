@@ -19,7 +19,7 @@ from dlperf_sdk.documents.json_values import replace_control_characters
 from dlperf_sdk.hookspecs import hookimpl
 from dlperf_sdk.progress.display import course_of, describe_activity
 from dlperf_sdk.progress.state import Advance, Course
-from dlperf_sdk.reports.numbers import counted, duration, quantity
+from dlperf_sdk.reports.numbers import format_count, duration, quantity
 
 NARROW = 80
 """Columns below which the bar has a line of its own."""
@@ -174,7 +174,7 @@ class CampaignDrawn(CampaignLines):
             count if id in self.done else min(self.finished[id], count) for id, count in self.repeats.items()
         )
         failed = sum(status != "ok" for status in self.done.values())
-        parts = [f"{len(self.done)} of {counted(len(self.cases), 'case')}", f"{100 * over // total} %"]
+        parts = [f"{len(self.done)} of {format_count(len(self.cases), 'case')}", f"{100 * over // total} %"]
         parts += [f"{failed} failed"] if failed else []
         parts += [f"about {duration(self.left)} left"] if self.left else []
         whole = Text(", ".join(parts), "red" if failed else "")

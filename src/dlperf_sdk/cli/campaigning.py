@@ -13,7 +13,7 @@ from dlperf_sdk.cli.flags import ALLOW
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, error_console, say, show
 from dlperf_sdk.folders import CAMPAIGNS
 from dlperf_sdk.reports.blocks import Column, Table
-from dlperf_sdk.reports.numbers import counted
+from dlperf_sdk.reports.numbers import format_count
 
 if TYPE_CHECKING:
     from dlperf_sdk.campaigns.campaign import Campaign
@@ -189,7 +189,7 @@ def show_plan(file: str, all: bool, common: Common, measured: Path | None = None
     runnable = [entry.case for entry in entries if entry.refusal is None]
     seconds = estimate.total_seconds(runnable, known, campaign.settings)
     basis = (
-        f"by the {counted(sum(len(case.times) for case in known), 'repeat')} in {measured}"
+        f"by the {format_count(sum(len(case.times) for case in known), 'repeat')} in {measured}"
         if any(case.times for case in known)
         else "a guess until repeats have been measured"
     )
@@ -238,7 +238,7 @@ def run_shown(directory: CampaignDirectory, quiet: bool, retry: tuple[str, ...] 
     from dlperf_sdk.hookspecs import Observers
     from dlperf_sdk.registry.plugins import Registry
 
-    say(f"{directory.name}: {counted(len(directory.cases), 'case')} in {directory.path}")
+    say(f"{directory.name}: {format_count(len(directory.cases), 'case')} in {directory.path}")
     try:
         if quiet:
             return run_campaign(directory, Registry(), Observers.load(), retry=retry)

@@ -18,7 +18,7 @@ import dlperf_sdk
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, show
 from dlperf_sdk.errors import DlperfError, PluginError
 from dlperf_sdk.reports.blocks import Cell, Column, Heading, Labels, Table, Tone
-from dlperf_sdk.reports.numbers import counted, quantity
+from dlperf_sdk.reports.numbers import format_count, quantity
 from dlperf_sdk.spec.strategy import STRATEGIES
 
 GOOD, ADVICE, BROKEN = "ok", "advice", "broken"
@@ -204,7 +204,9 @@ def _processors() -> Iterator[Finding]:
     facts = hardware.describe()
     cpu = facts.get("cpu", {})
     usable = cpu.get("usable", 1)
-    detail = f"{cpu.get('model', 'unknown')}, {usable} of {counted(cpu.get('logical', usable), 'processor')}"
+    detail = (
+        f"{cpu.get('model', 'unknown')}, {usable} of {format_count(cpu.get('logical', usable), 'processor')}"
+    )
     limit = cpu.get("limit")
     if limit is not None and limit < usable:
         yield Finding(
@@ -217,7 +219,7 @@ def _processors() -> Iterator[Finding]:
         yield Finding("processors", GOOD, detail)
     nodes = facts.get("numa_nodes")
     if nodes is not None:
-        yield Finding("numa", GOOD, counted(nodes, "node"))
+        yield Finding("numa", GOOD, format_count(nodes, "node"))
     yield from _governor(cpu)
     yield from _load(facts.get("load"), usable)
     memory = facts.get("memory_limit") or facts.get("memory")
@@ -243,7 +245,7 @@ def _governor(cpu: dict[str, Any]) -> Iterator[Finding]:
 def _load(load: list[float] | None, usable: int) -> Iterator[Finding]:
     if not load:
         return
-    detail = f"load {load[0]:.2f} on {counted(usable, 'processor')}"
+    detail = f"load {load[0]:.2f} on {format_count(usable, 'processor')}"
     if load[0] > max(QUIET * usable, QUIET):
         yield Finding(
             "quietness", ADVICE, detail, "Other processes are at work: end them, or expect a wide spread."

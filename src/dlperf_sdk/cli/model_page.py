@@ -9,9 +9,9 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from dlperf_sdk.interfaces.model import Model, Parameter, plain
+from dlperf_sdk.interfaces.model import Model, Parameter, entry_to_dict
 from dlperf_sdk.reports.blocks import Block, Column, Heading, Paragraph, Table
-from dlperf_sdk.reports.numbers import counted
+from dlperf_sdk.reports.numbers import format_count
 
 LAYOUT = "Convolutions are OIHW, linear layers (out, in); all in float32, C order, in this order."
 _ITEM = re.compile(r"\s*[-*•] ")
@@ -35,7 +35,7 @@ def page_of(model: Model) -> str:
 
 def manifest_of(parameters: Iterable[Parameter]) -> list[dict[str, Any]]:
     """Name, shape, `init` and `decay` of each, as requests have them."""
-    return [plain(parameter) for parameter in parameters]
+    return [entry_to_dict(parameter) for parameter in parameters]
 
 
 def blocks(page: str, manifest: list[dict[str, Any]]) -> Iterator[Block]:
@@ -58,7 +58,7 @@ def blocks(page: str, manifest: list[dict[str, Any]]) -> Iterator[Block]:
         Column("filled with"),
         Column("decay"),
     )
-    yield Table(columns, tuple(rows), f"The manifest: {counted(len(manifest), 'tensor')}")
+    yield Table(columns, tuple(rows), f"The manifest: {format_count(len(manifest), 'tensor')}")
     yield Paragraph(LAYOUT, "quiet")
 
 

@@ -11,9 +11,9 @@ from dlperf_sdk.cli.screen import Common, emit, say, write
 
 def write_text(text: str) -> None:
     """Write text to standard output without control characters for the terminal; raises as `emit` does."""
-    from dlperf_sdk.reports.terminal import harmless
+    from dlperf_sdk.reports.terminal import escape_lines
 
-    write(harmless(text) if sys.stdout.isatty() else text)
+    write(escape_lines(text) if sys.stdout.isatty() else text)
 
 
 def write_file(file: Path, data: bytes, common: Common) -> None:
@@ -22,9 +22,9 @@ def write_file(file: Path, data: bytes, common: Common) -> None:
     Raises:
         StoreError: it cannot be written.
     """
-    from dlperf_sdk.results.files import directory_of, explained, write_whole
+    from dlperf_sdk.results.files import directory_of, explain_os_errors, write_whole
 
-    with explained(file, "-o"), directory_of(file.absolute().parent, ()) as directory:
+    with explain_os_errors(file, "-o"), directory_of(file.absolute().parent, ()) as directory:
         # Made to be handed on, unlike a run's own files: the umask decides who may read it.
         write_whole(directory, file.name, data, mode=0o666)
     if common.json:

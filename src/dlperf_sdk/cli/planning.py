@@ -9,12 +9,12 @@ from attrs import frozen
 
 from dlperf_sdk.environments.container import container_prefix
 from dlperf_sdk.interfaces.topology import Job
-from dlperf_sdk.parity.evidence import foreseen
+from dlperf_sdk.parity.evidence import describe_parity_run
 from dlperf_sdk.planning import bundle
 from dlperf_sdk.planning.plan import Plan
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Labels, Paragraph, Table, Verbatim
-from dlperf_sdk.reports.numbers import counted, quantity
+from dlperf_sdk.reports.numbers import format_count, quantity
 from dlperf_sdk.spec.secret_values import is_hash
 
 # What a plan cannot know yet. The names say so, and nothing is called like this.
@@ -69,7 +69,7 @@ class Outline:
                 f"median within about ±{100 * protocol.target:g} %"
             )
         batch = (
-            f"{spec.batch_size:,} per device × {counted(spec.topology.devices, 'device')} = "
+            f"{spec.batch_size:,} per device × {format_count(spec.topology.devices, 'device')} = "
             f"{spec.global_batch_size:,} in all"
         )
         if spec.accumulation > 1:
@@ -77,7 +77,7 @@ class Outline:
         return Labels(
             (
                 ("Batch", batch),
-                ("Parameters", f"{workload.parameters:,}, in {counted(len(plan.parameters), 'tensor')}"),
+                ("Parameters", f"{workload.parameters:,}, in {format_count(len(plan.parameters), 'tensor')}"),
                 ("FLOPs", f"{quantity(workload.flops_per_sample, 'FLOP')} per sample and training step"),
                 ("Optimizer", _format_assignments(plan.optimizer)),
                 ("", Cell(str(workload.optimizer.get("source", "")), "quiet")),
@@ -197,7 +197,7 @@ def outline(plan: Plan) -> Outline:
         commands=launcher.commands(job),
         script=launcher.script(job),
         files=(*((name, len(content)) for name, content in contents.items()), ("secret", 64)),
-        parity=foreseen(plan, registry),
+        parity=describe_parity_run(plan, registry),
     )
 
 

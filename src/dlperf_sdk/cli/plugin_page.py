@@ -7,7 +7,7 @@ from typing import Any
 
 from dlperf_sdk.cli import model_page
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Labels, Paragraph, Table
-from dlperf_sdk.reports.numbers import counted, quantity
+from dlperf_sdk.reports.numbers import format_count, quantity
 from dlperf_sdk.spec.fields import EFFECTS
 
 _LISTS = (("models", "Models"), ("frameworks", "Frameworks"), ("data", "Data"), ("samplers", "Samplers"))
@@ -81,7 +81,7 @@ def _facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
         pairs += [
             ("Throughput in", about["unit"]),
             ("Inputs", "; ".join(inputs)),
-            ("Parameters", f"{about['parameters']:,}, in {counted(about['tensors'], 'tensor')}"),
+            ("Parameters", f"{about['parameters']:,}, in {format_count(about['tensors'], 'tensor')}"),
             ("FLOPs", f"{about['flops_per_sample']:,} per sample and training step"),
             ("Optimizer", f"{about['optimizer']['kind']}: {numbers}"),
             ("", f"at a global batch size of 32; {about['optimizer']['source']}"),

@@ -196,10 +196,10 @@ def _read_published(document: dict[str, Any]) -> tuple[str, ...]:
 
 def _read_result(path: Path, _: dict[str, Any]) -> tuple[str, ...]:
     """Check a result together with its records, which are beside it."""
-    from dlperf_sdk.results.consistency import contradictions
+    from dlperf_sdk.results.consistency import list_contradictions
     from dlperf_sdk.results.store import ResultStore
 
-    return contradictions(ResultStore(path.parent).load(path))
+    return list_contradictions(ResultStore(path.parent).load(path))
 
 
 _READ: dict[str, Callable[[dict[str, Any]], tuple[str, ...]]] = {

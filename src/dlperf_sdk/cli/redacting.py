@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def make_redactor(folders: Iterable[Path]) -> Callable[[str], str]:
     """Return a function that removes these folders, and this machine's and user's names, from a sentence."""
-    from dlperf_sdk.results.redact import redacted_text
+    from dlperf_sdk.results.redact import redact_text
 
     prefixes = {
         folder_form for folder in folders for folder_form in (folder, folder.absolute()) if folder_form.name
@@ -26,16 +26,16 @@ def make_redactor(folders: Iterable[Path]) -> Callable[[str], str]:
     leading = re.compile(rf"(?<![\w./-])(?:{'|'.join(longest_first)})")
 
     def redact(text: str) -> str:
-        return redacted_text(leading.sub("", text) if prefixes else text, (platform.node(),), _users())
+        return redact_text(leading.sub("", text) if prefixes else text, (platform.node(),), _users())
 
     return redact
 
 
 def redact_local(result: Result) -> Result:
     """Redact the names of this machine and this user from a result that was measured from here."""
-    from dlperf_sdk.results.redact import redacted
+    from dlperf_sdk.results.redact import redact_result
 
-    return redacted(result, (platform.node(),), _users())
+    return redact_result(result, (platform.node(),), _users())
 
 
 def write_redacted(matches: Matches, selection: Iterable[str], output: Path) -> Callable[[str], str]:
@@ -43,10 +43,10 @@ def write_redacted(matches: Matches, selection: Iterable[str], output: Path) -> 
 
     It leaves out the folders that lead there: others' names may be among them.
     """
-    from dlperf_sdk.results.redact import redacted
+    from dlperf_sdk.results.redact import redact_result
 
     redact = make_redactor({output, *(Path(name).parent for name in selection)})
-    matches.results = [(redacted(result), None) for result, _ in matches.results]
+    matches.results = [(redact_result(result), None) for result, _ in matches.results]
     matches.errors = [redact(error) for error in matches.errors]
     return redact
 

@@ -181,7 +181,7 @@ def _report_on_results(
     return _Report(
         blocks=blocks,
         markdown=markdown_blocks,
-        html=lambda: html.of_results(results, [*matches.errors, *open_ends], collection),
+        html=lambda: html.report_on_results(results, [*matches.errors, *open_ends], collection),
         csv=as_csv,
         documents=lambda: [result.to_dict() for result in results],
         summary=lambda: {
@@ -197,7 +197,7 @@ def _report_on_collection(collection: Collection) -> _Report:
     return _Report(
         blocks=lambda: collection_page.page(collection),
         markdown=lambda: html.blocks_of_collection(collection),
-        html=lambda: html.of_collection(collection),
+        html=lambda: html.report_on_collection(collection),
         csv=lambda: collection_page.to_csv(collection),
         documents=lambda: collection_page.to_dict(collection),
         summary=lambda: collection_page.to_dict(collection),

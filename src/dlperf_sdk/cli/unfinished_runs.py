@@ -19,7 +19,7 @@ def read_unfinished(store: ResultStore, run_id: str, redact_text: Callable[[str]
     """
     from dlperf_sdk.cli.lookup import unit_of
     from dlperf_sdk.registry.plugins import Registry
-    from dlperf_sdk.reports.numbers import counted, quantity
+    from dlperf_sdk.reports.numbers import format_count, quantity
     from dlperf_sdk.results import metrics
 
     try:
@@ -33,7 +33,7 @@ def read_unfinished(store: ResultStore, run_id: str, redact_text: Callable[[str]
     done = [attempt for attempt in recovered.attempts if attempt.status == "ok"]
     text = (
         "There is no result.json: the run is still going on, or it was ended before it could write one. "
-        f"{counted(len(done), 'repeat')} had finished"
+        f"{format_count(len(done), 'repeat')} had finished"
     )
     blocks: list[Block] = [
         Heading(run_id, Cell("unfinished", "doubt")),

@@ -26,7 +26,7 @@ def resolved_folder(folder: str, source: str) -> Path:
     Raises:
         Unavailable: it is not there, or no folder.
     """
-    path = folders.expanded(folder)
+    path = folders.expand_home(folder)
     if not path.is_dir():
         problem = "is not a folder" if path.exists() else "does not exist"
         raise Unavailable(

@@ -102,7 +102,7 @@ def _make_environment(
 def _locate(python: str) -> Path:
     # The path is not resolved: a virtual environment's python is a link, and what it is called says where it
     # belongs.
-    path = folders.expanded(python)
+    path = folders.expand_home(python)
     if path.is_dir():
         inside = path / "bin" / "python"
         if inside.is_file():

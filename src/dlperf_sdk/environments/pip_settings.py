@@ -180,7 +180,7 @@ def _arguments(pip: Mapping[str, str], given: Mapping[str, str]) -> Iterator[str
 
 
 def _path(text: str, folder: Path) -> Path:
-    return (folder / folders.expanded(text.strip())).absolute()
+    return (folder / folders.expand_home(text.strip())).absolute()
 
 
 def _address(text: str, folder: Path) -> str:

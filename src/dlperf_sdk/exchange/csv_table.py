@@ -29,21 +29,21 @@ def csv_text(header: Sequence[str], lines: Iterable[Iterable[Value]]) -> str:
     """Return any table as CSV, with the rules of `to_csv`."""
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\r\n")
-    writer.writerow(map(_safe, header))
+    writer.writerow(map(_escape, header))
     for line in lines:
-        writer.writerow([_written(value) for value in line])
+        writer.writerow([_format_cell(value) for value in line])
     return file.getvalue()
 
 
-def _written(value: Value) -> str:
+def _format_cell(value: Value) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return _safe(value) if isinstance(value, str) else repr(value)
+    return _escape(value) if isinstance(value, str) else repr(value)
 
 
-def _safe(text: str) -> str:
+def _escape(text: str) -> str:
     return f"'{text}" if text.startswith(_FORMULA) or text.lstrip().startswith(_FORMULA) else text
 
 
@@ -57,7 +57,7 @@ def read_csv(text: str) -> list[Row]:
     kinds = {column.name: column.kind for column in COLUMNS}
     table_rows: list[Row] = []
     try:
-        names = [_bare(name) for name in next(reader, [])]
+        names = [_unescape(name) for name in next(reader, [])]
         if names[: len(COLUMNS)] != list(kinds):
             raise ValueError("its first columns are not those of a table of results")
         parts = [kind for _, kind, _ in METRIC_PARTS]
@@ -66,7 +66,10 @@ def read_csv(text: str) -> list[Row]:
             if len(cells) != len(names):
                 raise ValueError(f"{len(cells)} cells under {len(names)} columns")
             table_rows.append(
-                {name: _parsed(kind, cell) for name, kind, cell in zip(names, kind_of, cells, strict=True)}
+                {
+                    name: _parse_cell(kind, cell)
+                    for name, kind, cell in zip(names, kind_of, cells, strict=True)
+                }
             )
     except (csv.Error, ValueError) as error:
         raise DocumentError(
@@ -75,16 +78,16 @@ def read_csv(text: str) -> list[Row]:
     return table_rows
 
 
-def _parsed(kind: Any, cell: str) -> Value:
+def _parse_cell(kind: Any, cell: str) -> Value:
     if not cell:
         return None
     if kind is bool:
         if cell not in ("true", "false"):
             raise ValueError(f"{cell[:80]!r} is neither true nor false")
         return cell == "true"
-    value: Value = _bare(cell) if kind is str else kind(cell)
+    value: Value = _unescape(cell) if kind is str else kind(cell)
     return value
 
 
-def _bare(cell: str) -> str:
+def _unescape(cell: str) -> str:
     return cell.removeprefix("'")

@@ -99,7 +99,7 @@ def import_logs(
     """
     registry = registry or Registry()
     reader = registry.importer(importer)
-    given = _checked(reader, given or {})
+    given = _check_given(reader, given or {})
     logs = [_read(reader, Path(path), given, registry) for path in paths]
     if not logs:
         raise UsageError("There is no log to import: name one or more files.")
@@ -131,7 +131,7 @@ def _read(importer: Importer, path: Path, given: Mapping[str, Any], registry: Re
     return _ImportedLog(Source(path.name, log.sha256(), log.line_count), log.modified, reading)
 
 
-def _checked(importer: Importer, given: Mapping[str, Any]) -> dict[str, Any]:
+def _check_given(importer: Importer, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the given facts, with a topology in its one spelling.
 
     Raises:

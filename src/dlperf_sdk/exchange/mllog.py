@@ -65,7 +65,7 @@ class _Event:
 
 
 def _events(result: Result) -> Iterator[_Event]:
-    for key, value in _asked(result):
+    for key, value in _list_request(result):
         if value is not None:
             yield _Event(key, value)
     yield _Event("run_start", type=_START)
@@ -83,7 +83,7 @@ def _events(result: Result) -> Iterator[_Event]:
     yield _Event("run_stop", None, about, _END, at_end=True)
 
 
-def _asked(result: Result) -> Iterator[tuple[str, Any]]:
+def _list_request(result: Result) -> Iterator[tuple[str, Any]]:
     spec = result.spec
     facts = {fact.name: fact.requested if fact.observed is None else fact.observed for fact in result.facts}
     optimizer = {} if result.workload is None else result.workload.optimizer

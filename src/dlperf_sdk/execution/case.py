@@ -39,7 +39,7 @@ from dlperf_sdk.results.result import Environment, Parity, Result, Stopping
 from dlperf_sdk.results.run_directory import RunDirectory
 from dlperf_sdk.results.store import ResultStore, new_run_id
 from dlperf_sdk.spec.run_spec import RunSpec
-from dlperf_sdk.spec.secret_values import without_secrets
+from dlperf_sdk.spec.secret_values import remove_secrets
 from dlperf_sdk.worker.agent.stopping import decide
 
 
@@ -99,7 +99,7 @@ class Case:
         try:
             plan = make_plan(spec, registry) if refusal is None else None
         except RunFailed as error:
-            failure = Failure(error.kind, without_secrets(str(error)))
+            failure = Failure(error.kind, remove_secrets(str(error)))
         id = run_id or new_run_id(spec, datetime.now(UTC))
         case = cls(id, spec, registry, observers, measurers, started_at or now(), plan, failure)
         if store is not None:
@@ -182,13 +182,13 @@ class Case:
 
         The attempts stay on disk. Raises as `conclude` does.
         """
-        self.failure = Failure(error.kind, without_secrets(str(error)))
+        self.failure = Failure(error.kind, remove_secrets(str(error)))
         self.repeats, self.notes, self.hardware, self.parity = [], [], (), None
         return self.conclude()
 
     def report(self, stage: str, detail: str) -> None:
         """Tell the observers one line of progress for a stage."""
-        self.observers.notify("dlperf_stage", run_id=self.id, stage=stage, detail=without_secrets(detail))
+        self.observers.notify("dlperf_stage", run_id=self.id, stage=stage, detail=remove_secrets(detail))
 
     def announce(self) -> None:
         """Write the plan, then tell the observers that the case starts."""
@@ -201,7 +201,7 @@ class Case:
 
     def note(self, *sentences: str) -> None:
         """Add sentences to the result's notes."""
-        self.notes += map(without_secrets, sentences)
+        self.notes += map(remove_secrets, sentences)
 
     def fail(self, failure: Failure | None) -> None:
         """Record why the case fails; the first reason counts, and None is no reason."""
@@ -236,7 +236,7 @@ class Case:
             failure = resource_failure(error)
             if isinstance(error, RunFailed):
                 failure = error.failure or Failure(error.kind, str(error))
-                failure = attrs.evolve(failure, message=without_secrets(failure.message))
+                failure = attrs.evolve(failure, message=remove_secrets(failure.message))
             if failure is None:
                 raise
             self.failure = failure
@@ -285,7 +285,7 @@ class Case:
                         self.directory.append_log(event)
                 case "ended":
                     if event["failure"] is not None:
-                        self.fail(self._advised(failure_from(event["failure"])))
+                        self.fail(self._add_advice(failure_from(event["failure"])))
                     elif self.failure is None and not self.repeats:
                         raise InvalidRecord("Node 0 reports the end of the run, but no repeat has come back.")
                 case _:
@@ -296,13 +296,13 @@ class Case:
                 f"{type(error).__name__}: {error}"
             ) from error
 
-    def _advised(self, failure: Failure) -> Failure:
+    def _add_advice(self, failure: Failure) -> Failure:
         return add_repair_advice(failure, self._prepared.environment if self._prepared else None)
 
     def _end_attempt(self, event: Mapping[str, Any]) -> None:
         outcome = attempt_outcome(event)
         if isinstance(outcome, Failure):
-            outcome = self._advised(outcome)
+            outcome = self._add_advice(outcome)
             self.failure, status, throughput = outcome, outcome.kind, None
         else:
             # Before it is written: an interruption in between must not part the result from the attempts.

@@ -22,7 +22,7 @@ def facts_of(spec: RunSpec, plan: Plan | None, records: Iterable[Record]) -> tup
     """
     records = tuple(records)
     observed = {
-        key: _agreed(record.observed.get(key) for record in records)
+        key: _combine_values(record.observed.get(key) for record in records)
         for key in _keys(r.observed for r in records)
     }
     requested_fields = spec.to_dict()
@@ -58,10 +58,10 @@ def facts_of(spec: RunSpec, plan: Plan | None, records: Iterable[Record]) -> tup
     facts += _options("context", attrs.asdict(plan.topology_options), plan, observed)
     facts += [Fact(name, "factor", None, value) for name, value in sorted(observed.items())]
     for name in _keys(record.facts for record in records):
-        value = _agreed(record.facts.get(name) for record in records)
+        value = _combine_values(record.facts.get(name) for record in records)
         facts.append(Fact(name, "context", None, value))
     if records:
-        facts.append(Fact("clock", "context", None, _agreed(record.clock for record in records)))
+        facts.append(Fact("clock", "context", None, _combine_values(record.clock for record in records)))
     return tuple(facts)
 
 
@@ -73,7 +73,7 @@ def _keys(mappings: Iterable[Any]) -> list[str]:
     return sorted({key for mapping in mappings for key in mapping})
 
 
-def _agreed(values: Iterable[Any]) -> Any:
+def _combine_values(values: Iterable[Any]) -> Any:
     """Return the one value that all share, or all that occur."""
     distinct: list[Any] = []
     for value in values:

@@ -16,7 +16,7 @@ from dlperf_sdk.errors import Unavailable, UsageError
 from dlperf_sdk.execution.launch import launch
 from dlperf_sdk.parity.evidence import ParityRun, follow_parity_run, plan_parity_run
 from dlperf_sdk.planning.plan import Plan
-from dlperf_sdk.planning.secret_variables import recorded_variables, requested_variables
+from dlperf_sdk.planning.secret_variables import list_requested_variables, redact_variables
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.result import Environment, Parity
 from dlperf_sdk.worker.request import Request
@@ -51,7 +51,7 @@ class PreparedCase:
             python=self.environment.python,
             lock=self.environment.lock,
             command=self.environment.command,
-            variables=recorded_variables(self.variables, self.plan.secrets),
+            variables=redact_variables(self.variables, self.plan.secrets),
             plugin=self.plan.plugin,
         )
 
@@ -64,7 +64,7 @@ def prepare_case(plan: Plan, environment_from: Environment | None, report: Repor
         SpecError: of a variable's value only the hash is known.
         PluginError: the plugin's specification of its environment cannot be understood.
     """
-    variables = requested_variables(plan.spec)
+    variables = list_requested_variables(plan.spec)
     # Before the environment, which may be gigabytes: a folder's name is easily mistyped.
     samples = _prepare_data(plan, partial(report, "data"))
     environment = _prepare_environment(plan, environment_from, partial(report, "environment"))
@@ -109,7 +109,7 @@ def prepare_own_environment(plan: Plan, on_progress: Callable[[str], None]) -> P
         plan.device,
         python=spec.python,
         inside=container_prefix(spec, plan.device),
-        env=requested_variables(spec),
+        env=list_requested_variables(spec),
         on_progress=on_progress,
     )
 

@@ -22,11 +22,11 @@ from dlperf_sdk.folders import CAMPAIGNS
 from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.interfaces.topology import AttachedJob
 from dlperf_sdk.launchers.stream_events import parse_event
-from dlperf_sdk.parity.evidence import ParityRun, plan_parity_run, unknown_parity
+from dlperf_sdk.parity.evidence import ParityRun, make_unknown_parity, plan_parity_run
 from dlperf_sdk.planning import bundle
 from dlperf_sdk.planning.plan import Plan, make_plan
-from dlperf_sdk.planning.secret_variables import recorded_variables, secret_names
-from dlperf_sdk.planning.spec_file import declarations, restricted
+from dlperf_sdk.planning.secret_variables import redact_variables, secret_names
+from dlperf_sdk.planning.spec_file import declarations, list_restricted_settings
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.convert import parity_from_dict, to_plain
 from dlperf_sdk.results.result import Environment, Result
@@ -50,10 +50,10 @@ def replay(
         SpecError: the case names a file that planning it here would read.
         UsageError, PluginError: the case cannot be planned here, or the store cannot be written.
     """
-    return _replayed(lines, store, Observers.load(observers), registry or Registry())
+    return _replay(lines, store, Observers.load(observers), registry or Registry())
 
 
-def _replayed(
+def _replay(
     lines: Iterable[bytes],
     store: ResultStore | str | Path,
     observers: Observers,
@@ -62,7 +62,7 @@ def _replayed(
 ) -> Result:
     """Replay as `replay` does; report to `waiting` what the run waits for, each thing once."""
     events = (event for event in map(parse_event, lines) if event is not None)
-    first = next(_started(events, waiting), None)
+    first = next(_skip_to_start(events, waiting), None)
     if first is None or first["event"] == "ended":
         failed = None if first is None else first.get("failure")
         why = f": {failed.get('message')}" if isinstance(failed, Mapping) else ""
@@ -74,7 +74,7 @@ def _replayed(
             raise TypeError
     except (KeyError, TypeError, AttributeError) as error:
         raise DocumentError("This is no stream that says which case it belongs to.") from error
-    for setting in restricted(spec.to_dict(), declarations(registry)):
+    for setting in list_restricted_settings(spec.to_dict(), declarations(registry)):
         if setting.reads:  # nothing of the case is executed here, but planning it would read the file
             raise SpecError(
                 f"The case of the stream {setting.description}, which is a file of another machine; a stream may not "
@@ -89,7 +89,9 @@ def _replayed(
     return case.conclude()
 
 
-def _started(events: Iterable[dict[str, Any]], waiting: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+def _skip_to_start(
+    events: Iterable[dict[str, Any]], waiting: Callable[[str], None]
+) -> Iterator[dict[str, Any]]:
     """Yield the events from the run's first on."""
     waits = None
     for event in events:
@@ -111,10 +113,10 @@ def _record_parity(case: Case, environment: Environment, plain: Any) -> None:
     if plain is not None:
         case.record_parity(parity_from_dict(plain))
         return
-    prepared = _prepared(case.plan, environment.python, environment.lock, environment.command)
+    prepared = _restore_prepared(case.plan, environment.python, environment.lock, environment.command)
     run = plan_parity_run(case.plan, prepared, environment.variables, case.registry, use_cache=False)
     if isinstance(run, ParityRun):
-        case.record_parity(unknown_parity("The stream that this is made from tells of no parity run."))
+        case.record_parity(make_unknown_parity("The stream that this is made from tells of no parity run."))
         run = attrs.evolve(run, cacheable=False)  # it took place on another machine
     case.record_parity(run)
 
@@ -131,14 +133,14 @@ def _environment(first: Mapping[str, Any], spec: RunSpec, registry: Registry) ->
         python=str(first["versions"].get("python", "")),
         lock="".join(f"{name}=={version}\n" for name, version in sorted(packages.items())),
         command=tuple(map(str, first["command"])),
-        variables=recorded_variables(spec.env, secret_names(spec, registry)),
+        variables=redact_variables(spec.env, secret_names(spec, registry)),
         plugin=str(first["plugin"]),
     )
     schema.check("result", to_plain(environment), "environment")
     return environment
 
 
-def _prepared(plan: Plan, python: str, lock: str, command: tuple[str, ...]) -> PreparedEnvironment:
+def _restore_prepared(plan: Plan, python: str, lock: str, command: tuple[str, ...]) -> PreparedEnvironment:
     """Return the environment on the other machine, as far as it is known here."""
     return PreparedEnvironment(GIVEN, plan.spec.framework, plan.device, python, lock, command, "", Path())
 
@@ -178,7 +180,7 @@ def pack(spec: RunSpec, path: Path, registry: Registry | None = None) -> bundle.
     samples = data.prepare(
         spec.data, planned.model_options, planned.inputs, seed=spec.seed, on_progress=lambda *_: None
     )
-    prepared = _prepared(planned, "", "", ("python3",))
+    prepared = _restore_prepared(planned, "", "", ("python3",))
     variables = {name: reveal({name: value}, {}).get(name) for name, value in planned.spec.env.items()}
     parity = plan_parity_run(planned, prepared, variables, plugins, use_cache=False)
     first, known = (parity.request, None) if isinstance(parity, ParityRun) else (None, parity)
@@ -232,6 +234,6 @@ def attach(
     def report_waiting(text: str) -> None:
         listeners.notify("dlperf_stage", run_id=job.id, stage="queue", detail=text)
 
-    result = _replayed(job.stream, store, listeners, registry or Registry(), report_waiting)
+    result = _replay(job.stream, store, listeners, registry or Registry(), report_waiting)
     job.acknowledge()
     return result

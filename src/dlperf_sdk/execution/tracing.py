@@ -29,7 +29,9 @@ def take_trace(run_id: str, prepared: PreparedCase, registry: Registry, director
     """
     try:
         with environments.use_environment(prepared.environment):
-            traces = read_traces(launch(prepared.plan, _traced(prepared.request(run_id)), registry))
+            traces = read_traces(
+                launch(prepared.plan, _make_trace_request(prepared.request(run_id)), registry)
+            )
         paths = [directory.write_trace(rank, packed) for rank, packed in sorted(traces.items())]
     except RunFailed as error:
         return f"There is no trace ({error.kind}): {error}"
@@ -39,7 +41,7 @@ def take_trace(run_id: str, prepared: PreparedCase, registry: Registry, director
     return f"Traced apart from what was measured: {names}"
 
 
-def _traced(request: Request) -> Request:
+def _make_trace_request(request: Request) -> Request:
     """Return the request of the extra attempt: warmed up as the case is, and nothing sampled."""
     protocol = {**request.protocol, "steps": STEPS, "repeats": 1, "max_repeats": 1, "target": None}
     return request._replace(program="trace", protocol=protocol, samplers=[])

@@ -11,16 +11,16 @@ from dlperf_sdk import environments
 from dlperf_sdk.errors import DlperfError, UnknownName, UsageError
 from dlperf_sdk.execution.launch import launch
 from dlperf_sdk.execution.prepare import prepare_own_environment
-from dlperf_sdk.parity.compare import Comparison, expected
+from dlperf_sdk.parity.compare import Comparison, expected_trajectories
 from dlperf_sdk.parity.evidence import REFERENCE_CASE, ParityRun, follow_parity_run, plan_parity_run
 from dlperf_sdk.parity.reference import load
 from dlperf_sdk.planning.plan import Plan, make_plan
-from dlperf_sdk.planning.secret_variables import requested_variables
+from dlperf_sdk.planning.secret_variables import list_requested_variables
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.convert import to_plain
 from dlperf_sdk.results.result import FAIL, NOT_APPLICABLE, PASS, Parity
 from dlperf_sdk.spec.run_spec import RunSpec
-from dlperf_sdk.spec.secret_values import without_secrets
+from dlperf_sdk.spec.secret_values import remove_secrets
 
 OnProgress = Callable[[str], None]
 
@@ -237,7 +237,7 @@ def _reference_losses(spec: RunSpec, case: str, registry: Registry) -> tuple[tup
     path = registry.model(spec.model).references
     if path is None or case not in _cases(spec.model, registry):
         return ()
-    shards = expected(load(path).cases[case], spec.strategy, spec.topology.devices)
+    shards = expected_trajectories(load(path).cases[case], spec.strategy, spec.topology.devices)
     return () if isinstance(shards, Comparison) else tuple(shard.losses for shard in shards[:2])
 
 
@@ -251,7 +251,7 @@ def _row(plan: Plan, case: str, registry: Registry, on_progress: OnProgress) -> 
 
     try:
         prepared = prepare_own_environment(plan, report)
-        variables = requested_variables(spec)
+        variables = list_requested_variables(spec)
         with environments.use_environment(prepared):
             parity = plan_parity_run(
                 plan, prepared, variables, registry, report, reference_case=case, use_cache=False
@@ -259,7 +259,7 @@ def _row(plan: Plan, case: str, registry: Registry, on_progress: OnProgress) -> 
             if isinstance(parity, ParityRun):
                 parity = follow_parity_run(parity, launch(parity.plan, parity.request, registry))
     except DlperfError as error:
-        reason = without_secrets(str(error))
+        reason = remove_secrets(str(error))
         report(f"not run: {reason}")
         return Row(name, None, reason=reason)
     report(parity.outcome)

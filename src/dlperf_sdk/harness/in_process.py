@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from dlperf_sdk.interfaces.framework import Framework
-from dlperf_sdk.interfaces.model import plain
+from dlperf_sdk.interfaces.model import entry_to_dict
 from dlperf_sdk.models.bert_base import BertBase
 from dlperf_sdk.models.resnet50 import ResNet50
 from dlperf_sdk.spec.compiler import COMPILERS
@@ -85,8 +85,8 @@ def request(
         "layout": "auto",
         "seed": 0,
         "data": {"source": DATA_SOURCES.default},
-        "parameters": [plain(parameter) for parameter in entry.parameters(chosen)],
-        "inputs": [plain(item) for item in entry.inputs(chosen)],
+        "parameters": [entry_to_dict(parameter) for parameter in entry.parameters(chosen)],
+        "inputs": [entry_to_dict(item) for item in entry.inputs(chosen)],
         "optimizer": {"kind": optimizer.kind, "policy": "constant", **optimizer.numbers},
         "model_options": attrs.asdict(chosen),
         "framework_options": attrs.asdict(plugin.Options(**(framework_options or {}))),

@@ -64,7 +64,7 @@ def answer(train: Callable[..., Any]) -> None:
     print(json.dumps(train(*arguments, ports.split(","), int(rank))), flush=True)
 
 
-def trained(
+def train_shard(
     request: Request,
     ports: Sequence[str],
     rank: int,

@@ -134,6 +134,6 @@ class Model(ABC):
         return sum(parameter.size for parameter in self.parameters(options))
 
 
-def plain(value: Any) -> Any:
+def entry_to_dict(value: Any) -> Any:
     """Return a manifest entry (`Parameter`, `Input`) as JSON values."""
     return attrs.asdict(value, value_serializer=lambda _, __, v: list(v) if isinstance(v, tuple) else v)

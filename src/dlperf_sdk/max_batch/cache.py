@@ -29,7 +29,7 @@ def read(key: Mapping[str, Any]) -> dict[str, Any] | None:
     with suppress(DlperfError):
         document = load_document(_path(key))
         if (
-            document.get("key") == _plain(key)
+            document.get("key") == _to_plain(key)
             and isinstance(document.get("size"), int)
             and document["size"] >= 1
         ):
@@ -41,14 +41,14 @@ def write(key: Mapping[str, Any], size: int, probes: int) -> None:
     """Write an entry. A cache that cannot be written is no failure."""
     with suppress(OSError, Unavailable):
         directory().mkdir(mode=0o700, parents=True, exist_ok=True)
-        document = {"key": _plain(key), "size": size, "probes": probes}
+        document = {"key": _to_plain(key), "size": size, "probes": probes}
         files.write(_path(key), (json.dumps(document, indent=1) + "\n").encode())
 
 
-def _plain(key: Mapping[str, Any]) -> Any:
+def _to_plain(key: Mapping[str, Any]) -> Any:
     return json.loads(json.dumps(key, sort_keys=True, default=str))
 
 
 def _path(key: Mapping[str, Any]) -> Path:
-    digest = hashlib.sha256(json.dumps(_plain(key), sort_keys=True).encode()).hexdigest()[:24]
+    digest = hashlib.sha256(json.dumps(_to_plain(key), sort_keys=True).encode()).hexdigest()[:24]
     return directory() / f"{digest}.json"

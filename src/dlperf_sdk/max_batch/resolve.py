@@ -17,7 +17,7 @@ from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.max_batch import budget, cache
 from dlperf_sdk.max_batch.search import Probe, SearchResult, find_max_batch
 from dlperf_sdk.planning.plan import Plan, make_plan
-from dlperf_sdk.planning.secret_variables import recorded_variables, requested_variables
+from dlperf_sdk.planning.secret_variables import list_requested_variables, redact_variables
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.records import Failure
 from dlperf_sdk.results.store import ResultStore
@@ -147,7 +147,7 @@ def _probe(
 def cache_key(plan: Plan, limit: int | None) -> dict[str, Any]:
     """Return everything that the largest batch size depends on; variables, which may be secrets, as a digest."""
     spec = plan.spec
-    recorded = recorded_variables(requested_variables(spec), plan.secrets)
+    recorded = redact_variables(list_requested_variables(spec), plan.secrets)
     variables = json.dumps(recorded, sort_keys=True).encode()
     machine = hardware.describe()
     gpus = [{"name": gpu.get("name"), "memory": gpu.get("memory")} for gpu in machine.get("gpus") or ()]

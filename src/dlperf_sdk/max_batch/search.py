@@ -71,7 +71,7 @@ def find_max_batch(probe: Callable[[int], Probe], budget: int | None, most: int)
             low = guess
         else:
             high = guess
-        predicted = _predicted(probes, budget)
+        predicted = _predict_size(probes, budget)
         if predicted is None or missed >= 3:
             guess = low * 2 if high > most else isqrt(low * high)
         elif predicted <= low:
@@ -90,7 +90,7 @@ def find_max_batch(probe: Callable[[int], Probe], budget: int | None, most: int)
     return SearchResult(low, tuple(probes), exact)
 
 
-def _predicted(probes: list[Probe], budget: int | None) -> int | None:
+def _predict_size(probes: list[Probe], budget: int | None) -> int | None:
     """Return the size at which a line through two probes meets the budget; None if there is no such line.
 
     It goes through the largest size that fitted and the next that is so much smaller that chance does not tilt it.

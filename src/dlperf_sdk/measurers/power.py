@@ -163,7 +163,7 @@ def _series(repeat: Repeat, node: int, device: str, name: str) -> Series | None:
     return None
 
 
-def _throttled(repeat: Repeat) -> float | None:
+def _throttled_percent(repeat: Repeat) -> float | None:
     share = _device_mean(repeat, "throttled")
     return None if share is None else 100 * share
 
@@ -171,7 +171,7 @@ def _throttled(repeat: Repeat) -> float | None:
 _QUANTITIES: tuple[tuple[str, str, Callable[[Repeat], float | None], str], ...] = (
     ("device-utilization", "%", partial(_device_mean, name="utilization"), "time with a kernel running"),
     ("device-clock", "MHz", partial(_device_mean, name="clock"), "mean over the devices"),
-    ("device-throttled", "%", _throttled, "time slowed down by heat or a power brake"),
+    ("device-throttled", "%", _throttled_percent, "time slowed down by heat or a power brake"),
     ("host-utilization", "%", partial(_host_share, state="busy"), "everything on the nodes"),
     ("host-steal", "%", partial(_host_share, state="steal"), "time taken by other virtual machines"),
 )

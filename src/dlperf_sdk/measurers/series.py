@@ -19,7 +19,7 @@ it at most on average, and what is misplaced is only the difference between the 
 
 def growth(series: Series, window: Window) -> float | None:
     """Return a counter's increase in the window; None if the samples are too sparse, or the counter was reset."""
-    start, end = _at(series, window.start, window), _at(series, window.end, window)
+    start, end = _interpolate(series, window.start, window), _interpolate(series, window.end, window)
     if start is None or end is None:
         return None
     return None if _falls(series) else end - start
@@ -30,7 +30,7 @@ def integral(series: Series, window: Window) -> float | None:
 
     None where the looks do not tell.
     """
-    start, end = _at(series, window.start, window), _at(series, window.end, window)
+    start, end = _interpolate(series, window.start, window), _interpolate(series, window.end, window)
     if start is None or end is None:
         return None
     samples = zip(series.times, series.values, strict=True)
@@ -51,7 +51,7 @@ def _falls(series: Series) -> bool:
     return any(later < earlier for earlier, later in itertools.pairwise(series.values))
 
 
-def _at(series: Series, time: float, window: Window) -> float | None:
+def _interpolate(series: Series, time: float, window: Window) -> float | None:
     """Interpolate the value at a time between the samples around it."""
     if window.seconds <= 0:
         return None

@@ -39,7 +39,7 @@ from attrs import frozen
 
 from dlperf_sdk.errors import SpecError
 from dlperf_sdk.interfaces.model import Input, Model, Optimizer, Parameter, Term
-from dlperf_sdk.spec.fields import number, optional, whole, workload
+from dlperf_sdk.spec.fields import number, optional, whole_number, workload
 from dlperf_sdk.worker.architectures import POSITIONS, SEGMENTS
 
 _RANDOM = {"kind": "truncated-normal", "std": 0.02, "bound": 2.0}
@@ -55,21 +55,23 @@ class BertBaseOptions:
         SpecError: an option has an impossible value, or two do not fit each other.
     """
 
-    sequence_length: int = workload("Tokens per sequence.", 128, validator=whole(5, POSITIONS))
-    layers: int = workload("Encoder layers.", 12, validator=whole(1, 1024))
+    sequence_length: int = workload("Tokens per sequence.", 128, validator=whole_number(5, POSITIONS))
+    layers: int = workload("Encoder layers.", 12, validator=whole_number(1, 1024))
     hidden_size: int = workload(
-        "Width of the encoder; a multiple of `heads`.", 768, validator=whole(1, 65536)
+        "Width of the encoder; a multiple of `heads`.", 768, validator=whole_number(1, 65536)
     )
-    heads: int = workload("Attention heads.", 12, validator=whole(1, 65536))
+    heads: int = workload("Attention heads.", 12, validator=whole_number(1, 65536))
     intermediate_size: int = workload(
-        "Width inside the feed-forward blocks.", 3072, validator=whole(1, 1_000_000)
+        "Width inside the feed-forward blocks.", 3072, validator=whole_number(1, 1_000_000)
     )
     predictions_per_sequence: int = workload(
         "Masked tokens to predict in a sequence, at most its length less the first and last token.",
         20,
-        validator=whole(1, POSITIONS),
+        validator=whole_number(1, POSITIONS),
     )
-    vocabulary_size: int = workload("Word pieces in the vocabulary.", 30522, validator=whole(2, 10_000_000))
+    vocabulary_size: int = workload(
+        "Word pieces in the vocabulary.", 30522, validator=whole_number(2, 10_000_000)
+    )
     dropout: float = workload(
         "Dropout of embeddings, attention and each block's output.", 0.1, validator=number(below=1)
     )

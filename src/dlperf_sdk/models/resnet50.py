@@ -42,7 +42,7 @@ from typing import NamedTuple
 from attrs import frozen
 
 from dlperf_sdk.interfaces.model import Input, Model, Optimizer, Parameter, Term
-from dlperf_sdk.spec.fields import number, optional, whole, workload
+from dlperf_sdk.spec.fields import number, optional, whole_number, workload
 from dlperf_sdk.worker.architectures import EXPANSION, STAGES
 
 IMAGENET_IMAGES = 1_281_167
@@ -58,8 +58,10 @@ class ResNet50Options:
         SpecError: an option has an impossible value.
     """
 
-    image_size: int = workload("Height and width of an image, in pixels.", 224, validator=whole(32, 4096))
-    num_classes: int = workload("Number of classes.", 1000, validator=whole(2, 1_000_000))
+    image_size: int = workload(
+        "Height and width of an image, in pixels.", 224, validator=whole_number(32, 4096)
+    )
+    num_classes: int = workload("Number of classes.", 1000, validator=whole_number(2, 1_000_000))
     label_smoothing: float = workload(
         "Share of the target that is spread over all classes.", 0.1, validator=number(below=1)
     )
@@ -93,13 +95,13 @@ class _Layer(NamedTuple):
 
 def _layers(options: ResNet50Options) -> Iterator[_Layer]:
     """Yield all convolutions, a block's shortcut after its branch."""
-    size = _halved(options.image_size)
+    size = _halve(options.image_size)
     yield _Layer("conv1", "bn1", 3, 64, 7, size)
-    channels, size = 64, _halved(size)  # the max-pool
+    channels, size = 64, _halve(size)  # the max-pool
     for stage, (width, blocks) in enumerate(STAGES, start=1):
         for block in range(blocks):
             at = f"layer{stage}.{block}"
-            inner = _halved(size) if stage > 1 and block == 0 else size
+            inner = _halve(size) if stage > 1 and block == 0 else size
             wide = EXPANSION * width
             yield _Layer(f"{at}.conv1", f"{at}.bn1", channels, width, 1, size)
             yield _Layer(f"{at}.conv2", f"{at}.bn2", width, width, 3, inner)
@@ -109,7 +111,7 @@ def _layers(options: ResNet50Options) -> Iterator[_Layer]:
             channels, size = wide, inner
 
 
-def _halved(size: int) -> int:
+def _halve(size: int) -> int:
     """Return the output side length of a layer with stride 2, an odd kernel k and padding (k - 1) / 2."""
     return (size + 1) // 2
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from attrs import frozen
 
-from dlperf_sdk.parity.distance import allowed, as_one, deviation, largest
-from dlperf_sdk.parity.known_errors import followed
+from dlperf_sdk.parity.distance import allowed_distance, combined_distance, deviation, largest_distances
+from dlperf_sdk.parity.known_errors import list_followed_errors
 from dlperf_sdk.parity.record import Follower, ParityRecord
 from dlperf_sdk.parity.reference import ReferenceCase, Tolerance, Trajectory
 from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, NOT_APPLICABLE, PASS
@@ -34,7 +34,9 @@ class Comparison:
     """The known mistakes that lead where the run went, the nearest first."""
 
 
-def expected(case: ReferenceCase, strategy: str, replicas: int) -> tuple[Trajectory, ...] | Comparison:
+def expected_trajectories(
+    case: ReferenceCase, strategy: str, replicas: int
+) -> tuple[Trajectory, ...] | Comparison:
     """Return the trajectory of each replica, or the reason that there is none.
 
     A replica trains on the canonical shard of its index mod 2.
@@ -59,13 +61,13 @@ def compare(
     records: Sequence[ParityRecord], case: ReferenceCase, tolerance: Tolerance, strategy: str, replicas: int
 ) -> Comparison:
     """Hold a run's records against a case of a reference; pure."""
-    right = expected(case, strategy, replicas)
+    right = expected_trajectories(case, strategy, replicas)
     if isinstance(right, Comparison):
         return right
     followers = sorted(
         (replica for record in records for replica in record.replicas), key=lambda replica: replica.index
     )
-    wrong = _misfit(followers, right, case)
+    wrong = _explain_misfit(followers, right, case)
     if wrong is not None:
         return Comparison(FAIL, wrong)
     pairs = list(zip(followers, right, strict=True))
@@ -82,14 +84,20 @@ def compare(
         else [(replica.running_means, trajectory.running_means) for replica, trajectory in pairs]
     )
     deviations = _Deviations(
-        losses, largest(of_updates), as_one(of_updates), largest(of_means), as_one(of_means)
+        losses,
+        largest_distances(of_updates),
+        combined_distance(of_updates),
+        largest_distances(of_means),
+        combined_distance(of_means),
     )
-    problems = [*_apart_from_each_other(followers, case, strategy), *_problems(deviations, case, tolerance)]
-    differing = tuple(_beyond({**deviations.updates, **deviations.means}, case, tolerance))
+    problems = [*_list_differing_replicas(followers, case, strategy), *_problems(deviations, case, tolerance)]
+    differing = tuple(_list_beyond_bound({**deviations.updates, **deviations.means}, case, tolerance))
     if not problems:
         return Comparison(PASS, _summary(deviations, tolerance, case), losses, deviations.update)
-    follows = followed(followers, case, tolerance, meet=right[0] is not case.alone[0], skipped=skipped)
-    detail = " ".join(_said(problems, differing, follows))
+    follows = list_followed_errors(
+        followers, case, tolerance, meet=right[0] is not case.alone[0], skipped=skipped
+    )
+    detail = " ".join(_compose_detail(problems, differing, follows))
     return Comparison(FAIL, detail, losses, deviations.update, differing, follows)
 
 
@@ -106,7 +114,9 @@ class _Deviations:
     """Of all running means as one."""
 
 
-def _misfit(followers: Sequence[Follower], right: Sequence[Trajectory], case: ReferenceCase) -> str | None:
+def _explain_misfit(
+    followers: Sequence[Follower], right: Sequence[Trajectory], case: ReferenceCase
+) -> str | None:
     """Return the reason that the records cannot be compared with the trajectories; None if they can."""
     if [one.index for one in followers] != list(range(len(right))):
         return f"There are records of replicas {[one.index for one in followers]} instead of {len(right)} replicas."
@@ -134,7 +144,7 @@ def _mismatch(subject: str, ours: list[str], theirs: list[str]) -> str:
     return f"where the reference has the {subject} {theirs[place]}, the trainer gives {ours[place]}."
 
 
-def _apart_from_each_other(
+def _list_differing_replicas(
     followers: Sequence[Follower], case: ReferenceCase, strategy: str
 ) -> Iterator[str]:
     """Yield a problem if the strategy keeps replicas equal and their parameters differ.
@@ -145,9 +155,11 @@ def _apart_from_each_other(
         yield f"After {case.steps} steps the replicas' parameters differ from each other."
 
 
-def _beyond(distances: Mapping[str, float], case: ReferenceCase, tolerance: Tolerance) -> Iterator[str]:
+def _list_beyond_bound(
+    distances: Mapping[str, float], case: ReferenceCase, tolerance: Tolerance
+) -> Iterator[str]:
     """Yield the names of the arrays whose distance exceeds the allowed one."""
-    return (name for name, apart in distances.items() if apart > allowed(name, case, tolerance))
+    return (name for name, apart in distances.items() if apart > allowed_distance(name, case, tolerance))
 
 
 def _problems(deviations: _Deviations, case: ReferenceCase, tolerance: Tolerance) -> Iterator[str]:
@@ -159,9 +171,10 @@ def _problems(deviations: _Deviations, case: ReferenceCase, tolerance: Tolerance
         ("first updates", deviations.updates, deviations.update, tolerance.updates),
         ("running means", deviations.means, deviations.mean, tolerance.means),
     ):
-        far = list(_beyond(distances, case, tolerance))
+        far = list(_list_beyond_bound(distances, case, tolerance))
         if tolerance.parameter is not None and far:
-            yield f"Of {len(distances)} {label} {len(far)} deviate too far, {_worst(far, distances, case, tolerance)}."
+            worst = _describe_worst(far, distances, case, tolerance)
+            yield f"Of {len(distances)} {label} {len(far)} deviate too far, {worst}."
         if tolerance.parameter is None and whole is not None and whole > most:
             yield f"As a whole the {label} deviate by {whole:.2g}; they may by {most:.2g}."
     # Running means come from the forward pass alone: what the format does to them, nothing amplifies.
@@ -177,7 +190,7 @@ def _problems(deviations: _Deviations, case: ReferenceCase, tolerance: Tolerance
         )
 
 
-def _worst(
+def _describe_worst(
     far: Sequence[str], distances: Mapping[str, float], case: ReferenceCase, tolerance: Tolerance
 ) -> str:
     """Describe the array that exceeds its bound most.
@@ -185,7 +198,7 @@ def _worst(
     Where that is made of rounding alone (its update is zero but for it), a relative deviation says nothing, and it is
     told by how many times what rounding does.
     """
-    worst = max(far, key=lambda name: distances[name] / allowed(name, case, tolerance))
+    worst = max(far, key=lambda name: distances[name] / allowed_distance(name, case, tolerance))
     noise = case.noise.get(worst, 0.0)
     if noise >= 1.0:
         return (
@@ -209,7 +222,9 @@ def _summary(deviations: _Deviations, tolerance: Tolerance, case: ReferenceCase)
     )
 
 
-def _said(problems: Sequence[str], differing: Sequence[str], follows: Sequence[str]) -> Iterator[str]:
+def _compose_detail(
+    problems: Sequence[str], differing: Sequence[str], follows: Sequence[str]
+) -> Iterator[str]:
     yield from problems
     if follows:
         yield f"It follows the trajectory of: {'; or '.join(follows)}."

@@ -36,7 +36,7 @@ def distance(ours: Fingerprint, theirs: Fingerprint, usual: float = 0.0) -> floa
     return relative if math.isfinite(relative) else math.inf
 
 
-def between(
+def distances_by_name(
     ours: Mapping[str, Fingerprint],
     theirs: Mapping[str, Fingerprint],
     usual: Mapping[str, Fingerprint] | None = None,
@@ -53,16 +53,16 @@ Pairs = Iterable[tuple[Mapping[str, Fingerprint], Mapping[str, Fingerprint]]]
 """Of each replica what it did, and what it should have done."""
 
 
-def largest(pairs: Pairs) -> dict[str, float]:
+def largest_distances(pairs: Pairs) -> dict[str, float]:
     """Name → the largest distance over the replicas that have it, in the model's order."""
     maxima: dict[str, float] = {}
     for ours, theirs in pairs:
-        for name, apart in between(ours, theirs).items():
+        for name, apart in distances_by_name(ours, theirs).items():
             maxima[name] = max(maxima.get(name, 0.0), apart)
     return maxima
 
 
-def as_one(pairs: Pairs) -> float | None:
+def combined_distance(pairs: Pairs) -> float | None:
     """Return the distance of all of a replica's arrays as one; the largest over the replicas; None without any.
 
     What hardly moves hardly counts, so that noise does not hide in numbers.
@@ -71,12 +71,14 @@ def as_one(pairs: Pairs) -> float | None:
     for ours, theirs in pairs:
         norm = math.sqrt(math.fsum(theirs[name][0] ** 2 for name in theirs if name in ours))
         if norm:
-            apart = (ratio * (theirs[name][0] or 1.0) for name, ratio in between(ours, theirs).items())
+            apart = (
+                ratio * (theirs[name][0] or 1.0) for name, ratio in distances_by_name(ours, theirs).items()
+            )
             distances.append(math.sqrt(math.fsum(component**2 for component in apart)) / norm)
     return max(distances, default=None)
 
 
-def allowed(name: str, case: ReferenceCase, tolerance: Tolerance) -> float:
+def allowed_distance(name: str, case: ReferenceCase, tolerance: Tolerance) -> float:
     """Return the largest allowed distance of a parameter or a running mean.
 
     It is the tolerance's bound or `NOISE` times the noise of `name`, whichever is larger. A tolerance without a bound
@@ -86,6 +88,10 @@ def allowed(name: str, case: ReferenceCase, tolerance: Tolerance) -> float:
     return max(bound, NOISE * case.noise.get(name, 0.0))
 
 
-def in_tolerances(distances: Mapping[str, float], case: ReferenceCase, tolerance: Tolerance) -> float:
+def distance_in_tolerances(
+    distances: Mapping[str, float], case: ReferenceCase, tolerance: Tolerance
+) -> float:
     """Return the largest distance, as a multiple of its tolerance."""
-    return max((apart / allowed(name, case, tolerance) for name, apart in distances.items()), default=0.0)
+    return max(
+        (apart / allowed_distance(name, case, tolerance) for name, apart in distances.items()), default=0.0
+    )

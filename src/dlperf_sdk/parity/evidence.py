@@ -15,7 +15,7 @@ from dlperf_sdk.documents.json_values import now
 from dlperf_sdk.environments import PreparedEnvironment
 from dlperf_sdk.errors import FAILURES, DlperfError, DocumentError, RunFailed
 from dlperf_sdk.parity import cache
-from dlperf_sdk.parity.compare import Comparison, compare, expected
+from dlperf_sdk.parity.compare import Comparison, compare, expected_trajectories
 from dlperf_sdk.parity.key import key_of
 from dlperf_sdk.parity.record import ParityRecord, records_from
 from dlperf_sdk.parity.reference import Reference, ReferenceCase, load
@@ -31,7 +31,7 @@ from dlperf_sdk.worker.request import Request
 REFERENCE_CASE = "small"
 """The case of a model's reference that every ordinary run must follow."""
 
-OURS = ("crashed", "timeout", "invalid-record")
+OWN_PREFIX = ("crashed", "timeout", "invalid-record")
 """Failures of a parity run that are its verdict. Others (no memory, a lost node) would end the next launch as well."""
 TAIL = 4000
 """Characters of a log that are kept where there is no traceback."""
@@ -76,16 +76,16 @@ def plan_parity_run(
     """
     reference, why = _reference(plan, registry, reference_case)
     if reference is None:
-        return _without(INCONCLUSIVE, reference_case, why)
+        return _make_parity_without_trajectory(INCONCLUSIVE, reference_case, why)
     of_case = reference.cases[reference_case]
-    possible = expected(of_case, plan.spec.strategy, plan.spec.topology.devices)
+    possible = expected_trajectories(of_case, plan.spec.strategy, plan.spec.topology.devices)
     if isinstance(possible, Comparison):
-        return _without(possible.outcome, reference_case, possible.detail)
+        return _make_parity_without_trajectory(possible.outcome, reference_case, possible.detail)
     try:
         own_plan = _plan(plan, registry, reference, reference_case)
     except DlperfError as error:
         reason = f"The reference's case {reference_case!r} cannot be run here: {error}"
-        return _without(INCONCLUSIVE, reference_case, reason)
+        return _make_parity_without_trajectory(INCONCLUSIVE, reference_case, reason)
     request = _request(own_plan, environment, variables)
     key = key_of(own_plan, request, environment, reference.digest)
     run = ParityRun(plan, own_plan, request, reference, reference_case, key)
@@ -95,14 +95,14 @@ def plan_parity_run(
             f"case {reference_case}: {of_case.steps} steps on {plan.spec.topology}, compared with float64"
         )
         return run
-    comparison = _compared(run, cached.records)
+    comparison = _compare_records(run, cached.records)
     if comparison.outcome == FAIL:  # only what passed is cached: the entry is damaged, or another's
         on_progress(
             f"case {reference_case}: the evidence of {cached.made_at} in the cache fails; measuring again"
         )
         return run
     on_progress(f"case {reference_case}: evidence of a run of {cached.made_at}, from the cache")
-    return _with(comparison, cached.records, run, cached.made_at)
+    return _make_parity(comparison, cached.records, run, cached.made_at)
 
 
 def follow_parity_run(run: ParityRun, events: Generator[Mapping[str, Any], None, None]) -> Parity:
@@ -123,9 +123,9 @@ def follow_parity_run(run: ParityRun, events: Generator[Mapping[str, Any], None,
                 elif event["event"] == "ended" and event.get("failure") is not None:
                     attempt["failure"] = event["failure"]
     except RunFailed as error:
-        if error.kind not in OURS:
+        if error.kind not in OWN_PREFIX:
             raise
-        return _failed(run, error.failure or Failure(error.kind, str(error)), None)
+        return _make_failed_parity(run, error.failure or Failure(error.kind, str(error)), None)
     return evaluate_parity(run, {**attempt, "logs": logs})
 
 
@@ -139,7 +139,7 @@ def evaluate_parity(run: ParityRun, attempt: Mapping[str, Any]) -> Parity:
     try:
         if attempt.get("failure") is not None:
             failure = _failure(attempt["failure"])
-            return _failed(run, failure, failure.traceback or _tail(logs, failure.rank))
+            return _make_failed_parity(run, failure, failure.traceback or _tail(logs, failure.rank))
         documents = attempt.get("records") or []
         if not isinstance(documents, list):
             raise DocumentError("malformed event from node 0: `records` must be a list")
@@ -148,32 +148,32 @@ def evaluate_parity(run: ParityRun, attempt: Mapping[str, Any]) -> Parity:
         records = records_from(documents)
     except DocumentError as error:
         detail = f"A worker's parity record breaks the protocol: {error}"
-        return _without(FAIL, run.reference_case, detail)
-    comparison, made_at = _compared(run, records), now()
+        return _make_parity_without_trajectory(FAIL, run.reference_case, detail)
+    comparison, made_at = _compare_records(run, records), now()
     if run.cacheable and comparison.outcome != FAIL:
         cache.keep(run.key, documents, made_at)
-    return _with(comparison, records, run, made_at)
+    return _make_parity(comparison, records, run, made_at)
 
 
-def unknown_parity(detail: str) -> Parity:
+def make_unknown_parity(detail: str) -> Parity:
     """Return inconclusive evidence, with the reason why there is no better."""
-    return _without(INCONCLUSIVE, REFERENCE_CASE, detail)
+    return _make_parity_without_trajectory(INCONCLUSIVE, REFERENCE_CASE, detail)
 
 
-def _compared(run: ParityRun, records: Sequence[ParityRecord]) -> Comparison:
+def _compare_records(run: ParityRun, records: Sequence[ParityRecord]) -> Comparison:
     spec = run.case_plan.spec
     tolerance = run.reference.tolerances[spec.precision]
     of_case = run.reference.cases[run.reference_case]
     return compare(records, of_case, tolerance, spec.strategy, spec.topology.devices)
 
 
-def foreseen(plan: Plan, registry: Registry) -> str:
+def describe_parity_run(plan: Plan, registry: Registry) -> str:
     """Describe the parity run of a plan in a sentence; nothing is started."""
     reference, why = _reference(plan, registry, REFERENCE_CASE)
     if reference is None:
         return f"none: {why}"
     of_case, replicas = reference.cases[REFERENCE_CASE], plan.spec.topology.devices
-    possible = expected(of_case, plan.spec.strategy, replicas)
+    possible = expected_trajectories(of_case, plan.spec.strategy, replicas)
     if isinstance(possible, Comparison):
         return f"none: {possible.detail}"
     return (
@@ -249,18 +249,20 @@ def _failure(plain: Mapping[str, Any]) -> Failure:
         failure = failure_from(plain)
     except (KeyError, TypeError, AttributeError) as error:
         return Failure("invalid-record", f"malformed failure from node 0: {error!r}")
-    if failure.kind not in OURS:
+    if failure.kind not in OWN_PREFIX:
         message = f"In the parity run: {failure.message}"
         raise FAILURES[failure.kind](message, failure=attrs.evolve(failure, message=message))
     return failure
 
 
-def _failed(run: ParityRun, failure: Failure, traceback: str | None) -> Parity:
+def _make_failed_parity(run: ParityRun, failure: Failure, traceback: str | None) -> Parity:
     """Return the evidence of a run that failed."""
     known = {"node": failure.node, "rank": failure.rank, "phase": failure.phase}
     where = "".join(f", {name} {value}" for name, value in known.items() if value is not None)
     detail = f"The parity run failed ({failure.kind}{where}): {failure.message}"
-    return attrs.evolve(_without(FAIL, run.reference_case, detail), traceback=traceback)
+    return attrs.evolve(
+        _make_parity_without_trajectory(FAIL, run.reference_case, detail), traceback=traceback
+    )
 
 
 def _tail(logs: Sequence[Any], rank: int | None) -> str | None:
@@ -269,14 +271,16 @@ def _tail(logs: Sequence[Any], rank: int | None) -> str | None:
     return text[-TAIL:].strip() or None
 
 
-def _without(outcome: str, case: str, detail: str) -> Parity:
+def _make_parity_without_trajectory(outcome: str, case: str, detail: str) -> Parity:
     """Return evidence without a trajectory."""
     if outcome == INCONCLUSIVE:
         detail = f"The model is unverified. {detail}"
     return Parity(outcome=outcome, detail=detail, case=case)
 
 
-def _with(comparison: Comparison, records: Sequence[ParityRecord], run: ParityRun, made_at: str) -> Parity:
+def _make_parity(
+    comparison: Comparison, records: Sequence[ParityRecord], run: ParityRun, made_at: str
+) -> Parity:
     plan, case = run.case_plan, run.reference_case
     followers = sorted(
         (replica for record in records for replica in record.replicas), key=lambda replica: replica.index

@@ -10,7 +10,7 @@ from typing import Any
 from dlperf_sdk.environments import PreparedEnvironment
 from dlperf_sdk.planning import bundle
 from dlperf_sdk.planning.plan import Plan
-from dlperf_sdk.planning.secret_variables import recorded_variables
+from dlperf_sdk.planning.secret_variables import redact_variables
 from dlperf_sdk.worker.agent import hardware
 from dlperf_sdk.worker.request import Request
 from dlperf_sdk.worker.variables import worker_environment
@@ -37,7 +37,7 @@ def parts(plan: Plan, request: Request, prepared: PreparedEnvironment, reference
     Shell and devices are this machine's: of nodes that a launcher places elsewhere, only the launcher is known here.
     """
     fields = {name: value for name, value in request.to_dict().items() if name not in CONTEXT}
-    fields["variables"] = recorded_variables(request.variables, request.secrets)
+    fields["variables"] = redact_variables(request.variables, request.secrets)
     spec, files = plan.spec, bundle.contents(request, plan.packages)
     variables = worker_environment(os.environ, request.variables, {})
     own = {name: variables.get(name) for name in (*SEARCHED, *request.variables)}
@@ -48,7 +48,7 @@ def parts(plan: Plan, request: Request, prepared: PreparedEnvironment, reference
         "lock": prepared.lock,
         "python": prepared.python,
         "container": [spec.container, spec.container_mounts, spec.container_devices],
-        "variables": recorded_variables(own, request.secrets),
+        "variables": redact_variables(own, request.secrets),
         "launcher": spec.topology.launcher,
         "cpu": (facts.get("cpu") or {}).get("model"),
         "gpus": [gpu.get("name") for gpu in facts.get("gpus") or ()],

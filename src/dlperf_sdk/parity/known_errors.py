@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from dlperf_sdk.documents.field_types import Fingerprint
-from dlperf_sdk.parity.distance import between, deviation, in_tolerances
+from dlperf_sdk.parity.distance import deviation, distance_in_tolerances, distances_by_name
 from dlperf_sdk.parity.record import Follower
 from dlperf_sdk.parity.reference import Mistake, ReferenceCase, Tolerance, Trajectory
 
@@ -15,7 +15,7 @@ FOLLOWS = 3.0
 is never named: a narrow format cannot tell the two apart."""
 
 
-def followed(
+def list_followed_errors(
     followers: Sequence[Follower], case: ReferenceCase, tolerance: Tolerance, *, meet: bool, skipped: bool
 ) -> tuple[str, ...]:
     """Return the known errors whose trajectories the run follows, the nearest first."""
@@ -39,14 +39,16 @@ def separation(mistake: Mistake, case: ReferenceCase, tolerance: Tolerance) -> f
         max(
             max(deviation(a, b) for a, b in zip(wrong.losses, reference.losses, strict=True))
             / tolerance.losses,
-            _beyond(wrong.updates, reference.updates, tolerance.updates, case, tolerance),
-            _beyond(wrong.running_means, reference.running_means, tolerance.means, case, tolerance),
+            _largest_in_tolerances(wrong.updates, reference.updates, tolerance.updates, case, tolerance),
+            _largest_in_tolerances(
+                wrong.running_means, reference.running_means, tolerance.means, case, tolerance
+            ),
         )
         for wrong, reference in zip(mistake.replicas, right, strict=False)
     )
 
 
-def _beyond(
+def _largest_in_tolerances(
     ours: Mapping[str, Fingerprint],
     theirs: Mapping[str, Fingerprint],
     whole: float,
@@ -59,9 +61,9 @@ def _beyond(
 
     A mistake's trajectory keeps the fingerprints that are furthest off: of all as one, they give a lower bound.
     """
-    distances = between(ours, theirs)
+    distances = distances_by_name(ours, theirs)
     if tolerance.parameter is not None:
-        return in_tolerances(distances, case, tolerance)
+        return distance_in_tolerances(distances, case, tolerance)
     norm = math.sqrt(math.fsum(fingerprint[0] ** 2 for fingerprint in theirs.values()))
     apart = math.sqrt(math.fsum((distance * theirs[name][0]) ** 2 for name, distance in distances.items()))
     return apart / norm / whole if norm else 0.0
@@ -88,9 +90,9 @@ def _excess(
         losses = (deviation(a, b) for a, b in zip(follower.losses, reference.losses, strict=True))
         worst = max(worst, *(apart / tolerance.losses for apart in losses))
         usual = right[follower.index % len(right)]
-        updates = between(follower.updates, reference.updates, usual.updates)
-        worst = max(worst, in_tolerances(updates, case, tolerance))
+        updates = distances_by_name(follower.updates, reference.updates, usual.updates)
+        worst = max(worst, distance_in_tolerances(updates, case, tolerance))
         if not skipped:
-            means = between(follower.running_means, reference.running_means, usual.running_means)
-            worst = max(worst, in_tolerances(means, case, tolerance))
+            means = distances_by_name(follower.running_means, reference.running_means, usual.running_means)
+            worst = max(worst, distance_in_tolerances(means, case, tolerance))
     return worst

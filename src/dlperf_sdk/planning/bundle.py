@@ -145,22 +145,23 @@ def _bytecode(name: str, source: bytes) -> bytes:
     """
     top = importlib.util.find_spec(name.partition("/")[0])
     origin = Path(name) if top is None or top.origin is None else Path(top.origin).parent.parent / name
-    code = SourceFileLoader(name, str(origin)).get_code(name) if _holds(origin, source) else None
+    code = SourceFileLoader(name, str(origin)).get_code(name) if _has_content(origin, source) else None
     code = code or compile(source, name, "exec", dont_inherit=True)
     head = importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + importlib.util.source_hash(source)
-    return head + marshal.dumps(_as_of(code, name))
+    return head + marshal.dumps(_replace_file_name(code, name))
 
 
-def _holds(path: Path, content: bytes) -> bool:
+def _has_content(path: Path, content: bytes) -> bool:
     try:
         return path.read_bytes() == content
     except OSError:
         return False
 
 
-def _as_of(code: CodeType, name: str) -> CodeType:
+def _replace_file_name(code: CodeType, name: str) -> CodeType:
     """Replace the file name in code, so that it does not reveal where it was compiled."""
     inner = tuple(
-        _as_of(constant, name) if isinstance(constant, CodeType) else constant for constant in code.co_consts
+        _replace_file_name(constant, name) if isinstance(constant, CodeType) else constant
+        for constant in code.co_consts
     )
     return code.replace(co_filename=name, co_consts=inner)

@@ -11,7 +11,7 @@ from attrs import frozen
 
 from dlperf_sdk.errors import SpecError
 from dlperf_sdk.interfaces.framework import EnvironmentSpec
-from dlperf_sdk.interfaces.model import plain
+from dlperf_sdk.interfaces.model import entry_to_dict
 from dlperf_sdk.planning.secret_variables import conceal_secrets
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.registry.selection import select_plugins
@@ -147,8 +147,8 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
         model_options=attrs.asdict(chosen.model_options),
         framework_options=attrs.asdict(chosen.framework_options),
         topology_options=chosen.topology_options,
-        parameters=tuple(plain(parameter) for parameter in description.parameters),
-        inputs=tuple(plain(entry) for entry in description.inputs),
+        parameters=tuple(entry_to_dict(parameter) for parameter in description.parameters),
+        inputs=tuple(entry_to_dict(entry) for entry in description.inputs),
         optimizer=optimizer,
         workload=Workload(
             parameters=description.parameter_count,

@@ -29,7 +29,7 @@ def conceal_secrets(spec: RunSpec, registry: Registry) -> tuple[RunSpec, tuple[s
     return attrs.evolve(spec, env={**spec.env, **concealed}) if concealed else spec, secrets
 
 
-def requested_variables(spec: RunSpec) -> dict[str, str]:
+def list_requested_variables(spec: RunSpec) -> dict[str, str]:
     """Return the requested variables as the workers get them, without those that this shell does not have.
 
     Raises:
@@ -38,7 +38,7 @@ def requested_variables(spec: RunSpec) -> dict[str, str]:
     return reveal(spec.env, os.environ)
 
 
-def recorded_variables(variables: Mapping[str, str | None], secrets: Collection[str]) -> dict[str, str]:
+def redact_variables(variables: Mapping[str, str | None], secrets: Collection[str]) -> dict[str, str]:
     """Return the variables as documents hold them, without those that are None."""
     return {
         name: conceal(name, value) if name in secrets else value

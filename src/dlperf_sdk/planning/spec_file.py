@@ -115,7 +115,7 @@ def load_spec(
         raise DocumentError(diagnostics.join_errors(errors))
     spec = attrs.evolve(RunSpec.from_dict(resolve_data(document, path)), **fields)
     plugins = {"framework": spec.framework, "model": spec.model, "topology": spec.topology}
-    for setting in restricted({**document, **plugins}, declarations(registry or Registry())):
+    for setting in list_restricted_settings({**document, **plugins}, declarations(registry or Registry())):
         where = source_positions.location(path, places, tuple(setting.field.split(".", 1)))
         raise SpecError(
             f"{where}: The file {setting.description}. {NOT_FROM_A_FILE} Remove `{setting.name}` from it, and give "
@@ -145,7 +145,7 @@ def check_allowed(
     refused = {
         setting.description: setting.name
         for case in cases
-        for setting in restricted(case, look_up)
+        for setting in list_restricted_settings(case, look_up)
         if setting.name not in allow
     }
     if refused:
@@ -183,7 +183,7 @@ def tunes_only(name: str, tuning_variables: Collection[str]) -> bool:
     return name in tuning_variables or TUNING.fullmatch(name) is not None
 
 
-def restricted(case: Mapping[str, Any], look_up: LookUp) -> Iterator[Restricted]:
+def list_restricted_settings(case: Mapping[str, Any], look_up: LookUp) -> Iterator[Restricted]:
     """Yield the settings of a case that decide what is executed or read.
 
     Args:
@@ -210,7 +210,7 @@ def restricted(case: Mapping[str, Any], look_up: LookUp) -> Iterator[Restricted]
         description = f"has {format_value(pins)} installed, which the plugin's own environment lacks"
         yield Restricted("lock", "lock", lock, description, "--allow lock")
     options = case.get("options") or {}
-    declared = _declared(case, look_up) if options else {}
+    declared = _declared_options(case, look_up) if options else {}
     for name, value in options.items():
         option = declared.get(name, {})
         if has_effect(option) or _SUSPECT.fullmatch(name):
@@ -219,7 +219,7 @@ def restricted(case: Mapping[str, Any], look_up: LookUp) -> Iterator[Restricted]
             yield Restricted(name, f"options.{name}", value, description, flag, bool(option.get("reads")))
 
 
-def _declared(case: Mapping[str, Any], look_up: LookUp) -> dict[str, Mapping[str, Any]]:
+def _declared_options(case: Mapping[str, Any], look_up: LookUp) -> dict[str, Mapping[str, Any]]:
     """Return the metadata of all options that the plugins of a case declare."""
     launcher = TopologySpec.parse(case.get("topology", "1n1d")).launcher
     return {

@@ -11,13 +11,13 @@ from dlperf_sdk.exchange.csv_table import csv_text
 from dlperf_sdk.interfaces.collection import Collection, Disagreement
 from dlperf_sdk.interfaces.figure import FIELDS, OPTION_ROLES
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Paragraph, Table
-from dlperf_sdk.reports.numbers import counted
+from dlperf_sdk.reports.numbers import format_count
 
 
 def page(collection: Collection) -> list[Block]:
     """Return the report on a collection."""
     return [
-        Heading(collection.title, Cell(counted(len(collection.figures), "figure"), "quiet")),
+        Heading(collection.title, Cell(format_count(len(collection.figures), "figure"), "quiet")),
         Paragraph(collection.description),
         *collection.tables(),
         disagreement_table(collection),
@@ -42,7 +42,7 @@ def disagreement_table(collection: Collection) -> Table | Paragraph:
         for disagreement in disagreements
     ]
     columns = tuple(map(Column, ("where", "cell", "printed", "computed", "what is wrong")))
-    places = counted(count_places(disagreements), "place")
+    places = format_count(count_places(disagreements), "place")
     return Table(columns, tuple(rows), f"{collection.title}: {places} with a disagreement")
 
 

@@ -8,7 +8,7 @@ from dlperf_sdk.analysis.case import Case, key
 from dlperf_sdk.analysis.comparison import Comparison
 from dlperf_sdk.analysis.ranking import Excluded, Ranking
 from dlperf_sdk.reports.blocks import Cell, Column, Table
-from dlperf_sdk.reports.numbers import common_scale, counted, quantity
+from dlperf_sdk.reports.numbers import common_scale, format_count, quantity
 from dlperf_sdk.reports.series import format_fact, labels
 
 TITLE = "Fastest framework"
@@ -24,7 +24,7 @@ _MAX_EXCLUDED = 6
 
 def fastest_table(rankings: Sequence[Ranking]) -> Table:
     """Return a row per ranking: the fastest case, its lead over the second, the others, and what is excluded."""
-    equal = [equal_facts(ranking, rankings) for ranking in rankings]
+    equal = [list_shared_facts(ranking, rankings) for ranking in rankings]
     rows: list[tuple[Cell | str, ...]] = [
         (
             *(str(ranking.facts.get(name, "")) for name in _NAMED),
@@ -32,7 +32,7 @@ def fastest_table(rankings: Sequence[Ranking]) -> Table:
             name_of_fastest(ranking),
             quantity(ranking.entries[0].throughput, ranking.entries[0].unit),
             lead(ranking),
-            _others(ranking),
+            _list_others(ranking),
             format_excluded(ranking),
         )
         for ranking, facts in zip(rankings, equal, strict=True)
@@ -49,10 +49,10 @@ def fastest_table(rankings: Sequence[Ranking]) -> Table:
         Column("the others"),
         Column("not compared"),
     )
-    return Table(columns, tuple(rows), f"The fastest of {counted(len(rankings), 'comparison')}")
+    return Table(columns, tuple(rows), f"The fastest of {format_count(len(rankings), 'comparison')}")
 
 
-def equal_facts(ranking: Ranking, rankings: Iterable[Ranking]) -> str:
+def list_shared_facts(ranking: Ranking, rankings: Iterable[Ranking]) -> str:
     """Return the facts without a column in which rankings of the same model differ, as this one has them."""
     model = ranking.facts.get("model")
     alike = [other.facts for other in rankings if other.facts.get("model") == model]
@@ -126,7 +126,7 @@ def _format_stated(name: str, value: object) -> str:
     return f"{name.replace('_', ' ')} not stated" if value is None else format_fact(name, value)
 
 
-def _others(ranking: Ranking) -> str:
+def _list_others(ranking: Ranking) -> str:
     first = ranking.entries[0]
     how = common_scale([case.throughput for case in ranking.entries], "")
 

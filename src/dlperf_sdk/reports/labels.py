@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlperf_sdk.reports.blocks import Cell, Tone
-from dlperf_sdk.reports.numbers import counted
+from dlperf_sdk.reports.numbers import format_count
 from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, INTEGRITY, NOT_APPLICABLE, PASS, Result
 from dlperf_sdk.spec.compiler import COMPILERS
 from dlperf_sdk.spec.run_spec import RunSpec
@@ -41,7 +41,7 @@ def batch_size(spec: RunSpec, devices: int = 1) -> str:
 def outcome(result: Result, contradicted: Sequence[str]) -> Cell:
     """In a word or two, how the case came out; `contradicted` is what was found of its `contradictions`."""
     if result.failure is not None:
-        done = f" after {counted(len(result.repeats), 'repeat')}" if result.repeats else ""
+        done = f" after {format_count(len(result.repeats), 'repeat')}" if result.repeats else ""
         return Cell(f"failed: {result.status}{done}", "bad")
     failed = [
         verdict.name for verdict in result.verdicts if verdict.outcome == FAIL and verdict.kind == INTEGRITY
@@ -60,14 +60,14 @@ def outcome(result: Result, contradicted: Sequence[str]) -> Cell:
     return Cell(f"{state}, with warnings: {', '.join(warnings)}" if warnings else state, "doubt")
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """A value of a field: `none` for None, yes or no, anything else as it is."""
     if value is None or isinstance(value, bool):
         return {None: "none", True: "yes", False: "no"}[value]
     return str(value)
 
 
-def marked(outcome: str) -> Cell:
+def mark_outcome(outcome: str) -> Cell:
     """Return a verdict's outcome as a cell: a mark and the word."""
     mark, tone = _MARKS.get(outcome, ("?", "doubt"))
     return Cell(f"{mark} {outcome}", tone)

@@ -15,22 +15,24 @@ _OPENING = re.compile(r"^(?:[-+=]|[0-9]{1,9}(?=[.)]))")
 
 def text_of(blocks: Iterable[Block]) -> str:
     """A Markdown document (GitHub's tables). What the blocks hold stays text: none of it becomes markup."""
-    return "\n\n".join(_rendered(block) for block in blocks) + "\n"
+    return "\n\n".join(_render(block) for block in blocks) + "\n"
 
 
-def _rendered(block: Block) -> str:
+def _render(block: Block) -> str:
     match block:
         case Heading():
-            aside = f" ({_plain(block.aside.text)})" if block.aside.text else ""
-            return f"## {_plain(block.text)}{aside}"
+            aside = f" ({_escape(block.aside.text)})" if block.aside.text else ""
+            return f"## {_escape(block.text)}{aside}"
         case Paragraph():
-            return _OPENING.sub(_opened, _plain(block.text))
+            return _OPENING.sub(_escape_opening, _escape(block.text))
         case Labels():
-            return "\n".join(f"- **{_plain(label)}**: {_plain(value.text)}" for label, value in block.pairs)
+            return "\n".join(f"- **{_escape(label)}**: {_escape(value.text)}" for label, value in block.pairs)
         case Table():
             return _table(block)
         case Notes():
-            return "\n".join(f"- \\[{number}\\] {_plain(note)}" for number, note in enumerate(block.texts, 1))
+            return "\n".join(
+                f"- \\[{number}\\] {_escape(note)}" for number, note in enumerate(block.texts, 1)
+            )
         case Verbatim():
             return _verbatim(block)
 
@@ -38,7 +40,7 @@ def _rendered(block: Block) -> str:
 def _verbatim(block: Verbatim) -> str:
     """Between fences that are longer than any in the text."""
     title, text = (
-        f"**{_plain(block.title)}**\n\n" if block.title else "",
+        f"**{_escape(block.title)}**\n\n" if block.title else "",
         replace_control_characters(block.text),
     )
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
@@ -46,10 +48,10 @@ def _verbatim(block: Verbatim) -> str:
 
 
 def _table(block: Table) -> str:
-    lines = [f"**{_plain(block.title)}**\n"] if block.title else []
+    lines = [f"**{_escape(block.title)}**\n"] if block.title else []
     lines.append(_row(column.title for column in block.columns))
     lines.append(_row(("---:" if column.right else "---") for column in block.columns))
-    lines += [_row(_plain(cell.text) for cell in row) for row in block.rows]
+    lines += [_row(_escape(cell.text) for cell in row) for row in block.rows]
     return "\n".join(lines)
 
 
@@ -57,10 +59,10 @@ def _row(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _opened(match: re.Match[str]) -> str:
+def _escape_opening(match: re.Match[str]) -> str:
     sign = match[0]
     return f"{sign}\\" if sign.isdecimal() else f"\\{sign}"
 
 
-def _plain(text: str) -> str:
+def _escape(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", " ".join(replace_control_characters(text).split()))

@@ -110,7 +110,7 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
-def counted(count: int, noun: str) -> str:
+def format_count(count: int, noun: str) -> str:
     """`1 repeat`, `3 repeats`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 

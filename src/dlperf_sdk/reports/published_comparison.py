@@ -24,7 +24,7 @@ def compare_with_published(results: Sequence[Result], collection: Collection) ->
     rows: list[tuple[Cell | str, ...]] = []
     notes: list[str] = []
     without: list[str] = []
-    figures_by_case = _by_case(collection)
+    figures_by_case = _group_by_case(collection)
     for result in results:
         try:
             case = Case.from_source(result)
@@ -62,7 +62,7 @@ def compare_with_published(results: Sequence[Result], collection: Collection) ->
 _SAME = ("framework", "model", "precision")
 
 
-def _by_case(collection: Collection) -> dict[tuple[object, ...], list[PublishedFigure]]:
+def _group_by_case(collection: Collection) -> dict[tuple[object, ...], list[PublishedFigure]]:
     figures: dict[tuple[object, ...], list[PublishedFigure]] = {}
     for figure in collection.figures:
         topology = (figure.topology.nodes, figure.topology.devices_per_node)

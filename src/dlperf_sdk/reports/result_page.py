@@ -7,10 +7,10 @@ from pathlib import Path
 
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Labels, Notes, Paragraph, Table
-from dlperf_sdk.reports.labels import batch_size, marked, outcome, shown, title
-from dlperf_sdk.reports.numbers import counted, quantity, scale
-from dlperf_sdk.reports.run_context import surroundings
-from dlperf_sdk.results.consistency import contradictions
+from dlperf_sdk.reports.labels import batch_size, format_value, mark_outcome, outcome, title
+from dlperf_sdk.reports.numbers import format_count, quantity, scale
+from dlperf_sdk.reports.run_context import list_run_context
+from dlperf_sdk.results.consistency import list_contradictions
 from dlperf_sdk.results.result import INTEGRITY, QUALITY, Imported, Result, Verdict
 from dlperf_sdk.spec.protocol import PROTOCOLS
 
@@ -19,7 +19,7 @@ _KINDS = ((INTEGRITY, "Validity checks"), (QUALITY, "Measurement quality"))
 
 def page(result: Result, directory: Path | None = None) -> list[Block]:
     """The whole report; `directory` is where the result's files lie, None where it has none."""
-    errors = contradictions(result)
+    errors = list_contradictions(result)
     blocks: list[Block] = [Heading(title(result), outcome(result, errors)), _case(result)]
     if result.failure is not None:
         blocks.append(Paragraph(result.failure.message, "bad"))
@@ -31,13 +31,13 @@ def page(result: Result, directory: Path | None = None) -> list[Block]:
         blocks.append(_metrics(result.metrics, notes))
         if all(metric.low is None for metric in result.metrics):
             count = max(len(result.repeats), *(len(metric.repeats) for metric in result.metrics))
-            text = f"No interval: {counted(count, 'repeat')}, six are needed."
+            text = f"No interval: {format_count(count, 'repeat')}, six are needed."
             blocks.append(Paragraph(text, "quiet"))
     for kind, heading in _KINDS:
         verdicts = [verdict for verdict in result.verdicts if verdict.kind == kind]
         if verdicts:
             blocks.append(_verdicts(verdicts, heading))
-    blocks.append(Labels(surroundings(result, directory)))
+    blocks.append(Labels(list_run_context(result, directory)))
     if notes.texts:
         blocks.append(Notes(tuple(notes.texts)))
     return blocks
@@ -46,7 +46,7 @@ def page(result: Result, directory: Path | None = None) -> list[Block]:
 def batch(result: Result) -> str:
     """The batch size beside the global one."""
     spec = result.spec
-    devices = counted(spec.topology.devices, "device")
+    devices = format_count(spec.topology.devices, "device")
     if spec.wants_max_batch:
         return f"the largest per device × {devices}; none was found"
     text = f"{batch_size(spec)} per device × {devices} = {batch_size(spec, spec.topology.devices)}"
@@ -55,10 +55,10 @@ def batch(result: Result) -> str:
 
 def _case(result: Result) -> Labels:
     if result.imported is not None:
-        return _imported(result, result.imported)
+        return _imported_facts(result, result.imported)
     spec, workload = result.spec, result.workload
     protocol = spec.resolved_protocol()
-    repeats = counted(len(result.repeats), "repeat")
+    repeats = format_count(len(result.repeats), "repeat")
     if len(result.repeats) < protocol.repeats:
         repeats = f"{len(result.repeats)} of {protocol.repeats} repeats"
     pairs = [("Batch", batch(result))]
@@ -67,7 +67,7 @@ def _case(result: Result) -> Labels:
         pairs.append(("Model", f"{workload.parameters:,} parameters, {flops} per sample and training step"))
     if spec.options:
         pairs.append(
-            ("Options", ", ".join(f"{name} = {shown(value)}" for name, value in spec.options.items()))
+            ("Options", ", ".join(f"{name} = {format_value(value)}" for name, value in spec.options.items()))
         )
     changed = "" if protocol == PROTOCOLS[protocol.name] else ", changed"
     pairs.append(
@@ -82,15 +82,16 @@ def _case(result: Result) -> Labels:
     return Labels(tuple(pairs))
 
 
-def _imported(result: Result, imported: Imported) -> Labels:
+def _imported_facts(result: Result, imported: Imported) -> Labels:
     """Return the known facts of a case that another program measured, and the importer, estimator and logs."""
     known = [
-        f"{fact.name.replace('_', ' ')} {shown(value)}"
+        f"{fact.name.replace('_', ' ')} {format_value(value)}"
         for fact in result.facts
         if (value := fact.requested if fact.observed is None else fact.observed) is not None
     ]
     logs = (
-        f"{log.name}, {counted(log.lines, 'line')}, SHA-256 {log.sha256[:16]}…" for log in imported.sources
+        f"{log.name}, {format_count(log.lines, 'line')}, SHA-256 {log.sha256[:16]}…"
+        for log in imported.sources
     )
     return Labels(
         (
@@ -157,5 +158,5 @@ def interval(metric: Metric) -> Cell:
 
 
 def _verdicts(verdicts: Sequence[Verdict], heading: str) -> Table:
-    rows = [(marked(verdict.outcome), verdict.name, verdict.detail) for verdict in verdicts]
+    rows = [(mark_outcome(verdict.outcome), verdict.name, verdict.detail) for verdict in verdicts]
     return Table((Column("verdict"), Column("check"), Column("finding")), tuple(rows), heading)

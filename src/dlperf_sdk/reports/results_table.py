@@ -10,10 +10,10 @@ from attrs import define
 
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Notes, Paragraph, Table
-from dlperf_sdk.reports.labels import batch_size, outcome, shown
+from dlperf_sdk.reports.labels import batch_size, format_value, outcome
 from dlperf_sdk.reports.numbers import Scale, common_scale
 from dlperf_sdk.reports.sweeps import swept_size
-from dlperf_sdk.results.consistency import WITH_RECORDS, contradictions_among
+from dlperf_sdk.results.consistency import WITH_RECORDS, list_contradictions_by_result
 from dlperf_sdk.results.result import Fact, Result
 
 _ALWAYS = ("framework", "topology", "precision")
@@ -44,8 +44,8 @@ class Group:
 
 def pages(results: Sequence[Result]) -> list[Block]:
     """A table per workload. Where there are several, each says in what it differs from the others."""
-    groups = grouped(results)
-    among = contradictions_among(results)
+    groups = group_by_workload(results)
+    among = list_contradictions_by_result(results)
     outcomes = {id(result): outcome(result, peers) for result, peers in zip(results, among, strict=True)}
     differing = {
         name
@@ -94,7 +94,7 @@ def _values(group: Group, swept: str) -> list[Any]:
     return [_workload(result).get(swept) or 0 for result in group.results]
 
 
-def grouped(results: Sequence[Result]) -> list[Group]:
+def group_by_workload(results: Sequence[Result]) -> list[Group]:
     """The results by workload, in the order of their first.
 
     A case that was refused before it had a plan knows fewer facts than one that ran: it belongs to the first
@@ -141,7 +141,7 @@ def _key(value: Any) -> str:
 
 def _table(group: Group, differing: set[str], outcomes: Sequence[Cell], swept: str | None) -> list[Block]:
     parts = [
-        f"{name} {shown(group.workload[name])}"
+        f"{name} {format_value(group.workload[name])}"
         for name in sorted(differing - {"model", "batch_size"})
         if name in group.workload
     ]

@@ -18,7 +18,7 @@ _ENVIRONMENTS = {
 }
 
 
-def surroundings(result: Result, directory: Path | None) -> tuple[tuple[str, Cell | str], ...]:
+def list_run_context(result: Result, directory: Path | None) -> tuple[tuple[str, Cell | str], ...]:
     """Labelled lines; `directory` is where the result's files lie, None where it has none."""
     pairs: list[tuple[str, Cell | str]] = []
     environment = result.environment
@@ -41,7 +41,7 @@ def surroundings(result: Result, directory: Path | None) -> tuple[tuple[str, Cel
             text = f"{fact.name} {fact.observed} ran where {fact.requested} was asked for"
             pairs.append(("Observed", Cell(text, "doubt")))
     pairs += [("Note", Cell(note, "doubt")) for note in result.notes]
-    when = _when(result.started_at, result.finished_at)
+    when = _format_period(result.started_at, result.finished_at)
     if result.imported is None:
         pairs.append(("Measured", f"{when}, with dlperf-sdk {result.sdk_version}"))
     else:
@@ -50,7 +50,7 @@ def surroundings(result: Result, directory: Path | None) -> tuple[tuple[str, Cel
     return tuple(pairs)
 
 
-def _when(start: str, end: str) -> str:
+def _format_period(start: str, end: str) -> str:
     """`2025-01-31 10:15:02 to 10:21:40 UTC`; the day is said again where it is another."""
     (day, begun), (last_day, ended) = (text.removesuffix("+00:00").split("T") for text in (start, end))
     return f"{day} {begun} to {ended if day == last_day else f'{last_day} {ended}'} UTC"

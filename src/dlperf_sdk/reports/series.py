@@ -16,7 +16,7 @@ _FIRST = ("framework", "precision")
 """Facts that are always said."""
 _NAMED = (*_FIRST, "compiler", "hardware", "implementation", "strategy", "data", "framework_version")
 """The order in which facts are tried until the cases are told apart; others follow by their names."""
-_SAID = (
+_PHRASES = (
     "framework",
     "framework_version",
     "implementation",
@@ -67,10 +67,10 @@ def merge(many: Iterable[Case]) -> list[Merged]:
     groups: dict[tuple[str, ...], list[Case]] = {}
     for case in many:
         groups.setdefault(_identity(case, case.holds()), []).append(case)
-    return [_merged(runs) for runs in groups.values()]
+    return [_merge_runs(runs) for runs in groups.values()]
 
 
-def _merged(runs: Sequence[Case]) -> Merged:
+def _merge_runs(runs: Sequence[Case]) -> Merged:
     case = runs[0]
     if len(runs) > 1:
         # Repeats of one run are alike: of several runs each is one value.
@@ -172,7 +172,7 @@ def labels(cases: Sequence[Case], without: Sequence[str] = ()) -> list[str]:
         if name in _FIRST or kinds > max(apart, 1):
             parts[name] = texts
             apart = kinds
-    order = [name for name in _SAID if name in parts] + [name for name in parts if name not in _SAID]
+    order = [name for name in _PHRASES if name in parts] + [name for name in parts if name not in _PHRASES]
     return [" ".join(filter(None, (parts[name][at] for name in order))) for at in range(len(cases))]
 
 

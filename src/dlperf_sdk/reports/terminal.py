@@ -51,17 +51,17 @@ def text_of(blocks: Iterable[Block], *, styled: bool = False, width: int | None 
         for index, block in enumerate(blocks):
             if index:
                 console.print()
-            console.print(rendered(block), soft_wrap=isinstance(block, Verbatim))
+            console.print(render(block), soft_wrap=isinstance(block, Verbatim))
     # rich fills lines up to a table's width.
     return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
-def harmless(text: str) -> str:
+def escape_lines(text: str) -> str:
     """Lines that are no blocks, such as those of a table in CSV, as a terminal may have them."""
     return replace_control_characters(text.replace("\r\n", "\n"))
 
 
-def rendered(block: Block) -> RenderableType:
+def render(block: Block) -> RenderableType:
     """One block, as rich shows it."""
     match block:
         case Heading():
@@ -97,10 +97,10 @@ class _Fitted:
         self.block = block
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield _grid(self.block) if least_width(self.block) <= options.max_width else _rows(self.block)
+        yield _grid(self.block) if minimum_width(self.block) <= options.max_width else _rows(self.block)
 
 
-def least_width(block: Table) -> int:
+def minimum_width(block: Table) -> int:
     """Columns of a terminal below which numbers are cut short, or running text has lines of a few letters."""
     widths = []
     for i, column in enumerate(block.columns):

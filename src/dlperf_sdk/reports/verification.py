@@ -35,7 +35,7 @@ def _model(verification: Verification, tracebacks: bool) -> Iterator[Block]:
     right = [_reference(shard, losses) for shard, losses in enumerate(verification.losses)]
     yield Table(columns, (*right, *(_row(row, steps) for row in verification.rows)))
     for row in verification.rows:
-        yield from _explained(row)
+        yield from _list_details(row)
         if row.parity is not None and row.parity.traceback:
             traceback = row.parity.traceback.rstrip()
             text = (
@@ -60,7 +60,7 @@ def _row(row: Row, steps: int) -> tuple[Cell | str, ...]:
     return (row.framework, *shown, updates, Cell(row.outcome, _TONES.get(row.outcome, "quiet")))
 
 
-def _explained(row: Row) -> Iterator[Block]:
+def _list_details(row: Row) -> Iterator[Block]:
     """Yield the details of a row that do not fit into the table."""
     if row.parity is None:
         yield Paragraph(f"{row.framework} was not run: {row.reason}", "doubt")

@@ -25,13 +25,13 @@ from dlperf_sdk.spec.strategy import STRATEGIES
 from dlperf_sdk.worker.processes import TRAINER
 
 
-def contradictions(result: Result) -> tuple[str, ...]:
+def list_contradictions(result: Result) -> tuple[str, ...]:
     """Return a sentence for each throughput, integrity verdict or median that the result's own repeats contradict.
 
-    Empty if all agree. A result without repeats is checked by `own_contradictions` only. For a result from the store
-    the records are read; `check_directory` checks all files.
+    Empty if all agree. A result without repeats is checked by `list_own_contradictions` only. The records of a result
+    from the store are read; `check_directory` checks all files.
     """
-    problems = [*own_contradictions(result)]
+    problems = [*list_own_contradictions(result)]
     if result.imported is not None:
         return tuple(problems)
     try:
@@ -40,11 +40,11 @@ def contradictions(result: Result) -> tuple[str, ...]:
         return (*problems, str(error))
     if empty := [repeat.attempt for repeat in repeats if not repeat.records]:
         problems.append(f"Attempt {empty[0]} is among the repeats, but has no records.")
-    elif unknown := _unknown_names(result.spec):
+    elif unknown := _list_unknown_names(result.spec):
         problems += unknown
     elif repeats and result.workload is not None:
         problems += _throughput(result, repeats)
-        problems += _verdicts(result, integrity_of(repeats, _expected(result, repeats, None)))
+        problems += _verdicts(result, integrity_of(repeats, _recompute_expected(result, repeats, None)))
     return tuple(problems)
 
 
@@ -52,16 +52,18 @@ WITH_RECORDS = 60
 """Results of which a report reads the records. More are held against theirs one by one, by `dlperf validate`."""
 
 
-def contradictions_among(results: Sequence[Result]) -> list[tuple[str, ...]]:
-    """Return the `contradictions` of each result; of more than `WITH_RECORDS` the `own_contradictions`."""
-    return list(map(contradictions if len(results) <= WITH_RECORDS else own_contradictions, results))
+def list_contradictions_by_result(results: Sequence[Result]) -> list[tuple[str, ...]]:
+    """Return the `list_contradictions` of each result; of more than `WITH_RECORDS` the `list_own_contradictions`."""
+    return list(
+        map(list_contradictions if len(results) <= WITH_RECORDS else list_own_contradictions, results)
+    )
 
 
-def own_contradictions(result: Result) -> tuple[str, ...]:
-    """Return the `contradictions` that show without the records: in the metrics, and in imported values."""
+def list_own_contradictions(result: Result) -> tuple[str, ...]:
+    """Return the `list_contradictions` that show without the records: in the metrics, and in imported values."""
     problems = [*_medians(result.metrics)]
     if result.imported is not None:
-        problems += _imported(result)
+        problems += _check_imported(result)
     return tuple(problems)
 
 
@@ -78,7 +80,7 @@ def check_directory(path: Path, measurers: Iterable[Measurer]) -> tuple[str, ...
     store = ResultStore(path.absolute().parent)
     result = store.load(path.absolute())
     if result.imported is not None:
-        return contradictions(result)
+        return list_contradictions(result)
     recovered = store.recover(path.absolute().name)
     problems = [
         f"{unreadable.path.relative_to(store.directory / path.name)} cannot be read: {unreadable.error}"
@@ -110,11 +112,13 @@ def check_directory(path: Path, measurers: Iterable[Measurer]) -> tuple[str, ...
             problems.append(f"The workload is another than plan.json's: {where}.")
         ranks = _ranks(plan, problems)
     problems += _medians(result.metrics)
-    if unknown := _unknown_names(result.spec):
+    if unknown := _list_unknown_names(result.spec):
         problems += unknown
     elif repeats and result.workload is not None:
         problems += _metrics(result, repeats, measurers)
-        problems += _verdicts(result, judge(repeats, _expected(result, repeats, ranks), result.parity))
+        problems += _verdicts(
+            result, judge(repeats, _recompute_expected(result, repeats, ranks), result.parity)
+        )
     elif result.metrics:
         problems.append("There are metrics, but no finished attempt that they could come from.")
     return tuple(dict.fromkeys(problems))
@@ -196,7 +200,7 @@ def _medians(stored: Iterable[Metric]) -> Iterator[str]:
         if metric.repeats:
             again = metrics.metric(metric.name, metric.unit, metric.repeats)
             for part in ("value", "low", "high"):
-                if not _equal(getattr(metric, part), getattr(again, part)):
+                if not _are_equal(getattr(metric, part), getattr(again, part)):
                     label = {"value": "", "low": ", lower end", "high": ", upper end"}[part]
                     yield (
                         f"{metric.name}{label} is {getattr(metric, part)}, but its repeats give {getattr(again, part)}."
@@ -244,14 +248,14 @@ def _differing(stored: Metric, again: Metric) -> Iterator[str]:
     if stored.unit != again.unit:
         yield f"{stored.name} is in {stored.unit}, but the records give {again.unit}."
     for part in ("value", "low", "high"):
-        if not _equal(getattr(stored, part), getattr(again, part)):
+        if not _are_equal(getattr(stored, part), getattr(again, part)):
             label = {"value": "", "low": ", lower end", "high": ", upper end"}[part]
             yield f"{stored.name}{label} is {getattr(stored, part)}, but the records give {getattr(again, part)}."
-    if len(stored.repeats) != len(again.repeats) or not all(map(_equal, stored.repeats, again.repeats)):
+    if len(stored.repeats) != len(again.repeats) or not all(map(_are_equal, stored.repeats, again.repeats)):
         yield f"The repeats of {stored.name} are not those of the records."
 
 
-def _equal(a: float | None, b: float | None) -> bool:
+def _are_equal(a: float | None, b: float | None) -> bool:
     if a is None or b is None:
         return a is b
     # Sums may be made in another order by another version of Python.
@@ -261,7 +265,7 @@ def _equal(a: float | None, b: float | None) -> bool:
 # -- verdicts
 
 
-def _expected(result: Result, repeats: Sequence[Repeat], ranks: int | None) -> Expected:
+def _recompute_expected(result: Result, repeats: Sequence[Repeat], ranks: int | None) -> Expected:
     """Return the values that the records are checked against.
 
     Only the plan has the number of processes (`ranks`). Without it, the first repeat's number is used: another check
@@ -284,7 +288,7 @@ def _expected(result: Result, repeats: Sequence[Repeat], ranks: int | None) -> E
     )
 
 
-def _unknown_names(spec: RunSpec) -> list[str]:
+def _list_unknown_names(spec: RunSpec) -> list[str]:
     """Return a sentence for the precision and the strategy if this version does not know them.
 
     Without them the records cannot be checked.
@@ -306,7 +310,7 @@ def _verdicts(result: Result, again: Iterable[Verdict]) -> Iterator[str]:
             yield f"{verdict.name} is {stored.outcome}, but by the records {verdict.outcome}: {verdict.detail}"
 
 
-def _imported(result: Result) -> Iterator[str]:
+def _check_imported(result: Result) -> Iterator[str]:
     throughput = result.metric("throughput")
     logs = len(result.imported.sources) if result.imported else 0
     if throughput is None or len(throughput.repeats) != logs:

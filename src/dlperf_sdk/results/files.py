@@ -14,7 +14,7 @@ from dlperf_sdk.errors import StoreError
 
 
 @contextmanager
-def explained(path: Path, option: str = "--output") -> Iterator[None]:
+def explain_os_errors(path: Path, option: str = "--output") -> Iterator[None]:
     """Raise a StoreError with advice in place of an OSError; `option` is the option that names another place."""
     try:
         yield

@@ -102,11 +102,11 @@ def _table(results: Sequence[Result], per: str) -> tuple[Sequence[TableColumn], 
     return _TABLES[per](results)
 
 
-def _per_result(results: Sequence[Result]) -> tuple[Sequence[TableColumn], list[Row]]:
+def _result_rows(results: Sequence[Result]) -> tuple[Sequence[TableColumn], list[Row]]:
     return table.columns(results), table.rows(results)
 
 
-def _per_repeat(results: Sequence[Result]) -> tuple[Sequence[TableColumn], list[Row]]:
+def _repeat_rows(results: Sequence[Result]) -> tuple[Sequence[TableColumn], list[Row]]:
     """Return a column for each metric, with its value in the repeat, and one for its unit."""
     columns, names_taken = [*CASE, REPEAT], {column.name for column in (*CASE, REPEAT)}
     titles: dict[str, tuple[str, str]] = {}
@@ -130,7 +130,7 @@ def _per_repeat(results: Sequence[Result]) -> tuple[Sequence[TableColumn], list[
     return columns, rows
 
 
-def _per_step(results: Sequence[Result]) -> tuple[Sequence[TableColumn], list[Row]]:
+def _step_rows(results: Sequence[Result]) -> tuple[Sequence[TableColumn], list[Row]]:
     rows = []
     for result, case in zip(results, _case_rows(results), strict=True):
         rows += [{**case, **step} for step in _steps(result)]
@@ -160,7 +160,7 @@ def _case_rows(results: Sequence[Result]) -> list[Row]:
 
 
 _TABLES: Mapping[str, Callable[[Sequence[Result]], tuple[Sequence[TableColumn], list[Row]]]] = {
-    "result": _per_result,
-    "repeat": _per_repeat,
-    "step": _per_step,
+    "result": _result_rows,
+    "repeat": _repeat_rows,
+    "step": _step_rows,
 }

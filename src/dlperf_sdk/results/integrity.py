@@ -59,17 +59,17 @@ def _incomplete(repeats: tuple[Repeat, ...], expected: Expected) -> Iterator[str
     for repeat in repeats:
         where = f"attempt {repeat.attempt}"
         ranks = sorted(record.rank for record in repeat.records)
-        if not _counted(ranks, expected.ranks):
+        if not _is_contiguous(ranks, expected.ranks):
             yield f"{where} has records of ranks {ranks} instead of 0 to {expected.ranks - 1}"
         replicas = sorted(replica.index for record in repeat.records for replica in record.replicas)
-        if not _counted(replicas, expected.replicas):
+        if not _is_contiguous(replicas, expected.replicas):
             yield f"{where} has replicas {replicas} instead of 0 to {expected.replicas - 1}"
         for record in repeat.records:
             for problem in _incomplete_record(record, repeat, expected):
                 yield f"{where}, rank {record.rank}: {problem}"
 
 
-def _counted(numbers: list[int], count: int) -> bool:
+def _is_contiguous(numbers: list[int], count: int) -> bool:
     """Return True if `found` is 0 to count - 1.
 
     `count` is untrusted input from a file and may be huge, so no range of that length is built.

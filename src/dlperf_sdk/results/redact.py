@@ -39,7 +39,7 @@ _FREE = frozenset({"hardware", "observed", "requested"})
 """Fields of a document that take any value, so that keys in them may be names as well."""
 
 
-def redacted(result: Result, hosts: Iterable[str] = (), users: Iterable[str] = ()) -> Result:
+def redact_result(result: Result, hosts: Iterable[str] = (), users: Iterable[str] = ()) -> Result:
     """Replace host names by `host-1`, …, user names by `user`, … and boot ids by `boot-1`, … in a result.
 
     Credentials in URLs are dropped. `hosts` and `users` are names to replace besides those that the result is
@@ -47,21 +47,21 @@ def redacted(result: Result, hosts: Iterable[str] = (), users: Iterable[str] = (
     """
     document = result_to_dict(result)
     words = _vocabulary(result)
-    replace = _replacing(
+    replace = _make_replacer(
         [*((host,) for host in hosts), *_hosts(document)],
         [*users, *_users(document)],
         words,
         [text for key, text in _texts(document, "") if key == "boot_id"],
     )
-    return result_from_dict(_rewritten(document, replace, free=False))
+    return result_from_dict(_rewrite(document, replace, free=False))
 
 
-def redacted_text(text: str, hosts: Iterable[str], users: Iterable[str]) -> str:
+def redact_text(text: str, hosts: Iterable[str], users: Iterable[str]) -> str:
     """Remove these names, the names of home directories, and credentials in URLs from a text."""
-    return _replacing([(host,) for host in hosts], users, _schema_words())(text)
+    return _make_replacer([(host,) for host in hosts], users, _schema_words())(text)
 
 
-def _replacing(
+def _make_replacer(
     hosts: Iterable[Iterable[str]],
     users: Iterable[str],
     words: frozenset[str],
@@ -150,17 +150,17 @@ def _vocabulary(result: Result) -> frozenset[str]:
 
 @cache
 def _schema_words() -> frozenset[str]:
-    return frozenset(word for name in schema.NAMES for word in _enumerated(schema.load(name)))
+    return frozenset(word for name in schema.NAMES for word in _enum_words(schema.load(name)))
 
 
-def _enumerated(value: Any) -> Iterator[str]:
+def _enum_words(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
         yield from (word for word in (*value.get("enum", ()), value.get("const")) if isinstance(word, str))
         for item in value.values():
-            yield from _enumerated(item)
+            yield from _enum_words(item)
     elif isinstance(value, list):
         for item in value:
-            yield from _enumerated(item)
+            yield from _enum_words(item)
 
 
 def _hosts(document: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
@@ -201,12 +201,12 @@ def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
             yield from _texts(item, key)
 
 
-def _rewritten(value: Any, replace: Any, free: bool) -> Any:
+def _rewrite(value: Any, replace: Any, free: bool) -> Any:
     """Return the document with every text replaced; keys only where they are free."""
     if isinstance(value, str):
         return replace(value)
     if isinstance(value, list):
-        return [_rewritten(item, replace, free) for item in value]
+        return [_rewrite(item, replace, free) for item in value]
     if not isinstance(value, dict):
         return value
     written: dict[str, Any] = {}
@@ -215,5 +215,5 @@ def _rewritten(value: Any, replace: Any, free: bool) -> Any:
         name, count = replace(key) if free else key, 2
         while name in written:
             name, count = f"{replace(key)}-{count}", count + 1
-        written[name] = _rewritten(item, replace, inside)
+        written[name] = _rewrite(item, replace, inside)
     return written

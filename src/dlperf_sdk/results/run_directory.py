@@ -31,7 +31,7 @@ from dlperf_sdk.documents import schema
 from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.errors import DocumentError
 from dlperf_sdk.results.convert import result_to_dict, result_to_dict_beside, to_plain
-from dlperf_sdk.results.files import append, directory_of, explained, write_whole
+from dlperf_sdk.results.files import append, directory_of, explain_os_errors, write_whole
 from dlperf_sdk.results.result import Environment, Result
 from dlperf_sdk.results.stored_repeats import attempts_of
 from dlperf_sdk.spec.run_spec import RunSpec
@@ -94,7 +94,7 @@ class RunDirectory:
             )
         folder, file = ("attempts", _number_of(event)), f"{name}.log"
         path = self.path.joinpath(*folder, file)
-        with explained(path), directory_of(self.path.parent, (self.id, *folder)) as directory:
+        with explain_os_errors(path), directory_of(self.path.parent, (self.id, *folder)) as directory:
             fits = append(directory, file, text.encode("utf-8", "backslashreplace"), LARGEST_LOG)
         if not fits:
             raise DocumentError(f"the log {name} has more than {LARGEST_LOG} bytes")
@@ -123,7 +123,7 @@ class RunDirectory:
         """Write `traces/rank-K.json.gz`, the framework profiler's trace of one rank, and return its path."""
         folder, name = ("traces",), f"rank-{rank}.json.gz"
         path = self.path.joinpath(*folder, name)
-        with explained(path), directory_of(self.path.parent, (self.id, *folder)) as directory:
+        with explain_os_errors(path), directory_of(self.path.parent, (self.id, *folder)) as directory:
             write_whole(directory, name, packed)
         return path
 
@@ -136,7 +136,7 @@ class RunDirectory:
 
     def _write(self, folder: tuple[str, ...], name: str, text: str) -> None:
         path = self.path.joinpath(*folder, name)
-        with explained(path), directory_of(self.path.parent, (self.id, *folder)) as directory:
+        with explain_os_errors(path), directory_of(self.path.parent, (self.id, *folder)) as directory:
             write_whole(directory, name, text.encode("utf-8", "backslashreplace"))
 
 

@@ -77,7 +77,7 @@ class SteadyState:
     @property
     def is_steady(self) -> bool:
         """Return whether all deviations are small; the last quarter alone is too noisy to be required."""
-        return all(deviation.is_small for deviation in _required(self.deviations))
+        return all(deviation.is_small for deviation in _select_required(self.deviations))
 
     @property
     def is_unsteady(self) -> bool:
@@ -91,7 +91,9 @@ class SteadyState:
             return max(
                 self.deviations[:-1], key=lambda deviation: abs(deviation.value) - deviation.fail_bound
             )
-        return max(_required(self.deviations), key=lambda deviation: abs(deviation.value) + deviation.bound)
+        return max(
+            _select_required(self.deviations), key=lambda deviation: abs(deviation.value) + deviation.bound
+        )
 
 
 def assess(series: Sequence[Sequence[float]]) -> SteadyState:
@@ -106,7 +108,7 @@ def assess(series: Sequence[Sequence[float]]) -> SteadyState:
     return SteadyState(_deviations(traces), _required_warmup(traces))
 
 
-def _required(deviations: Sequence[Deviation]) -> tuple[Deviation, ...]:
+def _select_required(deviations: Sequence[Deviation]) -> tuple[Deviation, ...]:
     return (*deviations[:2], deviations[-1])
 
 

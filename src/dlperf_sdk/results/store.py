@@ -19,7 +19,7 @@ from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.documents.reading import LARGEST_RESULT, load_document
 from dlperf_sdk.errors import DlperfError, StoreError, UnknownName
 from dlperf_sdk.results.convert import result_from_dict
-from dlperf_sdk.results.files import directory_of, explained, remove, write_whole
+from dlperf_sdk.results.files import directory_of, explain_os_errors, remove, write_whole
 from dlperf_sdk.results.recovery import Recovered, Unreadable, recover, repeat
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.results.run_directory import RunDirectory
@@ -68,7 +68,7 @@ class ResultStore:
         Raises:
             StoreError: the directory cannot be made or written, or its disk is full.
         """
-        with explained(self.directory):
+        with explain_os_errors(self.directory):
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             with directory_of(self.directory, ()) as directory:
                 name = f".probe-{secrets.token_hex(8)}"
@@ -85,7 +85,7 @@ class ResultStore:
         """
         check_id(run_id)
         self.probe()
-        with explained(self.directory / run_id), directory_of(self.directory, ()) as directory:
+        with explain_os_errors(self.directory / run_id), directory_of(self.directory, ()) as directory:
             try:
                 os.mkdir(run_id, mode=0o700, dir_fd=directory)
             except FileExistsError:
@@ -131,7 +131,7 @@ class ResultStore:
                 if path.exists():
                     yield self.load(path)
                 else:
-                    yield Unreadable(path.parent, _no_result(path.parent))
+                    yield Unreadable(path.parent, _missing_result_error(path.parent))
             except DlperfError as error:
                 yield Unreadable(path, error)
 
@@ -150,7 +150,7 @@ class ResultStore:
         if path.is_dir():
             path /= "result.json"
             if not path.exists():
-                raise _no_result(path.parent)
+                raise _missing_result_error(path.parent)
         return result_from_dict(load_document(path, LARGEST_RESULT), partial(repeat, path.absolute().parent))
 
     def recover(self, run_id: str) -> Recovered:
@@ -185,7 +185,7 @@ def _age(entry: os.DirEntry[str]) -> str:
     return f"{when} {entry.name}"
 
 
-def _no_result(path: Path) -> StoreError:
+def _missing_result_error(path: Path) -> StoreError:
     return StoreError(
         f"{path} has no result.json: the run is still going, or its controller ended before it was done. "
         "What it has finished is in its directory 'attempts'."

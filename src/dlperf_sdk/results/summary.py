@@ -39,14 +39,14 @@ def to_html(result: Result) -> str:
 
 def _facts(result: Result) -> Iterator[tuple[str, str]]:
     """Yield label and text of what decides whether and how a number is used."""
-    yield "run", _shortened(result.id)
-    yield "case", _shortened(result.spec.label)
+    yield "run", _shorten(result.id)
+    yield "case", _shorten(result.spec.label)
     yield "status", result.status
     if result.failure is not None:
-        yield "failure", _shortened(result.failure.message)
+        yield "failure", _shorten(result.failure.message)
     throughput = result.metric("throughput")
     if throughput is not None:
-        yield "throughput", _shortened(_with_interval(throughput))
+        yield "throughput", _shorten(_format_with_interval(throughput))
     if result.imported is None:
         yield "repeats", str(len(result.repeats))
     else:
@@ -55,10 +55,10 @@ def _facts(result: Result) -> Iterator[tuple[str, str]]:
     for verdict in result.verdicts:
         outcomes.setdefault(f"{verdict.kind} {verdict.outcome}", []).append(verdict.name)
     for outcome in sorted(outcomes):
-        yield outcome, _shortened(", ".join(sorted(outcomes[outcome])))
+        yield outcome, _shorten(", ".join(sorted(outcomes[outcome])))
 
 
-def _with_interval(metric: Metric) -> str:
+def _format_with_interval(metric: Metric) -> str:
     text = f"{_digits(metric.value)} {metric.unit}"
     if metric.low is None or metric.high is None:
         return text
@@ -69,7 +69,7 @@ def _digits(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     text = " ".join(replace_control_characters(text).split())
     return text if len(text) <= MAXIMUM_TEXT else f"{text[: MAXIMUM_TEXT - 1]}…"
 

@@ -70,7 +70,7 @@ class _TableRow:
 _Reader = Callable[[_TableRow], Any]
 
 
-def _seen(name: str) -> _Reader:
+def _read_fact(name: str) -> _Reader:
     return lambda row: row.fact(name)
 
 
@@ -89,7 +89,7 @@ _FIXED: tuple[tuple[str, Any, _Reader, str], ...] = (
     (
         "framework_version",
         str,
-        _seen("framework_version"),
+        _read_fact("framework_version"),
         "Version of the framework, as reported by the workers.",
     ),
     ("model", str, lambda row: row.result.spec.model, "Model."),
@@ -109,17 +109,22 @@ _FIXED: tuple[tuple[str, Any, _Reader, str], ...] = (
         "Samples of all devices.",
     ),
     ("accumulation", int, lambda row: row.result.spec.accumulation, "Micro-batches per step."),
-    ("precision", str, _seen("precision"), "Precision: as observed if known, else as requested."),
-    ("compiler", str, _seen("compiler"), "Compiler: as observed if known, else as requested."),
+    ("precision", str, _read_fact("precision"), "Precision: as observed if known, else as requested."),
+    ("compiler", str, _read_fact("compiler"), "Compiler: as observed if known, else as requested."),
     (
         "strategy",
         str,
-        _seen("strategy"),
+        _read_fact("strategy"),
         "Gradient synchronization: as observed if known, else as requested.",
     ),
-    ("layout", str, _seen("layout"), "Memory layout of images: as observed if known, else as requested."),
-    ("device", str, _seen("device"), "Kind of device: as observed if known, else as requested."),
-    ("data", str, _seen("data"), "Data source: as observed if known, else as requested."),
+    (
+        "layout",
+        str,
+        _read_fact("layout"),
+        "Memory layout of images: as observed if known, else as requested.",
+    ),
+    ("device", str, _read_fact("device"), "Kind of device: as observed if known, else as requested."),
+    ("data", str, _read_fact("data"), "Data source: as observed if known, else as requested."),
     (
         "estimator",
         str,
@@ -132,7 +137,7 @@ _FIXED: tuple[tuple[str, Any, _Reader, str], ...] = (
         lambda row: json.dumps(row.result.spec.options, sort_keys=True) if row.result.spec.options else None,
         "Requested options, as a JSON object.",
     ),
-    ("protocol", str, _seen("protocol"), "Name of the protocol."),
+    ("protocol", str, _read_fact("protocol"), "Name of the protocol."),
     (
         "repeats",
         int,

@@ -32,7 +32,7 @@ FILES = {
 """File of the plugin → its template; both have the suffix `.template` in common with nothing else of the wheel."""
 
 _NAME = re.compile(r"[a-z][a-z0-9]{0,31}(-[a-z0-9]{1,16}){0,3}")
-_OURS = "dlperf_sdk"
+_RESERVED_PACKAGE = "dlperf_sdk"
 
 
 @frozen
@@ -52,7 +52,7 @@ def write(name: str, directory: Path) -> Skeleton:
         UsageError: the folder is there already, or cannot be made. Nothing is overwritten.
     """
     package = "dlperf_" + name.replace("-", "_")
-    if not _NAME.fullmatch(name) or package == _OURS:
+    if not _NAME.fullmatch(name) or package == _RESERVED_PACKAGE:
         raise SpecError(
             f"{name!r} cannot be the name of a plugin: it is what users type, in lower-case letters, digits and single "
             "hyphens, beginning with a letter, such as 'mindspore' or 'my-framework'; 'sdk' is dlperf-sdk itself."

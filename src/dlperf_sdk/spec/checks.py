@@ -9,7 +9,7 @@ from typing import Any
 
 from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.errors import SpecError, UnknownName
-from dlperf_sdk.spec.fields import NAME, bounded, is_positive, whole
+from dlperf_sdk.spec.fields import NAME, is_positive, state_bounds, whole_number
 from dlperf_sdk.spec.values import MAX_BATCH, PHASES
 
 # Bounds that no case comes near: they keep a mistyped or hostile number from becoming an overflow or a full
@@ -29,7 +29,7 @@ THREADS = "OMP_NUM_THREADS"
 _COUNT = re.compile("[1-9][0-9]{0,5}")
 
 
-def copied(value: Any) -> Any:
+def copy_mapping(value: Any) -> Any:
     """Copy a mapping for the spec, so that a later change by the caller does not change the spec."""
     return dict(value) if isinstance(value, Mapping) else value
 
@@ -45,7 +45,7 @@ def _items(attribute: Any, value: Any, names: re.Pattern[str], subject: str) -> 
     return list(value.items())
 
 
-@bounded(
+@state_bounds(
     type="object",
     properties={
         phase: {
@@ -70,7 +70,7 @@ def deadlines(_: Any, attribute: Any, value: Any) -> None:
             )
 
 
-@bounded(
+@state_bounds(
     pattern=r"^(podman|docker|apptainer|enroot):[A-Za-z0-9./][^\u0000\s]*$",
     expected="podman:IMAGE, docker:IMAGE, apptainer:IMAGE or enroot:IMAGE",
 )
@@ -83,7 +83,7 @@ def container(_: Any, attribute: Any, value: Any) -> None:
         )
 
 
-@bounded(pattern=f"^{_DEVICE_FILES.pattern}$", expected="paths below /dev, with commas between them")
+@state_bounds(pattern=f"^{_DEVICE_FILES.pattern}$", expected="paths below /dev, with commas between them")
 def device_files(_: Any, attribute: Any, value: Any) -> None:
     """Validate comma-separated paths below /dev."""
     if not isinstance(value, str) or not _DEVICE_FILES.fullmatch(value):
@@ -119,7 +119,7 @@ def options(_: Any, attribute: Any, value: Any) -> None:
             )
 
 
-@bounded(
+@state_bounds(
     type=["integer", "string"],
     minimum=1,
     maximum=MOST_SAMPLES,
@@ -131,6 +131,6 @@ def batch_size(instance: Any, attribute: Any, value: Any) -> None:
     if value == MAX_BATCH:
         return
     try:
-        whole(1, MOST_SAMPLES)(instance, attribute, value)
+        whole_number(1, MOST_SAMPLES)(instance, attribute, value)
     except SpecError as error:
         raise SpecError(f"{str(error).removesuffix('.')}, or {MAX_BATCH}.") from None

@@ -21,7 +21,7 @@ NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 """Pattern of the names of plugins, precisions, sources and the like."""
 
 
-def bounded(**keywords: Any) -> Callable[[Validator], Validator]:
+def state_bounds(**keywords: Any) -> Callable[[Validator], Validator]:
     """Return a decorator that states the bounds of a validator as JSON Schema keywords, for `make schemas`."""
 
     def decorate(validator: Validator) -> Validator:
@@ -78,8 +78,8 @@ def context(help: str, default: Any = attrs.NOTHING, **attributes: Any) -> Any:
     return _field("context", help, default, **attributes)
 
 
-@bounded(**keywords_of_type(Name))
-def named(_: Any, attribute: Any, value: Any) -> None:
+@state_bounds(**keywords_of_type(Name))
+def check_name(_: Any, attribute: Any, value: Any) -> None:
     """Validate a name in the form of `NAME`."""
     if not isinstance(value, str) or not NAME.fullmatch(value):
         raise SpecError(
@@ -88,10 +88,10 @@ def named(_: Any, attribute: Any, value: Any) -> None:
         )
 
 
-def whole(least: int, most: int) -> Validator:
+def whole_number(least: int, most: int) -> Validator:
     """Return a validator of a whole number between these, both included."""
 
-    @bounded(minimum=least, maximum=most)
+    @state_bounds(minimum=least, maximum=most)
     def check(_: Any, attribute: Any, value: Any) -> None:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             raise SpecError(
@@ -112,7 +112,7 @@ def number(*, below: float = math.inf) -> Validator:
     return check
 
 
-def yes_or_no(_: Any, attribute: Any, value: Any) -> None:
+def check_boolean(_: Any, attribute: Any, value: Any) -> None:
     """Validate true or false, not a number."""
     if not isinstance(value, bool):
         raise SpecError(f"{attribute.name} is {format_value(value)}; it must be true or false.")
@@ -123,8 +123,8 @@ def is_positive(value: Any, most: float) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= most
 
 
-@bounded(exclusiveMinimum=0, maximum=1)
-def fraction(_: Any, attribute: Any, value: Any) -> None:
+@state_bounds(exclusiveMinimum=0, maximum=1)
+def check_fraction(_: Any, attribute: Any, value: Any) -> None:
     """Validate a number above 0, and at most 1."""
     if not is_positive(value, 1):
         raise SpecError(
@@ -132,8 +132,8 @@ def fraction(_: Any, attribute: Any, value: Any) -> None:
         )
 
 
-@bounded(**keywords_of_type(PathText))
-def text(_: Any, attribute: Any, value: Any) -> None:
+@state_bounds(**keywords_of_type(PathText))
+def check_text(_: Any, attribute: Any, value: Any) -> None:
     """Validate text that is not empty."""
     if not isinstance(value, str) or not value or "\0" in value:
         raise SpecError(f"{attribute.name} is {format_value(value)}; it must be text.")
@@ -142,7 +142,7 @@ def text(_: Any, attribute: Any, value: Any) -> None:
 def one_of(*choices: str) -> Validator:
     """Return a validator of one of these names; another raises UnknownName."""
 
-    @bounded(enum=list(choices))
+    @state_bounds(enum=list(choices))
     def check(_: Any, attribute: Any, value: Any) -> None:
         if value not in choices:
             raise UnknownName(attribute.name.replace("_", " "), str(value), choices)
@@ -153,9 +153,9 @@ def one_of(*choices: str) -> Validator:
 def optional(check: Validator) -> Validator:
     """Return a validator that accepts None and what `check` accepts."""
 
-    @bounded(**keywords_of(check))
-    def checked(instance: Any, attribute: Any, value: Any) -> None:
+    @state_bounds(**keywords_of(check))
+    def check_optional(instance: Any, attribute: Any, value: Any) -> None:
         if value is not None:
             check(instance, attribute, value)
 
-    return checked
+    return check_optional

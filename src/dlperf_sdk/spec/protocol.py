@@ -6,7 +6,7 @@ import attrs
 from attrs import frozen
 
 from dlperf_sdk.errors import SpecError
-from dlperf_sdk.spec.fields import fraction, named, optional, whole
+from dlperf_sdk.spec.fields import check_fraction, check_name, optional, whole_number
 
 # No case comes near: they keep a mistyped number from becoming a full disk. The schemas state the same.
 MOST_STEPS = 100_000
@@ -17,19 +17,19 @@ MOST_REPEATS = 100_000
 class Protocol:
     """Rules of a measurement: steps, and repeats, each of which is made of new processes."""
 
-    name: str = attrs.field(validator=named)
+    name: str = attrs.field(validator=check_name)
     """Its name."""
-    warmup: int = attrs.field(validator=whole(0, MOST_STEPS))
+    warmup: int = attrs.field(validator=whole_number(0, MOST_STEPS))
     """Steps before the window."""
-    steps: int = attrs.field(validator=whole(1, MOST_STEPS))
+    steps: int = attrs.field(validator=whole_number(1, MOST_STEPS))
     """Steps in the window."""
-    repeats: int = attrs.field(validator=whole(1, MOST_REPEATS))
+    repeats: int = attrs.field(validator=whole_number(1, MOST_REPEATS))
     """Repeats; with a `target`, the first ones, from which the others are planned."""
-    max_repeats: int = attrs.field(validator=whole(1, MOST_REPEATS))
+    max_repeats: int = attrs.field(validator=whole_number(1, MOST_REPEATS))
     """The most repeats; equal to `repeats` where there is no `target`."""
-    target: float | None = attrs.field(default=None, validator=optional(fraction))
+    target: float | None = attrs.field(default=None, validator=optional(check_fraction))
     """Take as many repeats as the first ones show to be needed for an interval of ± this fraction of the median."""
-    canonical_steps: int = attrs.field(default=5, validator=whole(0, MOST_STEPS))
+    canonical_steps: int = attrs.field(default=5, validator=whole_number(0, MOST_STEPS))
     """Steps on the canonical fixed batch, before the warm-up: they compile, and show that the loss falls."""
 
     def __attrs_post_init__(self) -> None:

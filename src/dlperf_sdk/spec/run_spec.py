@@ -24,14 +24,14 @@ from dlperf_sdk.spec import checks
 from dlperf_sdk.spec.compiler import COMPILERS
 from dlperf_sdk.spec.data_source import DATA_SOURCES
 from dlperf_sdk.spec.fields import (
+    check_fraction,
+    check_name,
+    check_text,
     context,
     factor,
-    fraction,
-    named,
     one_of,
     optional,
-    text,
-    whole,
+    whole_number,
     workload,
 )
 from dlperf_sdk.spec.precision import PRECISIONS
@@ -53,8 +53,8 @@ class RunSpec:
         UnknownName: a field names something that does not exist.
     """
 
-    framework: str = factor("Deep-learning framework, by its plugin's name.", validator=named)
-    model: str = workload("Model to train.", validator=named)
+    framework: str = factor("Deep-learning framework, by its plugin's name.", validator=check_name)
+    model: str = workload("Model to train.", validator=check_name)
     topology: Topology = factor(
         "Nodes × devices per node, and the launcher: 1n1d, 2n8d, 4n8d@slurm.",
         default=TopologySpec(1, 1),
@@ -69,29 +69,31 @@ class RunSpec:
     accumulation: int = workload(
         "Micro-batches per optimization step (gradient accumulation); must divide the batch size.",
         1,
-        validator=whole(1, checks.MOST_SAMPLES),
+        validator=whole_number(1, checks.MOST_SAMPLES),
     )
     precision: str = factor(
         f"Precision: {alternatives(declared.name for declared in PRECISIONS)}.",
         PRECISIONS.default,
-        validator=named,
+        validator=check_name,
     )
     compiler: str = factor(
         f"Compiler that the framework supports: {alternatives(declared.name for declared in COMPILERS)}.",
         COMPILERS.default,
-        validator=named,
+        validator=check_name,
     )
     strategy: str = factor(
         f"Gradient synchronization: {alternatives(declared.name for declared in STRATEGIES)}. "
         "Has no effect on one device.",
         STRATEGIES.default,
-        validator=named,
+        validator=check_name,
     )
     layout: str = factor(
-        "Memory layout of images: auto (the framework's faster one), nchw or nhwc.", "auto", validator=named
+        "Memory layout of images: auto (the framework's faster one), nchw or nhwc.",
+        "auto",
+        validator=check_name,
     )
     device: str = factor(
-        "Kind of device: auto (a GPU if there is one), cpu, cuda, …", "auto", validator=named
+        "Kind of device: auto (a GPU if there is one), cpu, cuda, …", "auto", validator=check_name
     )
     data: Data = context(
         f"Data source: {alternatives(declared.usage for declared in DATA_SOURCES)}.",
@@ -104,7 +106,7 @@ class RunSpec:
         validator=one_of("constant", "warmup"),
     )
     seed: int = workload(
-        "Seed of the canonical weights and batches.", 0, validator=whole(0, checks.MOST_SEED)
+        "Seed of the canonical weights and batches.", 0, validator=whole_number(0, checks.MOST_SEED)
     )
     protocol: str = context(
         "Warm-up steps / measured steps / repeats: dlperf-v1 (20 / 100 / 7), quick (5 / 20 / 3) or adaptive.",
@@ -114,29 +116,31 @@ class RunSpec:
     canonical_steps: int | None = context(
         "Steps on the canonical fixed batch before the warm-up, instead of the protocol's.",
         None,
-        validator=optional(whole(0, MOST_STEPS)),
+        validator=optional(whole_number(0, MOST_STEPS)),
     )
     warmup: int | None = context(
-        "Warm-up steps, instead of the protocol's.", None, validator=optional(whole(0, MOST_STEPS))
+        "Warm-up steps, instead of the protocol's.", None, validator=optional(whole_number(0, MOST_STEPS))
     )
     steps: int | None = context(
-        "Measured steps, instead of the protocol's.", None, validator=optional(whole(1, MOST_STEPS))
+        "Measured steps, instead of the protocol's.", None, validator=optional(whole_number(1, MOST_STEPS))
     )
     repeats: int | None = context(
-        "Repeats, instead of the protocol's.", None, validator=optional(whole(1, MOST_REPEATS))
+        "Repeats, instead of the protocol's.", None, validator=optional(whole_number(1, MOST_REPEATS))
     )
     max_repeats: int | None = context(
-        "Maximum number of repeats of an adaptive run.", None, validator=optional(whole(1, MOST_REPEATS))
+        "Maximum number of repeats of an adaptive run.",
+        None,
+        validator=optional(whole_number(1, MOST_REPEATS)),
     )
     target: float | None = context(
         "Plan the repeats so that the median is known within about ± this fraction.",
         None,
-        validator=optional(fraction),
+        validator=optional(check_fraction),
     )
     python: str | None = context(
         "Python interpreter of an existing environment, instead of a managed one.",
         None,
-        validator=optional(text),
+        validator=optional(check_text),
         executes=True,
     )
     container: str | None = context(
@@ -148,7 +152,7 @@ class RunSpec:
     container_mounts: str | None = context(
         "Folders to mount read-only in the container: SOURCE or SOURCE:TARGET, separated by commas.",
         None,
-        validator=optional(text),
+        validator=optional(check_text),
         executes=True,
     )
     container_devices: str | None = context(
@@ -161,13 +165,13 @@ class RunSpec:
         "Environment variables for the workers: NAME=VALUE, or NAME to pass on this shell's value.",
         {},
         validator=checks.variables,
-        converter=checks.copied,
+        converter=checks.copy_mapping,
     )
     options: dict[OptionName, FiniteScalar] = workload(
         "Options of the model and of the framework's plugin.",
         {},
         validator=checks.options,
-        converter=checks.copied,
+        converter=checks.copy_mapping,
     )
     on_busy: str = context(
         "If another process uses the device: wait, note (continue with a note in the result) or refuse.",
@@ -178,12 +182,12 @@ class RunSpec:
         "Time limit of a phase in seconds: start, compile, warmup, step or teardown.",
         {},
         validator=checks.deadlines,
-        converter=checks.copied,
+        converter=checks.copy_mapping,
     )
     memory_limit: int | None = context(
         "Host memory limit of each worker process in bytes; a worker that exceeds it fails as out-of-memory.",
         None,
-        validator=optional(whole(1, checks.MOST_BYTES)),
+        validator=optional(whole_number(1, checks.MOST_BYTES)),
     )
 
     def __attrs_post_init__(self) -> None:

@@ -16,7 +16,7 @@ from dlperf_sdk.errors import SpecError
 from dlperf_sdk.worker.agent.secret_values import replace_values
 
 _HASH = re.compile(r"scrypt:[0-9a-f]{32}")
-_given: dict[str, tuple[str, str]] = {}
+_known_values: dict[str, tuple[str, str]] = {}
 """Hash → name and value, of the values that this process was given."""
 
 
@@ -30,7 +30,7 @@ def conceal(name: str, value: str) -> str:
     if is_hash(value):
         return value
     digest = _hash(name, value)
-    _given[digest] = (name, value)
+    _known_values[digest] = (name, value)
     return digest
 
 
@@ -46,7 +46,7 @@ def reveal(variables: Mapping[str, str | None], environ: Mapping[str, str]) -> d
     for name, value in variables.items():
         known = environ.get(name) if value is None else value
         if value is not None and is_hash(value):
-            known = _given.get(value, (name, environ.get(name)))[1]
+            known = _known_values.get(value, (name, environ.get(name)))[1]
             if known is None or conceal(name, known) != value:
                 state = "is not set" if known is None else "has another value"
                 raise SpecError(
@@ -58,9 +58,9 @@ def reveal(variables: Mapping[str, str | None], environ: Mapping[str, str]) -> d
     return revealed
 
 
-def without_secrets(text: str) -> str:
+def remove_secrets(text: str) -> str:
     """Return a text with `<NAME>` in place of each secret value that this process was given."""
-    return str(replace_values(text, dict(_given.values())))
+    return str(replace_values(text, dict(_known_values.values())))
 
 
 @lru_cache(maxsize=1024)

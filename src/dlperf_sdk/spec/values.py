@@ -12,7 +12,7 @@ from dlperf_sdk.documents.field_types import Finite, Schema, keywords_of_type
 from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.errors import SpecError
 from dlperf_sdk.spec.data_source import DATA_SOURCES
-from dlperf_sdk.spec.fields import NAME, named, optional, text, whole
+from dlperf_sdk.spec.fields import NAME, check_name, check_text, optional, whole_number
 from dlperf_sdk.spec.table import alternatives
 
 Scalar = str | int | float | bool | None
@@ -35,9 +35,9 @@ _MOST_NODES = 999_999
 class TopologySpec:
     """Nodes × devices per node, and the launcher that places them, written `2n8d` or `2n8d@slurm`."""
 
-    nodes: int = attrs.field(validator=whole(1, _MOST_NODES))
-    devices_per_node: int = attrs.field(validator=whole(1, _MOST_NODES))
-    launcher: str = attrs.field(default="local", validator=named)
+    nodes: int = attrs.field(validator=whole_number(1, _MOST_NODES))
+    devices_per_node: int = attrs.field(validator=whole_number(1, _MOST_NODES))
+    launcher: str = attrs.field(default="local", validator=check_name)
 
     @property
     def devices(self) -> int:
@@ -81,8 +81,8 @@ Topology = Annotated[
 class DataSpec:
     """A data source of `DATA_SOURCES`, and its folder if it takes one: `synthetic`, `images:FOLDER`."""
 
-    source: str = attrs.field(validator=named)
-    path: str | None = attrs.field(default=None, validator=optional(text))
+    source: str = attrs.field(validator=check_name)
+    path: str | None = attrs.field(default=None, validator=optional(check_text))
 
     @classmethod
     def parse(cls, text: str | DataSpec) -> DataSpec:

@@ -10,7 +10,7 @@ from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import advice
 from dlperf_sdk.testing.subject import describe
 from dlperf_sdk.testing.training import Training
-from dlperf_sdk.worker.enqueue_times import Times, was_done_at_once, was_waited_for, went_on_alone
+from dlperf_sdk.worker.enqueue_times import Times, is_asynchronous, was_done_at_once, was_waited_for
 
 BEHIND = "the clock is not 'blocking': `test_synchronize_waits` looks at what goes on behind the host"
 BLOCKING = "the clock is 'blocking': a step is done when `step` returns, so there is nothing to see"
@@ -27,7 +27,7 @@ class Asynchrony(Training):
     def test_nothing_changes_after_synchronize(self, any_cell: Cell) -> None:
         """The parameters are the same when `synchronize` returns, and a while later."""
         spec = self.spec_of(any_cell)
-        self._in_company_only_behind_the_host(spec)
+        self._skip_blocking_pair(spec)
         assert all(answer["settled"] for answer in self._values_of(spec)), advice(
             f"{describe(spec)}: the parameters changed after `synchronize` had returned.",
             "the window ends with `synchronize`: work that goes on behind it is not measured",
@@ -52,11 +52,11 @@ class Asynchrony(Training):
         """Some steps are enqueued sooner than they are done, on every rank."""
         spec = self.spec_of(any_cell)
         for rank, times in enumerate(self._times(spec)):
-            if not any(went_on_alone(times_of_rank) for times_of_rank in times):
+            if not any(is_asynchronous(times_of_rank) for times_of_rank in times):
                 pytest.fail(
                     advice(
-                        f"{describe(spec)}: {_said(rank, times)}: when `step` returned, hardly anything was left to "
-                        "wait for.",
+                        f"{describe(spec)}: {_describe_times(rank, times)}: when `step` returned, hardly "
+                        "anything was left to wait for.",
                         "a device that waits for the host between steps is slower than it could be, and the number "
                         "is not the framework's",
                         "wait for nothing in `step`: no reading of the loss, no synchronisation. If steps are simply "
@@ -77,7 +77,8 @@ class Asynchrony(Training):
             if not any(was_waited_for(times_of_rank) for times_of_rank in times):
                 pytest.fail(
                     advice(
-                        f"{describe(spec)}: {_said(rank, times)}: `synchronize` returned before the steps were done.",
+                        f"{describe(spec)}: {_describe_times(rank, times)}: `synchronize` returned before the "
+                        "steps were done.",
                         "the window ends with `synchronize`: without it steps are counted that have only been enqueued",
                         "wait in `synchronize` for the device (every device of the process), not only for the host's "
                         "queue",
@@ -93,7 +94,7 @@ class Asynchrony(Training):
         times = answer["asynchrony"]
         assert any(was_done_at_once(times_of_rank) for times_of_rank in times), advice(
             f"{describe(spec)}: the clock is 'blocking', and when `step` returned much was left to do: "
-            f"{_said(0, times)}.",
+            f"{_describe_times(0, times)}.",
             "steps that go on behind the host are counted before they are done, and their times are those of "
             "enqueueing",
             "set the clock 'lagged' and implement `wait`, or 'event' with `mark` and `elapsed`, and `synchronize` for "
@@ -102,13 +103,13 @@ class Asynchrony(Training):
 
     def _times(self, spec: RunSpec) -> list[list[Times]]:
         """Return, by rank, the times of each try."""
-        self._in_company_only_behind_the_host(spec)
+        self._skip_blocking_pair(spec)
         answers = self._values_of(spec)
         if all(answer["clock"] == "blocking" for answer in answers):
             pytest.skip(BLOCKING)
         return [answer["asynchrony"] for answer in answers if answer["clock"] != "blocking"]
 
-    def _in_company_only_behind_the_host(self, spec: RunSpec) -> None:
+    def _skip_blocking_pair(self, spec: RunSpec) -> None:
         """Skip two replicas whose clock is 'blocking'; of one, the worker is asked."""
         if spec.topology.devices > 1:
             clocks = {record.clock for repeat in self.result_of(spec).repeats for record in repeat.records}
@@ -116,7 +117,7 @@ class Asynchrony(Training):
                 pytest.skip(BLOCKING)
 
 
-def _said(rank: int, times: list[Times]) -> str:
+def _describe_times(rank: int, times: list[Times]) -> str:
     last = times[-1]
     text = (
         f"on rank {rank} {last['steps']} steps took {last['enqueue'] * 1e3:.1f} ms to enqueue, "

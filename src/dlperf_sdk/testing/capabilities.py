@@ -14,7 +14,7 @@ from dlperf_sdk.spec.data_source import DATA_SOURCES
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import advice
-from dlperf_sdk.testing.leftovers import leaves_nothing
+from dlperf_sdk.testing.leftovers import check_leftovers
 from dlperf_sdk.testing.subject import FrameworkSubject, describe, verdict
 from dlperf_sdk.worker.request import resolve
 
@@ -25,7 +25,7 @@ class DeclaredCapabilities(FrameworkSubject):
     def test_the_requested_precision_is_in_effect(self, cell: Cell) -> None:
         """The outputs deviate from fp32 as far as that precision must, and no further."""
         spec = self.spec_of(cell)
-        judgement = verdict(self.valid_result_of(spec), "precision-effective")
+        judgement = verdict(self.require_valid_result(spec), "precision-effective")
         assert judgement.outcome == PASS, advice(
             f"{describe(spec)}: {judgement.detail}",
             "a framework that falls back to fp32 without a word would be measured under another name",
@@ -35,11 +35,11 @@ class DeclaredCapabilities(FrameworkSubject):
 
     def test_the_compiler_compiles(self, compiler: str) -> None:
         """Check that the requested compiler is in effect."""
-        self._observed(self.accepted_spec(compiler=compiler), "compiler", compiler)
+        self._check_observed(self.select_accepted_spec(compiler=compiler), "compiler", compiler)
 
     def test_the_layout_is_in_effect(self, layout: str) -> None:
         """Images lie in memory as was asked."""
-        self._observed(self.accepted_spec(layout=layout), "layout", layout)
+        self._check_observed(self.select_accepted_spec(layout=layout), "layout", layout)
 
     def test_the_source_feeds_it(self, source: str) -> None:
         """Each other data source that is declared; nothing of what fed it is left behind."""
@@ -48,7 +48,9 @@ class DeclaredCapabilities(FrameworkSubject):
             takers = [name for name, model in models.items() if source in model.data_sources(model.Options())]
             if not takers:
                 pytest.skip(f"none of the models takes {source!r}: {', '.join(self.models_to_test())}")
-            leaves_nothing(lambda env: self.valid_result_of(self.accepted_spec(takers, data=text, env=env)))
+            check_leftovers(
+                lambda env: self.require_valid_result(self.select_accepted_spec(takers, data=text, env=env))
+            )
 
     def test_accumulation_is_one_step(self) -> None:
         """Micro-batches are one optimisation step of all samples, or they are refused."""
@@ -57,7 +59,7 @@ class DeclaredCapabilities(FrameworkSubject):
             refused = self.refusal(self.spec(model, accumulation=2))
             assert refused is not None and refused.kind == "unsupported", refused
             return
-        spec = self.accepted_spec(accumulation=2)
+        spec = self.select_accepted_spec(accumulation=2)
         for record in (entry for repeat in self.result_of(spec).repeats for entry in repeat.records):
             whole = len(record.step_times) * spec.batch_size
             assert record.samples == whole, advice(
@@ -65,10 +67,10 @@ class DeclaredCapabilities(FrameworkSubject):
                 "gradient accumulation is inside one step",
                 "let `step` go through all micro-batches, and return the samples of all",
             )
-        self.valid_result_of(spec)
+        self.require_valid_result(spec)
 
-    def _observed(self, spec: RunSpec, name: str, requested: str) -> Result:
-        result = self.valid_result_of(spec)
+    def _check_observed(self, spec: RunSpec, name: str, requested: str) -> Result:
+        result = self.require_valid_result(spec)
         observed = result.repeats[0].records[0].observed.get(name)
         assert observed == requested, advice(
             f"{describe(spec)}: the worker observed the {name} {observed!r}.",

@@ -11,7 +11,8 @@ Where a cell leaves the model open, it is the first of the suite's `models` that
 data sources and accumulation are tried by themselves, in the plainest case (`DeclaredCapabilities`), and so is how a
 case ends (`Ending`): they change what a step is fed with, and what surrounds it.
 
-The cells beyond `covering` have the marker `pairwise`: `pytest -m "not pairwise"` tries each declared value once.
+The cells beyond `select_covering` have the marker `pairwise`: `pytest -m "not pairwise"` tests each declared value
+once.
 """
 
 from __future__ import annotations
@@ -66,22 +67,22 @@ class Cell:
         return {"precision": self.precision, "compiler": self.compiler, **meets}
 
 
-def alone(models: tuple[str, ...], can: Capabilities) -> tuple[Cell, ...]:
+def list_single_replica_cells(models: tuple[str, ...], can: Capabilities) -> tuple[Cell, ...]:
     """Return the cells of one replica."""
     everywhere = [
         Cell((model,), precision)
-        for precision in _first(PRECISIONS.default, can.precisions)
+        for precision in _put_first(PRECISIONS.default, can.precisions)
         for model in models
     ]
     compiled = [
         Cell(models, precision, compiler)
         for compiler in sorted(can.compilers - {NONE})
-        for precision in _first(PRECISIONS.default, can.precisions)
+        for precision in _put_first(PRECISIONS.default, can.precisions)
     ]
-    return (*everywhere, *_of_some(models, compiled))
+    return (*everywhere, *_skip_without_models(models, compiled))
 
 
-def pairs(models: tuple[str, ...], can: Capabilities) -> tuple[Cell, ...]:
+def list_pair_cells(models: tuple[str, ...], can: Capabilities) -> tuple[Cell, ...]:
     """Return the cells of two replicas whose gradients are synchronized."""
     strategies = sorted(name for name in can.strategies if STRATEGIES[name].syncs_gradients)
     everywhere = [Cell((model,), strategy=strategy) for strategy in strategies for model in models]
@@ -90,10 +91,10 @@ def pairs(models: tuple[str, ...], can: Capabilities) -> tuple[Cell, ...]:
         *({"precision": precision} for precision in sorted(can.precisions - {PRECISIONS.default})),
     ]
     varied = [Cell(models, strategy=strategy, **one) for strategy in strategies for one in special]
-    return (*everywhere, *_of_some(models, varied))
+    return (*everywhere, *_skip_without_models(models, varied))
 
 
-def covering(cells: Iterable[Cell]) -> frozenset[Cell]:
+def select_covering(cells: Iterable[Cell]) -> frozenset[Cell]:
     """Return the first cells that together have every value of every field."""
     values: set[tuple[str, Any]] = set()
     chosen = set()
@@ -105,10 +106,10 @@ def covering(cells: Iterable[Cell]) -> frozenset[Cell]:
     return frozenset(chosen)
 
 
-def _first(value: str, declared: Iterable[str]) -> list[str]:
+def _put_first(value: str, declared: Iterable[str]) -> list[str]:
     """Return the names in order, except for one that comes first."""
     return sorted(declared, key=lambda name: (name != value, name))
 
 
-def _of_some(models: tuple[str, ...], cells: Sequence[Cell]) -> Sequence[Cell]:
+def _skip_without_models(models: tuple[str, ...], cells: Sequence[Cell]) -> Sequence[Cell]:
     return cells if models else ()

@@ -75,7 +75,7 @@ def check(
         "--import-mode=importlib",
     ]
     arguments += ["-c", os.devnull, "-p", "no:cacheprovider", "-p", "no:terminal", "-p", "no:faulthandler"]
-    with _undisturbed():
+    with _isolate_pytest():
         code = pytest.main(arguments, plugins=[reporter])
     if reporter.raised is not None:
         raise reporter.raised
@@ -97,7 +97,7 @@ def chosen() -> type[Conformance]:
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
+def _isolate_pytest() -> Iterator[None]:
     """Exclude other plugins of pytest and this shell's settings for it, and import the suite's module anew."""
     names = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_DISABLE_PLUGIN_AUTOLOAD")
     before = {name: os.environ.pop(name, None) for name in names}
@@ -146,7 +146,7 @@ class _Reporter:
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Record the start of a test."""
         self._started += 1
-        self._tell(self.on_start, nodeid.rpartition("::")[2], self._started, self._count)
+        self._notify(self.on_start, nodeid.rpartition("::")[2], self._started, self._count)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Record the end of a test's setup, call or teardown."""
@@ -155,9 +155,9 @@ class _Reporter:
         outcome = {"passed": PASS, "failed": FAIL, "skipped": SKIPPED}[report.outcome]
         check = Check(report.nodeid.rpartition("::")[2], outcome, report.duration, _detail(report))
         self.checks.append(check)
-        self._tell(self.on_check, check)
+        self._notify(self.on_check, check)
 
-    def _tell(self, listener: Callable[..., None], *arguments: Any) -> None:
+    def _notify(self, listener: Callable[..., None], *arguments: Any) -> None:
         if self.raised is not None:
             return
         try:

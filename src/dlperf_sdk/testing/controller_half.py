@@ -99,7 +99,7 @@ class ControllerHalf(FrameworkSubject):
         """In a fresh interpreter in which what the environment requires cannot be imported."""
         cls = type(self.plugin)
         names = list(self._forbidden())
-        specs = [spec.to_dict() for spec in self._combined()]
+        specs = [spec.to_dict() for spec in self._combine()]
         for spec in specs:
             del spec["schema_version"]  # the others are the fields of a RunSpec
         arguments = {
@@ -168,7 +168,7 @@ class ControllerHalf(FrameworkSubject):
         """With a typed refusal that says what is offered, before anything is started."""
         model = self.models_to_test()[0]
         for value in sorted(VOCABULARY[kind] - _declared(self.plugin.capabilities, kind)):
-            refused = self.refusal(self.spec(model, **_asked(kind, value)))
+            refused = self.refusal(self.spec(model, **_requested_fields(kind, value)))
             assert isinstance(refused, Unsupported), advice(
                 f"{kind} {value!r} is not declared, and is not refused: {refused!r}.",
                 "something else would run under its name",
@@ -181,7 +181,7 @@ class ControllerHalf(FrameworkSubject):
         plugin, names = self.plugin, self.registry.names("models")
         implemented = {name for name in names if self.registry.trainer(plugin, self.registry.model(name))}
         for value in sorted(_declared(plugin.capabilities, kind)):
-            refused = self._refused(kind, value)
+            refused = self._find_refusal(kind, value)
             if refused and implemented - {*self.models_to_test()}:
                 pytest.skip(f"{kind} {value!r} may be for models that are not tried here: {refused}")
             assert not refused, advice(
@@ -194,7 +194,7 @@ class ControllerHalf(FrameworkSubject):
     def test_what_it_refuses_it_says_in_a_sentence(self) -> None:
         """`refuses` is asked for every pair of what is declared, and answers with None or with advice."""
         plugin = self.plugin
-        for spec in self._combined():
+        for spec in self._combine():
             reason = plugin.refuses(spec, options_of(plugin, spec))
             assert reason is None or (isinstance(reason, str) and len(reason.split()) > 3), advice(
                 f"refuses(…) of {describe(spec)} on {spec.device} gave {reason!r}.",
@@ -202,19 +202,19 @@ class ControllerHalf(FrameworkSubject):
                 "return None, or a sentence that says why not and what to choose instead",
             )
 
-    def _refused(self, kind: str, value: str) -> RunFailed | None:
+    def _find_refusal(self, kind: str, value: str) -> RunFailed | None:
         """Return the refusal of a value if every device and model refuses it, else None.
 
         A combination that is only unavailable on this machine counts as accepted.
         """
         refused = None
         for device, model in product(sorted(self.plugin.capabilities.devices), self.models_to_test()):
-            refused = self.refusal(self.spec(model, **{"device": device, **_asked(kind, value)}))
+            refused = self.refusal(self.spec(model, **{"device": device, **_requested_fields(kind, value)}))
             if refused is None or isinstance(refused, Unavailable):
                 return None
         return refused
 
-    def _combined(self) -> Iterator[RunSpec]:
+    def _combine(self) -> Iterator[RunSpec]:
         """Yield every model with every pair of declared values, over two devices, which need not exist."""
         can = self.plugin.capabilities
         fields = {"device": sorted(can.devices)[0], "strategy": sorted(can.strategies)[0], "topology": PAIR}
@@ -259,7 +259,7 @@ def _declared(can: Capabilities, kind: str) -> frozenset[str]:
     return offered
 
 
-def _asked(kind: str, value: str) -> dict[str, str]:
+def _requested_fields(kind: str, value: str) -> dict[str, str]:
     """Return the fields of a case that requests a value: a strategy only if two replicas can synchronize."""
     text = f"{value}:/nowhere" if kind == "data" and DATA_SOURCES[value].takes_folder else value
     return {kind: text, "topology": PAIR if kind == "strategy" else ALONE}

@@ -16,7 +16,7 @@ from dlperf_sdk.registry.capabilities import device_of
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.spec.strategy import INDEPENDENT, STRATEGIES
 from dlperf_sdk.testing.conformance import advice
-from dlperf_sdk.testing.leftovers import MARK, alive, leaves_nothing
+from dlperf_sdk.testing.leftovers import MARK, check_leftovers, list_live_processes
 from dlperf_sdk.testing.starts import start
 from dlperf_sdk.testing.subject import describe
 from dlperf_sdk.testing.training import Training
@@ -55,13 +55,17 @@ class Ending(Training):
         if device != "cpu":
             pytest.skip(f"on {device} nothing bounds the memory that a step may take")
         for times in LARGER:
-            spec = self.accepted_spec(batch_size=times * self.batch_size)
+            spec = self.select_accepted_spec(batch_size=times * self.batch_size)
             outcome = start(spec, self.registry, "exhaust", STARVING)
             failure = outcome.failure
-            self.excuse(failure)
+            self.skip_if_unfinished(failure)
             if failure is None:
                 continue  # there was room
-            died = failure.kind == "crashed" and failure.traceback is None and memory.speaks(outcome.log)
+            died = (
+                failure.kind == "crashed"
+                and failure.traceback is None
+                and memory.reports_out_of_memory(outcome.log)
+            )
             assert died or failure.kind == "out-of-memory", advice(
                 f"{describe(spec)}: a step found no memory, and `is_out_of_memory` did not know what came of it: "
                 f"{failure.type or failure.kind}: {failure.message}",
@@ -80,27 +84,27 @@ class Ending(Training):
         offered = sorted(self.plugin.capabilities.strategies)
         equal = [name for name in offered if STRATEGIES[name].keeps_replicas_equal]
         pair = {"topology": "1n2d", "strategy": (equal or [INDEPENDENT])[0]}
-        leaves_nothing(lambda env: self.valid_result_of(self.accepted_spec(env=env, **pair)))
+        check_leftovers(lambda env: self.require_valid_result(self.select_accepted_spec(env=env, **pair)))
 
     def test_a_killed_rank_is_a_typed_failure(self) -> None:
         """The others end, within seconds, and the result says which rank died, where, and of what."""
         mark = uuid.uuid4().hex
-        spec = self._of_two_processes(env={MARK: mark}, steps=100_000)
+        spec = self._two_process_case(env={MARK: mark}, steps=100_000)
         result = self.run_case(spec, [_Killer()])
         failure = result.failure
-        self.excuse(failure)
+        self.skip_if_unfinished(failure)
         assert failure is not None and (failure.kind, failure.rank) == ("crashed", 1), advice(
             f"Rank 1 was killed in the window, and the result is {result.status}: {failure}.",
             "on a cluster this is how nodes die; a campaign must know which, and go on",
             "do not catch the errors of collectives, do not exit with code 0, write nothing over the record",
         )
-        assert not alive(mark), advice(
-            f"After the failure these processes are still there: {alive(mark)}.",
+        assert not list_live_processes(mark), advice(
+            f"After the failure these processes are still there: {list_live_processes(mark)}.",
             "they hold devices and ports that the next case needs",
             "start helpers in the worker's own session, so that they are ended with it",
         )
 
-    def _of_two_processes(self, **fields: Any) -> RunSpec:
+    def _two_process_case(self, **fields: Any) -> RunSpec:
         """Return a case with a rank 1: one process may own all devices of a node, which requires two nodes."""
         offered = [STRATEGIES[name] for name in sorted(self.plugin.capabilities.strategies)]
         # Those that synchronize first: the others must notice that one is gone.

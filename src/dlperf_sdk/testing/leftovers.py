@@ -21,20 +21,20 @@ PATIENCE = 5.0
 """Seconds that shared memory may take to be removed: others that are at work on this machine make some, too."""
 
 
-def leaves_nothing(run: Callable[[Mapping[str, str]], object]) -> None:
+def check_leftovers(run: Callable[[Mapping[str, str]], object]) -> None:
     """Check that a run leaves nothing: no process, no temporary file, no shared memory.
 
     `run` is called with variables for the environment of all its processes, and sees for itself that it ends well.
     """
-    mark, before = uuid.uuid4().hex, shared_memory()
+    mark, before = uuid.uuid4().hex, list_shared_memory()
     with TemporaryDirectory(prefix="dlperf-conformance-") as folder:
         run({MARK: mark, "TMPDIR": folder})
         # Empty folders are caches that are made once per user, and do not grow.
         remaining = sorted(
             str(path.relative_to(folder)) for path in Path(folder).rglob("*") if not path.is_dir()
         )
-    assert not alive(mark), advice(
-        f"After the run these processes are still there: {alive(mark)}.",
+    assert not list_live_processes(mark), advice(
+        f"After the run these processes are still there: {list_live_processes(mark)}.",
         "they take time and memory from whatever is measured next",
         "end helpers (loaders, servers) in `Runtime.stop`, or start them so that they end with their parent",
     )
@@ -43,11 +43,11 @@ def leaves_nothing(run: Callable[[Mapping[str, str]], object]) -> None:
         "a campaign makes thousands of them, and disks are finite",
         "remove them in `Runtime.stop`; what lies in the worker's own working directory is removed for you",
     )
-    orphans = nobodys(before)
+    orphans = orphaned_segments(before)
     if orphans:  # or somebody else's, who was killed meanwhile: what leaves some does so every time
-        before = shared_memory()
+        before = list_shared_memory()
         run({MARK: uuid.uuid4().hex})
-        orphans = nobodys(before)
+        orphans = orphaned_segments(before)
     assert not orphans, advice(
         f"After the run this shared memory is left, and no process has it: {', '.join(orphans[:10])}.",
         "it is memory of the machine, until somebody removes it by hand",
@@ -55,7 +55,7 @@ def leaves_nothing(run: Callable[[Mapping[str, str]], object]) -> None:
     )
 
 
-def alive(mark: str) -> list[str]:
+def list_live_processes(mark: str) -> list[str]:
     """Return the command lines of all processes that have a mark in their environment."""
     commands = []
     for process in _processes():
@@ -80,7 +80,7 @@ class Shared:
     """Time of its last change, in nanoseconds."""
 
 
-def shared_memory() -> frozenset[Shared]:
+def list_shared_memory() -> frozenset[Shared]:
     """Return the files in shared memory that belong to this user."""
     files = set()
     for folder, _, names in os.walk(SHARED):
@@ -93,21 +93,21 @@ def shared_memory() -> frozenset[Shared]:
     return frozenset(files)
 
 
-def nobodys(before: frozenset[Shared]) -> list[str]:
+def orphaned_segments(before: frozenset[Shared]) -> list[str]:
     """Return the new files in shared memory that no process has open or mapped, after waiting for them to go.
 
     New files are those that are not among `before`.
     """
     until = time.monotonic() + PATIENCE
     while True:
-        new = {file.path for file in shared_memory() - before}
-        remaining = sorted(new - _held()) if new else []
+        new = {file.path for file in list_shared_memory() - before}
+        remaining = sorted(new - _list_open_segments()) if new else []
         if not remaining or time.monotonic() > until:
             return remaining
         time.sleep(0.1)
 
 
-def _held() -> set[str]:
+def _list_open_segments() -> set[str]:
     """Return the files in shared memory that processes have open or mapped, as far as this user may see."""
     paths = set()
     for process in (*_processes(), Path("/proc/self")):

@@ -32,10 +32,10 @@ class MeasurerConformance(Conformance):
     model: ClassVar[str]
     registry: ClassVar[Registry] = Registry()
 
-    _kept: ClassVar[list[Result]]
+    _cache: ClassVar[list[Result]]
 
     def __init_subclass__(cls) -> None:
-        cls._kept = []
+        cls._cache = []
 
     @property
     def plugin(self) -> Measurer:
@@ -45,7 +45,7 @@ class MeasurerConformance(Conformance):
 
     def test_it_is_pure(self) -> None:
         """The same repeats give the same metrics, and stay what they were."""
-        measured = self._measured()
+        measured = self._measure()
         before = attrs.asdict(measured, recurse=False)
         first, second = self.plugin.summarize(measured), self.plugin.summarize(measured)
         assert first == second, advice(
@@ -57,7 +57,7 @@ class MeasurerConformance(Conformance):
 
     def test_its_metrics_can_be_read(self) -> None:
         """Each has a name, a unit and a finite value, one per repeat where it has repeats."""
-        measured = self._measured()
+        measured = self._measure()
         metrics = self.plugin.summarize(measured)
         for metric in metrics:
             assert isinstance(metric, Metric) and metric.name and metric.unit is not None, metric
@@ -72,7 +72,7 @@ class MeasurerConformance(Conformance):
 
     def test_what_nobody_measured_is_absent(self) -> None:
         """Without repeats there is no metric, and no exception."""
-        nothing = attrs.evolve(self._measured(), repeats=())
+        nothing = attrs.evolve(self._measure(), repeats=())
         metrics = self.plugin.summarize(nothing)
         assert metrics == (), advice(
             f"Of no repeats at all it says {metrics}.",
@@ -82,7 +82,7 @@ class MeasurerConformance(Conformance):
 
     def test_few_repeats_have_no_interval(self) -> None:
         """Below six repeats nobody knows an interval."""
-        for metric in self.plugin.summarize(self._measured()):
+        for metric in self.plugin.summarize(self._measure()):
             assert metric.low is None and metric.high is None, advice(
                 f"{metric.name} has an interval from {metric.low} to {metric.high} of two repeats.",
                 "a distribution-free interval takes six repeats",
@@ -102,9 +102,9 @@ class MeasurerConformance(Conformance):
             source = Path(module_spec.origin).read_text(encoding="utf-8")
             ast.parse(source, module_spec.origin, feature_version=(3, 7))
 
-    def _measured(self) -> Measured:
-        if not self._kept:
-            self._kept.append(
+    def _measure(self) -> Measured:
+        if not self._cache:
+            self._cache.append(
                 run(
                     self.framework,
                     self.model,
@@ -116,7 +116,7 @@ class MeasurerConformance(Conformance):
                     registry=self.registry,
                 )
             )
-        result = self._kept[0]
+        result = self._cache[0]
         assert result.failure is None and result.workload is not None, result.failure
         return Measured(
             tuple(result.repeats),

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import attrs
 import numpy
 
-from dlperf_sdk.interfaces.model import Model, plain
+from dlperf_sdk.interfaces.model import Model, entry_to_dict
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.spec.values import Scalar
 from dlperf_sdk.testing.conformance import Conformance, advice
@@ -42,7 +42,7 @@ class ModelConformance(Conformance):
 
     def test_the_manifest_can_be_drawn(self, options: Mapping[str, Scalar]) -> None:
         """Names are unique, shapes positive, and each `init` gives finite numbers of that shape."""
-        manifest = [plain(entry) for entry in self.plugin.parameters(self._chosen(options))]
+        manifest = [entry_to_dict(entry) for entry in self.plugin.parameters(self._chosen(options))]
         names = [entry["name"] for entry in manifest]
         assert manifest and len(set(names)) == len(names), advice(
             f"The manifest has {len(names)} parameters under {len(set(names))} names.",
@@ -60,7 +60,7 @@ class ModelConformance(Conformance):
 
     def test_the_batch_can_be_drawn(self, options: Mapping[str, Scalar]) -> None:
         """Each `fill` gives values of that shape and type, different from shard to shard unless constant."""
-        inputs = [plain(entry) for entry in self.plugin.inputs(self._chosen(options))]
+        inputs = [entry_to_dict(entry) for entry in self.plugin.inputs(self._chosen(options))]
         first, second = (canonical.batch(inputs, 2, shard, 0) for shard in (0, 1))
         assert inputs, "the model has no inputs"
         assert any((first[name] != second[name]).any() for name in first), advice(

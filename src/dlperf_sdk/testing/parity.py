@@ -22,11 +22,11 @@ class Following(FrameworkSubject):
 
     def test_it_follows_the_reference(self, cell: Cell) -> None:
         """One replica, from the canonical weights on the canonical batch."""
-        self._follows(self.spec_of(cell))
+        self._check_follows(self.spec_of(cell))
 
     def test_replicas_follow_the_reference(self, pair: Cell) -> None:
         """Two replicas whose gradients meet: equal is not enough, they can be wrong together."""
-        self._follows(self.spec_of(pair))
+        self._check_follows(self.spec_of(pair))
 
     def test_it_follows_the_models_other_references(self, model: str) -> None:
         """Check parity with the model's other references, in fp32, with one replica and the threads of a user's run.
@@ -53,33 +53,33 @@ class Following(FrameworkSubject):
             )
             (row,) = parity.rows
             assert row.parity is not None, f"{self.framework} {model}, case {case}: {row.reason}"
-            self.excuse(row.parity.traceback)
-            self._passed(f"{self.framework} {model}, case {case}", row.parity)
+            self.skip_if_unfinished(row.parity.traceback)
+            self._check_passed(f"{self.framework} {model}, case {case}", row.parity)
 
     def test_accumulated_gradients_follow_the_reference(self) -> None:
         """Two micro-batches are the very step that their whole batch is, but for batch norm, which sees each alone."""
         if not self.plugin.capabilities.accumulation:
             pytest.skip("the plugin does not declare accumulation")
-        models = [name for name in self.models_to_test() if self._whole(name)]
+        models = [name for name in self.models_to_test() if self._has_no_running_means(name)]
         if not models:
             pytest.skip(f"no reference of {', '.join(self.models_to_test())} is free of batch norm")
-        self._follows(self.accepted_spec(models, accumulation=2))
+        self._check_follows(self.select_accepted_spec(models, accumulation=2))
 
-    def _whole(self, model: str) -> bool:
+    def _has_no_running_means(self, model: str) -> bool:
         """Return True if the model's reference has no running means, so that accumulated gradients must follow it."""
         references = self.registry.model(model).references
         return references is not None and not load(references).cases[REFERENCE_CASE].alone[0].running_means
 
-    def _follows(self, spec: RunSpec) -> None:
+    def _check_follows(self, spec: RunSpec) -> None:
         if self.registry.model(spec.model).references is None:
             pytest.skip(f"{spec.model} ships no reference trajectories")
         parity = self.parity_of(spec)
         if parity.outcome == NOT_APPLICABLE:
             pytest.skip(parity.detail)
-        self.excuse(parity.traceback)
-        self._passed(describe(spec), parity)
+        self.skip_if_unfinished(parity.traceback)
+        self._check_passed(describe(spec), parity)
 
-    def _passed(self, subject: str, parity: Parity) -> None:
+    def _check_passed(self, subject: str, parity: Parity) -> None:
         assert parity.outcome == PASS, advice(
             f"{subject}: {parity.detail}",
             "a throughput of another model, or of another optimizer, is compared with nobody's",

@@ -22,7 +22,7 @@ class Replicas(FrameworkSubject):
     def test_replicas_are_equal(self, pair: Cell) -> None:
         """With every strategy that is declared, at the end of the run."""
         spec = self.spec_of(pair)
-        result = self.valid_result_of(spec)
+        result = self.require_valid_result(spec)
         if STRATEGIES[spec.strategy].is_asynchronous:
             return  # nobody waits for the others: it trains, and no more is promised
         first, second = _digests(result)
@@ -42,8 +42,8 @@ class Replicas(FrameworkSubject):
             pytest.skip("its replicas wait for each other: `test_replicas_are_equal` holds them")
         if PRECISIONS[spec.precision].is_narrow:
             pytest.skip("its rounding may hide what one replica changes for the other: fp32 shows it")
-        single = _losses(self.valid_result_of(attrs.evolve(spec, topology=TopologySpec(1, 1))))[0]
-        together = _losses(self.valid_result_of(spec))[0]
+        single = _losses(self.require_valid_result(attrs.evolve(spec, topology=TopologySpec(1, 1))))[0]
+        together = _losses(self.require_valid_result(spec))[0]
         same = all(
             math.isclose(one, other, rel_tol=PRECISIONS[spec.precision].loss_tolerance)
             for one, other in zip(single, together, strict=True)
@@ -57,7 +57,7 @@ class Replicas(FrameworkSubject):
     def test_replicas_see_different_samples(self, pair: Cell) -> None:
         """Each trains on a canonical shard of its own: their losses differ from the first step on."""
         spec = self.spec_of(pair)
-        first, second = _losses(self.valid_result_of(spec))
+        first, second = _losses(self.require_valid_result(spec))
         assert first[0] != second[0], advice(
             f"{describe(spec)}: both replicas have the loss {first[0]} on their first batch.",
             "replicas that train on the same samples need no synchronisation to be equal, and do half the work",
@@ -68,8 +68,8 @@ class Replicas(FrameworkSubject):
         """The control experiment: without synchronisation they end different, so that equality means something."""
         if INDEPENDENT not in self.plugin.capabilities.strategies:
             pytest.skip(f"the plugin does not declare the strategy {INDEPENDENT!r}")
-        spec = self.accepted_spec(topology="1n2d", strategy=INDEPENDENT)
-        first, second = _digests(self.valid_result_of(spec))
+        spec = self.select_accepted_spec(topology="1n2d", strategy=INDEPENDENT)
+        first, second = _digests(self.require_valid_result(spec))
         assert first != second, advice(
             f"{describe(spec)}: the replicas end equal, although their gradients should not have met.",
             "either they do meet, or both train on the same samples; then `replicas-equal` shows nothing",

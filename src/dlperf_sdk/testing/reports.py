@@ -45,7 +45,7 @@ class Reports(Training):
 
     def test_a_replica_names_its_device(self, any_cell: Cell) -> None:
         """Every record lists its replicas with the devices that they are on."""
-        for record in self.valid_result_of(self.spec_of(any_cell)).repeats[0].records:
+        for record in self.require_valid_result(self.spec_of(any_cell)).repeats[0].records:
             for replica in record.replicas:
                 assert replica.device, f"replica {replica.index} of rank {record.rank} names no device"
 

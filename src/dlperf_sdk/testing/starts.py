@@ -15,7 +15,7 @@ from dlperf_sdk.execution.launch import launch
 from dlperf_sdk.execution.prepare import prepare_case
 from dlperf_sdk.parity.evidence import ParityRun, evaluate_parity, plan_parity_run
 from dlperf_sdk.planning.plan import Plan, make_plan
-from dlperf_sdk.planning.secret_variables import requested_variables
+from dlperf_sdk.planning.secret_variables import list_requested_variables
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.agent_events import failure_from
 from dlperf_sdk.results.records import Failure, Record
@@ -57,7 +57,7 @@ def start(spec: RunSpec, registry: Registry, program: str, deadline: float | Non
         RunFailed: they cannot be started.
     """
     plan = make_plan(spec, registry)
-    variables = requested_variables(plan.spec)
+    variables = list_requested_variables(plan.spec)
     prepared = environments.prepare(
         spec.framework, plan.environment, plan.device, python=spec.python, env=variables
     )

@@ -107,15 +107,15 @@ class FrameworkSubject(Conformance):
             "compiler": sorted(can.compilers - {NONE}),
             "layout": sorted(can.layouts - {"auto"}),
             "source": sorted(can.data - {DATA_SOURCES.default}),  # which every other test is fed with
-            "cell": cells.alone(models, can),
-            "pair": cells.pairs(models, can),
-            "any_cell": (*cells.alone(models, can), *cells.pairs(models, can)),
+            "cell": cells.list_single_replica_cells(models, can),
+            "pair": cells.list_pair_cells(models, can),
+            "any_cell": (*cells.list_single_replica_cells(models, can), *cells.list_pair_cells(models, can)),
         }
 
     def combinations(self) -> frozenset[Cell]:
         """Return the cells whose values other cells have as well."""
         every = frozenset(self.axes()["any_cell"])
-        return every - cells.covering(self.axes()["any_cell"])
+        return every - cells.select_covering(self.axes()["any_cell"])
 
     def spec(self, model: str, **fields: Any) -> RunSpec:
         """Return a short case of a model, whose workers have one thread each; `fields` are those of `RunSpec`."""
@@ -150,7 +150,7 @@ class FrameworkSubject(Conformance):
             return error
         return None
 
-    def accepted_spec(self, models: Sequence[str] | None = None, **fields: Any) -> RunSpec:
+    def select_accepted_spec(self, models: Sequence[str] | None = None, **fields: Any) -> RunSpec:
         """Return the case with the first model that the plugin accepts it for; skip if it refuses all."""
         refused = None
         for model in models or self.models_to_test():
@@ -165,7 +165,11 @@ class FrameworkSubject(Conformance):
 
         The plainest case of a model is nothing that may be refused: a plugin that names the model must run it.
         """
-        spec = self.spec(cell.models[0]) if cell.is_plain else self.accepted_spec(cell.models, **cell.fields)
+        spec = (
+            self.spec(cell.models[0])
+            if cell.is_plain
+            else self.select_accepted_spec(cell.models, **cell.fields)
+        )
         self._cells.add(_key(spec))
         return spec
 
@@ -195,8 +199,8 @@ class FrameworkSubject(Conformance):
         case = self._begin_case(spec, ())
         if case.plan is None or any(process.role == SERVICE for process in case.plan.placeholder_processes()):
             return None
-        reference_case = held_to(self.registry.model(spec.model).references, spec.compiler)
-        result, answers, parity = check_case(case, case.plan, reference_case)
+        name = reference_case(self.registry.model(spec.model).references, spec.compiler)
+        result, answers, parity = check_case(case, case.plan, name)
         if result.failure is not None:
             return result if result.status == "unsupported" else None
         if answers and not any(answer.failed for answer in answers):
@@ -221,13 +225,13 @@ class FrameworkSubject(Conformance):
         if key in self._cells:
             self.result_of(spec)
         if key not in self._parities:
-            self.excuse(self._unsupported.get(key))
+            self.skip_if_unfinished(self._unsupported.get(key))
             self._skip_unfinished("parity", spec)
             case = self._begin_case(spec, ())
             references = self.registry.model(spec.model).references
-            case.prepare(reference_case=held_to(references, spec.compiler))
+            case.prepare(reference_case=reference_case(references, spec.compiler))
             if case.parity is None:
-                self.excuse(case.failure)
+                self.skip_if_unfinished(case.failure)
                 pytest.fail(f"{describe(spec)} could not be prepared: {case.failure}")
             self._parities[key] = case.parity
             self._note_unfinished("parity", spec, case.parity.traceback)
@@ -248,14 +252,14 @@ class FrameworkSubject(Conformance):
         if key in self._cells:
             self.result_of(spec)
         if key not in self._answers:
-            self.excuse(self._unsupported.get(key))
+            self.skip_if_unfinished(self._unsupported.get(key))
             self._skip_unfinished("answers", spec)
             self._answers[key] = ask(spec, self.registry)
             for answer in self._answers[key]:
                 self._note_unfinished("answers", spec, answer.failed)
         return self._answers[key]
 
-    def excuse(self, failed: Failure | str | None) -> None:
+    def skip_if_unfinished(self, failed: Failure | str | None) -> None:
         """Skip the test where a worker came to what is still to be filled in: one test lists it all.
 
         And where it says that this machine cannot do it, such as a processor without 16-bit products (never the
@@ -285,10 +289,10 @@ class FrameworkSubject(Conformance):
     def _skip_for(self, lack: str) -> NoReturn:
         pytest.skip(f"{lack}; `test_nothing_is_left_to_fill_in` lists what is left")
 
-    def valid_result_of(self, spec: RunSpec) -> Result:
+    def require_valid_result(self, spec: RunSpec) -> Result:
         """Return the result of a case that must succeed, with every available integrity verdict."""
         result = self.result_of(spec)
-        self.excuse(result.failure)
+        self.skip_if_unfinished(result.failure)
         assert result.failure is None, advice(
             f"{describe(spec)} ended with {result.status}: {result.failure and result.failure.message}",
             "a plugin that declares this must be able to train with it",
@@ -311,7 +315,7 @@ def _key(spec: RunSpec) -> str:
     return json.dumps(spec.to_dict(), sort_keys=True)
 
 
-def held_to(references: Path | None, compiler: str) -> str:
+def reference_case(references: Path | None, compiler: str) -> str:
     """Return the case of a model's reference that conformance runs parity on."""
     compiled = compiler != NONE and references is not None and COMPILED in load(references).cases
     return COMPILED if compiled else REFERENCE_CASE

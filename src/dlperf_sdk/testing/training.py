@@ -29,13 +29,13 @@ class Training(FrameworkSubject):
             "a model in fp32 on one device is what a plugin offers wherever it offers anything",
             "raise Unsupported for what only some machines can do; leave a model that cannot run out of `trainers`",
         )
-        self.valid_result_of(spec)
+        self.require_valid_result(spec)
 
     def test_the_worker_answers(self, cell: Cell) -> None:
         """Everything that the contract of `Runtime` and `Trainer` asks for is there."""
         spec = self.spec_of(cell)
         failed = self._first_failed(self.answers_of(spec))
-        self.excuse(failed)
+        self.skip_if_unfinished(failed)
         assert failed is None, advice(
             f"In {self.framework}'s plugin, for {describe(spec)}, {failed}",
             "the measuring loop calls the same methods",
@@ -109,7 +109,7 @@ class Training(FrameworkSubject):
         answer = self._values_of(spec)[0]
         early, again = ([losses[0] for losses in answer[key]] for key in ("losses", "losses_again"))
         result = self.result_of(spec)
-        self.excuse(result.failure)
+        self.skip_if_unfinished(result.failure)
         assert result.failure is None, f"`test_it_trains` says more: {result.failure}"
         late = list(result.repeats[0].records[0].replicas[0].canonical_losses)
         assert len(set(early)) > 1, f"the losses do not change from step to step: {early}"
@@ -117,8 +117,8 @@ class Training(FrameworkSubject):
         first = math.isclose(early[0], late[0], rel_tol=most)
         own = all(is_loss_of(step, loss, early, spec.precision) for step, loss in enumerate(late))
         assert early == again and first and own, advice(
-            f"{describe(spec)}: read at once the losses of the first steps are {_listed(early)}, read again after "
-            f"more steps {_listed(again)}, and in another run read after the window {_listed(late)}.",
+            f"{describe(spec)}: read at once the losses of the first steps are {_join_losses(early)}, read again after "
+            f"more steps {_join_losses(again)}, and in another run read after the window {_join_losses(late)}.",
             "losses are read when the clock has stopped: a handle must hold the loss of its own step until then",
             "return a handle with memory of its own: copy what the next step overwrites, without waiting for it",
         )
@@ -129,15 +129,15 @@ class Training(FrameworkSubject):
         answer = self._values_of(spec)[0]
         further = [losses[0] for losses in answer["losses_further"]]
         result = self.result_of(spec)
-        self.excuse(result.failure)
+        self.skip_if_unfinished(result.failure)
         assert result.failure is None, f"`test_it_trains` says more: {result.failure}"
         replica = result.repeats[0].records[0].replicas[0]
         window = [*replica.warmup_losses, *replica.losses]
         pairs = list(zip(window, further, strict=False))
         same = all(is_loss_of(step, loss, further, spec.precision) for step, (loss, _) in enumerate(pairs))
         assert pairs and same, advice(
-            f"{describe(spec)}: the losses of the warm-up and the window are {_listed(window)}; the next steps on "
-            f"the canonical batch have {_listed(further)}.",
+            f"{describe(spec)}: the losses of the warm-up and the window are {_join_losses(window)}; the next steps on "
+            f"the canonical batch have {_join_losses(further)}.",
             "parity and the precision are shown on the canonical batch: a window that trains on something else, or in "
             "another way, is not what they vouch for",
             "let `batches` of the source 'synthetic' yield the canonical batch, with all its samples, and let `step` "
@@ -162,7 +162,7 @@ class Training(FrameworkSubject):
 
     def _first_loss(self, model: str, **options: Any) -> float:
         result = self.result_of(self.spec(model, options=options))
-        self.excuse(result.failure)
+        self.skip_if_unfinished(result.failure)
         assert result.failure is None, advice(
             f"{self.framework} {model} with {options} ended with {result.status}: "
             f"{result.failure and result.failure.message}",
@@ -179,7 +179,7 @@ class Training(FrameworkSubject):
 
     def test_the_loss_falls(self, cell: Cell) -> None:
         """Over the steps on the canonical batch."""
-        judgement = verdict(self.valid_result_of(self.spec_of(cell)), "loss-falls")
+        judgement = verdict(self.require_valid_result(self.spec_of(cell)), "loss-falls")
         assert judgement.outcome == PASS, advice(
             judgement.detail,
             "what does not learn is not training",
@@ -195,7 +195,7 @@ class Training(FrameworkSubject):
         answers = self.answers_of(spec)
         failed = self._first_failed(answers)
         if failed is not None:
-            self.excuse(failed)
+            self.skip_if_unfinished(failed)
             pytest.fail(f"`test_the_worker_answers` says why: {failed.splitlines()[-1]}")
         return [dict(answer.values) for answer in answers]
 
@@ -215,14 +215,15 @@ def is_loss_of(step: int, loss: float, losses: list[float], precision: str) -> b
     """
     of = PRECISIONS[precision]
     return math.isclose(loss, losses[step], rel_tol=of.loss_tolerance) or (
-        math.isclose(loss, losses[step], rel_tol=of.grown_loss_tolerance) and _nearest(loss, losses) == step
+        math.isclose(loss, losses[step], rel_tol=of.grown_loss_tolerance)
+        and _nearest_step(loss, losses) == step
     )
 
 
-def _nearest(loss: float, losses: list[float]) -> int:
+def _nearest_step(loss: float, losses: list[float]) -> int:
     """Return the step whose loss is the closest."""
     return min(range(len(losses)), key=lambda step: abs(losses[step] - loss))
 
 
-def _listed(values: list[float]) -> str:
+def _join_losses(values: list[float]) -> str:
     return ", ".join(f"{value:.6g}" for value in values)

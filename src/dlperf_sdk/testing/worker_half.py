@@ -33,7 +33,7 @@ class WorkerHalf(FrameworkSubject):
     def test_it_compiles_on_the_oldest_python_it_declares(self) -> None:
         """Its syntax; and really there, where that interpreter is found on this machine."""
         for model in self.models_to_test():
-            for file, (content, oldest) in self._reached(model).items():
+            for file, (content, oldest) in self._list_imported_files(model).items():
                 try:
                     ast.parse(content, file, feature_version=(3, oldest))
                 except SyntaxError as error:
@@ -49,7 +49,7 @@ class WorkerHalf(FrameworkSubject):
     def test_the_oldest_python_that_is_here_compiles_it(self, tmp_path: Path) -> None:
         """Compiled by that interpreter itself."""
         for model in self.models_to_test():
-            reached = self._reached(model)
+            reached = self._list_imported_files(model)
             oldest = max(oldest for _, oldest in reached.values())
             try:
                 interpreter = interpreters.find(f"==3.{oldest}.*", os.environ)
@@ -70,8 +70,8 @@ class WorkerHalf(FrameworkSubject):
     def test_it_imports_nothing_of_the_core(self) -> None:
         """The standard library, the framework and what comes with it, its own package, `dlperf_sdk.worker`."""
         for model in self.models_to_test():
-            for file, (content, _) in self._reached(model).items():
-                for name in _imported(file, ast.parse(content)):
+            for file, (content, _) in self._list_imported_files(model).items():
+                for name in _list_imported_modules(file, ast.parse(content)):
                     top = name.partition(".")[0]
                     core = top in CORE or (
                         top == "dlperf_sdk"
@@ -89,7 +89,7 @@ class WorkerHalf(FrameworkSubject):
         gaps = {
             f"{file}, line {line}, {name}(): {gap}"
             for model in self.models_to_test()
-            for file, (content, _) in self._reached(model).items()
+            for file, (content, _) in self._list_imported_files(model).items()
             for line, name, gap in _gaps(ast.parse(content))
         }
         remaining = sorted(gaps)
@@ -99,7 +99,7 @@ class WorkerHalf(FrameworkSubject):
             "fill them in, in the order of the plugin's README.md",
         )
 
-    def _reached(self, model: str) -> dict[str, tuple[str, int]]:
+    def _list_imported_files(self, model: str) -> dict[str, tuple[str, int]]:
         """Return the plugin's files that a worker imports → text and oldest minor version that must read them."""
         plan = make_plan(self.spec(model), self.registry)
         request = plan.request("conformance", (sys.executable,), {}, {"source": DATA_SOURCES.default})
@@ -128,7 +128,7 @@ def _closure(references: list[str], files: dict[str, str]) -> set[str]:
             for name in ("/".join(parts[:depth]) + ".py", "/".join(parts[:depth]) + "/__init__.py"):
                 if name in files and name not in reached:
                     reached.add(name)
-                    modules += _imported(name, ast.parse(files[name]))
+                    modules += _list_imported_modules(name, ast.parse(files[name]))
     return reached
 
 
@@ -145,7 +145,7 @@ def _gaps(tree: ast.AST) -> Iterator[tuple[int, str, str]]:
                     yield node.lineno, function.name, str(child.value).partition(": ")[2]
 
 
-def _imported(file: str, tree: ast.AST) -> list[str]:
+def _list_imported_modules(file: str, tree: ast.AST) -> list[str]:
     """Return all modules that a file names in imports; `from a import b` may mean `a.b`."""
     modules = []
     for node in ast.walk(tree):

@@ -24,7 +24,7 @@ def has(bundle: str, name: str) -> bool:
         return name in archive.namelist()
 
 
-def unpacked(bundle: str, scratch: str) -> str:
+def unpack(bundle: str, scratch: str) -> str:
     """Return the directory that workers import from: the bundle, unpacked."""
     if os.path.isdir(bundle):
         return bundle

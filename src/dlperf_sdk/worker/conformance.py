@@ -18,7 +18,7 @@ import numpy
 
 from dlperf_sdk.worker import bundled, canonical, memory
 from dlperf_sdk.worker.digest import digest_of
-from dlperf_sdk.worker.enqueue_times import convinces
+from dlperf_sdk.worker.enqueue_times import is_plausible
 from dlperf_sdk.worker.interface import Runtime, Trainer
 from dlperf_sdk.worker.processes import Cluster, Process
 from dlperf_sdk.worker.programs import Task, follow_reference, measure
@@ -66,14 +66,14 @@ def exhaust(task: Task) -> Dict[str, Any]:
     runtime.synchronize()
     stack = resource.getrlimit(resource.RLIMIT_STACK)[0]
     stacks = (os.cpu_count() or 1) * (STACK if stack == resource.RLIM_INFINITY else stack)
-    memory.limit(memory.in_use() + HEADROOM + stacks)
+    memory.limit(memory.read_used_memory() + HEADROOM + stacks)
     try:
         handles = [trainer.step(batch).loss for _ in range(2)]
         runtime.synchronize()
         for handle in handles:
             trainer.read_loss(handle)
     finally:
-        memory.lift()
+        memory.remove_limit()
     return {}
 
 
@@ -145,7 +145,7 @@ def _ask(
     answers["asynchrony"] = [times]
     # In company all take as many steps, whatever each has seen: they meet in every one.
     while len(answers["asynchrony"]) < TRIES and (
-        cluster.world_size > 1 or not convinces(runtime.clock, times)
+        cluster.world_size > 1 or not is_plausible(runtime.clock, times)
     ):
         times, _ = _enqueue(runtime, trainer, batch)
         answers["asynchrony"].append(times)

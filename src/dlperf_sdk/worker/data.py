@@ -49,7 +49,7 @@ def checksum(path: str) -> str:
     return digest.hexdigest()
 
 
-def _refused(path: str, why: str) -> DataError:
+def _data_error(path: str, why: str) -> DataError:
     return DataError(
         "The prepared data %s %s. The controller prepares data on its own machine, before the run: "
         "run again, and on several nodes let all of them see this file and the data's folder under the same "
@@ -61,9 +61,9 @@ def _check(path: str, expected: str) -> None:
     try:
         actual = checksum(path)
     except OSError as error:
-        raise _refused(path, "cannot be read (%s)" % error.strerror) from error
+        raise _data_error(path, "cannot be read (%s)" % error.strerror) from error
     if actual != expected:
-        raise _refused(path, "has changed: its SHA-256 is %s, and was %s" % (actual, expected))
+        raise _data_error(path, "has changed: its SHA-256 is %s, and was %s" % (actual, expected))
 
 
 def _header(line: str, path: str, kind: str) -> Dict[str, Any]:
@@ -71,7 +71,7 @@ def _header(line: str, path: str, kind: str) -> Dict[str, Any]:
     major = str(header["version"]).partition(".")[0]
     if header["format"] != kind or major != INDEX_VERSION.partition(".")[0]:
         identity = (header["format"], header["version"], kind, INDEX_VERSION)
-        raise _refused(path, "is %s %s, and this worker reads %s %s" % identity)
+        raise _data_error(path, "is %s %s, and this worker reads %s %s" % identity)
     return header
 
 
@@ -90,7 +90,7 @@ def read_images(data: Dict[str, Any]) -> Images:
             images.paths.append(relative)
             images.labels.append(label)
     if len(images.paths) != header["samples"]:
-        raise _refused(path, "lists %d images, not %d" % (len(images.paths), header["samples"]))
+        raise _data_error(path, "lists %d images, not %d" % (len(images.paths), header["samples"]))
     return images
 
 

@@ -5,7 +5,7 @@ from itertools import zip_longest
 from typing import Any, Iterable, Iterator, Mapping, Sequence, Tuple
 
 
-def held(
+def check_places(
     manifest: Sequence[Mapping[str, Any]], parameters: Iterable[Tuple[str, Any]]
 ) -> Iterator[Tuple[str, Any]]:
     """Yield the parameters that `Trainer.parameters` gives, each checked against its place in the manifest.
@@ -33,9 +33,9 @@ def held(
 def digest_of(manifest: Sequence[Mapping[str, Any]], parameters: Iterable[Tuple[str, Any]]) -> str:
     """Return the SHA-256 over the parameters as float32 in C order, one after another as the manifest lists them.
 
-    Raises ValueError as `held` does.
+    Raises ValueError as `check_places` does.
     """
     digest = hashlib.sha256()
-    for _, values in held(manifest, parameters):
+    for _, values in check_places(manifest, parameters):
         digest.update(values.data)
     return digest.hexdigest()

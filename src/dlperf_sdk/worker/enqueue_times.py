@@ -18,12 +18,12 @@ EARLY = 0.05
 """The most by which the device's own events may say that the steps took longer than the host waited."""
 
 
-def whole(times: Times) -> float:
+def total_seconds(times: Times) -> float:
     """Return the seconds from the first step's call until the last loss was read."""
     return float(times["enqueue"] + times["synchronize"] + times["read"])
 
 
-def left(times: Times) -> float:
+def remaining_seconds(times: Times) -> float:
     """Return the seconds of work that were left when `step` had returned.
 
     They come from the device's events or from the host's waiting.
@@ -32,30 +32,32 @@ def left(times: Times) -> float:
     return float(waited)
 
 
-def early(times: Times) -> float:
+def unfinished_share(times: Times) -> float:
     """Return the part of the device's time, by its events, that had not passed when `synchronize` returned."""
     if not times["device"]:
         return 0.0
     return 1.0 - float((times["enqueue"] + times["synchronize"]) / times["device"])
 
 
-def went_on_alone(times: Times) -> bool:
+def is_asynchronous(times: Times) -> bool:
     """Return True if the device had the work of at least `LEFT` steps left when the last `step` returned."""
-    return left(times) * int(times["steps"]) >= LEFT * whole(times)
+    return remaining_seconds(times) * int(times["steps"]) >= LEFT * total_seconds(times)
 
 
 def was_waited_for(times: Times) -> bool:
     """Return True if the steps were done when `synchronize` returned, within `READ` and `EARLY`."""
-    return bool(times["read"] <= READ * whole(times)) and early(times) <= EARLY
+    return bool(times["read"] <= READ * total_seconds(times)) and unfinished_share(times) <= EARLY
 
 
 def was_done_at_once(times: Times) -> bool:
     """Return True if at most `DONE` of a step's time was left when the last `step` returned."""
-    return (whole(times) - float(times["enqueue"])) * int(times["steps"]) <= DONE * whole(times)
+    return (total_seconds(times) - float(times["enqueue"])) * int(times["steps"]) <= DONE * total_seconds(
+        times
+    )
 
 
-def convinces(clock: str, times: Times) -> bool:
+def is_plausible(clock: str, times: Times) -> bool:
     """Return True if the times confirm the declared clock, so that no further try is needed."""
     if clock == "blocking":
         return was_done_at_once(times)
-    return went_on_alone(times) and was_waited_for(times)
+    return is_asynchronous(times) and was_waited_for(times)

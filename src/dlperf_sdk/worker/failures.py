@@ -39,7 +39,7 @@ def failure(
     return {"kind": kind, "message": message, "phase": phase, "node": node, "rank": None}
 
 
-def of_worker(
+def explain_worker_failure(
     name: str,
     exit: Dict[str, Any],
     record: Optional[Dict[str, Any]],
@@ -78,7 +78,7 @@ def of_worker(
             "%s was killed by the kernel in phase '%s' because the machine, or its control group, had no memory left. "
             "Use a smaller batch size, or a machine with more memory." % (name, phase),
         )
-    elif limit is not None and (exit["signal"] or exit["code"]) and memory.speaks(log):
+    elif limit is not None and (exit["signal"] or exit["code"]) and memory.reports_out_of_memory(log):
         failed = failure(
             "out-of-memory",
             "%s ended in phase '%s' since memory_limit lets it allocate %d bytes only: its log ends with %r. Allow "
@@ -87,16 +87,16 @@ def of_worker(
     elif exit["signal"]:
         message = "%s was ended by %s in phase '%s'. Its log tells how far it came; %s.%s"
         advice = _advice(exit["signal"])
-        failed = failure("crashed", message % (name, exit["signal"], phase, advice, _perhaps(limit)))
+        failed = failure("crashed", message % (name, exit["signal"], phase, advice, _limit_hint(limit)))
     elif exit["code"] and ok:
         message = (
             "%s had written its record, and then left with exit code %d in phase '%s': what failed came after its "
             "work, where the runtime's `stop` and exit functions run. Its log may say why.%s"
         )
-        failed = failure("crashed", message % (name, exit["code"], phase, _perhaps(limit)))
+        failed = failure("crashed", message % (name, exit["code"], phase, _limit_hint(limit)))
     elif exit["code"]:
         message = "%s left with exit code %d in phase '%s', and %s; its log may say why.%s"
-        failed = failure("crashed", message % (name, exit["code"], phase, why_no_record, _perhaps(limit)))
+        failed = failure("crashed", message % (name, exit["code"], phase, why_no_record, _limit_hint(limit)))
     elif not ok:
         message = (
             "%s left with exit code 0 in phase '%s', but %s. See its log, and what in the plugin ends the process or "
@@ -111,7 +111,7 @@ def of_worker(
     return dict(failed, phase=failed.get("phase") or phase, node=exit["node"], rank=exit["rank"])
 
 
-def of_service(name: str, exit: Dict[str, Any], kernel_killed: bool) -> Optional[Dict[str, Any]]:
+def explain_service_failure(name: str, exit: Dict[str, Any], kernel_killed: bool) -> Optional[Dict[str, Any]]:
     """Return the failure of a service that ended while trainers needed it; None if its exit code was 0.
 
     `kernel_killed`: the kernel has killed a process for memory during the attempt.
@@ -137,7 +137,7 @@ def _last_line(log: str) -> str:
     return (log.rstrip().splitlines() or [""])[-1][:200]
 
 
-def _perhaps(limit: Optional[int]) -> str:
+def _limit_hint(limit: Optional[int]) -> str:
     """Return a hint that a limit may be the reason why a process died without mentioning memory."""
     if limit is None:
         return ""
@@ -153,7 +153,7 @@ def _advice(signal: str) -> str:
     return "look there, and in the framework's issues, for a fault in its libraries"
 
 
-def cause_of(failures: List[Dict[str, Any]]) -> Dict[str, Any]:
+def select_cause(failures: List[Dict[str, Any]]) -> Dict[str, Any]:
     """Return the most telling failure: by kind, then deaths by a signal before exceptions, then in order of arrival."""
     return min(
         failures, key=lambda failure: (_CAUSES.index(failure["kind"]), failure.get("type") is not None)

@@ -16,13 +16,13 @@ def limit(count: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (count, hard))
 
 
-def lift() -> None:
+def remove_limit() -> None:
     """Take this process's bound away: what is left to do is to tell that it was reached, which takes memory, too."""
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
 
 
-def in_use() -> int:
+def read_used_memory() -> int:
     """Return the bytes of this process that `limit` would count."""
     return _status("VmData")[0]
 
@@ -34,7 +34,7 @@ def _status(*names: str) -> List[int]:
     return [int(lines[name].split()[0]) * 1024 for name in names]
 
 
-_SAID = (
+_PHRASES = (
     "cannot allocate memory",  # the C library's ENOMEM; the dynamic linker's
     "failed to map segment",
     "memory allocation",  # OpenBLAS
@@ -48,12 +48,12 @@ _SAID = (
 )
 
 
-def speaks(text: str) -> bool:
+def reports_out_of_memory(text: str) -> bool:
     """Return True if a message, or the end of a log, reports that memory could not be allocated.
 
     Where a library then ends the process, its message is the only evidence. Call this only if there is a memory limit.
     """
-    return any(phrase in text.lower() for phrase in _SAID)
+    return any(phrase in text.lower() for phrase in _PHRASES)
 
 
 def facts(limit: Optional[int]) -> Dict[str, int]:

@@ -8,7 +8,7 @@ update and of each running mean behind it.
 from typing import Any, Dict, Iterator, List, Optional
 
 from dlperf_sdk.worker import canonical
-from dlperf_sdk.worker.digest import digest_of, held
+from dlperf_sdk.worker.digest import check_places, digest_of
 from dlperf_sdk.worker.interface import Runtime, Trainer
 from dlperf_sdk.worker.processes import Process
 from dlperf_sdk.worker.progress import Progress
@@ -76,7 +76,7 @@ def follow(
 def _prints(trainer: Trainer, request: Request, replica: int) -> Dict[str, Any]:
     """Return fingerprints of what one step has changed; the weights before it are made anew, one after another."""
     before = canonical.weights(request.parameters, request.seed)
-    after = held(request.parameters, trainer.parameters(replica))
+    after = check_places(request.parameters, trainer.parameters(replica))
     updates = {name: canonical.fingerprint(name, new, old) for (name, old), (_, new) in zip(before, after)}
     means = {name: canonical.fingerprint(name, values) for name, values in trainer.running_means(replica)}
     return {"updates": updates, "running_means": means}

@@ -42,7 +42,7 @@ def _failure(
     message = str(error)[:4000] or type(error).__name__
     if isinstance(error, MemoryError) or (runtime is not None and runtime.is_out_of_memory(error)):
         kind = "out-of-memory"
-    elif limit is not None and memory.speaks(message):
+    elif limit is not None and memory.reports_out_of_memory(message):
         kind = "out-of-memory"
     elif isinstance(error, Unsupported):
         kind = "unsupported"
@@ -100,7 +100,7 @@ def run(
         record = complete
     except Exception as error:
         if request.memory_limit is not None:
-            memory.lift()
+            memory.remove_limit()
         traceback.print_exc()
         record["failure"] = _failure(error, progress.read()[0], runtime, request.memory_limit)
         write_json(os.path.join(directory, "record.json"), record)

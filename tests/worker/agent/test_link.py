@@ -20,7 +20,7 @@ from dlperf_sdk.worker.agent import coordinator as coordinator_module
 from dlperf_sdk.worker.agent import link, roster
 from dlperf_sdk.worker.agent.agent import Agent
 from dlperf_sdk.worker.agent.coordinator import Coordinator
-from dlperf_sdk.worker.failures import cause_of
+from dlperf_sdk.worker.failures import select_cause
 from dlperf_sdk.worker.gpu import devices
 
 SECRET = "5" * 64
@@ -471,7 +471,7 @@ def test_the_cause_is_the_most_telling_failure(kinds, data):
         st.lists(st.sampled_from([None, "RuntimeError"]), min_size=len(kinds), max_size=len(kinds))
     )
     failures = [{"kind": kind, "type": type} for kind, type in zip(kinds, types, strict=True)]
-    cause = cause_of(failures)
+    cause = select_cause(failures)
     assert cause in failures
     for kind in ("out-of-memory", "unsupported"):
         if kind in kinds:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from attrs import frozen
 
 from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
-from dlperf_sdk.spec.fields import context, whole
+from dlperf_sdk.spec.fields import context, whole_number
 from dlperf_sdk.spec.run_spec import RunSpec
 
 _PYTHON = ">=3.10,<3.11"
@@ -38,7 +38,7 @@ class OneFlowOptions:
     """
 
     loader_workers: int = context(
-        "Parallel loaders per device, for images and text.", 2, validator=whole(1, 1024)
+        "Parallel loaders per device, for images and text.", 2, validator=whole_number(1, 1024)
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from attrs import frozen
 
 from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
-from dlperf_sdk.spec.fields import context, factor, whole
+from dlperf_sdk.spec.fields import context, factor, whole_number
 from dlperf_sdk.spec.run_spec import RunSpec
 
 _PYTHON = ">=3.11,<3.14"
@@ -37,10 +37,10 @@ class PaddleOptions:
     comm_buffer_mb: int = factor(
         "MiB of gradients that are collected before they are averaged, while the backward pass goes on.",
         25,
-        validator=whole(1, 65536),
+        validator=whole_number(1, 65536),
     )
     loader_workers: int = context(
-        "Parallel loaders per device, for images and text.", 2, validator=whole(1, 1024)
+        "Parallel loaders per device, for images and text.", 2, validator=whole_number(1, 1024)
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dlperf_sdk.interfaces.collection import Disagreement, Figures
 from dlperf_sdk.interfaces.figure import PublishedFigure
-from dlperf_sdk.reports.numbers import counted
+from dlperf_sdk.reports.numbers import format_count
 from dlperf_sdk.spec.protocol import PROTOCOLS
 
 _PRESCRIBED = {"dlperf-v1.0": PROTOCOLS["dlperf-v1"]}
@@ -28,14 +28,14 @@ def protocol_deviations(figures: Figures) -> tuple[Disagreement, ...]:
             text = f"{measured[0]} + {measured[1]} steps"
             groups.setdefault((figure.source.document, window, text), []).append(figure)
         if figure.repeat_count not in (None, protocol.repeats):
-            repeats = counted(protocol.repeats, "repeat")
-            text = counted(figure.repeat_count or 0, "repeat")
+            repeats = format_count(protocol.repeats, "repeat")
+            text = format_count(figure.repeat_count or 0, "repeat")
             groups.setdefault((figure.source.document, repeats, text), []).append(figure)
     return tuple(
         Disagreement(
             document,
             min(figure.source.line for figure in members),
-            f"protocol of {counted(len(members), 'figure')}",
+            f"protocol of {format_count(len(members), 'figure')}",
             prescribed,
             measured,
             "the source prescribes another protocol than these figures were measured with",

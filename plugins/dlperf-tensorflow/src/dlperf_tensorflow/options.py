@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from dlperf_sdk.spec.fields import context, factor, whole, yes_or_no
+from dlperf_sdk.spec.fields import check_boolean, context, factor, whole_number
 from dlperf_sdk.spec.run_spec import RunSpec
 
 
@@ -19,17 +19,17 @@ class TensorFlowOptions:
     one_process_per_node: bool = factor(
         "With all_reduce: one process owns all devices of a node (MirroredStrategy) instead of one each.",
         False,
-        validator=yes_or_no,
+        validator=check_boolean,
     )
     pack_mb: int = factor(
         "With all_reduce: MiB of gradients that are averaged together; 0: all of them at once.",
         0,
-        validator=whole(0, 65536),
+        validator=whole_number(0, 65536),
     )
     loader_workers: int = context(
         "Samples per device that are read and decoded in parallel, for images and text.",
         2,
-        validator=whole(1, 1024),
+        validator=whole_number(1, 1024),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
-from dlperf_sdk.spec.fields import context, factor, one_of, whole, yes_or_no
+from dlperf_sdk.spec.fields import check_boolean, context, factor, one_of, whole_number
 from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.run_spec import RunSpec
 
@@ -25,43 +25,43 @@ class TorchOptions:
     cudnn_benchmark: bool = factor(
         "Let cuDNN time its convolution algorithms in the first steps, and keep the fastest (CUDA).",
         True,
-        validator=yes_or_no,
+        validator=check_boolean,
     )
     cudnn_benchmark_limit: int = factor(
         "How many of its algorithms cuDNN times for each convolution at most; 0 for all of them (CUDA).",
         10,
-        validator=whole(0, 1000),
+        validator=whole_number(0, 1000),
     )
     bucket_cap_mb: int = factor(
         "MiB of gradients that are collected before they are averaged, while the backward pass goes on.",
         25,
-        validator=whole(1, 65536),
+        validator=whole_number(1, 65536),
     )
     fused_optimizer: bool = factor(
         "Update all parameters in one kernel, instead of one operation of the formula after another.",
         True,
-        validator=yes_or_no,
+        validator=check_boolean,
     )
     max_autotune: bool = factor(
         "Let inductor time several kernels for matrix products and convolutions, and keep the fastest.",
         False,
-        validator=yes_or_no,
+        validator=check_boolean,
     )
     batch_norm_fp32: bool = factor(
-        "Batch norm's input in float32 also in mixed precision (resnet50).", False, validator=yes_or_no
+        "Batch norm's input in float32 also in mixed precision (resnet50).", False, validator=check_boolean
     )
     fused_batch_norm: bool = factor(
         "Batch norm, residual sum and ReLU in Triton kernels, forward and backward (resnet50, CUDA, nhwc).",
         False,
-        validator=yes_or_no,
+        validator=check_boolean,
     )
     packed_qkv: bool = factor(
-        "Query, key and value as one matrix product (bert-base).", False, validator=yes_or_no
+        "Query, key and value as one matrix product (bert-base).", False, validator=check_boolean
     )
     vocabulary_multiple: int = factor(
         "Word logits are computed for a multiple of so many words, and those too many cut off (bert-base).",
         1,
-        validator=whole(1, 4096),
+        validator=whole_number(1, 4096),
     )
     attention: str = factor(
         "Implementation of scaled dot product attention: auto, flash, efficient, cudnn or math (bert-base).",
@@ -69,7 +69,7 @@ class TorchOptions:
         validator=one_of("auto", *ATTENTION),
     )
     loader_workers: int = context(
-        "Parallel loaders per device, for images and text.", 2, validator=whole(1, 1024)
+        "Parallel loaders per device, for images and text.", 2, validator=whole_number(1, 1024)
     )
 
 

@@ -13,7 +13,7 @@ from dlperf_sdk.reports.blocks import Block
 from dlperf_sdk.results.result import Result
 
 
-def of_results(
+def report_on_results(
     results: Sequence[Result], unread: Sequence[str] = (), published: Collection | None = None
 ) -> str:
     """Return the report on results as one HTML document.
@@ -33,7 +33,7 @@ def of_results(
     return render.document(measured.page(results, unread, published))
 
 
-def of_collection(published: Collection) -> str:
+def report_on_collection(published: Collection) -> str:
     """Return the report on a collection of published figures as one HTML document.
 
     Raises:
@@ -48,7 +48,7 @@ def of_collection(published: Collection) -> str:
 def blocks_of_results(
     results: Sequence[Result], unread: Sequence[str] = (), published: Collection | None = None
 ) -> list[Block]:
-    """Return the content of `of_results` as blocks.
+    """Return the content of `report_on_results` as blocks.
 
     Raises:
         StoreError: there is no result.
@@ -59,7 +59,7 @@ def blocks_of_results(
 
 
 def blocks_of_collection(published: Collection) -> list[Block]:
-    """Return the content of `of_collection` as blocks."""
+    """Return the content of `report_on_collection` as blocks."""
     from dlperf_sdk.reports.html import as_blocks, collection
 
     return as_blocks.blocks_of(collection.page(published))

@@ -16,8 +16,8 @@ from dlperf_sdk.reports.blocks import Cell, Column, Table
 from dlperf_sdk.reports.collection_page import count_places, disagreement_table
 from dlperf_sdk.reports.html import differences, effects, leaders, rates, scaling, sweeps
 from dlperf_sdk.reports.html.page import Page, Section, Sortable, Tile
-from dlperf_sdk.reports.html.summary import fastest_tiles, listed
-from dlperf_sdk.reports.numbers import counted
+from dlperf_sdk.reports.html.summary import fastest_tiles, join_names
+from dlperf_sdk.reports.numbers import format_count
 from dlperf_sdk.reports.series import format_fact, merge, workloads
 
 
@@ -63,8 +63,8 @@ FACTORS = ("compiler", "precision", "clip_norm", "data", "input_pipeline", "hard
 
 def _lede(collection: Collection) -> str:
     figures = collection.figures
-    models = listed(figures.values("model"))
-    return f"{collection.description} {models}, in {listed(figures.values('implementation'))}."
+    models = join_names(figures.values("model"))
+    return f"{collection.description} {models}, in {join_names(figures.values('implementation'))}."
 
 
 def _tiles(
@@ -75,11 +75,13 @@ def _tiles(
     aside = "cells that the figures contradict, and deviations from the source's protocol"
     return (
         Tile(
-            "Figures", f"{len(figures):,}", f"from {counted(len(documents), 'document')}, each with its line"
+            "Figures",
+            f"{len(figures):,}",
+            f"from {format_count(len(documents), 'document')}, each with its line",
         ),
         Tile(
             "Disagreements in the source",
-            counted(places, "place") if places else "none",
+            format_count(places, "place") if places else "none",
             aside,
             "doubt" if places else "good",
         ),
@@ -117,7 +119,7 @@ def _figures(figures: Figures, among: Sequence[Case]) -> Section:
     table = Table(
         tuple(columns[at] for at in shown),
         tuple(tuple(row[at] for at in shown) for row in rows),
-        f"{counted(len(figures), 'figure')}, each with the document and the line that it stands in",
+        f"{format_count(len(figures), 'figure')}, each with the document and the line that it stands in",
     )
     filters = (
         "framework",

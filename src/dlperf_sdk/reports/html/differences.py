@@ -9,7 +9,7 @@ from dlperf_sdk.analysis.case import Case, key
 from dlperf_sdk.analysis.comparison import Comparison, compare
 from dlperf_sdk.reports.blocks import Cell, Column, Table
 from dlperf_sdk.reports.html.page import Item, Section, Sortable
-from dlperf_sdk.reports.numbers import counted
+from dlperf_sdk.reports.numbers import format_count
 from dlperf_sdk.reports.series import Workload
 from dlperf_sdk.reports.sweeps import swept_size
 
@@ -19,7 +19,11 @@ _MOST = 300
 
 def section(workloads: Sequence[Workload]) -> Section:
     """Reasons and footnotes, each with the pairs that it was found in."""
-    items = [item for item in (_between(workloads), _within(workloads)) if item is not None]
+    items = [
+        item
+        for item in (_between_workloads_table(workloads), _within_workloads_table(workloads))
+        if item is not None
+    ]
     lede = (
         "Two numbers are only held against each other where they measure the same thing. A reason forbids it; a "
         "footnote has to be read along."
@@ -27,7 +31,7 @@ def section(workloads: Sequence[Workload]) -> Section:
     return Section("What is not comparable", tuple(items), lede)
 
 
-def _between(workloads: Sequence[Workload]) -> Item | None:
+def _between_workloads_table(workloads: Sequence[Workload]) -> Item | None:
     """Return a table of why pairs of workloads cannot be compared, by the first case of each.
 
     None if there are fewer than two workloads.
@@ -53,11 +57,11 @@ def _differing(one: Workload, other: Workload) -> set[str]:
     return {name for name in names if key(one.facts.get(name)) != key(other.facts.get(name))}
 
 
-def _within(workloads: Sequence[Workload]) -> Item | None:
+def _within_workloads_table(workloads: Sequence[Workload]) -> Item | None:
     """Return a table of the differences within each workload other than the factors, fact by fact; None if empty."""
     counts: dict[tuple[str, str, str], int] = {}
     for workload in workloads:
-        for comparison in islice(_compared(workload.cases), _MOST):
+        for comparison in islice(_pair_cases(workload.cases), _MOST):
             for kind, texts in (("reason", comparison.reasons), ("footnote", comparison.footnotes)):
                 for text in texts:
                     at = (kind, workload.title, text)
@@ -78,11 +82,11 @@ def _within(workloads: Sequence[Workload]) -> Item | None:
         )
     ]
     columns = (Column("", whole=True), Column("workload"), Column("difference"), Column("pairs", right=True))
-    title = f"{counted(len(rows), 'difference')} between cases of one workload on as many devices"
+    title = f"{format_count(len(rows), 'difference')} between cases of one workload on as many devices"
     return Sortable(Table(columns, tuple(rows), title), ("", "workload"))
 
 
-def _compared(cases: Iterable[Case]) -> Iterator[Comparison]:
+def _pair_cases(cases: Iterable[Case]) -> Iterator[Comparison]:
     """Pairs of cases on the same topology."""
     groups: dict[str, list[Case]] = {}
     for case in cases:

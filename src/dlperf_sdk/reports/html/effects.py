@@ -14,7 +14,7 @@ from dlperf_sdk.errors import AnalysisError
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Notes, Paragraph, Table
 from dlperf_sdk.reports.html import charts
 from dlperf_sdk.reports.html.page import Item, Plot, Section
-from dlperf_sdk.reports.numbers import counted
+from dlperf_sdk.reports.numbers import format_count
 from dlperf_sdk.reports.series import format_fact
 from dlperf_sdk.spec.compiler import COMPILERS
 from dlperf_sdk.spec.data_source import DATA_SOURCES
@@ -87,12 +87,12 @@ def _levels(cases: Sequence[Case], name: str) -> Iterator[tuple[Any, Any]]:
         return
     usual = key(_USUAL.get(name))
     against = usual if usual in values else Counter(map(key, stated)).most_common(1)[0][0]
-    for level, value in sorted(values.items(), key=_by_size):
+    for level, value in sorted(values.items(), key=_size_key):
         if level != against:
             yield value, values[against]
 
 
-def _by_size(level: tuple[str, Any]) -> tuple[float, str]:
+def _size_key(level: tuple[str, Any]) -> tuple[float, str]:
     name, value = level
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return (value if is_number else math.inf, "" if is_number else name)
@@ -137,7 +137,7 @@ def _items(estimates: Sequence[Effect]) -> tuple[Item, ...]:
     _, largest = max(drawn, key=lambda entry: abs(math.log(entry[1].median)))
     caption = _sentence(largest)
     if len(drawn) > 1:
-        caption = f"{counted(len(drawn), 'effect')} in {counted(len(rows), 'pair')}. The largest: {caption}"
+        caption = f"{format_count(len(drawn), 'effect')} in {format_count(len(rows), 'pair')}. The largest: {caption}"
     if len(estimates) > len(drawn):
         caption += f" {len(estimates) - len(drawn)} more with fewer pairs are in the table only."
     plot = Plot(

@@ -28,7 +28,7 @@ def text(value: str, longest: int = LONGEST) -> str:
     return seen if len(seen) <= longest else f"{seen[:longest]}… ({len(seen):,} letters)"
 
 
-def as_json(value: Any) -> str:
+def to_json(value: Any) -> str:
     """JSON for a `<script type="application/json">`, ASCII only.
 
     Raises:

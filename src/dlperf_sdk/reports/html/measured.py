@@ -29,9 +29,9 @@ from dlperf_sdk.reports.html import (
 from dlperf_sdk.reports.html import results as every
 from dlperf_sdk.reports.html.page import Item, Page, Section
 from dlperf_sdk.reports.labels import outcome
-from dlperf_sdk.reports.numbers import counted
+from dlperf_sdk.reports.numbers import format_count
 from dlperf_sdk.reports.series import merge, strong_workloads, workloads
-from dlperf_sdk.results.consistency import contradictions_among
+from dlperf_sdk.results.consistency import list_contradictions_by_result
 from dlperf_sdk.results.result import Result
 
 _MOST_NOTES = 20
@@ -54,12 +54,12 @@ def page(results: Sequence[Result], unread: Sequence[str] = (), published: Colle
     merged = merge(cases)
     by_workload = workloads(merged)
     ranked = rankings(run.case for run in merged)
-    among = contradictions_among(results)
+    among = list_contradictions_by_result(results)
     outcomes = [outcome(result, reasons) for result, reasons in zip(results, among, strict=True)]
     sections = (
         Section("What could not be read", _notes(unread)),
         leaders.section(ranked),
-        every.everything(results, outcomes, left_out),
+        every.results_table(results, outcomes, left_out),
         rates.section(by_workload),
         scaling.section(by_workload),
         scaling.strong(strong_workloads(merged), by_workload),
@@ -74,7 +74,7 @@ def page(results: Sequence[Result], unread: Sequence[str] = (), published: Colle
                 resources.section(results),
                 differences.section(by_workload),
                 run_context.section(results),
-                every.details(results, outcomes),
+                every.list_details(results, outcomes),
             )
         ),
     )
@@ -83,7 +83,7 @@ def page(results: Sequence[Result], unread: Sequence[str] = (), published: Colle
         lede=summary.lede(results),
         tiles=(summary.validity_tile(results, outcomes), *summary.fastest_tiles(ranked, 3)),
         sections=tuple(section for section in sections if section.items),
-        colophon=f"Made by dlperf-sdk {dlperf_sdk.__version__} from {counted(len(results), 'result')}.",
+        colophon=f"Made by dlperf-sdk {dlperf_sdk.__version__} from {format_count(len(results), 'result')}.",
     )
 
 

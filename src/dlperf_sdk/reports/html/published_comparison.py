@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dlperf_sdk.interfaces.collection import Collection
 from dlperf_sdk.reports.blocks import Cell, Notes, Paragraph, Table
 from dlperf_sdk.reports.html.page import Folded, Item, Section, Sortable
-from dlperf_sdk.reports.numbers import counted
+from dlperf_sdk.reports.numbers import format_count
 from dlperf_sdk.reports.published_comparison import compare_with_published
 from dlperf_sdk.results.result import Result
 
@@ -24,14 +24,16 @@ def section(results: Sequence[Result], collection: Collection) -> Section:
     for block in compare_with_published(results[:MAX_RESULTS], collection):
         if isinstance(block, Table):
             own = sum(not row[3].text for row in block.rows)
-            title = f"{counted(own, 'result')} compared with {counted(len(block.rows) - own, 'figure')}"
-            items.append(Sortable(Table(block.columns, tuple(_named(block.rows)), title), ("case",)))
+            title = (
+                f"{format_count(own, 'result')} compared with {format_count(len(block.rows) - own, 'figure')}"
+            )
+            items.append(Sortable(Table(block.columns, tuple(_repeat_names(block.rows)), title), ("case",)))
         elif isinstance(block, Paragraph):
             without.append(block)
         elif isinstance(block, Notes):
             count = len(block.texts)
             items.append(
-                Folded(f"{counted(count, 'note')}: what differs", (block,))
+                Folded(f"{format_count(count, 'note')}: what differs", (block,))
                 if count > _MAX_UNFOLDED_NOTES
                 else block
             )
@@ -42,7 +44,7 @@ def section(results: Sequence[Result], collection: Collection) -> Section:
         shown = without[:_MAX_WITHOUT]
         if more > 0:
             shown.append(Paragraph(f"And {more:,} more.", "quiet"))
-        items.append(Folded(f"{counted(len(without), 'case')} without a published figure", tuple(shown)))
+        items.append(Folded(f"{format_count(len(without), 'case')} without a published figure", tuple(shown)))
     lede = (
         f"{collection.description} The same framework, model, topology and precision; a ratio with a question mark "
         "answers no question, and its note says why."
@@ -50,7 +52,7 @@ def section(results: Sequence[Result], collection: Collection) -> Section:
     return Section(f"Comparison with {collection.title}", tuple(items), lede)
 
 
-def _named(rows: Sequence[tuple[Cell, ...]]) -> Iterator[tuple[Cell, ...]]:
+def _repeat_names(rows: Sequence[tuple[Cell, ...]]) -> Iterator[tuple[Cell, ...]]:
     """Every row with its case, so that sorting does not part the figures from theirs."""
     name = Cell("")
     for row in rows:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dlperf_sdk.reports.blocks import Paragraph
 from dlperf_sdk.reports.html import spread
 from dlperf_sdk.reports.html.page import Abreast, Folded, Item, Section
-from dlperf_sdk.reports.numbers import counted
+from dlperf_sdk.reports.numbers import format_count
 from dlperf_sdk.reports.series import Workload, labels
 
 OPEN = 1
@@ -23,16 +23,18 @@ def section(workloads: Sequence[Workload]) -> Section:
         "Samples of all devices per second. The pale bar is the distribution-free 95 % interval of the median, of at "
         "least six repeats, or of as many runs where a case was run several times."
     )
-    return Section("Throughput", folded(plots, len(workloads)), lede)
+    return Section("Throughput", fold_workloads(plots, len(workloads)), lede)
 
 
-def folded(parts: Sequence[tuple[str, tuple[Item, ...]]], of: int) -> tuple[Item, ...]:
+def fold_workloads(parts: Sequence[tuple[str, tuple[Item, ...]]], of: int) -> tuple[Item, ...]:
     """Return the items of the first workload, the others folded, and a note on how many of `of` are not plotted."""
     items: list[Item] = [item for _, shown in parts[:OPEN] for item in shown]
     items += [Folded(title, shown) for title, shown in parts[OPEN:]]
     if of > MOST:
         items.append(
-            Paragraph(f"{counted(of - MOST, 'more workload')} not plotted; the tables hold them.", "quiet")
+            Paragraph(
+                f"{format_count(of - MOST, 'more workload')} not plotted; the tables hold them.", "quiet"
+            )
         )
     return tuple(items)
 

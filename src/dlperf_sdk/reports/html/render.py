@@ -34,7 +34,7 @@ def document(page: Page) -> str:
     )
     for kind in _KINDS:
         environment.tests[kind.__name__.lower()] = _is(kind)
-    environment.filters["json"] = lambda value: Markup(embed.as_json(value))  # noqa: S704 - escaped there
+    environment.filters["json"] = lambda value: Markup(embed.to_json(value))  # noqa: S704 - escaped there
     environment.globals |= {
         "classes": embed.classes,
         "filters": embed.filters,

@@ -10,7 +10,7 @@ from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.reports import labels, result_page
 from dlperf_sdk.reports.blocks import Cell, Column, Paragraph, Table
 from dlperf_sdk.reports.html.page import Folded, Item, Section, Sortable
-from dlperf_sdk.reports.numbers import Scale, common_scale, counted
+from dlperf_sdk.reports.numbers import Scale, common_scale, format_count
 from dlperf_sdk.reports.results_table import UNREAD
 from dlperf_sdk.results.consistency import WITH_RECORDS
 from dlperf_sdk.results.result import Result
@@ -47,7 +47,9 @@ def names(results: Sequence[Result]) -> list[str]:
     ]
 
 
-def everything(results: Sequence[Result], outcomes: Sequence[Cell], left_out: Sequence[str] = ()) -> Section:
+def results_table(
+    results: Sequence[Result], outcomes: Sequence[Cell], left_out: Sequence[str] = ()
+) -> Section:
     """A row per result, failed ones too, each with how it came out.
 
     `left_out` says whose throughput is in no plot, and why.
@@ -80,16 +82,16 @@ def everything(results: Sequence[Result], outcomes: Sequence[Cell], left_out: Se
             several = len({how.unit for how in of.values()}) > 1
             cells.append(_number(metric, of, several))
             if name == "throughput":
-                cells += [_interval(metric, of), _briefly(whole, result)]
+                cells += [_interval(metric, of), _short_outcome(whole, result)]
         if not any(name == "throughput" for name, _ in measured):
-            cells.append(_briefly(whole, result))
+            cells.append(_short_outcome(whole, result))
         rows.append((*cells, result.id))
-    table = Table(tuple(columns), tuple(rows), counted(len(results), "result"))
+    table = Table(tuple(columns), tuple(rows), format_count(len(results), "result"))
     filters = ("framework", "model", "topology", "precision", *_WHERE_DIFFERENT, "batch", "ok?")
     items: list[Item] = [Sortable(table, filters, _PAGE_ROWS)]
     few = sum(1 <= len(result.repeats) < 6 for result in results)
     if few:
-        note = f"{counted(few, 'result')} without an interval: six repeats are needed for one."
+        note = f"{format_count(few, 'result')} without an interval: six repeats are needed for one."
         items.append(Paragraph(note, "quiet"))
     if len(results) > WITH_RECORDS:
         items.append(Paragraph(UNREAD, "quiet"))
@@ -97,11 +99,11 @@ def everything(results: Sequence[Result], outcomes: Sequence[Cell], left_out: Se
         notes = tuple(Paragraph(text, "quiet") for text in left_out[:_MOST_LEFT_OUT])
         if len(left_out) > len(notes):
             notes = (*notes, Paragraph(f"And {len(left_out) - len(notes):,} more.", "quiet"))
-        items.append(Folded(f"{counted(len(left_out), 'result')} in no plot of throughputs", notes))
+        items.append(Folded(f"{format_count(len(left_out), 'result')} in no plot of throughputs", notes))
     return Section("Results", tuple(items))
 
 
-def _briefly(outcome: Cell, result: Result) -> Cell:
+def _short_outcome(outcome: Cell, result: Result) -> Cell:
     """Return a result's outcome without the names of checks, which the verdicts section lists."""
     return outcome if result.failure is not None else Cell(outcome.text.partition(":")[0], outcome.tone)
 
@@ -132,7 +134,7 @@ def _interval(metric: Metric | None, scales: Mapping[str, Scale]) -> Cell | str:
     return how.own_interval(metric.low, metric.high)
 
 
-def details(results: Sequence[Result], outcomes: Sequence[Cell]) -> Section:
+def list_details(results: Sequence[Result], outcomes: Sequence[Cell]) -> Section:
     """Each result as its own report has it."""
     title = "Every result in full"
     if len(results) > DETAILED:

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dlperf_sdk.reports import run_context
 from dlperf_sdk.reports.blocks import Column, Table
 from dlperf_sdk.reports.html.page import Folded, Item, Section, Sortable
-from dlperf_sdk.reports.numbers import counted
+from dlperf_sdk.reports.numbers import format_count
 from dlperf_sdk.results.result import Result
 
-_FEW = 8
+_MAX_UNSORTED = 8
 """Rows that need no search."""
 _MOST_LOCKS = 8
 
@@ -38,8 +38,8 @@ def section(results: Sequence[Result]) -> Section:
         heads = (*(Column(name) for name in ("framework", "plugin", "Python", "environment")), _COUNT)
         rows = tuple((*at, f"{count:,}") for at, count in environments.items())
         items.append(Table(heads, rows, "Environments"))
-    items += _counted("Machines", "machine", machines)
-    items += _counted("What the workers found", "facts", workers)
+    items += _counts_table("Machines", "machine", machines)
+    items += _counts_table("What the workers found", "facts", workers)
     for lock, frameworks in list(locks.items())[:_MOST_LOCKS]:
         items += _versions(lock, ", ".join(dict.fromkeys(frameworks)))
     return Section("Environment and hardware", tuple(items))
@@ -48,12 +48,12 @@ def section(results: Sequence[Result]) -> Section:
 _COUNT = Column("results", right=True)
 
 
-def _counted(title: str, heading: str, counts: Counter[str]) -> list[Item]:
+def _counts_table(title: str, heading: str, counts: Counter[str]) -> list[Item]:
     if not counts:
         return []
     rows = tuple((text, f"{count:,}") for text, count in counts.most_common())
     table = Table((Column(heading), _COUNT), rows, title)
-    return [table if len(rows) <= _FEW else Sortable(table)]
+    return [table if len(rows) <= _MAX_UNSORTED else Sortable(table)]
 
 
 def _versions(lock: str, who: str) -> list[Item]:
@@ -63,4 +63,4 @@ def _versions(lock: str, who: str) -> list[Item]:
     if not packages:
         return []
     table = Table((Column("package"),), tuple((line,) for line in packages))
-    return [Folded(f"Exact versions: {who} ({counted(len(packages), 'package')})", (table,))]
+    return [Folded(f"Exact versions: {who} ({format_count(len(packages), 'package')})", (table,))]

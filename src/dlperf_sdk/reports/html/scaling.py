@@ -14,8 +14,8 @@ from dlperf_sdk.analysis.scaling import Scaled, Scaling, efficiency, speedup
 from dlperf_sdk.reports.blocks import Cell, Column, Notes, Table
 from dlperf_sdk.reports.html import charts
 from dlperf_sdk.reports.html.page import Abreast, Item, Plot, Section, Sortable
-from dlperf_sdk.reports.html.rates import MOST, folded
-from dlperf_sdk.reports.numbers import Scale, common_scale, counted, quantity
+from dlperf_sdk.reports.html.rates import MOST, fold_workloads
+from dlperf_sdk.reports.numbers import Scale, common_scale, format_count, quantity
 from dlperf_sdk.reports.series import Merged, Workload, labels
 from dlperf_sdk.spec.strategy import NO_STRATEGY
 
@@ -82,7 +82,7 @@ def _shown(every: Sequence[tuple[Workload, list[Series]]], kind: Scaling) -> tup
     scaled = [(workload, series) for workload, series in every if series]
     parts = [(workload.title, _items(workload, series, kind)) for workload, series in scaled[:MOST]]
     summary = _summary(scaled)
-    return (*([summary] if summary else []), *folded(parts, len(scaled)))
+    return (*([summary] if summary else []), *fold_workloads(parts, len(scaled)))
 
 
 def series_of(workload: Workload, kind: Scaling = "weak") -> list[Series]:
@@ -280,7 +280,7 @@ def _table_by_devices(series: Sequence[Series], rows_of: Callable[[Series], list
     for curve in series:
         values = {row["devices"]: row["shown"] for row in reversed(rows_of(curve))}
         rows.append((curve.name, *(values.get(count, Cell("–", "quiet")) for count in counts)))
-    columns = (Column("series"), *(Column(counted(count, "device"), right=True) for count in counts))
+    columns = (Column("series"), *(Column(format_count(count, "device"), right=True) for count in counts))
     return Table(columns, tuple(rows))
 
 
@@ -290,7 +290,8 @@ def _describe(series: Sequence[Series], unit: str, drawn: int) -> str:
     best, most = max(points, key=lambda entry: entry[1].merged.case.throughput)
     rest = f" {len(series) - drawn} more are in the table only." if drawn < len(series) else ""
     return (
-        f"{counted(drawn, 'line')} from {counts[0]} to {counted(counts[-1], 'device')}. The highest throughput "
+        f"{format_count(drawn, 'line')} from {counts[0]} to {format_count(counts[-1], 'device')}. The highest "
+        "throughput "
         f"is {quantity(most.merged.case.throughput, unit)}: {best.name} on {most.merged.case.topology}.{rest}"
     )
 

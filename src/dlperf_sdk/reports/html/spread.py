@@ -63,15 +63,15 @@ def _plot(values: Sequence[Value], name: str, unit: str, title: str) -> Plot:
     axis = f"{name}, {how.unit}" if how.unit else name
     ordered = sorted(values, key=lambda value: -value.value)
 
-    def with_unit(value: float) -> str:
+    def format_with_unit(value: float) -> str:
         return f"{how.own(value)} {how.unit}".rstrip()
 
     columns = (Column("case"), Column(axis, right=True), Column("95 % interval", right=True))
     cells = [(value.label, how.own(value.value), _interval(value, how)) for value in ordered]
     first, last = ordered[0], ordered[-1]
-    text = f"The highest is {first.label} with {with_unit(first.value)}"
+    text = f"The highest is {first.label} with {format_with_unit(first.value)}"
     if len(ordered) > 1:
-        text += f", the lowest {last.label} with {with_unit(last.value)}"
+        text += f", the lowest {last.label} with {format_with_unit(last.value)}"
     bare = sum(value.low is None for value in values)
     if bare:
         count = "None of them has an" if bare == len(values) else f"{bare} of {len(values)} have no"

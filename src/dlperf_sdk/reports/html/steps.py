@@ -25,7 +25,7 @@ def section(results: Sequence[Result]) -> Section:
     measured = [item for item in zip(names(results), results, strict=True) if item[1].repeats]
     newest = sorted(measured, key=lambda item: item[1].started_at, reverse=True)
     # No more records are read than are drawn: they are most of a store.
-    timed, unread = _timed(newest if len(measured) > spread.MOST else measured)
+    timed, unread = _select_timed(newest if len(measured) > spread.MOST else measured)
     items: list[Item] = []
     if len(measured) > spread.MOST:
         text = f"{len(measured):,} results have repeats; the steps of the {len(timed)} newest are drawn."
@@ -33,7 +33,7 @@ def section(results: Sequence[Result]) -> Section:
     items += [Paragraph(message, "doubt") for message in unread]
     if not timed:
         return Section(title, tuple(items) if unread else ())
-    for (model, batch), of in _by_workload(timed).items():
+    for (model, batch), of in _group_by_workload(timed).items():
         groups = {
             name: [time for repeat in repeats for time in metrics.step_times(repeat)] for name, repeats in of
         }
@@ -49,7 +49,7 @@ def section(results: Sequence[Result]) -> Section:
 Timed = tuple[str, Result, tuple[Repeat, ...]]
 
 
-def _timed(named: Sequence[tuple[str, Result]]) -> tuple[list[Timed], list[str]]:
+def _select_timed(named: Sequence[tuple[str, Result]]) -> tuple[list[Timed], list[str]]:
     """The first of them that have step times, with their repeats, and what could not be read on the way."""
     timed: list[Timed] = []
     unread: list[str] = []
@@ -66,7 +66,7 @@ def _timed(named: Sequence[tuple[str, Result]]) -> tuple[list[Timed], list[str]]
     return timed, unread
 
 
-def _by_workload(timed: Sequence[Timed]) -> dict[tuple[str, str], list[tuple[str, tuple[Repeat, ...]]]]:
+def _group_by_workload(timed: Sequence[Timed]) -> dict[tuple[str, str], list[tuple[str, tuple[Repeat, ...]]]]:
     """Steps of different models, or of different batches, are different work."""
     groups: dict[tuple[str, str], list[tuple[str, tuple[Repeat, ...]]]] = {}
     for name, result, repeats in timed:

@@ -6,29 +6,29 @@ from collections.abc import Iterable, Sequence
 
 from dlperf_sdk.analysis.ranking import Ranking
 from dlperf_sdk.reports.blocks import Cell
-from dlperf_sdk.reports.fastest import equal_facts, format_excluded, lead
+from dlperf_sdk.reports.fastest import format_excluded, lead, list_shared_facts
 from dlperf_sdk.reports.html.page import Tile
-from dlperf_sdk.reports.numbers import counted, quantity
+from dlperf_sdk.reports.numbers import format_count, quantity
 from dlperf_sdk.results.result import Result
 
 
 def lede(results: Sequence[Result]) -> str:
     """Return a sentence on what was run, where and when."""
     specs = [result.spec for result in results]
-    frameworks = listed(dict.fromkeys(spec.framework for spec in specs))
-    models = listed(dict.fromkeys(spec.model for spec in specs))
+    frameworks = join_names(dict.fromkeys(spec.framework for spec in specs))
+    models = join_names(dict.fromkeys(spec.model for spec in specs))
     topologies = dict.fromkeys(str(spec.topology) for spec in sorted(specs, key=lambda s: s.topology.devices))
     days = sorted({result.started_at[:10] for result in results})
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    count = counted(len(results), "result")
-    return f"{models} in {frameworks}, on {listed(topologies)}; {count} measured {when} (UTC)."
+    count = format_count(len(results), "result")
+    return f"{models} in {frameworks}, on {join_names(topologies)}; {count} measured {when} (UTC)."
 
 
 _MOST = 6
 """Names that a sentence lists."""
 
 
-def listed(names: Iterable[str]) -> str:
+def join_names(names: Iterable[str]) -> str:
     """`a, b and c`; of many the first few, and how many more there are."""
     every = list(names)
     if len(every) > _MOST:
@@ -68,7 +68,7 @@ def fastest_tiles(rankings: Sequence[Ranking], at_most: int) -> tuple[Tile, ...]
         if about in tiles:
             continue
         case = [about[0], f"{facts['topology']}", about[1], f"batch {facts['batch_size']}"]
-        case += [text for text in [equal_facts(ranking, rankings)] if text]
+        case += [text for text in [list_shared_facts(ranking, rankings)] if text]
         excluded = format_excluded(ranking)
         aside = f"{quantity(first.throughput, first.unit)}: {lead(ranking).text}"
         if excluded:

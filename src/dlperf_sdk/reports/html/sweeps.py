@@ -10,8 +10,8 @@ from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.reports.blocks import Cell, Column, Table
 from dlperf_sdk.reports.html import charts
 from dlperf_sdk.reports.html.page import Abreast, Plot, Section
-from dlperf_sdk.reports.html.rates import MOST, folded
-from dlperf_sdk.reports.numbers import Scale, common_scale, counted
+from dlperf_sdk.reports.html.rates import MOST, fold_workloads
+from dlperf_sdk.reports.numbers import Scale, common_scale, format_count
 from dlperf_sdk.reports.series import Merged, labels
 from dlperf_sdk.reports.sweeps import Sweep, size_of, sweeps
 from dlperf_sdk.results.result import Result
@@ -38,7 +38,7 @@ def section(merged: Sequence[Merged], memory: Mapping[str, Metric] | None = None
         for (*about, _), group in ordered[:MOST]
     ]
     lede = "One case with different sizes is one curve. Different sizes are different work: a curve is no ranking."
-    return Section(_TITLE, folded(parts, len(ordered)), lede)
+    return Section(_TITLE, fold_workloads(parts, len(ordered)), lede)
 
 
 def memory_of(results: Iterable[Result]) -> dict[str, Metric]:
@@ -109,7 +109,7 @@ def _plot(
         Column("95 % interval", right=True),
     )
     sizes = sorted({size_of(run.case, of) for _, _, points in curves for run, _, _, _ in points})
-    text = f"{counted(len(curves), 'curve')} over {size} {', '.join(f'{one:g}' for one in sizes)}."
+    text = f"{format_count(len(curves), 'curve')} over {size} {', '.join(f'{one:g}' for one in sizes)}."
     draw = partial(charts.curves, rows, size, f"{quantity}, {how.unit}")
     return Plot(title, text, draw, Table(columns, tuple(cells)))
 

@@ -32,7 +32,7 @@ def section(results: Sequence[Result]) -> Section:
         for check, outcome in outcomes.items():
             counts[check][outcome] += 1
         rows.append(
-            (name, *(labels.marked(outcomes[check]) if check in outcomes else "" for check in checks))
+            (name, *(labels.mark_outcome(outcomes[check]) if check in outcomes else "" for check in checks))
         )
     tally = [
         (
@@ -55,4 +55,4 @@ def section(results: Sequence[Result]) -> Section:
 
 
 def _count(count: int, outcome: str) -> Cell:
-    return Cell(f"{count:,}", labels.marked(outcome).tone if count else "quiet")
+    return Cell(f"{count:,}", labels.mark_outcome(outcome).tone if count else "quiet")

@@ -69,7 +69,9 @@ class Attempt:
                 worker.ended = True
                 worker.signal(signal.SIGKILL)  # what it may have left behind in its group
                 if worker.process.role == SERVICE and self._at_work():
-                    worker.found = failures.of_service(worker.name, worker.exit(), self._kernel_killed())
+                    worker.found = failures.explain_service_failure(
+                        worker.name, worker.exit(), self._kernel_killed()
+                    )
                 continue
             overdue = worker.overdue()
             if overdue is not None and worker.found is None:
@@ -103,7 +105,7 @@ class Attempt:
         killed = bool(ended) and self._kernel_killed()  # nothing is read while all are at work
         failures_found = [worker.found for worker in self.workers if worker.process.role == SERVICE]
         failures_found += [
-            failures.of_worker(
+            failures.explain_worker_failure(
                 worker.name,
                 worker.exit(),
                 worker.record(),

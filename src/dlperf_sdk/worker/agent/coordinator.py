@@ -16,7 +16,7 @@ from dlperf_sdk.worker.agent.link import SILENCE
 from dlperf_sdk.worker.agent.log_pieces import tail_of
 from dlperf_sdk.worker.agent.roster import Roster
 from dlperf_sdk.worker.agent.stopping import decide
-from dlperf_sdk.worker.failures import SETTLE, Failed, cause_of, failure
+from dlperf_sdk.worker.failures import SETTLE, Failed, failure, select_cause
 from dlperf_sdk.worker.request import Request
 
 PARITY = 0
@@ -134,7 +134,7 @@ class Coordinator(threading.Thread):
         }
         self._expected_logs = sum(part["logs"] for part in parts)
         failures += [failure for part in parts for failure in part["failures"]]
-        cause = cause_of(failures) if failures else None
+        cause = select_cause(failures) if failures else None
         everything["records"].sort(key=lambda record: record.get("rank", 0))
         status = cause["kind"] if cause else "ok"
         return dict(everything, event="attempt-ended", attempt=attempt, status=status, failure=cause)

@@ -6,7 +6,7 @@ from typing import Any, Dict, NamedTuple, Optional, Sequence
 
 from dlperf_sdk.worker import network
 from dlperf_sdk.worker.agent import hardware, preflight
-from dlperf_sdk.worker.bundled import unpacked
+from dlperf_sdk.worker.bundled import unpack
 from dlperf_sdk.worker.gpu import devices
 from dlperf_sdk.worker.request import Request
 from dlperf_sdk.worker.variables import worker_environment
@@ -36,7 +36,7 @@ def introduce(
     try:
         if interface:
             hello["address"] = address = _address_of(interface)
-        bundle = unpacked(bundle, scratch)
+        bundle = unpack(bundle, scratch)
         unfit = preflight.unfit(request.command, scratch)
         # On one machine there is nothing to differ, and no way to be barred.
         if unfit is None and not address.startswith("127."):

@@ -5,7 +5,7 @@ from typing import Dict, NamedTuple, Sequence, Tuple, Union
 
 from dlperf_sdk.worker.gpu import gpus
 
-_AGAIN = 2.0
+_REPEATED = 2.0
 """Seconds between two looks at busy devices."""
 
 
@@ -39,7 +39,7 @@ def choose(
                 else ""
             )
             return choice.message + advice
-        time.sleep(_AGAIN)
+        time.sleep(_REPEATED)
 
 
 def visible(kind: str, identifiers: Sequence[str]) -> Dict[str, str]:

@@ -37,7 +37,7 @@ class Sampler:
             ("energy", "J", "counter", nvml.energy),
             ("power", "W", "gauge", nvml.power),
             ("utilization", "%", "gauge", nvml.utilization),
-            ("memory", "B", "gauge", lambda device: _used(nvml, device)),
+            ("memory", "B", "gauge", lambda device: _read_used_memory(nvml, device)),
             ("clock", "MHz", "gauge", nvml.clock),
             ("temperature", "C", "gauge", nvml.temperature),
             ("throttled", "1", "gauge", lambda device: _bits(nvml, device, SLOWDOWNS)),
@@ -58,7 +58,7 @@ class Sampler:
         self._nvml, self._handles = None, []
 
 
-def _used(nvml: Nvml, device: Any) -> Optional[float]:
+def _read_used_memory(nvml: Nvml, device: Any) -> Optional[float]:
     memory = nvml.memory(device)
     return None if memory is None else float(memory.used)
 
