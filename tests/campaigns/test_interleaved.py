@@ -29,7 +29,7 @@ def case(tmp_path):
 
 def test_adjacent_cases_stay_together_in_random_order():
     ids = [f"{side}{pair}" for pair in range(4) for side in "ab"]
-    rounds = [order.in_round(ids, 3, number, 2) for number in range(64)]
+    rounds = [order.order_round(ids, 3, number, 2) for number in range(64)]
     for taken in rounds:
         assert sorted(taken) == sorted(ids)
         assert all(first[1] == second[1] for first, second in zip(taken[::2], taken[1::2], strict=True))
@@ -54,7 +54,7 @@ def test_both_sides_are_measured_in_one_run(case, tmp_path, capfd):
     assert (baseline.spec.env, candidate.spec.env) == ({"OMP_NUM_THREADS": "1"}, {})
     started = [entry["case"] for entry in entries_of(directory) if entry["event"] == "attempt-started"]
     expected = [
-        order.in_round([baseline.id, candidate.id], campaign.settings.seed, n, 2) for n in range(1, 6)
+        order.order_round([baseline.id, candidate.id], campaign.settings.seed, n, 2) for n in range(1, 6)
     ]
     assert started == [id for pair in expected for id in pair]
     # The directory alone gives the same answer, also after it was interrupted and resumed.

@@ -179,11 +179,11 @@ def _alike(runs: list[Result]) -> list[Case]:
     newest, alike = runs[0], []
     for run in runs:
         try:
-            case = Case.of(run)
+            case = Case.from_source(run)
         except AnalysisError:
             continue
         same = run.environment == newest.environment and run.sdk_version == newest.sdk_version
-        if same and not differing_facts((Case.of(newest), case)):
+        if same and not differing_facts((Case.from_source(newest), case)):
             alike.append(case)
     return alike
 

@@ -17,7 +17,7 @@ from dlperf_sdk import environments, folders
 from dlperf_sdk.campaigns.campaign import Block, Campaign, Settings, expand_cases
 from dlperf_sdk.campaigns.campaign_directory import CampaignDirectory
 from dlperf_sdk.campaigns.file import PRESET, is_campaign, load_campaign
-from dlperf_sdk.campaigns.matrix import Matrix, check_field, merged
+from dlperf_sdk.campaigns.matrix import Matrix, check_field, merge_layers
 from dlperf_sdk.errors import UnknownName, UsageError
 from dlperf_sdk.planning.spec_file import load_spec
 from dlperf_sdk.results.result import Result
@@ -51,7 +51,7 @@ def baseline_cases(candidates: Sequence[RunSpec], against: str | Mapping[str, An
     """
     if isinstance(against, Mapping):
         return [_changed(candidate, against) for candidate in candidates]
-    path = folders.expanded(against)
+    path = folders.expand_home(against)
     if against.startswith(PRESET) or path.suffix in (".yaml", ".yml", ".toml", ".json"):
         baselines, _ = load_cases(against)
         if len(baselines) != len(candidates):
@@ -127,7 +127,7 @@ def _changed(spec: RunSpec, fields: Mapping[str, Any]) -> RunSpec:
     for name in fields:
         check_field(name)
     plain = {name: value for name, value in spec.to_dict().items() if name != "schema_version"}
-    return RunSpec(**merged(plain, fields))
+    return RunSpec(**merge_layers(plain, fields))
 
 
 def _check_pair(baseline: RunSpec, candidate: RunSpec) -> None:

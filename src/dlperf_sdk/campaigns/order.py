@@ -25,7 +25,7 @@ def choose_next_case(
     """Return the next case: of those with the fewest finished repeats, the first in that round's order.
 
     `finished` holds the repeats of the cases that are not concluded yet; `ids` are all cases. Without interleaving,
-    return the first case of the first round's order that is not concluded. `adjacent` is as in `in_round`.
+    return the first case of the first round's order that is not concluded. `adjacent` is as in `order_round`.
     """
     if not interleave:
         return next(id for id in order_round(ids, seed, 1, adjacent) if id in finished)

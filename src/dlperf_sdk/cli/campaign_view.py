@@ -19,7 +19,7 @@ from dlperf_sdk.documents.json_values import replace_control_characters
 from dlperf_sdk.hookspecs import hookimpl
 from dlperf_sdk.progress.display import course_of, describe_activity
 from dlperf_sdk.progress.state import Advance, Course
-from dlperf_sdk.reports.numbers import format_count, duration, quantity
+from dlperf_sdk.reports.numbers import duration, format_count, quantity
 
 NARROW = 80
 """Columns below which the bar has a line of its own."""

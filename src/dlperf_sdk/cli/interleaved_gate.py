@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dlperf_sdk.cli.flags import scalar
+from dlperf_sdk.cli.flags import parse_scalar
 from dlperf_sdk.errors import UsageError
 from dlperf_sdk.folders import CAMPAIGNS
 
@@ -78,5 +78,5 @@ def _baseline(against: Sequence[str]) -> str | Mapping[str, Any]:
         if name.startswith("env."):
             fields.setdefault("env", {})[name.removeprefix("env.")] = value
         else:
-            fields[name] = scalar(value)
+            fields[name] = parse_scalar(value)
     return fields
