@@ -1,22 +1,24 @@
-"""Prediction of the throughput of a larger topology from small ones of the same case.
+"""Prediction of the throughput of a larger topology from smaller ones of the same case.
 
-The step on n nodes is taken as that of one node and what the network adds. What it adds has two parts, which
-cannot be told apart from two topologies: one that is nearly spent once the first wire is crossed (a ring moves
-2 (p - 1) / p of the gradients over every device's link, whatever p), and one that grows with every doubling
-(latency, and waiting for the slowest). Which share grows is learned from published series: it is larger where the
-devices of one node already wait for each other. Beside these, each doubling costs a constant share of the step.
-Overlap with the computation is in the measured growth: only what is exposed is seen.
+The step grows by a factor with every doubling of the nodes, or of the devices of one node. The next growth is taken as
+`base` + `persistence` × the last measured growth, both learned from published series by least absolute errors. Where
+that does not predict releases that were held out at least as well as "the last efficiency holds" (no further growth),
+the latter is used: it is never worse than that.
 
-The interval comes from how far the same model misses on those series (split conformal prediction), in proportion
-to what the case has already lost, and to the number of doublings. The series go to one doubling of the nodes:
-beyond that nothing here has been validated, and the prediction says so.
+The interval comes from how far the same model misses on releases that were held out (cross-conformal prediction, from
+series with the same number of units before and after where there are enough). Both ends are calibrated apart, because
+errors are one-sided: growth that ends is bounded by zero, and growth that goes on is not. In some releases each
+doubling costs as much as the one before it; in most, the network costs little more once the first wire is crossed; and
+nothing that was measured before tells which.
+
+Source: R. F. Barber et al., Predictive inference with the jackknife+, Annals of Statistics 49 (2021), 486-507.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import product
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations, product
 
 from attrs import frozen
 
@@ -26,22 +28,32 @@ from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.spec.strategy import NO_STRATEGY
 from dlperf_sdk.spec.values import TopologySpec
+from dlperf_sdk.worker.estimate import median
 
 CONFIDENCE = 0.9
+FEWEST = 19
+"""Examples that determine a bound that one of twenty exceeds."""
+RELEASE = ("framework", "framework_version", "implementation")
+"""Facts that make a release: its series resemble each other, so they are held out together."""
 
 
 @frozen
 class Growth:
-    """The parameters of the model, learned from other series; none depends on the framework or model that was run."""
+    """A model of the growth of the step with each doubling, learned from other series."""
 
-    share: float
-    """The share of the network's overhead that grows with each doubling, where one node has no overhead."""
-    share_of_loss: float
-    """The fraction of one node's overhead that is added to that share."""
-    per_doubling: float
-    """The share of one device's step that each doubling adds."""
-    misses: float
-    """The error, in units of `_uncertainty`, that nine of ten series do not exceed."""
+    base: float
+    """Growth of the logarithm of the step with each doubling, whatever was measured before."""
+    persistence: float
+    """Share of the last measured growth that goes on. Both are 0 where the last efficiency holds."""
+    faster: float
+    slower: float
+    """The errors that one of twenty exceeds to either side, in units of `_uncertainty`."""
+    examples: int
+    """Examples that it was learned from."""
+
+    def next(self, measured: float) -> float:
+        """Return the growth with the next doubling after the growth that was measured."""
+        return self.base + self.persistence * max(measured, 0.0)
 
 
 @frozen
@@ -52,7 +64,7 @@ class Prediction:
     throughput: float
     low: float
     high: float
-    """An interval that contained nine of ten published throughputs, at one doubling."""
+    """The 90 % interval."""
     unit: str
     step_time: float
     """Seconds."""
@@ -65,22 +77,21 @@ class Prediction:
 
 
 @frozen
-class _Stage:
-    """The measured part of a series, in units of one device's step."""
+class Example:
+    """Three topologies of one series, by their numbers of units: nodes, or devices of one node."""
 
-    unit: float
-    """Seconds of the step on one device, or on the smallest that there is."""
-    before: float
-    """The overhead of one unit (a node; a device has none)."""
-    grown: float
-    """The overhead that going from one unit to `count` units added."""
-    count: int
-    devices: int
-    """Per unit."""
+    release: str
+    last: int
+    target: int
+    measured: float
+    """Growth per doubling up to `last`."""
+    actual: float
+    """Growth per doubling from `last` to `target`."""
 
     @property
-    def last(self) -> float:
-        return 1 + self.before + self.grown
+    def doublings(self) -> float:
+        """Doublings from `last` to `target`."""
+        return math.log2(self.target / self.last)
 
 
 def predict(
@@ -91,95 +102,95 @@ def predict(
 ) -> Prediction:
     """Predict the throughput of a topology from smaller ones of the same case with the same batch size per device.
 
-    To go beyond one node, one node and at least two must be measured, with as many devices per node as the
-    topology has. Within one node, one device and at least two must be. The growth is learned from `reference`, such
-    as the figures of a published collection; series of which a member is among `sources` are left out of it.
+    To go beyond one node, two numbers of nodes must be measured, with as many devices per node as the topology has.
+    Within one node, two numbers of devices must be. The growth is learned from `reference`, such as the figures of a
+    published collection; series of which a member is among `sources` are left out of it.
 
     Raises:
         AnalysisError: the sources are not one series, or not enough of one; or the topology is no larger.
     """
     wanted, series = TopologySpec.parse(topology), _series(cases(sources))
-    stage = _stage(series, wanted)
-    growth = _growth(series, reference, over_nodes=wanted.nodes > 1)
-    count = wanted.nodes if wanted.nodes > 1 else wanted.devices_per_node
-    step = _step(stage, count, growth) * stage.unit
-    doublings = math.log2(count / stage.count)
-    off = growth.misses * _uncertainty(stage) * max(1.0, doublings)
+    steps = _steps_by_units(series, wanted)
+    target = wanted.nodes if wanted.nodes > 1 else wanted.devices_per_node
+    _check_sufficient(series, steps, wanted, target)
+    before, last = sorted(steps)[-2:]
+    measured, doublings = _growth(steps, before, last), math.log2(target / last)
+    examples = _examples_without(series, reference, over_nodes=wanted.nodes > 1)
+    alike = [example for example in examples if (example.last, example.target) == (last, target)]
+    notes = []
+    if len(alike) < FEWEST:
+        alike = [example for example in examples if example.doublings == 1]
+        notes.append(
+            f"Not validated: no {FEWEST} published series go from {last} to {target} "
+            f"{'nodes' if wanted.nodes > 1 else 'devices'}. The growth is that of one doubling"
+            + (f", and the interval is {doublings:.1f} times as wide." if doublings > 1 else ".")
+        )
+    model = learn(alike)
+    step = steps[last] * math.exp(model.next(measured) * doublings)
+    width = _uncertainty(measured) * doublings
     one = next(iter(series.values()))
     rate = one.batch_size * wanted.devices / step
-    notes = []
-    if doublings > 1:
-        notes.append(
-            f"{doublings:.1f} doublings beyond what was measured: the interval is widened in proportion, but no "
-            "published series goes further than one doubling, so that nothing vouches for it."
-        )
-    if wanted.nodes == 1:
-        notes.append(
-            "The growth was learned from series over nodes, and is applied to the devices of one node."
-        )
-    measured = max((each for each in series if _fits(each, wanted)), key=lambda each: each.devices)
     return Prediction(
         wanted,
         rate,
-        rate * math.exp(-off),
-        rate * math.exp(off),
+        rate * math.exp(-model.slower * width),
+        rate * math.exp(model.faster * width),
         one.unit,
         step,
-        measured,
+        TopologySpec(last, wanted.devices_per_node) if wanted.nodes > 1 else TopologySpec(1, last),
         doublings,
         tuple(notes),
     )
 
 
-def learn(reference: Iterable[Case | Result | PublishedFigure], *, over_nodes: bool = True) -> Growth:
-    """Fit the growth that predicts the largest topology of each series best from the others.
-
-    `over_nodes` selects the growth over nodes, or over the devices of one node.
-
-    The three shares minimise the mean relative error over a grid; `misses` is the quantile of what remains.
+def learn(examples: Sequence[Example]) -> Growth:
+    """Fit the growth by least absolute errors, and its interval by the errors on releases that are held out.
 
     Raises:
-        AnalysisError: fewer than ten series go from one unit over a smaller number to a larger one.
+        AnalysisError: there are too few examples for the interval.
     """
-    known: list[tuple[_Stage, int, float]] = []
-    for series in group_by_series(cases(reference)):
-        within = {each: case for each, case in series.items() if over_nodes or each.nodes == 1}
-        if not within:
-            continue
-        largest = max(within, key=lambda each: each.devices)
-        truth = within.pop(largest)
-        count = largest.nodes if over_nodes else largest.devices_per_node
-        try:
-            stage = _stage(within, largest)
-        except AnalysisError:
-            continue
-        if over_nodes == (largest.nodes > 1):
-            known.append((stage, count, truth.step_time / stage.unit))
-    if len(known) < 10:
+    if len(examples) < FEWEST:
         raise AnalysisError(
-            f"Only {len(known)} series of the reference go from one {'node' if over_nodes else 'device'} over two "
-            "or more to a larger number; at least ten are needed to learn from."
+            f"Only {len(examples)} series of the reference go over two numbers of nodes, or of devices, to a larger "
+            f"one; at least {FEWEST} are needed to learn from."
         )
-    best = min(_GRID, key=lambda growth: sum(abs(_step(s, n, growth) / t - 1) for s, n, t in known))
-    off = sorted(abs(math.log(_step(s, n, best) / t)) / _uncertainty(s) for s, n, t in known)
-    # Split conformal prediction: the ⌈(n + 1) × confidence⌉-th smallest.
-    at = min(len(off), math.ceil((len(off) + 1) * CONFIDENCE)) - 1
-    return Growth(best.share, best.share_of_loss, best.per_doubling, off[at])
+    fits = {
+        release: _fit([example for example in examples if example.release != release])
+        for release in {example.release for example in examples}
+    }
+    held_out = [(example, _error(example, *fits[example.release])) for example in examples]
+    plain = [(example, example.actual) for example in examples]
+    fit = _fit(examples)
+    if not _is_no_worse(held_out, plain):
+        fit, held_out = (0.0, 0.0), plain
+    scaled = sorted(error / _uncertainty(example.measured) for example, error in held_out)
+    # Of each side, the ⌈(n + 1) × 95 %⌉-th smallest.
+    rank = min(len(scaled), math.ceil((len(scaled) + 1) * (1 + CONFIDENCE) / 2))
+    return Growth(*fit, max(0.0, -scaled[-rank]), max(0.0, scaled[rank - 1]), len(examples))
 
 
-_GRID = tuple(
-    Growth(share / 20, of_loss / 10, each / 200, 0.0)
-    for share, of_loss, each in product(range(7), range(0, 11), range(6))
-)
+def find_examples(
+    reference: Iterable[Case | Result | PublishedFigure], *, over_nodes: bool
+) -> Iterator[Example]:
+    """Yield an example for each two successive topologies of a series and each larger one."""
+    for series in group_by_series(cases(reference)):
+        largest = max(series, key=lambda topology: topology.devices)
+        wanted = largest if over_nodes else TopologySpec(1, largest.devices_per_node)
+        if over_nodes and largest.nodes == 1:
+            continue
+        steps = _steps_by_units(series, wanted)
+        release = key([next(iter(series.values())).facts.get(name) for name in RELEASE])
+        for before, last, target in combinations(sorted(steps), 3):
+            yield Example(release, last, target, _growth(steps, before, last), _growth(steps, last, target))
 
 
-def _growth(
+def _examples_without(
     series: Mapping[TopologySpec, Case],
     reference: Iterable[Case | Result | PublishedFigure],
     *,
     over_nodes: bool,
-) -> Growth:
-    """Learn from the series of the reference that share no member with this one."""
+) -> list[Example]:
+    """Return the examples of series of the reference that share no member with this one."""
     own = {_identity(case) for case in series.values()}
     others = [
         case
@@ -187,64 +198,72 @@ def _growth(
         if not own & {_identity(case) for case in other.values()}
         for case in other.values()
     ]
-    return learn(others, over_nodes=over_nodes)
+    return list(find_examples(others, over_nodes=over_nodes))
 
 
 def _identity(case: Case) -> tuple[str, float]:
     return case.name, case.throughput
 
 
-def _step(stage: _Stage, count: int, growth: Growth) -> float:
-    """Return the step time on so many units, in units of one device's step."""
-    share = min(1.0, growth.share + growth.share_of_loss * min(stage.before, 1.0))
-
-    def ring(units: int) -> float:
-        return 1 - 1 / (units * stage.devices)
-
-    spent = ring(count) / ring(stage.count) - 1
-    grows = math.log2(count) / math.log2(stage.count) - 1
-    added = max(stage.grown, 0.0) * ((1 - share) * spent + share * grows)
-    return stage.last + added + growth.per_doubling * math.log2(count / stage.count)
+def _growth(steps: Mapping[int, float], before: int, after: int) -> float:
+    """Return the growth of the logarithm of the step with each doubling between two numbers of units."""
+    return math.log(steps[after] / steps[before]) / math.log2(after / before)
 
 
-def _uncertainty(stage: _Stage) -> float:
-    """Return 1 %, plus a tenth of the efficiency that the largest measured topology has lost."""
-    return 0.01 + 0.1 * max(0.0, 1 - 1 / stage.last)
+_GRID = tuple((base / 200, share / 10) for base, share in product(range(13), range(11)))
 
 
-def _fits(each: TopologySpec, wanted: TopologySpec) -> bool:
+def _fit(examples: Sequence[Example]) -> tuple[float, float]:
+    """Return the base and the persistence with the least absolute errors."""
+    points = [(max(e.measured, 0.0), e.actual, e.doublings) for e in examples]
+    return min(_GRID, key=lambda fit: sum(abs(fit[0] + fit[1] * x - y) * n for x, y, n in points))
+
+
+def _error(example: Example, base: float, persistence: float) -> float:
+    """Return the actual growth less the predicted one."""
+    return example.actual - base - persistence * max(example.measured, 0.0)
+
+
+def _is_no_worse(errors: Sequence[tuple[Example, float]], others: Sequence[tuple[Example, float]]) -> bool:
+    """Return True if errors are no larger in the median, and at the 90th percentile."""
+    one, other = (sorted(abs(error) * example.doublings for example, error in e) for e in (errors, others))
+    ninetieth = math.ceil(0.9 * len(one)) - 1
+    return median(one) <= median(other) and one[ninetieth] <= other[ninetieth]
+
+
+def _uncertainty(measured: float) -> float:
+    """Return 1 %, plus 0.3 of the measured growth: what grew may go on, and may end."""
+    return 0.01 + 0.3 * max(measured, 0.0)
+
+
+def _steps_by_units(series: Mapping[TopologySpec, Case], wanted: TopologySpec) -> dict[int, float]:
+    """Return the step times by number of nodes, or of devices where `wanted` is one node."""
     if wanted.nodes == 1:
-        return each.nodes == 1
-    return each.devices_per_node == wanted.devices_per_node
+        return {each.devices_per_node: case.step_time for each, case in series.items() if each.nodes == 1}
+    return {
+        each.nodes: case.step_time
+        for each, case in series.items()
+        if each.devices_per_node == wanted.devices_per_node
+    }
 
 
-def _stage(series: Mapping[TopologySpec, Case], wanted: TopologySpec) -> _Stage:
-    fitting = {each: case.step_time for each, case in series.items() if _fits(each, wanted)}
-    over_nodes = wanted.nodes > 1
-    counts = {(each.nodes if over_nodes else each.devices_per_node): step for each, step in fitting.items()}
-    if 1 not in counts or len(counts) < 2:
+def _check_sufficient(
+    series: Mapping[TopologySpec, Case], steps: Mapping[int, float], wanted: TopologySpec, target: int
+) -> None:
+    if steps and target <= max(steps):
+        raise AnalysisError(
+            f"{wanted} is not larger than what was measured; this predicts larger topologies."
+        )
+    if len(steps) < 2:
+        devices = wanted.devices_per_node
         need = (
-            f"1n{wanted.devices_per_node}d and at least 2n{wanted.devices_per_node}d"
-            if over_nodes
-            else "1n1d and at least 1n2d"
+            f"two numbers of nodes with {devices} devices each, such as 1n{devices}d and 2n{devices}d,"
+            if wanted.nodes > 1
+            else "two numbers of devices of one node, such as 1n1d and 1n2d,"
         )
         raise AnalysisError(
             f"To predict {wanted}, {need} must be measured; there is {', '.join(map(str, sorted(series)))}."
         )
-    largest = max(counts)
-    target = wanted.nodes if over_nodes else wanted.devices_per_node
-    if target <= largest:
-        raise AnalysisError(
-            f"{wanted} is not larger than what was measured; this predicts larger topologies."
-        )
-    alone = next((case.step_time for each, case in series.items() if each.devices == 1), counts[1])
-    return _Stage(
-        unit=alone,
-        before=counts[1] / alone - 1,
-        grown=(counts[largest] - counts[1]) / alone,
-        count=largest,
-        devices=wanted.devices_per_node if over_nodes else 1,
-    )
 
 
 def _series(many: Sequence[Case]) -> dict[TopologySpec, Case]:

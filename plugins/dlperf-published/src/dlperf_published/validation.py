@@ -1,30 +1,46 @@
-"""The quality of predictions: the largest topology of every published series, left out and predicted."""
+"""The quality of predictions: each topology of every published series, predicted from two smaller ones."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import combinations
 
 from attrs import frozen
 
-from dlperf_published import source_data
 from dlperf_sdk.analysis.case import Case, cases
-from dlperf_sdk.analysis.prediction import Prediction, group_by_series, predict
+from dlperf_sdk.analysis.prediction import RELEASE, Prediction, group_by_series, predict
 from dlperf_sdk.interfaces.figure import PublishedFigure
+from dlperf_sdk.spec.values import TopologySpec
 from dlperf_sdk.worker.estimate import median
 
 
 @frozen
 class Trial:
-    """One series, its largest topology predicted from the others."""
+    """One topology of a series, predicted from two smaller ones."""
 
     truth: Case
     prediction: Prediction
+    last_efficiency: float
+    """The throughput if the efficiency of the larger of the two held."""
+
+    @property
+    def depth(self) -> str:
+        """The largest number of units that was used, and the predicted one: `2 → 4 nodes`."""
+        one, other, unit = self.prediction.measured, self.prediction.topology, "nodes"
+        if other.nodes == 1:
+            return f"{one.devices_per_node} → {other.devices_per_node} devices of a node"
+        return f"{one.nodes} → {other.nodes} {unit}"
 
     @property
     def error(self) -> float:
         """Relative error of the predicted throughput."""
         return self.prediction.throughput / self.truth.throughput - 1
+
+    @property
+    def plain_error(self) -> float:
+        """Relative error of "the last efficiency holds"."""
+        return self.last_efficiency / self.truth.throughput - 1
 
     @property
     def covered(self) -> bool:
@@ -40,33 +56,66 @@ class Summary:
     median: float
     ninetieth: float
     largest: float
+    plain_median: float
+    plain_ninetieth: float
+    """Of "the last efficiency holds"."""
+    too_high: int
+    """Predictions above the published throughput."""
     covered: float
 
 
-def predict_largest_topologies(figures: Iterable[PublishedFigure]) -> tuple[Trial, ...]:
-    """Return a trial for each series with a single device or node, at least two, and more.
+def predict_topologies(figures: Iterable[PublishedFigure]) -> tuple[Trial, ...]:
+    """Return a trial for each three topologies of a series that differ in nodes, or in devices of one node.
 
-    The growth is learned from other frameworks' series only: the prediction sees neither the published throughput
-    nor a similar one.
+    The growth is learned from the series of other releases only: the prediction sees neither the published throughput
+    nor one of the same release.
     """
-    everything = cases(source_data.figures("dlperf-v1.0"))
+    everything = cases(figures)
+    others = {
+        release: [case for case in everything if _release(case) != release]
+        for release in {_release(case) for case in everything}
+    }
     trials = []
-    for series in group_by_series(cases(figures)):
-        largest = max(series, key=lambda topology: topology.devices)
-        rest = [case for topology, case in series.items() if topology != largest]
-        smaller = {(case.topology.nodes, case.topology.devices_per_node) for case in rest}
-        first = (1, largest.devices_per_node) if largest.nodes > 1 else (1, 1)
-        if first not in smaller or len(smaller) < 2:
-            continue
-        truth = series[largest]
-        others = [case for case in everything if case.facts["framework"] != truth.facts["framework"]]
-        trials.append(Trial(truth, predict(rest, largest, reference=others)))
+    for series in group_by_series(everything):
+        reference = others[_release(next(iter(series.values())))]
+        for before, last, target in _triples(series):
+            truth = series[target]
+            prediction = predict([series[before], series[last]], target, reference=reference)
+            held = series[last].throughput * target.devices / last.devices
+            trials.append(Trial(truth, prediction, held))
     return tuple(trials)
+
+
+def _release(case: Case) -> tuple[str, ...]:
+    return tuple(str(case.facts.get(name)) for name in RELEASE)
+
+
+def _triples(series: Iterable[TopologySpec]) -> Iterable[tuple[TopologySpec, TopologySpec, TopologySpec]]:
+    """Yield what a target can be predicted from: two smaller topologies, the larger of which is the last before it.
+
+    Nodes go together with the most devices per node that there are.
+    """
+    most = max(topology.devices_per_node for topology in series)
+    by_nodes = sorted(
+        (topology for topology in series if topology.devices_per_node == most), key=lambda t: t.nodes
+    )
+    by_devices = sorted((topology for topology in series if topology.nodes == 1), key=lambda t: t.devices)
+    for line in (by_nodes, by_devices):
+        yield from combinations(line, 3)
 
 
 def summary(trials: Sequence[Trial]) -> Summary:
     """Summarize trials; the percentile is the smallest error that nine of ten trials do not exceed."""
     sizes = sorted(abs(trial.error) for trial in trials)
-    ninetieth = sizes[math.ceil(0.9 * len(sizes)) - 1]
-    covered = sum(trial.covered for trial in trials) / len(trials)
-    return Summary(len(trials), median(sizes), ninetieth, sizes[-1], covered)
+    plain = sorted(abs(trial.plain_error) for trial in trials)
+    ninetieth = math.ceil(0.9 * len(sizes)) - 1
+    return Summary(
+        trials=len(trials),
+        median=median(sizes),
+        ninetieth=sizes[ninetieth],
+        largest=sizes[-1],
+        plain_median=median(plain),
+        plain_ninetieth=plain[ninetieth],
+        too_high=sum(trial.error > 0 for trial in trials),
+        covered=sum(trial.covered for trial in trials) / len(trials),
+    )

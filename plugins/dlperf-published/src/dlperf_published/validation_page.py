@@ -2,45 +2,69 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from dlperf_published.collections import COLLECTIONS
-from dlperf_published.validation import Trial, predict_largest_topologies, summary
+from dlperf_published.validation import Trial, predict_topologies, summary
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Paragraph, Table
+
+METHOD = (
+    "Each topology of every published series, predicted from two smaller ones, with the growth learned from the series "
+    "of other releases only (leave one release out). The form of the model was chosen with these series in view: its "
+    "parameters are held out, its form is not. No series has more than four nodes."
+)
+ONE_SIDED = (
+    "Most errors are too high, and all large ones: growth that ends costs at most the growth itself, and growth that "
+    "goes on has no bound. In most releases the network costs little more once the second node is reached; in some "
+    "(OneFlow v0.2 with small batches, PaddleNLP with AMP) each doubling costs as much as the one before. What was "
+    "measured before does not tell these apart, so the interval is wider towards lower throughput."
+)
+LIMIT = (
+    "The goal of 4 % in the median and 8 % at the 90th percentile is met from two to four nodes and from two to four "
+    "devices. It is not met to eight devices of a node: in one of ten series the input pipeline of the host saturates "
+    "between four and eight devices, and smaller topologies do not show that. The interval covers it."
+)
+HEADER = ("depth", "trials", "median error", "90th percentile", "largest", "too high")
+PLAIN = ("median, if the last efficiency holds", "90th percentile, if it holds", "in the 90 % interval")
+
+
+@cache
+def trials() -> tuple[Trial, ...]:
+    """Return the trials of all collections; this takes seconds."""
+    return predict_topologies([figure for collection in COLLECTIONS for figure in collection().figures])
 
 
 def validation() -> list[Block]:
-    """Return the summary by kind of step, and every series."""
-    trials = [
-        trial for collection in COLLECTIONS for trial in predict_largest_topologies(collection().figures)
-    ]
-    over_nodes = [trial for trial in trials if trial.prediction.topology.nodes > 1]
-    within = [trial for trial in trials if trial.prediction.topology.nodes == 1]
-    text = (
-        "The largest topology of every published series, predicted from the smaller ones. The growth was learned "
-        "from the series of other frameworks only. The form of the model was chosen with these series in view: "
-        "its parameters are held out, its form is not. No series goes further than one doubling."
-    )
-    rows = [
-        _summary("over nodes (2 to 4)", over_nodes),
-        _summary("within a node (4 to 8)", within),
-        _summary("all", trials),
-    ]
-    columns = ("series", "median error", "90th percentile", "largest", "in the 90 % interval")
-    heads = (Column("kind"), *(Column(name, right=True) for name in columns))
+    """Return the summary by depth, and every trial."""
+    heads = (Column(HEADER[0]), *(Column(name, right=True) for name in (*HEADER[1:], *PLAIN)))
     return [
         Heading("Prediction, validated"),
-        Paragraph(text),
-        Table(heads, tuple(rows)),
-        _list_trials(trials),
+        Paragraph(METHOD),
+        Table(heads, tuple((depth, *cells) for depth, cells in rows_by_depth().items())),
+        Paragraph(LIMIT),
+        Paragraph(ONE_SIDED),
+        _every(trials()),
     ]
 
 
-def _summary(kind: str, trials: list[Trial]) -> tuple[str, ...]:
-    total = summary(trials)
-    errors = (f"{total.median:.1%}", f"{total.ninetieth:.1%}", f"{total.largest:.1%}")
-    return (kind, str(total.trials), *errors, f"{total.covered:.0%}")
+def rows_by_depth() -> dict[str, tuple[str, ...]]:
+    """Return the cells of each depth, without the depth."""
+    rows = {}
+    for depth in sorted({trial.depth for trial in trials()}):
+        total = summary([trial for trial in trials() if trial.depth == depth])
+        errors = (total.median, total.ninetieth, total.largest)
+        plain = (total.plain_median, total.plain_ninetieth)
+        rows[depth] = (
+            str(total.trials),
+            *(f"{error:.1%}" for error in errors),
+            str(total.too_high),
+            *(f"{error:.1%}" for error in plain),
+            f"{total.covered:.0%}",
+        )
+    return rows
 
 
-def _list_trials(trials: list[Trial]) -> Table:
+def _every(trials: tuple[Trial, ...]) -> Table:
     rows = []
     for trial in trials:
         prediction = trial.prediction
@@ -48,6 +72,7 @@ def _list_trials(trials: list[Trial]) -> Table:
             (
                 trial.truth.name,
                 str(trial.truth.batch_size),
+                str(prediction.measured),
                 f"{trial.truth.throughput:.2f}",
                 f"{prediction.throughput:.2f}",
                 f"{prediction.low:.2f} – {prediction.high:.2f}",
@@ -58,10 +83,11 @@ def _list_trials(trials: list[Trial]) -> Table:
     columns = (
         Column("series"),
         Column("batch", right=True),
+        Column("from"),
         Column("published", right=True),
         Column("predicted", right=True),
         Column("90 % interval", right=True),
         Column("error", right=True),
         Column("in it?"),
     )
-    return Table(columns, tuple(rows), "Every series")
+    return Table(columns, tuple(rows), "Every trial")
