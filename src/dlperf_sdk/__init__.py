@@ -22,6 +22,7 @@ _PUBLIC = {
     "Optimizer": "dlperf_sdk.interfaces.model",
     "Parameter": "dlperf_sdk.interfaces.model",
     "Plan": "dlperf_sdk.planning.plan",
+    "Progress": "dlperf_sdk.progress.watching",
     "Protocol": "dlperf_sdk.spec.protocol",
     "PROTOCOLS": "dlperf_sdk.spec.protocol",
     "Registry": "dlperf_sdk.registry.plugins",

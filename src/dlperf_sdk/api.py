@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dlperf_sdk.campaigns.runner import Outcome
     from dlperf_sdk.campaigns.session import Watch
     from dlperf_sdk.planning.plan import Plan
+    from dlperf_sdk.progress.watching import ProgressOption
     from dlperf_sdk.registry.plugins import Registry
     from dlperf_sdk.results.result import Environment, Result
     from dlperf_sdk.results.store import ResultStore
@@ -39,6 +40,7 @@ def run(
     registry: Registry | None = None,
     raise_on_failure: bool = False,
     trace: bool = False,
+    progress: ProgressOption = "auto",
     **fields: Any,
 ) -> Result:
     """Measure one case.
@@ -57,6 +59,8 @@ def run(
         registry: The plugins to choose from; those that are installed, unless given.
         raise_on_failure: Raise the failure of a case instead of returning it.
         trace: Take an extra attempt under the framework's own profiler; its trace, for Perfetto, is kept in the store.
+        progress: `"auto"` shows the progress on a terminal and in a notebook, and nothing elsewhere; True shows it
+            anywhere, False nowhere; a function is called with each `dlperf_sdk.progress.watching.Progress`.
         fields: Fields of `RunSpec`, in place of those in `what`.
 
     Returns:
@@ -74,16 +78,19 @@ def run(
     from dlperf_sdk.execution.case import Case
     from dlperf_sdk.execution.execute import execute
     from dlperf_sdk.hookspecs import Observers
+    from dlperf_sdk.progress.watching import watching
     from dlperf_sdk.registry.plugins import Registry
 
-    registry, loaded = registry or Registry(), Observers.load(observers)
+    registry = registry or Registry()
     spec = spec_from(what, model, fields, _keywords(run), registry)
     data.check_exists(spec.data)
-    if spec.wants_max_batch:
-        case = max_batch.begin_case(spec, store, loaded, registry)
-    else:
-        case = Case.begin(spec, store, loaded, registry)
-    result = execute(case, trace=trace)
+    with watching(progress) as displays:
+        loaded = Observers.load([*observers, *displays])
+        if spec.wants_max_batch:
+            case = max_batch.begin_case(spec, store, loaded, registry)
+        else:
+            case = Case.begin(spec, store, loaded, registry)
+        result = execute(case, trace=trace)
     return result.raise_for_status() if raise_on_failure else result
 
 
@@ -95,6 +102,7 @@ def rerun(
     observers: Iterable[Any] = (),
     registry: Registry | None = None,
     raise_on_failure: bool = False,
+    progress: ProgressOption = "auto",
 ) -> Result:
     """Measure the case of a result again, in the environment that its lock describes.
 
@@ -114,6 +122,7 @@ def rerun(
     from dlperf_sdk.hookspecs import Observers
     from dlperf_sdk.planning.secret_variables import list_requested_variables
     from dlperf_sdk.planning.spec_file import check_allowed
+    from dlperf_sdk.progress.watching import watching
     from dlperf_sdk.registry.plugins import Registry
 
     if result.environment is None:
@@ -132,8 +141,9 @@ def rerun(
         [{"lock": _list_unlisted_packages(spec, result.environment, plugins)}], source, allow, plugins
     )
     data.check_exists(spec.data)
-    case = Case.begin(spec, store, Observers.load(observers), plugins)
-    again = execute(case, environment_from=result.environment)
+    with watching(progress) as displays:
+        case = Case.begin(spec, store, Observers.load([*observers, *displays]), plugins)
+        again = execute(case, environment_from=result.environment)
     return again.raise_for_status() if raise_on_failure else again
 
 
@@ -262,7 +272,8 @@ def spec_from(
     fields = dict(fields or {})
     for name in fields:
         if name not in _FIELDS:
-            raise UnknownName("argument", name, {*_FIELDS, *keywords})
+            hint = _option_hint(name, fields[name], [what, model], registry)
+            raise UnknownName("argument", name, {*_FIELDS, *keywords}, hint)
     if isinstance(what, str) and model is not None:
         return RunSpec(**{"framework": what, "model": model, **fields})
     if model is not None:
@@ -275,6 +286,18 @@ def spec_from(
         return load_spec(Path(what), fields, registry)
     spec = what if isinstance(what, RunSpec) else RunSpec.from_dict(what)
     return attrs.evolve(spec, **fields)
+
+
+def _option_hint(name: str, value: Any, plugins: Iterable[Any], registry: Registry | None) -> str:
+    """Return how to give an argument that is an option of a framework or model; empty if it is none."""
+    from dlperf_sdk.planning.spec_file import declarations
+    from dlperf_sdk.registry.plugins import Registry
+
+    look_up = declarations(registry or Registry())
+    for group, plugin in zip(("frameworks", "models"), plugins, strict=True):
+        if isinstance(plugin, str) and name in look_up(group, plugin).options:
+            return f"It is an option of {plugin}: give options={{{name!r}: {value!r}}}."
+    return ""
 
 
 def _keywords(function: Callable[..., Any]) -> list[str]:

@@ -11,8 +11,8 @@ from rich.console import Console
 from dlperf_sdk import RunSpec
 from dlperf_sdk.hookspecs import listeners
 from dlperf_sdk.planning.plan import make_plan
-from dlperf_sdk.progress.display import EVERY, Drawn, Lines, course_of, display
-from dlperf_sdk.progress.state import AT_ONCE, SURE, TITLES, Advance, Course
+from dlperf_sdk.progress.display import EVERY, Drawn, Lines, display
+from dlperf_sdk.progress.state import AT_ONCE, SURE, TITLES, Advance, Course, course_of
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.worker.progress import PHASES
 

@@ -17,8 +17,8 @@ from dlperf_sdk.campaigns.campaign_directory import CampaignDirectory
 from dlperf_sdk.campaigns.case_progress import read_progress
 from dlperf_sdk.documents.json_values import replace_control_characters
 from dlperf_sdk.hookspecs import hookimpl
-from dlperf_sdk.progress.display import course_of, describe_activity
-from dlperf_sdk.progress.state import Advance, Course
+from dlperf_sdk.progress.display import describe_activity
+from dlperf_sdk.progress.state import Advance, Course, course_of
 from dlperf_sdk.reports.numbers import duration, format_count, quantity
 
 NARROW = 80

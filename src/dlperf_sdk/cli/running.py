@@ -128,7 +128,9 @@ def run(
     if dry_run:
         return _show_plan(spec, common)
     return run_case(
-        lambda store, observers: api.run(spec, store=store, observers=observers, trace=trace), shown, common
+        lambda store, observers: api.run(spec, store=store, observers=observers, trace=trace, progress=False),
+        shown,
+        common,
     )
 
 
@@ -175,7 +177,9 @@ def rerun(
 
     before = ResultStore(shown.output).load(result)
     return run_case(
-        lambda store, observers: api.rerun(before, allow=allow, store=store, observers=observers),
+        lambda store, observers: api.rerun(
+            before, allow=allow, store=store, observers=observers, progress=False
+        ),
         shown,
         common,
     )

@@ -19,24 +19,11 @@ from rich.text import Text
 
 from dlperf_sdk.documents.json_values import replace_control_characters
 from dlperf_sdk.hookspecs import hookimpl
-from dlperf_sdk.progress.state import TITLES, Advance, Course
+from dlperf_sdk.progress.state import TITLES, Advance, course_of
 from dlperf_sdk.reports.numbers import duration, quantity
 
 EVERY = 10.0
 """Seconds between two plain lines about steps."""
-
-
-def course_of(plan: Any) -> Course:
-    """Return the numbers of steps and repeats, the global batch size and the throughput's unit of a plan."""
-    protocol = plan.protocol
-    return Course(
-        protocol.warmup,
-        protocol.steps,
-        protocol.repeats,
-        protocol.max_repeats,
-        plan.spec.global_batch_size,
-        plan.workload.unit,
-    )
 
 
 def describe_activity(advance: Advance) -> str:
@@ -92,6 +79,8 @@ class Lines:
     @hookimpl
     def dlperf_stage(self, stage: str, detail: str) -> None:
         self.stage = f"{stage}: {detail}"
+        if self.advance is not None:
+            self.advance.record_stage(stage, self.clock())
         self.show_stage(stage, detail)
 
     def show_stage(self, stage: str, detail: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from attrs import define, field, frozen
 
 STEPPED = ("warmup", "measure")
@@ -38,6 +40,19 @@ class Course:
     unit: str
 
 
+def course_of(plan: Any) -> Course:
+    """Return the numbers of steps and repeats, the global batch size and the throughput's unit of a plan."""
+    protocol = plan.protocol
+    return Course(
+        protocol.warmup,
+        protocol.steps,
+        protocol.repeats,
+        protocol.max_repeats,
+        plan.spec.global_batch_size,
+        plan.workload.unit,
+    )
+
+
 @define
 class Advance:
     """Progress of a run. Times are seconds on the caller's monotonic clock."""
@@ -51,19 +66,34 @@ class Advance:
     throughputs: list[float] = field(factory=list)
     durations: list[float] = field(factory=list)
     """Of the finished repeats, from one's beginning to the end of its workers."""
+    parity: float | None = None
+    """Duration of the parity run in seconds, if one was made."""
+    _parity_began: float | None = None
+    _entered: dict[str, float] = field(factory=dict)
+    """Start of each phase of this repeat."""
+    _rests: dict[str, list[float]] = field(factory=dict)
+    """Phase → seconds from its start to the end of the repeat, for each finished repeat."""
     _first: tuple[float, int] | None = None
     """Time of the first step reported in this phase, and its number."""
     _last: tuple[float, int] | None = None
 
+    def record_stage(self, stage: str, now: float) -> None:
+        """Record that a stage outside the repeats has begun."""
+        if stage == "parity" and self._parity_began is None:
+            self._parity_began = now
+        elif stage != "parity" and self._parity_began is not None and self.parity is None:
+            self.parity = now - self._parity_began
+
     def repeat_started(self, attempt: int, now: float) -> None:
         """Record the start of a repeat."""
         self.attempt, self.began = attempt, now
-        self._enter("start")
+        self._entered = {}
+        self._enter("start", now)
 
     def record_step(self, phase: str, step: int, now: float) -> None:
         """Record that a worker is in a phase and has finished `step` of its steps."""
         if phase != self.phase:
-            self._enter(phase)
+            self._enter(phase, now)
         self.step = step
         # Workers report four times a second. Reports that were held up somewhere arrive at once, and only the
         # last of them is news.
@@ -74,11 +104,14 @@ class Advance:
     def repeat_ended(self, throughput: float | None, now: float) -> None:
         """Record the end of a repeat; `throughput` is None if it failed."""
         self.durations.append(now - self.began)
+        for phase, entered in self._entered.items():
+            self._rests.setdefault(phase, []).append(now - entered)
         if throughput is not None:
             self.throughputs.append(throughput)
 
-    def _enter(self, phase: str) -> None:
+    def _enter(self, phase: str, now: float) -> None:
         self.phase, self.step = phase, 0
+        self._entered.setdefault(phase, now)
         self._first = self._last = None
 
     @property
@@ -110,17 +143,31 @@ class Advance:
         return None if self.pace is None else self.pace * self.course.global_batch_size
 
     def seconds_left(self, now: float) -> float | None:
-        """Return the estimated seconds until the minimum number of repeats is done; None if it is not known."""
-        elapsed = now - self.began
-        after = max(0, self.course.repeats - self.attempt)
+        """Return the estimated seconds until the minimum number of repeats is done; None if it is not known.
+
+        The first repeat is estimated by the parity run, which starts the same workers, until the pace of its steps is
+        known; later ones by the repeats before, phase by phase.
+        """
+        elapsed = now - self.began if self.attempt else 0.0
+        after = max(0, self.course.repeats - max(1, self.attempt))
+        rest = self._steps_left()
         if self.durations:
-            usual = sum(self.durations) / len(self.durations)
-            remaining = usual - elapsed
-            return remaining + after * usual if remaining > 0 else after * usual or None
+            if len(self.durations) < self.attempt:  # this repeat goes on
+                rests = self._rests.get(self.phase, self.durations)
+                passed = now - self._entered.get(self.phase, self.began)
+                rest = max(rest or 0.0, sum(rests) / len(rests) - passed, 0.0)
+            else:
+                rest = 0.0
+            return rest + after * sum(self.durations) / len(self.durations) or None
+        if rest is None and self.parity is not None:
+            rest = max(0.0, self.parity - elapsed)
+        return None if rest is None else rest + after * (elapsed + rest)
+
+    def _steps_left(self) -> float | None:
+        """Return the seconds that the other steps of this repeat take at the pace of the phase; None without a pace."""
         if self.pace is None:
             return None
         steps = self.course.steps - self.step
         if self.phase == "warmup":
             steps = self.course.warmup - self.step + self.course.steps
-        rest = max(0, steps) / self.pace
-        return rest + after * (elapsed + rest)
+        return max(0, steps) / self.pace

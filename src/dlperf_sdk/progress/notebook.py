@@ -1,0 +1,69 @@
+"""The progress of a run in a notebook: one cell of HTML, replaced as the run goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from html import escape
+from typing import Any
+
+from rich.console import Console
+
+from dlperf_sdk.documents.json_values import replace_control_characters
+from dlperf_sdk.progress.display import Lines
+
+DRAWN_EVERY = 0.25
+"""Seconds between two updates of the cell."""
+
+
+class InNotebook(Lines):
+    """Draws the progress into the output of the cell that started the run."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(Console(quiet=True), clock=clock)
+        self._lines: list[str] = []
+        self._drawn_at = -DRAWN_EVERY
+        self._cell: Any = None
+
+    def print(self, text: str, style: str = "") -> None:
+        """Add a permanent line."""
+        self._lines.append(text)
+        self._draw()
+
+    def show_stage(self, stage: str, detail: str) -> None:
+        if stage == "note":
+            super().show_stage(stage, detail)
+        else:
+            self._draw()
+
+    def show_step(self, before: str) -> None:
+        """Show the progress of a worker; `before` is its previously reported phase."""
+        if self.clock() - self._drawn_at >= DRAWN_EVERY:
+            self._draw()
+
+    def html(self) -> str:
+        """Return the current state as HTML."""
+        advance = self.advance
+        rows = [escape(replace_control_characters(line)) for line in self._lines]
+        if advance is not None and advance.attempt > len(advance.durations):
+            parts = (
+                f"repeat {advance.attempt} of {advance.repeats}: {self.describe_activity()}",
+                self.time_left(),
+            )
+            rows.append(escape(", ".join(part for part in parts if part)))
+            if advance.steps:
+                rows.append(
+                    f'<progress max="{advance.steps}" value="{min(advance.step, advance.steps)}"></progress>'
+                )
+        elif advance is None or len(advance.durations) < advance.course.repeats:
+            rows.append(escape(replace_control_characters(self.stage) or "preparing"))
+        return f"<div>{'<br>'.join(rows)}</div>"
+
+    def _draw(self) -> None:
+        from IPython.display import HTML, display
+
+        self._drawn_at = self.clock()
+        if self._cell is None:
+            self._cell = display(HTML(self.html()), display_id=True)
+        else:
+            self._cell.update(HTML(self.html()))
