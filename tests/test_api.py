@@ -330,7 +330,6 @@ def test_a_failure_is_raised_on_request():
 VERDICTS = [
     ("nan", "1n1d", "finite-loss"),
     ("drift", "1n2d", "replicas-equal"),
-    ("fewer-samples", "1n1d", "complete-records"),
     ("other-precision", "1n1d", "precision-effective"),
     ("imprecise", "1n1d", "precision-effective"),
     ("nan-deviation", "1n1d", "precision-effective"),
@@ -347,6 +346,13 @@ def test_each_fault_is_caught_by_its_verdict(fault, topology, verdict):
     assert (result.ok, result.exit_code) == (False, 1)
     failed = {one.name for one in result.verdicts if one.outcome == "fail" and one.kind == "integrity"}
     assert failed == {verdict}
+
+
+def test_the_samples_are_counted_and_not_what_a_trainer_says():
+    result = run("faulty", "linear", options={"fault": "fewer-samples"}, store=None, **QUICK)
+    assert result.ok, result.verdicts
+    counted = result.spec.global_batch_size * result.spec.resolved_protocol().steps
+    assert {record.samples for repeat in result.repeats for record in repeat.records} == {counted}
 
 
 FAILURES = [
