@@ -27,10 +27,11 @@ from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.reports import collection_page, html, markdown, sweeps
 from dlperf_sdk.reports.blocks import Cell, Column, Paragraph, Table
 from dlperf_sdk.reports.html import (
-    charts,
+    chart_parts,
     collection,
     effects,
     embed,
+    line_charts,
     measured,
     rates,
     render,
@@ -243,7 +244,7 @@ def luminance(colour):
 def test_the_colours_of_plots_stand_out_on_light_and_dark_paper():
     papers = set(re.findall(r"--paper: (#[0-9a-f]{6})", render._file("style.css")))
     assert len(papers) == 2
-    for colour in charts.COLOURS:
+    for colour in chart_parts.COLOURS:
         for paper in papers:
             bright, dim = sorted((luminance(colour), luminance(paper)), reverse=True)
             assert (bright + 0.05) / (dim + 0.05) >= 3, (colour, paper)
@@ -251,7 +252,7 @@ def test_the_colours_of_plots_stand_out_on_light_and_dark_paper():
 
 @given(st.floats(1e-3, 1e6), st.floats(1.5, 1e5))
 def test_the_ticks_of_a_logarithmic_axis_lie_on_it(low, wide):
-    ticks = charts._round_numbers(low, low * wide)
+    ticks = line_charts._round_numbers(low, low * wide)
     assert ticks == sorted(ticks)
     assert all(low <= tick <= low * wide for tick in ticks)
     assert ticks or wide < 2.6
@@ -315,12 +316,12 @@ def test_the_series_that_are_drawn_are_those_that_reach_furthest_and_the_fastest
     )
     (of,) = [each for each in found if each.title == "resnet50, 128 per device"]
     series = scaling.series_of(of)
-    assert len(series) > charts.MOST_SERIES
+    assert len(series) > chart_parts.MOST_SERIES
     last = [each.points[-1].merged.case for each in series]
     assert [(case.topology.devices, case.throughput) for case in last] == sorted(
         ((case.topology.devices, case.throughput) for case in last), reverse=True
     )
-    assert "oneflow" in {case.facts["framework"] for case in last[: charts.MOST_SERIES]}
+    assert "oneflow" in {case.facts["framework"] for case in last[: chart_parts.MOST_SERIES]}
 
 
 def test_strong_scaling_holds_the_global_batch():

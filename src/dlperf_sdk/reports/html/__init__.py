@@ -1,7 +1,7 @@
 """The HTML report: one file that needs no network; and the same content as blocks, for Markdown.
 
-`measured` and `collection` turn results and published figures into a `page.Page` of plain values, `charts` turns
-numbers into Vega-Lite, and `render` writes the page. The extra `report` brings what it takes.
+`measured` and `collection` turn results and published figures into a `page.Page` of plain values, `line_charts` and
+`case_charts` turn numbers into Vega-Lite, and `render` writes the page. The extra `report` brings what it takes.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from dlperf_sdk.analysis.case import OF_FRAMEWORK, Case, key
 from dlperf_sdk.analysis.effects import Effect, effect
 from dlperf_sdk.errors import AnalysisError
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Notes, Paragraph, Table
-from dlperf_sdk.reports.html import charts
+from dlperf_sdk.reports.html import case_charts
 from dlperf_sdk.reports.html.page import Item, Plot, Section
 from dlperf_sdk.reports.numbers import format_count
 from dlperf_sdk.reports.series import format_fact
@@ -143,7 +143,7 @@ def _items(estimates: Sequence[Effect]) -> tuple[Item, ...]:
     plot = Plot(
         "Paired ratios of throughputs",
         caption,
-        partial(charts.ratios, rows, summaries),
+        partial(case_charts.ratios, rows, summaries),
         _table(named),
         open=True,
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 from dlperf_sdk.errors import UsageError
 from dlperf_sdk.reports.blocks import Heading, Labels, Notes, Paragraph, Table
-from dlperf_sdk.reports.html import charts, embed
+from dlperf_sdk.reports.html import chart_parts, embed
 from dlperf_sdk.reports.html.page import Abreast, Folded, Page, Plot, Sortable
 
 _NEEDED = ("altair", "jinja2", "vl_convert")
@@ -38,7 +38,7 @@ def document(page: Page) -> str:
     environment.globals |= {
         "classes": embed.classes,
         "filters": embed.filters,
-        "legend": charts.legend,
+        "legend": chart_parts.legend,
         "rows": embed.rows,
         "text": embed.text,
     }

@@ -8,7 +8,7 @@ from functools import partial
 from attrs import frozen
 
 from dlperf_sdk.reports.blocks import Cell, Column, Table
-from dlperf_sdk.reports.html import charts
+from dlperf_sdk.reports.html import case_charts
 from dlperf_sdk.reports.html.page import Plot
 from dlperf_sdk.reports.numbers import Scale, common_scale
 from dlperf_sdk.results.metrics import percentile
@@ -77,7 +77,7 @@ def _plot(values: Sequence[Value], name: str, unit: str, title: str) -> Plot:
         count = "None of them has an" if bare == len(values) else f"{bare} of {len(values)} have no"
         text += f". {count} interval: it takes six repeats"
     rows = [_row(value, how) for value in ordered]
-    return Plot(title, f"{text}.", partial(charts.dots, rows, axis), Table(columns, tuple(cells)))
+    return Plot(title, f"{text}.", partial(case_charts.dots, rows, axis), Table(columns, tuple(cells)))
 
 
 def distributions(groups: dict[str, list[float]], how: Scale, axis: str, title: str, counted_as: str) -> Plot:
@@ -105,7 +105,7 @@ def distributions(groups: dict[str, list[float]], how: Scale, axis: str, title: 
     )
     if left > 0:
         text += f" {left:,} more with fewer {counted_as} are not drawn."
-    return Plot(title, text, partial(charts.boxes, rows, axis), Table(columns, tuple(cells)))
+    return Plot(title, text, partial(case_charts.boxes, rows, axis), Table(columns, tuple(cells)))
 
 
 def _row(value: Value, how: Scale) -> dict[str, object]:

@@ -8,7 +8,8 @@ from typing import Any
 
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.reports.blocks import Cell, Column, Table
-from dlperf_sdk.reports.html import charts
+from dlperf_sdk.reports.html import line_charts
+from dlperf_sdk.reports.html.chart_parts import MOST_SERIES
 from dlperf_sdk.reports.html.page import Abreast, Plot, Section
 from dlperf_sdk.reports.html.rates import MOST, fold_workloads
 from dlperf_sdk.reports.numbers import Scale, common_scale, format_count
@@ -57,7 +58,7 @@ def _title(of: str, model: str, topology: str, precision: str) -> str:
 def _plots(title: str, group: Sequence[Sweep], memory: Mapping[str, Metric]) -> list[Plot]:
     of = group[0].of
     names = labels([sweep.case for sweep in group], ("topology", "precision", of))
-    named = list(zip(names, group, strict=True))[: charts.MOST_SERIES]
+    named = list(zip(names, group, strict=True))[:MOST_SERIES]
     plots = [
         _plot(
             f"{title}: throughput",
@@ -110,7 +111,7 @@ def _plot(
     )
     sizes = sorted({size_of(run.case, of) for _, _, points in curves for run, _, _, _ in points})
     text = f"{format_count(len(curves), 'curve')} over {size} {', '.join(f'{one:g}' for one in sizes)}."
-    draw = partial(charts.curves, rows, size, f"{quantity}, {how.unit}")
+    draw = partial(line_charts.curves, rows, size, f"{quantity}, {how.unit}")
     return Plot(title, text, draw, Table(columns, tuple(cells)))
 
 

@@ -1,0 +1,99 @@
+"""Plots with a line of the page per case or effect: rows → Vega-Lite, through Altair."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dlperf_sdk.reports.html.chart_parts import (
+    COLOURS,
+    Rows,
+    colour_of,
+    finished_chart,
+    height_of,
+    interval_bars,
+    label_axis,
+    shape_of,
+    tooltip_of,
+)
+
+
+def dots(rows: Rows, title: str) -> dict[str, Any]:
+    """Return a dot per row from zero on, with its interval where it has one.
+
+    Rows have `label`, `series` and `value`, and may have `low` and `high`.
+    """
+    import altair as alt
+
+    base = alt.Chart().encode(y=label_axis(rows))
+    x = alt.X("value:Q", title=title, scale=alt.Scale(zero=True, nice=True), axis=alt.Axis(tickCount=8))
+    stem = base.mark_rule(opacity=0.35).encode(x=alt.X("zero:Q"), x2="value:Q", color=colour_of(rows))
+    stem = stem.transform_calculate(zero="0")
+    dot = base.mark_point(filled=True, size=90, opacity=1).encode(
+        x=x,
+        color=colour_of(rows),
+        shape=shape_of(rows),
+        tooltip=tooltip_of(rows, label="case", shown="value", interval="interval"),
+    )
+    interval = interval_bars(base, rows, colour_of(rows))
+    return finished_chart([stem, *interval, dot], height_of(rows), rows)
+
+
+def boxes(rows: Rows, title: str) -> dict[str, Any]:
+    """Return distributions: a line from `p1` to `p99`, a box of the middle half, a tick at the median.
+
+    Rows have `label`, `p1`, `p25`, `p50`, `p75` and `p99`.
+    """
+    import altair as alt
+
+    base = alt.Chart().encode(y=label_axis(rows))
+    colour = alt.value(COLOURS[0])
+    whisker = base.mark_rule(strokeWidth=1.5).encode(
+        x=alt.X("p1:Q", title=title, scale=alt.Scale(zero=True, nice=True), axis=alt.Axis(tickCount=8)),
+        x2="p99:Q",
+        color=colour,
+    )
+    box = base.mark_bar(size=14, opacity=0.6).encode(
+        x=alt.X("p25:Q"), x2="p75:Q", color=colour, tooltip=tooltip_of(rows, label="case", shown="times")
+    )
+    tick = base.mark_tick(size=18, thickness=3, opacity=1).encode(
+        x=alt.X("p50:Q"), color=alt.value(COLOURS[1])
+    )
+    return finished_chart([whisker, box, tick], height_of(rows), rows)
+
+
+def ratios(rows: Rows, summaries: Rows) -> dict[str, Any]:
+    """Return paired ratios of throughputs, logarithmic: a ring per pair, and a diamond for their median.
+
+    Rows have `label` and `ratio`; summaries `label` and `value`, and may have `low` and `high`.
+    """
+    import altair as alt
+
+    values = [
+        row[name]
+        for row in (*rows, *summaries)
+        for name in ("ratio", "value", "low", "high")
+        if row.get(name)
+    ]
+    reach = max(1.1, *(max(value, 1 / value) for value in values)) * 1.03
+    scale = alt.Scale(type="log", domain=[1 / reach, reach], nice=False)
+    x = alt.X("ratio:Q", title="ratio of throughputs", scale=scale, axis=alt.Axis(format=".3~g", tickCount=8))
+    one = alt.Chart().mark_rule(strokeDash=[4, 4], opacity=0.7).encode(x=alt.XDatum(1))
+    pairs = (
+        alt.Chart()
+        .transform_filter("isValid(datum.ratio)")
+        .mark_point(size=55, opacity=0.75, strokeWidth=1.5)
+    )
+    pairs = pairs.encode(
+        x=x,
+        y=label_axis(summaries),
+        color=alt.value(COLOURS[0]),
+        tooltip=tooltip_of(rows, label="effect", held="pair", shown="ratio"),
+    )
+    base = alt.Chart().transform_filter("isValid(datum.value)").encode(y=label_axis(summaries))
+    interval = interval_bars(base, summaries, alt.value(COLOURS[1]))
+    middle = base.mark_point(filled=True, shape="diamond", size=150, opacity=1).encode(
+        x=alt.X("value:Q"),
+        color=alt.value(COLOURS[1]),
+        tooltip=tooltip_of(summaries, label="effect", shown="median", interval="interval"),
+    )
+    return finished_chart([one, pairs, *interval, middle], height_of(summaries), [*rows, *summaries])

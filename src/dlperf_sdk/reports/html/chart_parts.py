@@ -1,0 +1,210 @@
+"""Parts of plots: colours, symbols, axes, tooltips, and the finished Vega-Lite document.
+
+Colours are such that one set stands out on light and dark paper alike; everything else of the look (letters,
+axes, grid) is the page's style sheet's. Rows hold bare values, so nothing that is said in a result is ever an
+expression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+
+from dlperf_sdk.reports.html.embed import text
+
+if TYPE_CHECKING:
+    import altair
+
+COLOURS = (
+    "#3178c6",
+    "#c9660a",
+    "#2b8a3e",
+    "#8e5bd0",
+    "#d1383d",
+    "#0e8fa3",
+    "#c2418f",
+    "#8a6d4b",
+    "#6b7785",
+    "#7a8c12",
+)
+"""Each at least 3:1 against the page's light and its dark background (WCAG 2.2, 1.4.11)."""
+_SHAPES = (
+    "circle",
+    "square",
+    "triangle-up",
+    "diamond",
+    "cross",
+    "triangle-down",
+    "triangle-right",
+    "triangle-left",
+)
+_PATHS = {
+    "circle": "M6 1a5 5 0 1 1 0 10a5 5 0 1 1 0 -10Z",
+    "square": "M1.5 1.5h9v9h-9Z",
+    "triangle-up": "M6 1L11 10.5H1Z",
+    "diamond": "M6 0.5L10.5 6L6 11.5L1.5 6Z",
+    "cross": "M4 1h4v3h3v4h-3v3h-4v-3h-3v-4h3Z",
+    "triangle-down": "M6 11L1 1.5H11Z",
+    "triangle-right": "M11 6L1.5 11V1Z",
+    "triangle-left": "M1 6L10.5 1V11Z",
+}
+"""Symbols of the legend, in a square of 12 units."""
+HEIGHT = 300
+"""Pixels of a plot of lines."""
+_STEP = 30
+"""Pixels of a row."""
+
+MOST_SERIES = len(COLOURS)
+"""Lines of a plot."""
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+@frozen
+class LegendEntry:
+    """A series with its colour and the path of its symbol."""
+
+    name: str
+    colour: str
+    path: str
+
+
+def legend(spec: Mapping[str, Any]) -> list[LegendEntry]:
+    """Return the legend of a plot; none if it has one series."""
+    names = _names([row for row in spec["data"]["values"] if "series" in row])
+    if len(names) < 2:
+        return []
+    return [
+        LegendEntry(name, COLOURS[at % len(COLOURS)], _PATHS[_SHAPES[at % len(_SHAPES)]])
+        for at, name in enumerate(names)
+    ]
+
+
+def lines_of(base: altair.Chart, y: altair.Y, rows: Rows) -> list[altair.Chart]:
+    """Return lines through the rows with `line`, and a point per row."""
+    line = base.transform_filter("datum.line").mark_line(strokeWidth=2).encode(y=y, color=colour_of(rows))
+    point = base.mark_point(filled=True, size=70, opacity=1).encode(
+        y=y,
+        color=colour_of(rows),
+        shape=shape_of(rows),
+        tooltip=tooltip_of(
+            rows, series="series", topology="topology", at="size", shown="value", interval="interval"
+        ),
+    )
+    return [line, point]
+
+
+def interval_bars(base: altair.Chart, rows: Rows, colour: Any) -> list[altair.Chart]:
+    """Return pale bars from `low` to `high`; none where no row has them."""
+    import altair as alt
+
+    if not have_intervals(rows):
+        return []
+    bar = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=5, opacity=0.45)
+    return [bar.encode(x=alt.X("low:Q"), x2="high:Q", color=colour)]
+
+
+def have_intervals(rows: Rows) -> bool:
+    """Return True if a row has an interval."""
+    return any("low" in row for row in rows)
+
+
+def devices_axis(rows: Rows) -> altair.X:
+    """Return the logarithmic axis of numbers of devices."""
+    return sizes_axis(rows, "devices", "devices")
+
+
+def sizes_axis(rows: Rows, field: str, title: str) -> altair.X:
+    """Return a logarithmic axis with a tick at each size of the rows."""
+    import altair as alt
+
+    ticks = sorted({row[field] for row in rows})
+    axis = alt.Axis(values=ticks, format="d", labelOverlap=True)
+    domain = [ticks[0] * 0.92, ticks[-1] * 1.08]
+    return alt.X(
+        f"{field}:Q",
+        title=title,
+        axis=axis,
+        scale=alt.Scale(type="log", base=2, domain=domain, nice=False),
+    )
+
+
+def label_axis(rows: Rows) -> altair.Y:
+    """Return the axis of labels, in the order of the rows."""
+    import altair as alt
+
+    # In the order of the rows, once each.
+    order = list(dict.fromkeys(text(row["label"]) for row in rows))
+    return alt.Y("label:N", title=None, sort=order, axis=alt.Axis(labelLimit=260, domain=False, ticks=False))
+
+
+def _names(rows: Rows) -> list[str]:
+    return list(dict.fromkeys(text(row["series"]) for row in rows))
+
+
+def colour_of(rows: Rows) -> altair.Color:
+    """Return the colour of each series."""
+    import altair as alt
+
+    names = _names(rows)
+    scale = alt.Scale(domain=names, range=[COLOURS[i % len(COLOURS)] for i in range(len(names))])
+    return alt.Color("series:N", scale=scale, legend=None)
+
+
+def shape_of(rows: Rows) -> altair.Shape:
+    """Return the symbol of each series."""
+    import altair as alt
+
+    names = _names(rows)
+    scale = alt.Scale(domain=names, range=[_SHAPES[i % len(_SHAPES)] for i in range(len(names))])
+    return alt.Shape("series:N", scale=scale, legend=None)
+
+
+def tooltip_of(rows: Rows, **named: str) -> list[altair.Tooltip]:
+    """Return tooltips of the fields that the rows have, by their titles."""
+    import altair as alt
+
+    return [
+        alt.Tooltip(f"{field}:N", title=title)
+        for field, title in named.items()
+        if any(field in row for row in rows)
+    ]
+
+
+def height_of(rows: Rows) -> int:
+    """Return the height of a plot with a line per label, in pixels."""
+    return _STEP * len({text(row["label"]) for row in rows})
+
+
+def finished_chart(layers: Sequence[altair.Chart], height: int, rows: Rows) -> dict[str, Any]:
+    """Return the layers as a document that is as wide as the page, with no style but that of the marks."""
+    import altair as alt
+
+    fitted = alt.AutoSizeParams(type="fit-x", contains="padding")
+    sized = alt.layer(*layers).properties(
+        width="container", height=height, autosize=fitted, background="transparent"
+    )
+    whole = sized.configure(
+        aria=False,
+        # A label stands below its tick, also at an end, and what is too near to another is left out.
+        axis=alt.AxisConfig(
+            labelFlush=False, labelFontSize=12, labelSeparation=6, titleFontSize=12, titlePadding=8
+        ),
+        font="system-ui, sans-serif",
+        view=alt.ViewConfig(stroke=None),
+    )
+    # What comes out is of our own making, and a test checks it; checking every plot again takes most of the time.
+    document: dict[str, Any] = whole.to_dict(validate=False)
+    # Beside Altair, which would copy the rows for every layer; it gives a layer without any the name of none.
+    for layer in document["layer"]:
+        layer.pop("data", None)
+    document["data"] = {"values": [_shown(row) for row in rows]}
+    document.pop("$schema", None)
+    document.pop("usermeta", None)
+    return document
+
+
+def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: text(value) if isinstance(value, str) else value for name, value in row.items()}

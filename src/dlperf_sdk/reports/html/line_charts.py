@@ -1,0 +1,106 @@
+"""Plots of lines over devices or another size: rows → Vega-Lite, through Altair."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from dlperf_sdk.reports.html.chart_parts import (
+    HEIGHT,
+    Rows,
+    colour_of,
+    devices_axis,
+    finished_chart,
+    have_intervals,
+    lines_of,
+    sizes_axis,
+)
+
+
+def scaling(rows: Rows, unit: str) -> dict[str, Any]:
+    """Return throughput over devices, both logarithmic, a line per series; dashed: perfect scaling.
+
+    Rows have `series`, `devices`, `topology`, `value`, and `line` where the line goes through them; they may have
+    `low`, `high` and `ideal`.
+    """
+    import altair as alt
+
+    base = alt.Chart().encode(x=devices_axis(rows))
+    values = [row[name] for row in rows for name in ("value", "ideal", "low", "high") if name in row]
+    domain = [min(values) * 0.85, max(values) * 1.15]
+    # 20k where numbers are large; small ones are not written as thousandths.
+    axis = alt.Axis(format="~s" if domain[1] > 5000 else ",~g", values=_round_numbers(*domain))
+    y = alt.Y(
+        "value:Q",
+        title=f"throughput, {unit}",
+        scale=alt.Scale(type="log", domain=domain, nice=False),
+        axis=axis,
+    )
+    ideal = (
+        base.transform_filter("datum.line && isValid(datum.ideal)")
+        .mark_line(strokeDash=[4, 4], opacity=0.6, strokeWidth=1.5)
+        .encode(y=alt.Y("ideal:Q"), color=colour_of(rows))
+    )
+    layers = [ideal, *lines_of(base, y, rows)]
+    if have_intervals(rows):
+        bar = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=5, opacity=0.45)
+        layers.append(bar.encode(y=alt.Y("low:Q"), y2="high:Q", color=colour_of(rows)))
+    return finished_chart(layers, HEIGHT, rows)
+
+
+def efficiency(rows: Rows) -> dict[str, Any]:
+    """Return percent of perfect scaling over devices. Rows are those of `scaling`."""
+    import altair as alt
+
+    base = alt.Chart().encode(x=devices_axis(rows))
+    top = max(110.0, *(1.05 * row["value"] for row in rows))
+    scale = alt.Scale(domain=[0, top], nice=False)
+    y = alt.Y("value:Q", title="efficiency, %", scale=scale, axis=alt.Axis(tickCount=5))
+    ideal = alt.Chart().mark_rule(strokeDash=[4, 4], opacity=0.6).encode(y=alt.YDatum(100))
+    return finished_chart([ideal, *lines_of(base, y, rows)], HEIGHT, rows)
+
+
+def speedup(rows: Rows) -> dict[str, Any]:
+    """Return the speedup over one device against devices, both logarithmic, beside perfect scaling.
+
+    Rows are those of `scaling`.
+    """
+    import altair as alt
+
+    base = alt.Chart().encode(x=devices_axis(rows))
+    counts = sorted({row["devices"] for row in rows})
+    top = max(*(row["value"] for row in rows), counts[-1])
+    domain = [min(1.0, *(row["value"] for row in rows)) * 0.92, top * 1.08]
+    y = alt.Y(
+        "value:Q",
+        title="speedup",
+        scale=alt.Scale(type="log", base=2, domain=domain, nice=False),
+        axis=alt.Axis(values=counts, format="d", labelOverlap=True),
+    )
+    ideal = alt.Chart().mark_line(strokeDash=[4, 4], opacity=0.6, color="black", strokeWidth=1.5)
+    ideal = ideal.encode(x=devices_axis(rows), y=alt.Y("devices:Q"))
+    return finished_chart([ideal, *lines_of(base, y, rows)], HEIGHT, rows)
+
+
+def curves(rows: Rows, x_title: str, y_title: str) -> dict[str, Any]:
+    """Return a line per series over a size, on a logarithmic axis with a tick at each measured size.
+
+    Rows have `series`, `at`, `value` and `line`, and may have `low` and `high`.
+    """
+    import altair as alt
+
+    base = alt.Chart().encode(x=sizes_axis(rows, "at", x_title))
+    scale = alt.Scale(zero=True, nice=True)
+    y = alt.Y("value:Q", title=y_title, scale=scale, axis=alt.Axis(tickCount=5))
+    layers = lines_of(base, y, rows)
+    if have_intervals(rows):
+        bar = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=5, opacity=0.45)
+        layers.append(bar.encode(y=alt.Y("low:Q"), y2="high:Q", color=colour_of(rows)))
+    return finished_chart(layers, HEIGHT, rows)
+
+
+def _round_numbers(low: float, high: float) -> list[float]:
+    """Return 1, 2 and 5 times powers of ten between two bounds; of wide ranges the powers only."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = (1, 2, 5) if high / low < 500 else (1,)
+    return [step * 10.0**power for power in powers for step in steps if low <= step * 10.0**power <= high]

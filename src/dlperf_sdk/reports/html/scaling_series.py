@@ -1,0 +1,86 @@
+"""Series of the scaling section: the cases that differ in their topology only, with speedup and efficiency."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from dlperf_sdk.analysis.case import key
+from dlperf_sdk.analysis.scaling import Scaled, Scaling, efficiency, speedup
+from dlperf_sdk.reports.series import Merged, Workload, labels
+from dlperf_sdk.spec.strategy import NO_STRATEGY
+
+
+@frozen
+class Point:
+    """One case of a series, against one device of it."""
+
+    merged: Merged
+    speedup: Scaled
+    efficiency: Scaled
+
+
+@frozen
+class Series:
+    """A case on several topologies, the smallest first."""
+
+    name: str
+    points: tuple[Point, ...]
+
+
+def series_of(workload: Workload, kind: Scaling = "weak") -> list[Series]:
+    """Return the series with two numbers of devices or more: those of most devices first, of these the fastest."""
+    unheld = {"topology", "strategy"} if kind == "weak" else {"topology", "strategy", "batch_size"}
+    groups: dict[tuple[str, ...], list[Merged]] = {}
+    for merged in workload.merged:
+        # One device has nobody to meet: it belongs to the series of every strategy.
+        held = sorted(merged.case.holds() - unheld)
+        groups.setdefault(tuple(f"{name}={key(merged.case.facts.get(name))}" for name in held), []).append(
+            merged
+        )
+    several = [
+        one
+        for group in groups.values()
+        for one in _by_strategy(group)
+        if len({run.case.topology.devices for run in one}) > 1
+    ]
+    several.sort(key=_reach, reverse=True)
+    largest = [max(group, key=size_of).case for group in several]
+    names = labels(largest, ("topology", "batch_size"))
+    return [Series(name, _points(group, kind)) for name, group in zip(names, several, strict=True)]
+
+
+def _by_strategy(group: Sequence[Merged]) -> list[list[Merged]]:
+    synchronized = [run for run in group if run.case.facts.get("strategy") != NO_STRATEGY]
+    single = [run for run in group if run.case.facts.get("strategy") == NO_STRATEGY]
+    strategies = list(dict.fromkeys(key(run.case.facts.get("strategy")) for run in synchronized))
+    return [
+        sorted(
+            [*single, *(run for run in synchronized if key(run.case.facts.get("strategy")) == name)],
+            key=size_of,
+        )
+        for name in strategies
+    ]
+
+
+def size_of(merged: Merged) -> tuple[int, int]:
+    """Return the order of topologies: devices, then nodes."""
+    topology = merged.case.topology
+    return topology.devices, topology.nodes
+
+
+def _reach(group: Sequence[Merged]) -> tuple[int, float]:
+    return max((run.case.topology.devices, run.case.throughput) for run in group)
+
+
+def _points(group: Sequence[Merged], kind: Scaling) -> tuple[Point, ...]:
+    among = [run.case for run in group]
+    return tuple(
+        Point(
+            run,
+            speedup(run.case, among, scaling=kind),
+            efficiency(run.case, among, scaling=kind),
+        )
+        for run in group
+    )

@@ -1,0 +1,137 @@
+"""Tables and descriptions of the scaling section."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+from dlperf_sdk.reports.blocks import Cell, Column, Table
+from dlperf_sdk.reports.html.page import Sortable
+from dlperf_sdk.reports.html.scaling_series import Series, size_of
+from dlperf_sdk.reports.numbers import Scale, format_count, quantity
+from dlperf_sdk.reports.series import Workload
+
+_PAGE_ROWS = 8
+
+
+def numbers_table(series: Sequence[Series], how: Scale) -> tuple[Table, list[str]]:
+    """Return a table of every point, and why some have no speedup."""
+    reasons: list[str] = []
+    rows: list[tuple[Cell | str, ...]] = []
+    for curve in series:
+        for point in curve.points:
+            case, scaled = point.merged.case, point.speedup
+            if scaled.reason and scaled.reason not in reasons:
+                reasons.append(scaled.reason)
+            mark = Cell(f"– [{reasons.index(scaled.reason) + 1}]", "quiet") if scaled.reason else None
+            low, high = point.merged.low, point.merged.high
+            rows.append(
+                (
+                    curve.name,
+                    str(case.topology),
+                    str(case.topology.devices),
+                    how.own(case.throughput),
+                    Cell("–", "quiet") if low is None or high is None else how.own_interval(low, high),
+                    mark or f"{scaled.value:.2f}×",
+                    mark or f"{point.efficiency.value:.1%}",
+                )
+            )
+    columns = (
+        Column("series"),
+        Column("topology"),
+        Column("devices", right=True),
+        Column(f"throughput, {how.unit}", right=True),
+        Column("interval", right=True),
+        Column("speedup", right=True),
+        Column("efficiency", right=True),
+    )
+    return Table(columns, tuple(rows)), reasons
+
+
+def table_by_devices(series: Sequence[Series], rows_of: Callable[[Series], list[dict[str, Any]]]) -> Table:
+    """Return a row per series, with a column per number of devices."""
+    counts = sorted({point.merged.case.topology.devices for curve in series for point in curve.points})
+    rows = []
+    for curve in series:
+        values = {row["devices"]: row["shown"] for row in reversed(rows_of(curve))}
+        rows.append((curve.name, *(values.get(count, Cell("–", "quiet")) for count in counts)))
+    columns = (Column("series"), *(Column(format_count(count, "device"), right=True) for count in counts))
+    return Table(columns, tuple(rows))
+
+
+def describe(series: Sequence[Series], unit: str, drawn: int) -> str:
+    """Describe the lines and the highest throughput."""
+    points = [(curve, point) for curve in series for point in curve.points]
+    counts = sorted({point.merged.case.topology.devices for _, point in points})
+    best, most = max(points, key=lambda entry: entry[1].merged.case.throughput)
+    rest = f" {len(series) - drawn} more are in the table only." if drawn < len(series) else ""
+    return (
+        f"{format_count(drawn, 'line')} from {counts[0]} to {format_count(counts[-1], 'device')}. The highest "
+        "throughput "
+        f"is {quantity(most.merged.case.throughput, unit)}: {best.name} on {most.merged.case.topology}.{rest}"
+    )
+
+
+def describe_efficiency(series: Sequence[Series]) -> str:
+    """Return the best and the worst efficiency on the largest topology that two series share."""
+    by_topology: dict[tuple[int, int], list[tuple[float, Series]]] = {}
+    for curve in series:
+        for point in curve.points:
+            if point.efficiency.value is not None and point.merged.case.topology.devices > 1:
+                by_topology.setdefault(size_of(point.merged), []).append((point.efficiency.value, curve))
+    text = "Percent of perfect scaling."
+    shared = [size for size, values in by_topology.items() if len(values) > 1]
+    if not shared:
+        return text
+    largest = by_topology[max(shared)]
+    (best, first), (worst, last) = (choose(largest, key=lambda entry: entry[0]) for choose in (max, min))
+    topology = next(
+        point.merged.case.topology for point in first.points if size_of(point.merged) == max(shared)
+    )
+    return f"{text} On {topology} the best is {first.name} with {best:.1%}, the worst {last.name} with {worst:.1%}."
+
+
+def summary_table(workloads: Sequence[tuple[Workload, Sequence[Series]]]) -> Sortable | None:
+    """Return a row per series at its largest topology, the worst efficiency of the most devices first."""
+    rows: list[tuple[tuple[int, float], tuple[str, ...]]] = []
+    for workload, series in workloads:
+        for curve in series:
+            values = [(point, point.efficiency.value) for point in curve.points if point.efficiency.value]
+            if len(values) < 2:
+                continue
+            last, value = values[-1]
+            drops = [
+                (after - before, f"{one.merged.case.topology} → {other.merged.case.topology}")
+                for (one, before), (other, after) in pairwise(values)
+            ]
+            drop, where = min(drops)
+            steepest = f"{where}: {100 * drop:+.1f} points" if drop < 0 else "no drop"
+            topology = last.merged.case.topology
+            rows.append(
+                (
+                    (-topology.devices, value),
+                    (
+                        workload.title,
+                        curve.name,
+                        str(topology),
+                        f"{last.speedup.value:.2f}×",
+                        f"{value:.1%}",
+                        steepest,
+                    ),
+                )
+            )
+    if len(rows) < 2:
+        return None
+    columns = (
+        Column("workload"),
+        Column("case"),
+        Column("topology", whole=True),
+        Column("speedup", right=True),
+        Column("efficiency", right=True),
+        Column("steepest drop of efficiency"),
+    )
+    table = Table(
+        columns, tuple(row for _, row in sorted(rows)), "Efficiency at the largest topology, the worst first"
+    )
+    return Sortable(table, ("workload", "topology"), _PAGE_ROWS)
