@@ -11,7 +11,7 @@ from dlperf_sdk.worker.base_trainer import BaseTrainer, ManifestError
 from dlperf_sdk.worker.interface import Unsupported
 from dlperf_sdk.worker.loading import Loader
 from dlperf_sdk.worker.precision import Precision, name_precision
-from dlperf_sdk.worker.sources import SOURCES
+from dlperf_sdk.worker.sources import SOURCES, Source
 
 MANIFEST = [
     {"name": "weight", "shape": [2, 3], "init": {"kind": "normal", "std": 1.0}, "decay": True},
@@ -51,7 +51,7 @@ class Linear(BaseTrainer):
     """Gradients and losses are written down, and nothing is learned."""
 
     precisions, loader = PRECISIONS, InTurn
-    sources = {**SOURCES, "numbers": lambda trainer: trainer.load(Samples)}
+    sources = {**SOURCES, "numbers": Source(lambda trainer: trainer.load(Samples), None)}
 
     def __init__(self, request, replicas=(0,), parameters=("weight", "bias")):
         super().__init__(None, request, types.SimpleNamespace(replicas=replicas))

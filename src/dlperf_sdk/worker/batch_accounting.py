@@ -33,15 +33,16 @@ def account(trainer: "Trainer", handles: Sequence[Any], skipped: int) -> Account
     tally = Account(len(replicas))
     if any(handle is None for handle in handles):
         return tally
-    from dlperf_sdk.worker import (
-        due_labels,
-    )  # it needs NumPy, which a trainer without labels does not ask for
+    # It needs NumPy, which a trainer without labels does not ask for.
+    from dlperf_sdk.worker.sources import SOURCES
 
-    entry = label_of(trainer.request)
-    source = due_labels.SOURCES.get(trainer.request.data["source"])
-    if entry is None or source is None:
+    entry, source = label_of(trainer.request), SOURCES.get(trainer.request.data["source"])
+    if entry is None or source is None or source.due_labels is None:
         return tally
-    due = [itertools.islice(labels, skipped, None) for labels in source(trainer.request, entry, replicas)]
+    due = [
+        itertools.islice(labels, skipped, None)
+        for labels in source.due_labels(trainer.request, entry, replicas)
+    ]
     for step, handle in enumerate(handles):
         for index, labels in enumerate(trainer.read_labels(handle)):
             tally.samples += len(labels)

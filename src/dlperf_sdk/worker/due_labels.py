@@ -4,7 +4,7 @@ They follow from the request alone (source, seed, shard, order), so that a pipel
 """
 
 import itertools
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence
+from typing import Any, Callable, Iterator, List, Mapping, Sequence
 
 import numpy
 
@@ -15,9 +15,10 @@ Labels = Callable[[Request, Mapping[str, Any], Sequence[int]], List[Iterator[num
 """Returns for each of some replicas the labels of its batches, without end, of an entry of `Request.inputs`."""
 
 
-def _canonical(
+def of_canonical_batch(
     request: Request, entry: Mapping[str, Any], replicas: Sequence[int]
 ) -> List[Iterator[numpy.ndarray]]:
+    """Return the labels of the canonical batch, step after step."""
     alone = request._replace(inputs=[dict(entry)])
     return [itertools.repeat(canonical.batch_of(alone, replica)[entry["name"]]) for replica in replicas]
 
@@ -30,23 +31,16 @@ def _drawn(request: Request, labels: numpy.ndarray, replicas: Sequence[int]) -> 
     return [batches(replica) for replica in replicas]
 
 
-def _images(
+def of_images(
     request: Request, entry: Mapping[str, Any], replicas: Sequence[int]
 ) -> List[Iterator[numpy.ndarray]]:
+    """Return the labels of the images that each replica draws."""
     return _drawn(request, numpy.array(data.read_images(request.data).labels, entry["dtype"]), replicas)
 
 
-def _text(
+def of_text(
     request: Request, entry: Mapping[str, Any], replicas: Sequence[int]
 ) -> List[Iterator[numpy.ndarray]]:
+    """Return the labels of the sequences that each replica draws."""
     array = data.read_arrays(request.data)[entry["name"]]
     return _drawn(request, numpy.memmap(array.path, array.dtype, "r", shape=array.shape), replicas)
-
-
-SOURCES: Dict[str, Labels] = {
-    "synthetic": _canonical,
-    "synthetic-host": _canonical,
-    "images": _images,
-    "text": _text,
-}
-"""Data source → the labels that are due."""

@@ -1,15 +1,23 @@
-"""The table of data sources: by name, the function that opens one for a trainer."""
+"""The table of data sources: by name, how a trainer gets its batches, and which labels are due in them."""
 
 import itertools
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Mapping, NamedTuple, Optional
 
+from dlperf_sdk.worker import due_labels
 from dlperf_sdk.worker.interface import Unsupported
 
 if TYPE_CHECKING:
     from dlperf_sdk.worker.base_trainer import BaseTrainer
 
-Source = Callable[["BaseTrainer"], Iterator[Any]]
-"""Returns a data source's batches for a trainer, on its devices, without end."""
+
+class Source(NamedTuple):
+    """A data source, as workers see it."""
+
+    open: Callable[["BaseTrainer"], Iterator[Any]]
+    """Returns the batches for a trainer, on its devices, without end."""
+    due_labels: Optional[due_labels.Labels]
+    """Returns the labels of these batches; None if they do not follow from the request: batches are not verified."""
 
 
 def synthetic(trainer: "BaseTrainer") -> Iterator[Any]:
@@ -37,12 +45,18 @@ def text(trainer: "BaseTrainer") -> Iterator[Any]:
 
 
 SOURCES: Dict[str, Source] = {
-    "synthetic": synthetic,
-    "synthetic-host": synthetic_host,
-    "images": images,
-    "text": text,
+    "synthetic": Source(synthetic, due_labels.of_canonical_batch),
+    "synthetic-host": Source(synthetic_host, due_labels.of_canonical_batch),
+    "images": Source(images, due_labels.of_images),
+    "text": Source(text, due_labels.of_text),
 }
-"""A trainer with another way to serve one has a table of its own: `{**SOURCES, "images": …}`."""
+"""Name in `dlperf_sdk.spec.data_source` → the data source."""
+
+
+def replace_sources(**functions: Callable[["BaseTrainer"], Iterator[Any]]) -> Mapping[str, Source]:
+    """Return the table with another function to open a data source: `replace_sources(images=load_images)`."""
+    own = {name: SOURCES[name]._replace(open=function) for name, function in functions.items()}
+    return MappingProxyType({**SOURCES, **own})
 
 
 def open_source(trainer: "BaseTrainer", sources: Mapping[str, Source]) -> Iterator[Any]:
@@ -57,4 +71,4 @@ def open_source(trainer: "BaseTrainer", sources: Mapping[str, Source]) -> Iterat
             "the plugin %s cannot read the data source %r; choose one of %s"
             % (trainer.request.framework, name, ", ".join(sorted(sources)))
         )
-    return sources[name](trainer)
+    return sources[name].open(trainer)

@@ -3,8 +3,6 @@
 A model's own file has its network, its loss, and nothing else. A batch is a list with a dict for each replica.
 """
 
-from types import MappingProxyType
-
 import mxnet as mx
 import numpy as np
 from mxnet import autograd
@@ -17,7 +15,7 @@ from dlperf_mxnet.worker.optimizers import clip, reset, updates_of
 from dlperf_mxnet.worker.parameters import configure, map_parameters
 from dlperf_mxnet.worker.precisions import PRECISIONS
 from dlperf_mxnet.worker.state import ReplicaState
-from dlperf_sdk.worker.sources import SOURCES
+from dlperf_sdk.worker.sources import replace_sources
 
 
 class MXNetTrainer(ReplicaState):
@@ -27,7 +25,7 @@ class MXNetTrainer(ReplicaState):
     """
 
     precisions, loader = PRECISIONS, Loader
-    sources = MappingProxyType({**SOURCES, "images": load_images})
+    sources = replace_sources(images=load_images)
 
     def __init__(self, runtime, request, process):
         super().__init__(runtime, request, process)

@@ -8,11 +8,10 @@ and `asynchronous` on servers, where there is one copy for all.
 
 import contextlib
 from functools import partial
-from types import MappingProxyType
 
 import tensorflow as tf
 
-from dlperf_sdk.worker.sources import SOURCES
+from dlperf_sdk.worker.sources import replace_sources
 from dlperf_tensorflow.worker import evidence
 from dlperf_tensorflow.worker.asynchronous import Scheduled, address_beside
 from dlperf_tensorflow.worker.gradients import accumulate, split
@@ -33,7 +32,7 @@ class TensorFlowTrainer(ReplicaState):
     """
 
     precisions, loader, auto_layout = PRECISIONS, Loader, "nhwc"
-    sources = MappingProxyType({**SOURCES, "images": load_images, "text": load_text})
+    sources = replace_sources(images=load_images, text=load_text)
 
     def __init__(self, runtime, request, process):
         super().__init__(runtime, request, process)
