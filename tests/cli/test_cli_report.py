@@ -46,6 +46,24 @@ def test_html_goes_into_a_pipe_and_not_onto_a_terminal(dlperf, stored, monkeypat
     assert "name a file with -o" in err
 
 
+@pytest.mark.parametrize(
+    ("file", "begins"),
+    [
+        ("r.html", "<!doctype html>"),
+        ("r.md", "## torch resnet50"),
+        ("r.csv", "id,"),
+        ("r.json", "["),
+        ("r.txt", "torch resnet50"),
+    ],
+)
+def test_the_suffix_of_the_file_decides_the_format(dlperf, stored, tmp_path, file, begins):
+    stored()
+    code, out, err = dlperf("report", "--output", file)
+    assert (code, out) == (0, "")
+    assert file in err
+    assert (tmp_path / file).read_text().lower().startswith(begins)
+
+
 def test_html_names_what_it_takes(dlperf, stored, monkeypatch):
     stored()
     monkeypatch.setattr("dlperf_sdk.reports.html.render._NEEDED", ("not_there_at_all",))
@@ -81,8 +99,8 @@ def test_a_redacted_report_of_names_in_a_store_does_not_say_where_that_is(dlperf
     store = (tmp_path / "dlperf-results").rename(tmp_path / "secret" / "s")
     (store / "cut" / "attempts" / "1").mkdir(parents=True)
     (store / "cut" / "attempts" / "1" / "attempt.json").write_text("{")
-    _, out, err = dlperf("report", good.id, "cut", "--output", str(store), "--redact")
-    assert "secret" in "".join(dlperf("report", "cut", "--output", str(store))[1:])
+    _, out, err = dlperf("report", good.id, "cut", "--store", str(store), "--redact")
+    assert "secret" in "".join(dlperf("report", "cut", "--store", str(store))[1:])
     assert "secret" not in out + err
     assert "attempts/1/attempt.json" in out + err  # and what stands inside of a path stays
 

@@ -24,7 +24,7 @@ THEIRS = re.compile(
             "case. Write `dlperf run FRAMEWORK [MODEL]`. See `dlperf run --help`.",
         ),
         (["plan"], "`dlperf plan` needs FRAMEWORK: "),
-        (["bundle", "numpy", "linear"], "Write `dlperf bundle FRAMEWORK [MODEL] --file FILE`."),
+        (["bundle", "numpy", "linear"], "Write `dlperf bundle FRAMEWORK [MODEL] --output FILE`."),
         (["export"], "`dlperf export` needs --to: csv or parquet"),
         (["validate"], "`dlperf validate` needs PATH: "),
         (["verify"], "`dlperf verify` needs FRAMEWORKS: frameworks' names."),

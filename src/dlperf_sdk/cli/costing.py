@@ -43,7 +43,7 @@ def cost(
     currency: Annotated[
         str, Parameter(metavar="CODE", help="Currency of the prices, three capital letters.")
     ] = "USD",
-    output: Annotated[
+    store: Annotated[
         Path, Parameter(metavar="DIR", help="Directory in which names of runs are looked up.")
     ] = RESULTS,
     common: Common = AS_USUAL,
@@ -63,7 +63,7 @@ def cost(
             "No price is given: add --per-device-hour, --per-node-hour or --per-kwh; --watts where the energy was "
             "not measured."
         )
-    matches = find(runs or (str(output),), output)
+    matches = find(runs or (str(store),), store)
     if not matches.results:
         raise StoreError(
             " ".join([*matches.errors, *(f"{run} has no result yet." for _, run in matches.unfinished)])

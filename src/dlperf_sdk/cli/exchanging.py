@@ -32,16 +32,16 @@ def export(
             help="csv or parquet (a row per result), markdown (the report), mllog (MLPerf's log lines)."
         ),
     ],
-    file: Annotated[
+    output: Annotated[
         Path | None,
         Parameter(
-            name=["--file", "-o"],
+            name=["--output", "-o"],
             metavar="FILE",
             show_default=False,
             help="File to write instead of standard output; its permissions follow your umask.",
         ),
     ] = None,
-    output: Annotated[
+    store: Annotated[
         Path, Parameter(metavar="DIR", help="Directory in which names of runs are looked up.")
     ] = RESULTS,
     redact: Annotated[
@@ -54,10 +54,10 @@ def export(
     from dlperf_sdk.exchange.mllog import to_mllog
     from dlperf_sdk.exchange.parquet import to_parquet
 
-    selection = runs or (str(output),)
-    matches = find(selection, output)
+    selection = runs or (str(store),)
+    matches = find(selection, store)
     if redact:
-        write_redacted(matches, selection, output)
+        write_redacted(matches, selection, store)
     results = [result for result, _ in matches.results]
     if not results:
         unfinished = [f"{run_id} has no result yet." for _, run_id in matches.unfinished]
@@ -74,7 +74,7 @@ def export(
         data = markdown.text_of(results_table.pages(results)).encode()
     else:
         data = (to_csv if to == "csv" else to_mllog)(results).encode()
-    _write_output(data, file, common)
+    _write_output(data, output, common)
     return PARTIAL if matches.errors or matches.unfinished else 0
 
 

@@ -26,8 +26,8 @@ class Matches:
     errors: list[str] = field(factory=list)
 
 
-def find(selection: tuple[str, ...], output: Path) -> Matches:
-    """Find results by the names of runs in `output`, or by the paths of files, runs and stores.
+def find(selection: tuple[str, ...], directory: Path) -> Matches:
+    """Find results by the names of runs in `directory`, or by the paths of files, runs and stores.
 
     What cannot be read is among the errors, by name.
     """
@@ -38,7 +38,7 @@ def find(selection: tuple[str, ...], output: Path) -> Matches:
         path = Path(name)
         try:
             if path.is_file():
-                matches.results.append((ResultStore(output).load(path), path.parent))
+                matches.results.append((ResultStore(directory).load(path), path.parent))
             elif is_run(path):
                 _take(matches, ResultStore(path.absolute().parent), path.absolute().name, path)
             elif path.is_dir():
@@ -50,17 +50,17 @@ def find(selection: tuple[str, ...], output: Path) -> Matches:
                     raise StoreError(f"{path} holds no runs. `dlperf run … --output {path}` puts one there.")
                 for run_id in ids:
                     _take(matches, store, run_id, store.directory / run_id)
-            elif name == str(output):
+            elif name == str(directory):
                 raise StoreError(
-                    f"There are no results in {output} yet: `dlperf run FRAMEWORK MODEL` makes one; --output "
+                    f"There are no results in {directory} yet: `dlperf run FRAMEWORK MODEL` makes one; --store "
                     "names another directory."
                 )
-            elif (output / name).is_dir() and "/" not in name:
-                _take(matches, ResultStore(output), name, output / name)
+            elif (directory / name).is_dir() and "/" not in name:
+                _take(matches, ResultStore(directory), name, directory / name)
             elif "/" in name or path.suffix == ".json":
                 raise StoreError(f"There is no file or directory {name}.")
             else:
-                ResultStore(output).load(name)
+                ResultStore(directory).load(name)
         except DlperfError as error:
             matches.errors.append(str(error))
     return matches

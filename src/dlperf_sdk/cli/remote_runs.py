@@ -24,7 +24,7 @@ def bundle(
     model: Annotated[str | None, Parameter(help="A model's name; not with a spec file.")] = None,
     /,
     *,
-    file: Annotated[Path, Parameter(name=["--file", "-o"], metavar="FILE", help="The file to write.")],
+    output: Annotated[Path, Parameter(name=["--output", "-o"], metavar="FILE", help="The file to write.")],
     common: Common = AS_USUAL,
     **given: Any,
 ) -> int:
@@ -34,7 +34,7 @@ def bundle(
     """
     from dlperf_sdk.execution import replay
 
-    packed = replay.pack(spec_of(framework, model, given), file)
+    packed = replay.pack(spec_of(framework, model, given), output)
     if common.json:
         emit({"path": str(packed.path), "sha256": packed.digest, "files": list(packed.files)})
     else:

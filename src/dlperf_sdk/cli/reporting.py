@@ -47,22 +47,24 @@ def report(
         ),
     ],
     format: Annotated[
-        str,
+        str | None,
         Parameter(
+            show_default=False,
             help="terminal, markdown, html (one file that needs no network), csv (a row per result or figure), or json "
-            "(the documents of results, or the figures and disagreements)."
+            "(the documents of results, or the figures and disagreements). Default: by the suffix of FILE, else "
+            "terminal.",
         ),
-    ] = "terminal",
-    file: Annotated[
+    ] = None,
+    output: Annotated[
         Path | None,
         Parameter(
-            name=["--file", "-o"],
+            name=["--output", "-o"],
             metavar="FILE",
             show_default=False,
             help="File to write instead of standard output; its permissions follow your umask.",
         ),
     ] = None,
-    output: Annotated[
+    store: Annotated[
         Path, Parameter(metavar="DIR", help="Directory in which names of runs are looked up.")
     ] = RESULTS,
     published: Annotated[
@@ -86,13 +88,15 @@ def report(
     common: Common = AS_USUAL,
 ) -> int:
     """Show one result in full, or several in a table per workload."""
+    if format is None:
+        format = _FORMAT_OF.get("" if output is None else output.suffix.lower(), "terminal")
     if format not in _FORMATS:
         raise UnknownName("format of reports", format, _FORMATS)
-    if common.json and format != "terminal" and file is None:
+    if common.json and format != "terminal" and output is None:
         raise UsageError(
             f"--json prints an object, and {format} is another: leave one out, or name a file with -o."
         )
-    if format == "html" and file is None and sys.stdout.isatty():
+    if format == "html" and output is None and sys.stdout.isatty():
         raise UsageError(
             "HTML is for a browser, not for a terminal: name a file with -o, or pipe it somewhere."
         )
@@ -105,21 +109,22 @@ def report(
             raise UsageError(
                 "--published shows no results: leave out the names of runs, --compare-published and --redact."
             )
-        _write_output(_report_on_collection(Registry().collection(published)), format, file, common)
+        _write_output(_report_on_collection(Registry().collection(published)), format, output, common)
         return 0
     collection = None if compare_published is None else Registry().collection(compare_published)
-    selection = runs or (str(output),)
-    matches = find(selection, output)
-    redact_text = write_redacted(matches, selection, output) if redact else str
+    selection = runs or (str(store),)
+    matches = find(selection, store)
+    redact_text = write_redacted(matches, selection, store) if redact else str
     if not matches.results and not matches.unfinished:
         raise StoreError(" ".join(matches.errors))
     for error in matches.errors:
         say(f"Error: {error}", "red")
-    _write_output(_report_on_results(matches, collection, redact_text), format, file, common)
+    _write_output(_report_on_results(matches, collection, redact_text), format, output, common)
     return PARTIAL if matches.errors or matches.unfinished else 0
 
 
 _FORMATS = ("terminal", "markdown", "html", "csv", "json")
+_FORMAT_OF = {".md": "markdown", ".html": "html", ".htm": "html", ".csv": "csv", ".json": "json"}
 
 
 def _write_output(report: _Report, format: str, file: Path | None, common: Common) -> None:
