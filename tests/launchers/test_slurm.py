@@ -167,27 +167,63 @@ def test_other_failures_are_passed_on_at_once(fake):
     assert not fake.called.exists()
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
-def test_an_interruption_while_a_job_is_being_submitted_cancels_it(fake, job, monkeypatch, error):
-    """By its name: its number is not known. Python's locks may make a RuntimeError of a Ctrl-C."""
-    fake("scancel", "")
+@pytest.fixture
+def queue(fake, tmp_path):
+    """A queue that holds the case's job from the end of `sbatch` until it is cancelled; returns what was done."""
+    job = tmp_path / "job"
+    fake("sbatch", f"sleep 0.3; touch {job}; echo arrived >> {fake.called}; echo 7")
+    fake("squeue", f"test ! -e {job} || echo 7 RUNNING dlperf-case")
+    fake("scancel", f"rm {job}")
+    return lambda: [line for line in fake.called.read_text().splitlines() if "/squeue" not in line]
 
-    def interrupted(*_):
-        raise error
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_an_interruption_while_a_job_is_being_submitted_cancels_it(queue, job, monkeypatch, error):
+    """By its name: its number is not known. Python's locks may make a RuntimeError of a Ctrl-C."""
+    real = submission.run_slurm
+
+    def interrupted(command, *text):
+        answer = real(command, *text)
+        if command[0] == "sbatch":
+            raise error
+        return answer
 
     monkeypatch.setattr(submission, "run_slurm", interrupted)
     options = SlurmOptions()
     with pytest.raises(error), submission.submit(job(options), ("srun",)):
         pass
-    assert fake.called.read_text().endswith("scancel --me --name=dlperf-case\n")
+    assert queue()[-1].endswith("scancel --me --name=dlperf-case 7")
 
 
-def test_what_is_on_its_way_to_slurm_is_cancelled_when_it_has_arrived(fake, job, tmp_path):
+@pytest.mark.parametrize("is_started", [True, False])
+def test_an_interruption_while_the_submission_is_being_started(queue, job, monkeypatch, is_started):
+    """Its thread may run already, or may run later: the job is cancelled, or never submitted."""
+    real, threads = threading.Thread.start, []
+
+    def start(thread):
+        threads.append(thread)
+        if is_started:
+            real(thread)
+        raise KeyboardInterrupt
+
+    options = SlurmOptions()
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(threading.Thread, "start", start)
+        with submission.submit(job(options), ("srun",)):
+            pass
+    if not is_started:
+        real(threads[0])
+    threads[0].join()
+    called = queue()
+    assert not any("sbatch" in line for line in called) or "scancel" in called[-1], called
+    assert is_started or called == [], called
+
+
+def test_what_is_on_its_way_to_slurm_is_cancelled_when_it_has_arrived(fake, queue, job, tmp_path):
     """Ctrl-C does not reach sbatch, whose request may have left; before it is answered there is nothing to cancel."""
     pressed = tmp_path / "pressed"
     slowly = f"until test -e {pressed}; do sleep 0.05; done; sleep 0.5"
-    fake("sbatch", f"{slowly}; echo arrived >> {fake.called}; echo 7")
-    fake("scancel", "")
+    fake("sbatch", f"{slowly}; touch {tmp_path / 'job'}; echo arrived >> {fake.called}; echo 7")
     options = SlurmOptions()
 
     def press():
@@ -201,10 +237,10 @@ def test_what_is_on_its_way_to_slurm_is_cancelled_when_it_has_arrived(fake, job,
     with pytest.raises(KeyboardInterrupt), submission.submit(job(options), ("srun",)):
         pass
     pressing.join()
-    submitted, arrived, cancelled = fake.called.read_text().splitlines()
+    submitted, arrived, cancelled = queue()
     assert "sbatch --parsable" in submitted
     assert arrived == "arrived"
-    assert cancelled.endswith("scancel --me --name=dlperf-case")
+    assert cancelled.endswith("scancel --me --name=dlperf-case 7")
 
 
 QUEUE = """\

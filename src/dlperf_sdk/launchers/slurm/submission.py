@@ -11,9 +11,10 @@ import contextlib
 import shlex
 import shutil
 import subprocess
+import threading
 import time
 from collections.abc import Iterator, Sequence, Set
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from string import Template
 
@@ -94,19 +95,34 @@ def submit(job: Job, step: Sequence[str]) -> Iterator[Iterator[bytes]]:
         number = _submit_script(job, script)
         yield stream.follow_job(number)
     finally:
-        # By its name where an interruption came before the number: Slurm may have the job all the same.
-        _cancel(*((number,) if number else ("--me", f"--name={_job_name(job)}")))
         if number:
+            _cancel(number)
             _await_end(number)
+        else:
+            _cancel_by_name(job)
 
 
 def _submit_script(job: Job, script: str) -> str:
     """Submit and return the job's number.
 
-    Whatever is raised meanwhile waits for the answer: a job that is still on its way to Slurm cannot be cancelled.
+    Whatever is raised meanwhile waits for the answer: a job that is still on its way to Slurm cannot be cancelled. A
+    Ctrl-C may also come while the thread is being started: either it has not begun and never will, or it is waited for.
     """
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(run_slurm, sbatch_command(job), script).result().partition(";")[0].strip()
+    answer: Future[str] = Future()
+
+    def run() -> None:
+        if answer.set_running_or_notify_cancel():
+            try:
+                answer.set_result(run_slurm(sbatch_command(job), script))
+            except BaseException as error:
+                answer.set_exception(error)
+
+    try:
+        threading.Thread(target=run, daemon=True).start()
+        return answer.result().partition(";")[0].strip()
+    finally:
+        if not answer.cancel():
+            wait([answer])
 
 
 def cancel_orphaned_jobs(ids: Set[str]) -> dict[str, str]:
@@ -151,6 +167,18 @@ def _cancel(*selection: str) -> None:
         subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True).wait(
             STOP_TIMEOUT
         )
+
+
+def _cancel_by_name(job: Job) -> None:
+    """Cancel what an interruption came before the number of, until Slurm says that it has ended, or for a while."""
+    deadline = time.monotonic() + STOP_TIMEOUT
+    while True:
+        with contextlib.suppress(Unavailable):
+            if not cancel_orphaned_jobs({job.id}):
+                return
+        if time.monotonic() > deadline:
+            return
+        time.sleep(0.2)
 
 
 def _job_name(job: Job) -> str:
