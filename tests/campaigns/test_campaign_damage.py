@@ -18,7 +18,7 @@ from dlperf_sdk import campaign, hookimpl, resume
 from dlperf_sdk.campaigns.campaign_directory import open_campaign
 from dlperf_sdk.campaigns.case_steps import read_environment
 from dlperf_sdk.campaigns.status import status
-from dlperf_sdk.errors import PluginError, SpecError, StoreError, Unavailable
+from dlperf_sdk.errors import DocumentError, PluginError, SpecError, StoreError, Unavailable
 from dlperf_sdk.execution import case
 from dlperf_sdk.registry.plugins import Registry
 
@@ -268,6 +268,43 @@ def test_a_journal_that_is_a_pipe_is_refused(copy):
     os.mkfifo(copy / "journal.jsonl")
     with pytest.raises(StoreError, match="is not a file"):
         status(open_campaign(copy))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": 3},
+        {"stamp": None},
+        {"source": 1.5},
+        {"given": [1]},
+        {"settings": {"cooldown": "1"}},
+        {"settings": {"interleave": 1}},
+        {"settings": {"retry": {"crashed": True}}},
+        {"settings": {"missing": None}},
+    ],
+    ids=str,
+)
+def test_a_campaign_whose_values_are_of_other_types_is_refused(copy, change):
+    altered(copy / "campaign.json", lambda document: document.update(change))
+    with pytest.raises(DocumentError, match=r"campaign\.json does not say what a campaign consists of"):
+        open_campaign(copy)
+
+
+def test_a_lock_that_may_only_be_read_is_seen(copy):
+    """Of somebody else's campaign, to look at its status."""
+    with open_campaign(copy).lock():
+        (copy / "lock").chmod(0o400)
+        opened = []
+        real = os.open
+
+        def note(path, flags, *rest, **named):
+            opened.append(flags & (os.O_WRONLY | os.O_RDWR))
+            return real(path, flags, *rest, **named)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(os, "open", note)
+            assert open_campaign(copy).is_locked()
+    assert not any(opened)
 
 
 def test_versions_that_were_noted_and_cannot_be_read_stop_nobody(tmp_path):

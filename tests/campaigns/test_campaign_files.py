@@ -432,6 +432,11 @@ MISTAKES = {
         5,
         "outside",
     ),
+    "a file whose name is too long": (
+        f"name: a\nextends:\n  - {'x' * 300}.yaml\n",
+        3,
+        "File name too long",
+    ),
     "a file that is not there": ("name: a\nextends:\n  - smoke.yml\n", 3, "there is no such file"),
     "a file elsewhere": (
         "name: a\nextends:\n  - ../other.yaml\n",

@@ -120,6 +120,9 @@ def test_worker_refuses_an_index_of_another_version_or_length(tmp_path):
         read({**header, "version": "2.0"}, [0, "a/b.jpg"])
     with pytest.raises(worker.DataError, match="lists 0 images, not 1"):
         read(header)
+    for lines in ([[]], [3], [header, 0], [header, [1, 2, 3]], [{"format": worker.IMAGES}], ["é"], []):
+        with pytest.raises(worker.DataError, match="is malformed"):
+            read(*lines)
 
 
 def test_more_classes_than_the_model_tells_apart(tmp_path):

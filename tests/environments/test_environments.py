@@ -429,6 +429,15 @@ def test_a_distribution_without_its_record_is_damaged_and_one_that_is_gone_canno
         environments.repair(made.path.name)
 
 
+def test_a_record_is_damaged_in_any_way(wheels: Path) -> None:
+    """An empty line, and a device, which would be read without end."""
+    made = environments.prepare("toy", spec("toyframe"), "cpu")
+    [record] = made.path.glob("venv/lib/python*/site-packages/toydep-2.1.dist-info/RECORD")
+    record.write_text(record.read_text() + "\n/dev/zero,sha256=abc,3\n")
+    reasons = [file.reason for file in environments.verify(made.path.name)]
+    assert reasons == ["has a malformed entry in RECORD", "is not a regular file"]
+
+
 @pytest.mark.parametrize("function", [environments.verify, environments.repair])
 def test_what_is_no_environment_cannot_be_verified(wheels: Path, function) -> None:
     environments.prepare("toy", spec("toyframe"), "cpu")

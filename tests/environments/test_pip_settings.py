@@ -120,6 +120,13 @@ def test_a_file_that_is_no_configuration_is_named_without_its_secrets(machine: M
     assert "secret" not in str(error.value)
 
 
+def test_a_file_of_thousands_of_lines_is_no_configuration(machine: Machine) -> None:
+    """Its parser takes time that is quadratic in malformed lines."""
+    machine.write(PLACES[1], "[global]\n" + "x\n" * 100_000)
+    with pytest.raises(EnvironmentFailed, match="more than 2000 lines"):
+        machine.read()
+
+
 def test_indexes_and_links_are_translated(machine: Machine) -> None:
     machine.write(
         PLACES[3],

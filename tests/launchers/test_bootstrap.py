@@ -41,6 +41,32 @@ def test_what_is_no_bundle_is_not_run(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("damage", ["content", "method", "flag"])
+def test_a_damaged_bundle_is_reported_as_an_event(tmp_path, damage):
+    """`zipfile` has another exception for each: of zlib, NotImplementedError, RuntimeError."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("__main__.py", "print(1)\n" * 1000)
+    bundle = bytearray(packed.getvalue())
+    directory = bundle.index(b"PK\x01\x02")
+    if damage == "content":
+        bundle[45:55] = b"\xff" * 10
+    elif damage == "method":
+        bundle[directory + 10] = 99
+    else:
+        bundle[directory + 8] = bundle[6] = 1
+    done = bootstrapped(bytes(bundle), len(bundle), tmp_path, "agent", "--node", "1")
+    failure = json.loads(done.stdout)["failure"]
+    assert (done.returncode, failure["kind"], failure["node"], failure["phase"]) == (
+        1,
+        "unavailable",
+        1,
+        "start",
+    )
+    assert done.stderr == b""
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("node", ["1", "$NODE"])
 def test_a_node_that_cannot_take_the_bundle_says_so_as_an_event(tmp_path, monkeypatch, node):
     monkeypatch.setenv("NODE", "1")

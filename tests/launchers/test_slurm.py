@@ -160,6 +160,12 @@ def test_what_slurm_is_ending_has_not_crashed(fake, monkeypatch, status, state, 
     assert json.loads(last)["status"] == (kind or status)
 
 
+@pytest.mark.parametrize("line", [b'"ended" {\n', b'["ended"]\n', b'{"diagnostics": 1}\n'])
+def test_a_line_of_a_jobs_stream_that_is_no_event_is_left_out(line):
+    assert stream._final_event(line) is None
+    assert stream._final_event(json.dumps(ENDED).encode()) == ENDED
+
+
 def test_other_failures_are_passed_on_at_once(fake):
     fake("scontrol", "exit 1")
     line = json.dumps({**ENDED, "status": "out-of-memory"}).encode()

@@ -394,7 +394,10 @@ def test_what_the_nodes_are_told_is_the_whole_case():
         "canonical_steps": 5,
     }
     assert set(request.deadlines) == set(PHASES)
-    assert type(request).from_dict(json.loads(json.dumps(request.to_dict()))) == request
+    assert type(request).from_json(json.dumps(request.to_dict())) == request
+    for text in ("[]", "{", "[" * 100_000):
+        with pytest.raises(ValueError):
+            type(request).from_json(text)
 
 
 def test_workers_get_the_loss_scaling_that_the_precision_declares():

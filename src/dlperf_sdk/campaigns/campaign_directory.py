@@ -26,6 +26,7 @@ from dlperf_sdk import __version__
 from dlperf_sdk.campaigns import journal
 from dlperf_sdk.campaigns.campaign import Campaign, CampaignCase, Settings
 from dlperf_sdk.campaigns.planning import MISSING, Entry
+from dlperf_sdk.documents.json_values import shown
 from dlperf_sdk.documents.reading import LARGEST_RESULT, load_document
 from dlperf_sdk.errors import DocumentError, StoreError
 from dlperf_sdk.planning.secret_variables import list_requested_variables
@@ -161,13 +162,13 @@ def open_campaign(path: Path) -> CampaignDirectory:
     try:
         return CampaignDirectory(
             path,
-            document["name"],
-            document["stamp"],
-            document["source"],
-            Settings(**document["settings"]),
+            _text(document["name"]),
+            _text(document["stamp"]),
+            None if document["source"] is None else _text(document["source"]),
+            _settings(document["settings"]),
             tuple(_case_from(entry) for entry in document["cases"]),
             tuple(_case_from(entry).spec for entry in document["skipped"]),
-            tuple(document["given"]),
+            tuple(map(_text, document["given"])),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DocumentError(f"{file} does not say what a campaign consists of: {error!r}.") from error
@@ -195,4 +196,26 @@ def reopen_campaign(
 def _case_from(entry: Mapping[str, Any]) -> CampaignCase:
     check_id(entry["id"])  # it names a directory, and the file may be somebody else's
     fields = {name: value for name, value in entry["spec"].items() if name != "schema_version"}
-    return CampaignCase(entry["id"], RunSpec(**fields), entry["from"])
+    return CampaignCase(entry["id"], RunSpec(**fields), _text(entry["from"]))
+
+
+def _settings(document: Mapping[str, Any]) -> Settings:
+    """Return the settings of a document, whose values are of the types of the defaults."""
+    settings = Settings(**document)
+    for name, default in attrs.asdict(Settings()).items():
+        value = getattr(settings, name)
+        if isinstance(default, bool | str):
+            is_valid = type(value) is type(default)
+        elif isinstance(default, dict):
+            is_valid = all(type(number) is int for number in value.values())
+        else:
+            is_valid = value is default or type(value) in (int, float)
+        if not is_valid:
+            raise TypeError(f"the setting {name} is {shown(value)}")
+    return settings
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{shown(value)} is not a text")
+    return value

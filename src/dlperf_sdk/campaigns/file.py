@@ -20,6 +20,7 @@ from dlperf_sdk.campaigns.campaign import Block, Campaign, Excluded, Settings
 from dlperf_sdk.campaigns.matrix import Matrix, Override, flatten_fields, merge_layers
 from dlperf_sdk.campaigns.predicate import predicate
 from dlperf_sdk.documents import diagnostics, source_positions
+from dlperf_sdk.documents.json_values import shown
 from dlperf_sdk.documents.reading import load_document
 from dlperf_sdk.errors import CampaignError, DocumentError, UnknownName, UsageError
 from dlperf_sdk.planning.spec_file import resolve_data
@@ -154,7 +155,12 @@ def _load_extended(text: _Text, above: tuple[Path, ...]) -> list[Path]:
                 raise text.refusal(error, *place) from error
             continue
         path = text.path.parent / name
-        resolved = path.resolve()
+        try:
+            resolved = path.resolve()
+            is_file = resolved.is_file()
+        except (OSError, ValueError, RuntimeError) as error:  # too long, or links in a circle
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise text.refusal(UsageError(f"It extends {shown(name)}: {reason}."), *place) from error
         if folder not in resolved.parents:
             raise text.refusal(
                 UsageError(f"It extends {name}, which lies outside the file's own directory, {folder}."),
@@ -163,7 +169,7 @@ def _load_extended(text: _Text, above: tuple[Path, ...]) -> list[Path]:
         if resolved in [ancestor.resolve() for ancestor in above]:
             chain = " → ".join(str(ancestor) for ancestor in (*above, path))
             raise text.refusal(UsageError(f"The files extend each other in a circle: {chain}."), *place)
-        if not resolved.is_file():
+        if not is_file:
             raise text.refusal(UsageError(f"It extends {name}, and there is no such file."), *place)
         paths.append(path)
     return paths

@@ -143,7 +143,7 @@ def _try_lock(descriptor: int) -> bool:
 def is_locked(path: Path) -> bool:
     """Return True if a controller holds the lock now."""
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return False
     try:

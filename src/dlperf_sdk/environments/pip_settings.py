@@ -28,6 +28,8 @@ from dlperf_sdk.errors import EnvironmentFailed
 _SECTIONS = ("global", "install")
 """Sections of a pip.conf that count for an installation; the later one wins."""
 
+_MOST_LINES = 2000
+"""Lines of a configuration file; `configparser` takes time that is quadratic in the malformed ones."""
 _SHORTEST = 4
 """A shorter secret is taken out of URLs only: as a word of its own it would mask parts of ordinary ones."""
 
@@ -82,7 +84,10 @@ def read(environ: Mapping[str, str], prefix: Path, etc: Path = Path("/etc")) -> 
     for path in config_files(environ, prefix, etc):
         parser = configparser.RawConfigParser()
         try:
-            parser.read_string(path.read_text(encoding="utf-8"), source=str(path))
+            text = path.read_text(encoding="utf-8")
+            if len(text.splitlines()) > _MOST_LINES:
+                raise configparser.Error(f"it has more than {_MOST_LINES} lines")
+            parser.read_string(text, source=str(path))
         except OSError:
             continue
         except (configparser.Error, UnicodeDecodeError) as error:

@@ -131,7 +131,7 @@ def _list_damaged_files(folder: Path, about: Marker) -> tuple[DamagedFile, ...]:
         for row in rows:
             reason = _describe_damage(metadata.parent, row)
             if reason is not None:
-                path = os.path.relpath(os.path.normpath(metadata.parent / row[0]), folder)
+                path = os.path.relpath(os.path.normpath(metadata.parent / "".join(row[:1])), folder)
                 damaged.append(DamagedFile(pin, path, reason))
     missing = (pin for name, pin in pins.items() if name not in recorded)
     return (*damaged, *(DamagedFile(pin, "", "has no readable RECORD of its files") for pin in missing))
@@ -145,15 +145,15 @@ def _describe_damage(root: Path, row: list[str]) -> str | None:
     if not expected:
         return None  # RECORD itself, and bytecode
     try:
+        if not path.is_file():  # a device or a pipe would be read without end
+            return "is not a regular file" if path.exists() else "is missing"
         digest = hashlib.new(algorithm)
         with path.open("rb") as file:
             while block := file.read(_BLOCK):
                 digest.update(block)
-    except FileNotFoundError:
-        return "is missing"
     except OSError as error:
         return f"cannot be read: {error.strerror}"
-    except ValueError:
+    except (ValueError, TypeError):
         return f"has a hash of the unknown algorithm {algorithm!r}"
     found = base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode()
     return None if found == expected.rstrip("=") else "differs from its recorded hash"

@@ -49,7 +49,7 @@ def check(task: Task) -> Dict[str, Any]:
         facts[ANSWERS] = _answers(_rebuild(task, task.request))
     bundle = os.path.dirname(os.path.abspath(sys.argv[0]))
     if bundled.has(bundle, "parity.json"):
-        request = Request.from_dict(json.loads(bundled.member(bundle, "parity.json")))
+        request = Request.from_json(bundled.member(bundle, "parity.json"))
         facts[PARITY] = follow_reference(_rebuild(task, request))
     return dict(record, facts=facts)
 

@@ -9,6 +9,7 @@ import json
 import os
 import random
 from array import array
+from contextlib import contextmanager
 from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
 
 from dlperf_sdk.worker.request import Request
@@ -66,6 +67,15 @@ def _check(path: str, expected: str) -> None:
         raise _data_error(path, "has changed: its SHA-256 is %s, and was %s" % (actual, expected))
 
 
+@contextmanager
+def _parsing(path: str) -> Iterator[None]:
+    """Turn what a malformed index raises into DataError."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise _data_error(path, "is malformed (%s: %s)" % (type(error).__name__, error)) from error
+
+
 def _header(line: str, path: str, kind: str) -> Dict[str, Any]:
     header: Dict[str, Any] = json.loads(line)
     major = str(header["version"]).partition(".")[0]
@@ -83,14 +93,14 @@ def read_images(data: Dict[str, Any]) -> Images:
     path = data["index"]
     _check(path, data["checksum"])
     images = Images(data["path"], [], [])
-    with open(path, encoding="ascii") as file:
+    with _parsing(path), open(path, encoding="ascii") as file:
         header = _header(file.readline(), path, IMAGES)
         for line in file:
             label, relative = json.loads(line)
             images.paths.append(relative)
             images.labels.append(label)
-    if len(images.paths) != header["samples"]:
-        raise _data_error(path, "lists %d images, not %d" % (len(images.paths), header["samples"]))
+    if len(images.paths) != header.get("samples"):
+        raise _data_error(path, "lists %d images, not %s" % (len(images.paths), header.get("samples")))
     return images
 
 
@@ -102,13 +112,12 @@ def read_arrays(data: Dict[str, Any]) -> Dict[str, Array]:
     """
     path = data["index"]
     _check(path, data["checksum"])
-    with open(path, encoding="ascii") as file:
-        header = _header(file.read(), path, TEXT)
     arrays = {}
-    for entry in header["arrays"]:
-        file_path = os.path.join(os.path.dirname(path), entry["file"])
-        _check(file_path, entry["sha256"])
-        arrays[entry["name"]] = Array(file_path, entry["dtype"], tuple(entry["shape"]))
+    with _parsing(path), open(path, encoding="ascii") as file:
+        for entry in _header(file.read(), path, TEXT)["arrays"]:
+            file_path = os.path.join(os.path.dirname(path), os.path.basename(entry["file"]))
+            _check(file_path, entry["sha256"])
+            arrays[entry["name"]] = Array(file_path, entry["dtype"], tuple(entry["shape"]))
     return arrays
 
 

@@ -128,6 +128,8 @@ class Request(NamedTuple):
         Raises:
             ValueError: It is of another major version, or has unknown or missing keys.
         """
+        if not isinstance(plain, dict):
+            raise ValueError("the request is no JSON object")
         version = str(plain.get("schema_version"))
         if version.split(".", maxsplit=1)[0] != REQUEST_VERSION.split(".", maxsplit=1)[0]:
             raise ValueError("the request has version %s, this worker reads %s" % (version, REQUEST_VERSION))
@@ -137,10 +139,18 @@ class Request(NamedTuple):
         return cls(**plain)
 
     @classmethod
+    def from_json(cls, text: str) -> Request:
+        """Return the request of a document's text; raises ValueError as `from_dict` does."""
+        try:
+            return cls.from_dict(json.loads(text))
+        except RecursionError:
+            raise ValueError("the request is nested too deeply") from None
+
+    @classmethod
     def load(cls, path: str) -> Request:
-        """Return the request in a file."""
+        """Return the request in a file; raises ValueError as `from_dict` does."""
         with open(path, encoding="utf-8") as file:
-            return cls.from_dict(json.load(file))
+            return cls.from_json(file.read())
 
 
 def resolve(reference: str) -> Any:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import dlperf_sdk
 from dlperf_sdk.errors import Unavailable
@@ -32,6 +32,7 @@ from dlperf_sdk.launchers.stream_events import (
     ended_event,
     is_abrupt_end,
     lost_node_event,
+    parse_event,
 )
 from dlperf_sdk.worker.agent.diagnostics import read_tail
 
@@ -202,9 +203,9 @@ def _kept_stream_step(number: str, host: str, argument: str) -> tuple[list[str],
     return command, variables
 
 
-def _final_event(line: bytes) -> dict[str, str] | None:
+def _final_event(line: bytes) -> dict[str, Any] | None:
     """Return the event of a line, if it is one of those that a stream ends with."""
     if b'"ended"' not in line and b'"diagnostics"' not in line:
         return None
-    event: dict[str, str] = json.loads(line)
-    return event if event.get("event") in ("ended", "diagnostics") else None
+    event = parse_event(line)
+    return event if event is not None and event["event"] in ("ended", "diagnostics") else None

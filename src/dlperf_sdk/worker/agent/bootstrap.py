@@ -58,7 +58,7 @@ def main(arguments: "list[str]") -> int:
             # Unpacked, for the agent as for its workers: from an archive everything would be compiled anew.
             with zipfile.ZipFile(io.BytesIO(b"".join(_read_bundle(int(arguments[0]))))) as archive:
                 archive.extractall(path)
-        except (OSError, zipfile.BadZipFile) as error:
+        except Exception as error:  # `zipfile` raises a dozen types for a damaged archive
             return _report_failure(arguments, error)
         sys.argv = [path] + arguments[1:] + ["--scratch", folder]
         runpy.run_path(path, run_name="__main__")

@@ -107,5 +107,5 @@ def _open_stream() -> Callable[[Dict[str, Any]], None]:
 
 def _read_request(bundle: str, file: str, python: Optional[str]) -> Request:
     """Read a request of the bundle, for the interpreter `python` if one is named."""
-    request = Request.from_dict(json.loads(member(bundle, file)))
+    request = Request.from_json(member(bundle, file))
     return request if python is None else request._replace(command=[python])

@@ -33,7 +33,7 @@ def first_event(bundle: str, python: Optional[str] = None) -> bytes:
         case = json.loads(member(bundle, "case.json"))
     except KeyError:
         return b""
-    request = Request.from_dict(json.loads(member(bundle, "request.json")))
+    request = Request.from_json(member(bundle, "request.json"))
     command = [python] if python else request.command
     # In a container there is another Python of this name, which nobody has started yet.
     contained = bool(case["spec"].get("container"))
@@ -45,7 +45,7 @@ def first_event(bundle: str, python: Optional[str] = None) -> bytes:
 def main(out: str, python: str) -> int:
     """Run the case with an interpreter that has its framework. The value is 0 if it came to a good end."""
     bundle = os.path.abspath(sys.argv[0])
-    request = Request.from_dict(json.loads(member(bundle, "request.json")))
+    request = Request.from_json(member(bundle, "request.json"))
     os.makedirs(out, mode=0o700, exist_ok=True)
     path = os.path.join(out, EVENTS)
     try:
@@ -61,7 +61,7 @@ def main(out: str, python: str) -> int:
         try:
             for line in agents[0].stdout or ():
                 events.write(line)
-                ended = _said(line) or ended
+                ended = _report_event(line) or ended
         except KeyboardInterrupt:
             print("Interrupted.", file=sys.stderr)
         finally:
@@ -109,15 +109,18 @@ def _end(agents: List["subprocess.Popen[bytes]"]) -> None:
             agent.stdout.close()
 
 
-def _said(line: bytes) -> Optional[Dict[str, Any]]:
-    """Tell people of the events that they wait for; the value is the last one."""
-    event: Dict[str, Any] = json.loads(line.decode())
-    if event["event"] == "parity-ended":
-        print("Parity run: %s" % event["status"])
-    if event["event"] == "attempt-ended":
-        print("Repeat %d: %s" % (event["attempt"], event["status"]))
-    if event["event"] != "ended":
+def _report_event(line: bytes) -> Optional[Dict[str, Any]]:
+    """Print the events that users wait for; return the last one of a run. A line that is no event is left out."""
+    try:
+        event: Dict[str, Any] = json.loads(line.decode())
+        if event["event"] == "parity-ended":
+            print("Parity run: %s" % event["status"])
+        if event["event"] == "attempt-ended":
+            print("Repeat %d: %s" % (event["attempt"], event["status"]))
+        if event["event"] != "ended":
+            return None
+        if event["failure"] is not None:
+            print("Failed: %s" % event["failure"]["message"], file=sys.stderr)
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    if event["failure"] is not None:
-        print("Failed: %s" % event["failure"]["message"], file=sys.stderr)
     return event
