@@ -84,6 +84,14 @@ def test_an_mpirun_that_cannot_carry_the_bundle_is_refused(tmp_path, monkeypatch
     mpi.is_hydra.cache_clear()
 
 
+def test_a_command_names_few_hosts_however_many_there_are(job):
+    """Linux takes 128 KiB in one argument."""
+    few = ssh.Ssh().agent_commands(job(HostOptions(hosts="n[1-4]"), 4))
+    many = ssh.Ssh().agent_commands(job(HostOptions(hosts="n[1-5000]"), 5000))
+    assert "--node 4999 --hosts n1,n2 " in many[-1][-1]
+    assert len(many[-1][-1]) == len(few[-1][-1]) + len("4999") - len("3")
+
+
 def test_a_hosts_file(job, tmp_path):
     (tmp_path / "hosts").write_text("# the nodes\nn1 slots=8\n\nn2\n")
     options = HostOptions(hostfile=str(tmp_path / "hosts"))

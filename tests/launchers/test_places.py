@@ -100,17 +100,18 @@ def test_what_is_no_list_of_hosts(text):
 
 def test_a_place_comes_from_the_engines_variables():
     variables = {"SLURM_NODEID": "2", "SLURM_STEP_NODELIST": "n[1-4]"}
-    assert resolve_placement("$SLURM_NODEID", "$SLURM_STEP_NODELIST", variables) == (
+    assert resolve_placement("$SLURM_NODEID", "$SLURM_STEP_NODELIST", 4, variables) == (
         2,
         ["n1", "n2", "n3", "n4"],
     )
-    assert resolve_placement("1", "a,b", {}) == (1, ["a", "b"])
+    assert resolve_placement("1", "a,b", 2, {}) == (1, ["a", "b"])
+    assert resolve_placement("7", "a,b", 9, {}) == (7, ["a", "b"])
 
 
 @pytest.mark.parametrize(("node", "hosts"), [("$ABSENT", "a"), ("2", "a,b"), ("-1", "a"), ("x", "a")])
 def test_a_place_that_is_none(node, hosts):
     with pytest.raises(ValueError, match=r"."):
-        resolve_placement(node, hosts, {})
+        resolve_placement(node, hosts, 2, {})
 
 
 # -- how agents find each other

@@ -45,6 +45,7 @@ OURS = {
     "environments.resolution.resolve": "uv's output",
     "environments.prepare": "a plugin's file",
     "environments.rebuild.unlisted_packages": "a plugin's file",
+    "worker.agent.address_table.expand": "an order of the coordinator, which has proved the secret",
     "worker.agent.preflight.versions": "the output of our own program in the interpreter",
     "harness.multiprocess.answers": "the output of our own program",
     "launchers.agent_command.bootstrap_program": "a file of this package",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,8 +39,12 @@ class HostOptions(AgentOptions):
     launcher_flags: str = flags("More arguments for ssh or mpirun.")
 
     def placement(self, node: str, hosts: list[str]) -> PlacementArguments:
-        """Return an agent's arguments; to each other, hosts are names without the user to log in as."""
-        names = ",".join(host.rpartition("@")[2] for host in hosts)
+        """Return an agent's arguments; to each other, hosts are names without the user to log in as.
+
+        An agent is told of the first two hosts only: all connect to the first, which chooses its address towards the
+        second. A command line that named thousands would be too long.
+        """
+        names = ",".join(host.rpartition("@")[2] for host in hosts[:2])
         return PlacementArguments(node, names, self.interface, self.ports)
 
     def select_hosts(self, nodes: int) -> list[str]:
@@ -59,7 +64,7 @@ class HostOptions(AgentOptions):
                 "--set hosts=n1,n2 or --set hostfile=FILE."
             )
         selected = listed[:nodes]
-        duplicate = next((name for name in selected if selected.count(name) > 1), None)
+        duplicate = next((name for name, count in Counter(selected).items() if count > 1), None)
         if duplicate is not None:
             raise Unavailable(
                 f"The host {duplicate} is named twice, and each node is a machine of its own. Name each host once; "

@@ -43,5 +43,7 @@ class Local(CommandLauncher):
     def agent_commands(self, job: Job) -> list[tuple[str, ...]]:
         """Return one command per node; a container is entered with its own Python."""
         python = "python3" if job.prefix else sys.executable
-        hosts = ",".join(["127.0.0.1"] * job.nodes)
-        return [agent_command(job, python, PlacementArguments(str(node), hosts)) for node in range(job.nodes)]
+        return [
+            agent_command(job, python, PlacementArguments(str(node), "127.0.0.1"))
+            for node in range(job.nodes)
+        ]

@@ -71,7 +71,7 @@ def main(arguments: List[str]) -> int:
         "--node", required=True, help="which node this is, counted from 0; $NAME: from that variable"
     )
     agent.add_argument(
-        "--hosts", required=True, help="all nodes' hosts in order, as a list; $NAME: from that variable"
+        "--hosts", required=True, help="the first two hosts or more, as a list; $NAME: from that variable"
     )
     agent.add_argument(
         "--interface", help="the network interface of the workers, instead of the one between the hosts"

@@ -12,6 +12,8 @@ USUAL = range(20000, 32000)
 """Ports to listen on where nobody has said which. They end below 32768, from where Linux gives out ports by itself
 (`ip_local_port_range`): to whoever connects, and to whoever listens on port 0, as frameworks do as well."""
 _SIOCGIFADDR = 0x8915
+_BLOCKS = 8
+"""Blocks of ports to try, before single ones are taken."""
 
 
 def port_range(text: str) -> range:
@@ -32,6 +34,7 @@ def port_range(text: str) -> range:
 def free_ports(host: str, count: int, among: Sequence[int] = USUAL) -> List[str]:
     """Return ports of `among` on this address that nobody listens on, nor is likely to until a worker does.
 
+    They follow each other in `among` if there is such a block: all nodes are told of them, and a block takes few bytes.
     Other searches begin at other ports.
 
     Raises:
@@ -43,9 +46,23 @@ def free_ports(host: str, count: int, among: Sequence[int] = USUAL) -> List[str]
             "'ports' allows, so allow more"
         )
         raise OSError(message % (count, len(among)))
+    for _ in range(_BLOCKS):
+        start = random.SystemRandom().randrange(len(among) - count + 1)
+        ports = _bindable(host, among[start : start + count], count)
+        if len(ports) == count:
+            return ports
+    ports = _bindable(host, random.SystemRandom().sample(among, len(among)), count)
+    if len(ports) < count:
+        message = "%d ports are needed, and of %d to %d only %d are free on %s"
+        raise OSError(message % (count, min(among), max(among), len(ports), host))
+    return ports
+
+
+def _bindable(host: str, ports: Sequence[int], count: int) -> List[str]:
+    """Return the first `count` of these ports that can be bound, or fewer. Raises OSError: the address is not ours."""
     bound: List[socket.socket] = []
     try:
-        for port in random.SystemRandom().sample(among, len(among)):
+        for port in ports:
             if len(bound) == count:
                 break
             listener = socket.socket()
@@ -57,9 +74,6 @@ def free_ports(host: str, count: int, among: Sequence[int] = USUAL) -> List[str]
                     raise
                 continue
             bound.append(listener)
-        if len(bound) < count:
-            message = "%d ports are needed, and of %d to %d only %d are free on %s"
-            raise OSError(message % (count, min(among), max(among), len(bound), host))
         return [str(listener.getsockname()[1]) for listener in bound]
     finally:
         for listener in bound:

@@ -18,7 +18,8 @@ class Node(NamedTuple):
     ports: Tuple[str, ...]
     """Free ports on it, in digits; in a plan, placeholders. There are at least two per device and four more."""
     devices: Tuple[str, ...]
-    """The identifiers of its devices: `cpu:0`, or a GPU's UUID."""
+    """The identifiers of its devices: `cpu:0`, or a GPU's UUID. On other nodes than node 0, those of nodes with another
+    `host` are empty texts: only their number counts."""
     interface: str = ""
     """The network interface that reaches the other nodes, where there are others."""
 
@@ -67,17 +68,12 @@ class Process(NamedTuple):
 
 def one_per_device(cluster: Cluster) -> List[Process]:
     """Return a trainer per device and no launch variables: enough if replicas do not synchronize, or by other means."""
+    places = [
+        (node, device) for node, facts in enumerate(cluster.nodes) for device in range(len(facts.devices))
+    ]
     return [
-        Process(
-            TRAINER,
-            node,
-            {},
-            (device,),
-            (cluster.first_replica(node) + device,),
-            cluster.first_replica(node) + device,
-        )
-        for node, facts in enumerate(cluster.nodes)
-        for device in range(len(facts.devices))
+        Process(TRAINER, node, {}, (device,), (replica,), replica)
+        for replica, (node, device) in enumerate(places)
     ]
 
 

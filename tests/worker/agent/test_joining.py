@@ -62,7 +62,7 @@ def last_event(process):
             0,
             "no way from here to 'no-such-host.invalid'",
         ),
-        (("--node", "$NODE", "--hosts", "a,b"), None, "node 7 is not among the 2 hosts a,b"),
+        (("--node", "$NODE", "--hosts", "a,b"), None, "node 7 is not among the 2 nodes, on a,b"),
         (("--node", "$ABSENT", "--hosts", "a,b"), None, "has not set the variable ABSENT"),
         (("--node", "1", "--hosts", "a,b", "--ports", "9-1"), 1, "'9-1' is no range of ports"),
     ],

@@ -18,6 +18,7 @@ from dlperf_sdk.planning.plan import make_plan
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.worker.agent import coordinator as coordinator_module
 from dlperf_sdk.worker.agent import link, roster
+from dlperf_sdk.worker.agent.address_table import compress, expand
 from dlperf_sdk.worker.agent.agent import Agent
 from dlperf_sdk.worker.agent.coordinator import Coordinator
 from dlperf_sdk.worker.failures import select_cause
@@ -276,7 +277,11 @@ def ready(*nodes):
     """Bring nodes to the barrier, and over it; gives their orders to start."""
     for node in nodes:
         node.prepare()
-    orders = [node.ordered("start") for node in nodes]
+    orders = []
+    for node in nodes:
+        cluster = node.ordered("lay-out")["cluster"]
+        order = node.ordered("start")
+        orders.append({**order, "cluster": cluster, "nodes": expand(cluster["table"], order["devices"])})
     for node in nodes:
         node.say(event="ready", trainers=1)
     for node in nodes:
@@ -346,6 +351,10 @@ def test_a_case_is_driven_to_its_end(lead):
     orders = ready(*nodes)
     assert [order["host_index"] for order in orders] == [0, 1]
     assert orders[0]["cluster"] == orders[1]["cluster"]
+    assert orders[0]["nodes"] == orders[1]["nodes"]  # they are on one machine
+    assert orders[0]["nodes"][1] == {
+        **{"host": "127.0.0.1", "ports": ["1"], "devices": ["cpu:0"], "interface": "lo"}
+    }
     assert orders[0]["cluster"]["options"] == leader.request.framework_options
     for node in nodes:
         node.say(**part())
@@ -525,8 +534,9 @@ def test_a_layout_that_raises_is_the_cases_failure_not_the_nodes(tmp_path, proce
     starting, heard = agent(tmp_path, ours), theirs.messages()
     starting.request = starting.request._replace(processes=processes)
     node = {"host": "127.0.0.1", "ports": ["1"], "devices": ["cpu:0"], "interface": "lo"}
-    cluster = {"device": "cpu", "strategy": "all_reduce", "options": {}, "nodes": [node]}
-    starting._obey("start", {"attempt": 1, "cluster": cluster, "host_index": 0, "host_count": 1})
+    cluster = {"device": "cpu", "strategy": "all_reduce", "options": {}, "table": compress([node])}
+    starting._obey("lay-out", {"cluster": cluster})
+    starting._obey("start", {"attempt": 1, "devices": {}, "host_index": 0, "host_count": 1})
     failed, ended = next(heard), next(heard)
     assert (failed["event"], failed["failure"]["kind"], failed["failure"]["phase"]) == (
         "failed",

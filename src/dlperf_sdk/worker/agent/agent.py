@@ -13,7 +13,7 @@ import time
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from dlperf_sdk.worker import lifetime
-from dlperf_sdk.worker.agent import link, node_check, preflight
+from dlperf_sdk.worker.agent import address_table, link, node_check, preflight
 from dlperf_sdk.worker.agent.attempt import Attempt
 from dlperf_sdk.worker.agent.coordinator import PARITY
 from dlperf_sdk.worker.agent.launch_commands import Place, orders_for
@@ -30,6 +30,8 @@ CLOSE_LOOK = 0.02
 """The same before the clock: the last worker to be ready is waited for by all."""
 REPORT = 0.25
 """Seconds between two reports of a worker's steps."""
+_FREQUENT_REPORTERS = 64
+"""Nodes that may report so often; more report less often, so that the coordinator hears as many reports."""
 HEARTBEAT = 2.0
 
 
@@ -54,6 +56,8 @@ class Agent:
         self._heard = time.monotonic()
         self._inbox: "queue.SimpleQueue[Dict[str, Any]]" = queue.SimpleQueue()
         # Simple: a signal handler puts into it while the same thread may be taking, which a Queue's lock forbids.
+        self._layout: Dict[str, Any] = {}
+        """The cluster of the next attempt: its device, strategy, options, and the table of its nodes."""
         self._attempt: Optional[Attempt] = None
         self._sampling: Optional[Sampling] = None
         self._ready = False
@@ -63,6 +67,7 @@ class Agent:
         """Time at which the wait ends, once one has failed: the cause may die after its consequence."""
         self._reported = ("", 0)
         self._reported_at = 0.0
+        self._report_interval = REPORT * max(1.0, request.nodes / _FREQUENT_REPORTERS)
         self._beat = 0.0
 
     def serve(self) -> int:
@@ -117,6 +122,8 @@ class Agent:
         elif order == "prepare":
             # It may wait for busy devices, and the coordinator must go on hearing from this node.
             threading.Thread(target=self._prepare, args=(message,), daemon=True).start()
+        elif order == "lay-out":
+            self._layout = message["cluster"]
         elif order == "start":
             self._start(message)
         elif order == "go" and self._attempt is not None:
@@ -163,7 +170,9 @@ class Agent:
     def _start_workers(self, message: Dict[str, Any], attempt: Attempt) -> None:
         if not os.path.exists(self._bundle):
             raise FileNotFoundError(self._bundle)
-        cluster = cluster_from(message["cluster"])
+        layout = dict(self._layout)
+        nodes = address_table.expand(layout.pop("table"), message["devices"])
+        cluster = cluster_from(dict(layout, nodes=nodes))
         place = Place(self.node, message["host_index"], message["host_count"])
         request, file = self._program(message)
         processes, orders = orders_for(request, cluster, place, self._bundle, file)
@@ -212,7 +221,11 @@ class Agent:
         if self._sampling is not None:
             self._sampling.look(now)
         trainers = attempt.trainers
-        if trainers and trainers[0].seen != self._reported and now - self._reported_at >= REPORT:
+        if (
+            trainers
+            and trainers[0].seen != self._reported
+            and now - self._reported_at >= self._report_interval
+        ):
             self._reported, self._reported_at = trainers[0].seen, now
             phase, step = self._reported
             self._say(

@@ -12,8 +12,10 @@ import traceback
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from dlperf_sdk.worker import estimate
+from dlperf_sdk.worker.agent import address_table
 from dlperf_sdk.worker.agent.link import SILENCE
 from dlperf_sdk.worker.agent.log_pieces import tail_of
+from dlperf_sdk.worker.agent.preflight import doors_to_try
 from dlperf_sdk.worker.agent.roster import Roster
 from dlperf_sdk.worker.agent.stopping import decide
 from dlperf_sdk.worker.failures import SETTLE, Failed, failure, select_cause
@@ -140,11 +142,11 @@ class Coordinator(threading.Thread):
         return dict(everything, event="attempt-ended", attempt=attempt, status=status, failure=cause)
 
     def _reach(self) -> None:
-        """Let every node try whether it can reach every other, as workers will have to."""
+        """Let every node try whether it can reach others, as workers will have to."""
         doors = self._roster.doors()
         if not doors:
             return
-        self._roster.order({"do": "reach", "doors": doors})
+        self._roster.order_each(lambda node, _: {"do": "reach", "doors": doors_to_try(node, doors)})
         answered = 0
         while answered < self.request.nodes:
             message = self._roster.next(self.request.deadlines["start"])
@@ -168,7 +170,7 @@ class Coordinator(threading.Thread):
 
     def _prepare(self) -> Dict[int, Dict[str, Any]]:
         """Have every node choose its devices and ports."""
-        self._roster.order_each(lambda place: dict(place, do="prepare"))
+        self._roster.order_each(lambda _, place: dict(place, do="prepare"))
         prepared: Dict[int, Dict[str, Any]] = {}
         while len(prepared) < self.request.nodes:
             message = self._roster.next(self.request.deadlines["start"] + SILENCE)
@@ -192,9 +194,19 @@ class Coordinator(threading.Thread):
             "device": request.device,
             "strategy": request.strategy,
             "options": request.framework_options,
-            "nodes": nodes,
+            "table": address_table.compress(nodes),
         }
-        self._roster.order_each(lambda place: dict(place, do="start", attempt=attempt, cluster=cluster))
+        machines: Dict[str, Dict[str, List[str]]] = {}
+        for node, facts in enumerate(nodes):
+            machines.setdefault(facts["host"], {})[str(node)] = facts["devices"]
+        everything = {number: devices for machine in machines.values() for number, devices in machine.items()}
+        self._roster.order({"do": "lay-out", "cluster": cluster})
+
+        def start(node: int, place: Dict[str, Any]) -> Dict[str, Any]:
+            devices = machines[nodes[node]["host"]] if node else everything
+            return dict(place, do="start", attempt=attempt, devices=devices)
+
+        self._roster.order_each(start)
 
     def _follow(self, attempt: int, failures: List[Dict[str, Any]], parts: List[Dict[str, Any]]) -> None:
         """Wait until every node has handed in its part. When all are ready, start them; if one fails, end the others.

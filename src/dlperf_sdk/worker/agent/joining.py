@@ -44,7 +44,7 @@ def main(
         secret = member(bundle, "secret")
         placement, coordinator = None, None
         try:
-            placement = resolve_placement(node, hosts, os.environ)
+            placement = resolve_placement(node, hosts, request.nodes, os.environ)
             allowed_ports = network.port_range(ports)
             host, candidates = placement.hosts[0], rendezvous.candidate_ports(secret, allowed_ports)
             if placement.node == 0:

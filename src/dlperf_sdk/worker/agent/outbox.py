@@ -19,7 +19,11 @@ class Outbox:
 
     def put(self, message: Dict[str, Any]) -> None:
         """Send a message after those before it; return at once. Raises ValueError if JSON does not have a value."""
-        self._waiting.put(encode(message))
+        self.put_line(encode(message))
+
+    def put_line(self, line: bytes) -> None:
+        """Send a message that is encoded already, as `put` does."""
+        self._waiting.put(line)
 
     def is_empty(self) -> bool:
         """Return True if no message waits."""

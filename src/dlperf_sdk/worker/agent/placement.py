@@ -28,15 +28,16 @@ class Placement(NamedTuple):
 
     node: int
     hosts: List[str]
-    """A name or address of each node, in their order."""
+    """A name or address of the first nodes, in their order: of two at least, where there are so many."""
 
 
-def resolve_placement(node: str, hosts: str, variables: Mapping[str, str]) -> Placement:
+def resolve_placement(node: str, hosts: str, count: int, variables: Mapping[str, str]) -> Placement:
     """Return the placement that an agent's arguments describe.
 
     Args:
         node: the node's number, or `$NAME` of the launcher's variable that holds it.
-        hosts: a list of hosts, or `$NAME` of the variable that holds it.
+        hosts: a list of the first hosts, or `$NAME` of the variable that holds it.
+        count: the number of nodes.
         variables: the environment of the agent.
 
     Raises:
@@ -46,8 +47,8 @@ def resolve_placement(node: str, hosts: str, variables: Mapping[str, str]) -> Pl
     if not re.fullmatch("[0-9]{1,6}", number):
         raise ValueError("expected the number of a node in %s, got %r" % (node, number))
     names = expand_hosts(host_list)
-    if int(number) >= len(names):
-        raise ValueError("node %s is not among the %d hosts %s" % (number, len(names), host_list))
+    if int(number) >= count:
+        raise ValueError("node %s is not among the %d nodes, on %s" % (number, count, host_list))
     return Placement(int(number), names)
 
 

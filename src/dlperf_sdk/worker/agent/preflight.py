@@ -16,6 +16,8 @@ _ROOM = 1024 * 1024
 _PROBE_PATIENCE = 60.0
 _REACH = 5.0
 """Seconds in which one node must reach another."""
+_ALL_PAIRS = 64
+"""Nodes of which each tries all others."""
 SKEW = 1.0
 """Seconds that a node's clock may differ before it is noted. No window is timed by two nodes' clocks."""
 
@@ -126,6 +128,17 @@ class Doorbell:
         except OSError:
             pass
         self._listener.close()
+
+
+def doors_to_try(node: int, doors: Sequence[Sequence[Any]]) -> Sequence[Sequence[Any]]:
+    """Return the doors that a node tries: all, or among many those 1, 2, 4, … places behind its own.
+
+    So each node tries about log2 of their number, and is tried by as many.
+    """
+    if len(doors) <= _ALL_PAIRS:
+        return doors
+    own = next((place for place, door in enumerate(doors) if door[0] == node), node)
+    return [doors[(own + (1 << power)) % len(doors)] for power in range((len(doors) - 1).bit_length())]
 
 
 def unreachable(doors: Sequence[Sequence[Any]]) -> List[int]:

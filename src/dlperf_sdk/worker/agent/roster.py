@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from dlperf_sdk.worker.agent import link, preflight
 from dlperf_sdk.worker.agent.admission import Admission
-from dlperf_sdk.worker.agent.link import SILENCE
+from dlperf_sdk.worker.agent.link import SILENCE, encode
 from dlperf_sdk.worker.agent.outbox import Outbox
 from dlperf_sdk.worker.failures import Failed, failure
 
@@ -100,8 +100,9 @@ class Roster:
 
     def order(self, message: Dict[str, Any]) -> None:
         """Tell all nodes the same."""
+        line = encode(message)
         for outbox in list(self._outboxes.values()):
-            outbox.put(message)
+            outbox.put_line(line)
 
     def close(self) -> None:
         """Tell all nodes to quit, and wait until that is sent; no longer than a node may be silent."""
@@ -112,12 +113,16 @@ class Roster:
 
     def _beat_nodes(self) -> None:
         """Give a sign of life to the nodes that have nothing else to receive."""
+        line = encode({"do": "beat"})
         for outbox in list(self._outboxes.values()):
             if outbox.is_empty():
-                outbox.put({"do": "beat"})
+                outbox.put_line(line)
 
-    def order_each(self, message_for: Callable[[Dict[str, Any]], Dict[str, Any]]) -> None:
-        """Tell each node its own: made from `address`, and its `host_index` among the `host_count` on its machine."""
+    def order_each(self, message_for: Callable[[int, Dict[str, Any]], Dict[str, Any]]) -> None:
+        """Tell each node its own message.
+
+        It is made from the node's number, its `address`, and its `host_index` among the `host_count` on its machine.
+        """
         machines: Dict[Any, List[int]] = {}
         for node in sorted(self._hellos):
             machines.setdefault(self._hellos[node]["facts"].get("boot_id", node), []).append(node)
@@ -129,7 +134,7 @@ class Roster:
                     "host_count": len(group),
                 }
                 if node in self._outboxes:
-                    self._outboxes[node].put(message_for(place))
+                    self._outboxes[node].put(message_for(node, place))
 
     def next(self, patience: float) -> Optional[Dict[str, Any]]:
         """Return the next message, or None after `patience` seconds. Raises Failed once for each node that is lost."""

@@ -55,7 +55,7 @@ def main(out: str, python: str) -> int:
     over, ended = threading.Event(), None  # type: threading.Event, Optional[Dict[str, Any]]
     with os.fdopen(descriptor, "wb", buffering=0) as events, tempfile.TemporaryFile() as diagnostics:
         events.write(first_event(bundle, python))
-        agents = [_agent(bundle, node, request.nodes, python, diagnostics) for node in range(request.nodes)]
+        agents = [_agent(bundle, node, python, diagnostics) for node in range(request.nodes)]
         beating = threading.Thread(target=_beat, args=(agents, over), daemon=True)
         beating.start()
         try:
@@ -75,9 +75,8 @@ def main(out: str, python: str) -> int:
     return 0 if ended is not None and ended["failure"] is None else 4
 
 
-def _agent(bundle: str, node: int, nodes: int, python: str, diagnostics: Any) -> "subprocess.Popen[bytes]":
-    hosts = ",".join(["127.0.0.1"] * nodes)
-    arguments = ["--node", str(node), "--hosts", hosts, "--python", python, "--tether"]
+def _agent(bundle: str, node: int, python: str, diagnostics: Any) -> "subprocess.Popen[bytes]":
+    arguments = ["--node", str(node), "--hosts", "127.0.0.1", "--python", python, "--tether"]
     return subprocess.Popen(
         [sys.executable, "-I", bundle, "agent"] + arguments,
         stdin=subprocess.PIPE,

@@ -1,0 +1,74 @@
+"""The table of addresses that every node gets, and the connections that it tries."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from dlperf_sdk.worker import network
+from dlperf_sdk.worker.agent.address_table import compress, expand
+from dlperf_sdk.worker.agent.preflight import doors_to_try
+from dlperf_sdk.worker.processes import cluster_from, one_per_device
+
+
+def nodes_of(count, chance=None):
+    """Return nodes with eight GPUs each and ports as agents choose them."""
+    chance = chance or random.Random(7)
+    made = []
+    for node in range(count):
+        first = chance.randrange(20000, 31980)
+        made.append(
+            {
+                "host": f"10.0.{node // 250}.{node % 250}",
+                "ports": [str(port) for port in range(first, first + 20)],
+                "interface": "ib0",
+                "devices": [f"GPU-{chance.randbytes(16).hex()}" for _ in range(8)],
+            }
+        )
+    return made
+
+
+def test_a_table_is_expanded_to_what_it_was_made_of():
+    nodes = nodes_of(3)
+    nodes[1]["ports"] = ["31999", "20000", "20007"]  # a node without a free block of them
+    nodes[2]["devices"] = []
+    devices = {str(node): facts["devices"] for node, facts in enumerate(nodes)}
+    assert expand(compress(nodes), devices) == nodes
+    other = expand(compress(nodes), {"1": nodes[1]["devices"]})
+    assert [node["devices"] for node in other] == [[""] * 8, nodes[1]["devices"], []]
+
+
+def test_a_table_takes_a_few_bytes_per_node():
+    assert len(compress(nodes_of(1000))) < 10_000
+
+
+@pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 100, 1000])
+def test_each_node_tries_others_and_is_tried(count):
+    """All of them up to 64 nodes; of more, few, and every node is reached from every other over those that try."""
+    doors = [[node, "10.0.0.1", 1] for node in range(count)]
+    tried = {node: {door[0] for door in doors_to_try(node, doors)} for node in range(count)}
+    if count <= 64:
+        assert all(others == set(range(count)) for others in tried.values())
+        return
+    assert {len(others) for others in tried.values()} == {(count - 1).bit_length()}
+    assert not any(node in others for node, others in tried.items())
+    asked = [sum(node in others for others in tried.values()) for node in range(count)]
+    assert set(asked) == {(count - 1).bit_length()}
+
+
+def test_ports_follow_each_other_where_they_can():
+    ports = [int(port) for port in network.free_ports("127.0.0.1", 20)]
+    assert ports == list(range(ports[0], ports[0] + 20))
+
+
+def test_replicas_of_many_nodes_are_counted_through():
+    """In time that is proportional to their number: every agent does it."""
+    nodes = [
+        {**node, "devices": node["devices"][: 1 + number % 3]} for number, node in enumerate(nodes_of(4000))
+    ]
+    cluster = cluster_from({"device": "cuda", "strategy": "all_reduce", "options": {}, "nodes": nodes})
+    trainers = one_per_device(cluster)
+    assert [trainer.rank for trainer in trainers] == list(range(cluster.world_size))
+    assert {trainer.replicas for trainer in trainers[5:6]} == {(5,)}
+    assert [(t.node, t.devices) for t in trainers[:4]] == [(0, (0,)), (1, (0,)), (1, (1,)), (2, (0,))]
