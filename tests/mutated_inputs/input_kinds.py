@@ -45,7 +45,7 @@ from dlperf_sdk.errors import DlperfError
 from dlperf_sdk.exchange.csv_table import read_csv, to_csv
 from dlperf_sdk.exchange.import_logs import import_logs
 from dlperf_sdk.execution import replay
-from dlperf_sdk.interfaces.model import plain
+from dlperf_sdk.interfaces.model import entry_to_dict
 from dlperf_sdk.interfaces.topology import Job, Topology
 from dlperf_sdk.launchers import start_failures
 from dlperf_sdk.launchers.events import launch_events
@@ -238,9 +238,9 @@ def _prepared(folder: Path, source: str) -> dict[str, Any]:
     model = REGISTRY.model({"images": "resnet50", "text": "bert-base"}[source])
     sizes = {"text": {"sequence_length": 32, "predictions_per_sequence": 4, "vocabulary_size": 64}}
     options = model.Options(**sizes.get(source, {}))
-    inputs = [plain(entry) for entry in model.inputs(options)]
+    inputs = [entry_to_dict(entry) for entry in model.inputs(options)]
     spec = DataSpec(source, str(folder / source))
-    return data.prepare(spec, attrs.asdict(options), inputs, seed=0, on_progress=data.cache.silent)
+    return data.prepare(spec, attrs.asdict(options), inputs, seed=0, on_progress=data.cache.ignore_progress)
 
 
 # -- readers that take more than a call
@@ -360,14 +360,14 @@ def _unpack_bundle(folder: Path) -> None:
 def _read_settings(folder: Path) -> None:
     """Read pip's settings, and convert them to uv's."""
     settings = pip_settings.read({"PIP_CONFIG_FILE": str(folder / "home/pip.conf")}, folder, folder)
-    pip_settings.for_uv(settings, {}, folder)
+    pip_settings.convert_for_uv(settings, {}, folder)
 
 
 def _verify_environment(folder: Path) -> None:
     about = marker.read(folder / "environment")
     if about is not None:
-        verification._damaged_files(folder / "environment", about)
-        marker.last_used(folder / "environment")
+        verification._list_damaged_files(folder / "environment", about)
+        marker.read_last_use(folder / "environment")
 
 
 def _read_parity_cache(folder: Path) -> None:
@@ -393,7 +393,7 @@ def _read_images(folder: Path) -> None:
 def _read_arrays(folder: Path) -> None:
     """Read the index of prepared text, also one that has the checksum beside it."""
     checksum = hashlib.sha256((folder / "arrays/index.json").read_bytes()).hexdigest()
-    text._valid(folder / "arrays")
+    text._read_valid_index(folder / "arrays")
     worker_data.read_arrays({"index": str(folder / "arrays/index.json"), "checksum": checksum})
 
 

@@ -26,7 +26,7 @@ from dlperf_sdk import __version__
 from dlperf_sdk.campaigns import journal
 from dlperf_sdk.campaigns.campaign import Campaign, CampaignCase, Settings
 from dlperf_sdk.campaigns.planning import MISSING, Entry
-from dlperf_sdk.documents.json_values import shown
+from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.documents.reading import LARGEST_RESULT, load_document
 from dlperf_sdk.errors import DocumentError, StoreError
 from dlperf_sdk.planning.secret_variables import list_requested_variables
@@ -211,11 +211,11 @@ def _settings(document: Mapping[str, Any]) -> Settings:
         else:
             is_valid = value is default or type(value) in (int, float)
         if not is_valid:
-            raise TypeError(f"the setting {name} is {shown(value)}")
+            raise TypeError(f"the setting {name} is {format_value(value)}")
     return settings
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{shown(value)} is not a text")
+        raise TypeError(f"{format_value(value)} is not a text")
     return value

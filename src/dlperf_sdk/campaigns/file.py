@@ -20,7 +20,7 @@ from dlperf_sdk.campaigns.campaign import Block, Campaign, Excluded, Settings
 from dlperf_sdk.campaigns.matrix import Matrix, Override, flatten_fields, merge_layers
 from dlperf_sdk.campaigns.predicate import predicate
 from dlperf_sdk.documents import diagnostics, source_positions
-from dlperf_sdk.documents.json_values import shown
+from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.documents.reading import load_document
 from dlperf_sdk.errors import CampaignError, DocumentError, UnknownName, UsageError
 from dlperf_sdk.planning.spec_file import resolve_data
@@ -160,7 +160,7 @@ def _load_extended(text: _Text, above: tuple[Path, ...]) -> list[Path]:
             is_file = resolved.is_file()
         except (OSError, ValueError, RuntimeError) as error:  # too long, or links in a circle
             reason = error.strerror if isinstance(error, OSError) else error
-            raise text.refusal(UsageError(f"It extends {shown(name)}: {reason}."), *place) from error
+            raise text.refusal(UsageError(f"It extends {format_value(name)}: {reason}."), *place) from error
         if folder not in resolved.parents:
             raise text.refusal(
                 UsageError(f"It extends {name}, which lies outside the file's own directory, {folder}."),
