@@ -28,6 +28,8 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 html_theme = "furo"
 html_title = f"dlperf-sdk {release}"
 html_show_copyright = False
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 
 myst_heading_anchors = 4
 myst_links_external_new_tab = True
@@ -40,6 +42,8 @@ smartquotes = False
 autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
 autodoc_class_signature = "separated"
+autodoc_preserve_defaults = True
+maximum_signature_line_length = 88
 add_module_names = False
 toc_object_entries = False
 

@@ -78,7 +78,7 @@ class TestFlops(MeasurerConformance):
 
 # Each would make the same run to look at, whichever measurer it is: one does for all.
 for _suite in (TestMemory, TestPower, TestStepTime, TestFlops):
-    _suite._kept = TestThroughput._kept
+    _suite._cache = TestThroughput._cache
 
 
 def test_every_test_says_what_it_holds_a_plugin_to():
