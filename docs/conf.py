@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import dlperf_sdk
 from dlperf_sdk.cli.app import build_app
+from dlperf_sdk.results.verdicts import VERDICTS
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -99,10 +100,17 @@ def schema_reference() -> str:
     return "\n\n".join(parts)
 
 
+def verdict_reference() -> str:
+    """Return a table of all verdicts."""
+    rows = [f"| `{check.name}` | `{check.kind}` | {_cell(check.passes_if)} |" for check in VERDICTS]
+    return "\n".join(["| verdict | kind | passes if |", "|---|---|---|", *rows])
+
+
 GENERATED = {
     "reference/api": api_reference,
     "reference/cli": cli_reference,
     "reference/schemas": schema_reference,
+    "reference/verdicts": verdict_reference,
 }
 """Page → the function that returns its content."""
 

@@ -39,6 +39,7 @@ from dlperf_sdk.results.result import (
     Verdict,
 )
 from dlperf_sdk.results.store import new_run_id
+from dlperf_sdk.results.verdicts import VERDICTS
 from dlperf_sdk.spec.fields import Role
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.spec.values import TopologySpec
@@ -55,14 +56,6 @@ _ROLES: dict[str, Role] = {
     },
     **OPTION_ROLES,
 }
-_UNVERIFIED = (
-    "finite-loss",
-    "loss-falls",
-    "replicas-equal",
-    "precision-effective",
-    "as-requested",
-    "window-verified",
-)
 
 
 @frozen
@@ -225,5 +218,9 @@ def _verdicts() -> tuple[Verdict, ...]:
     detail = "Imported: there are no records to judge by."
     return (
         Verdict("complete-records", INTEGRITY, NOT_APPLICABLE, detail),
-        *(Verdict(name, INTEGRITY, INCONCLUSIVE, detail) for name in _UNVERIFIED),
+        *(
+            Verdict(check.name, INTEGRITY, INCONCLUSIVE, detail)
+            for check in VERDICTS
+            if check.kind == INTEGRITY and check.judge and check.name != "complete-records"
+        ),
     )

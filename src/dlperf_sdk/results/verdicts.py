@@ -1,23 +1,123 @@
-"""All verdicts on the records of a case."""
+"""All verdicts on the records of a case: each one declared once, in `VERDICTS`."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import frozen
 
 from dlperf_sdk.results import integrity, metrics, quality, window_verification
 from dlperf_sdk.results.integrity import Expected
 from dlperf_sdk.results.records import Repeat
 from dlperf_sdk.results.result import INCONCLUSIVE, INTEGRITY, QUALITY, Parity, Verdict
+from dlperf_sdk.spec.table import Table
 
-__all__ = ["Expected", "integrity_of", "judge"]
+__all__ = ["VERDICTS", "Check", "Expected", "integrity_of", "judge"]
+
+Judgement = Callable[[tuple[Repeat, ...], Expected], Verdict]
+"""Returns a verdict on the records of a case; pure."""
+
+
+@frozen(kw_only=True)
+class Check:
+    """The declaration of a verdict: texts, tables and documentation read it from here."""
+
+    name: str
+    kind: str
+    """`integrity` decides whether the number is valid, `quality` tells how precise it is."""
+    passes_if: str
+    """The condition, in a clause."""
+    judge: Judgement | None
+    """None for `parity`, whose evidence is a run of its own."""
+
+
+VERDICTS = Table(
+    "verdict",
+    (
+        Check(
+            name="complete-records",
+            kind=INTEGRITY,
+            passes_if="every rank of every repeat wrote a complete record",
+            judge=integrity.complete_records,
+        ),
+        Check(
+            name="finite-loss",
+            kind=INTEGRITY,
+            passes_if="all losses are finite",
+            judge=lambda repeats, _: integrity.finite_loss(repeats),
+        ),
+        Check(
+            name="loss-falls",
+            kind=INTEGRITY,
+            passes_if="the loss of every replica falls on the canonical batch",
+            judge=lambda repeats, expected: integrity.loss_falls(
+                repeats, expected.learning_rate_policy, expected.strategy
+            ),
+        ),
+        Check(
+            name="replicas-equal",
+            kind=INTEGRITY,
+            passes_if="all replicas end with equal parameters",
+            judge=lambda repeats, expected: integrity.replicas_equal(repeats, expected.strategy),
+        ),
+        Check(
+            name="precision-effective",
+            kind=INTEGRITY,
+            passes_if="the outputs deviate from fp32 as much as the requested precision must",
+            judge=lambda repeats, expected: integrity.precision_effective(repeats, expected.precision),
+        ),
+        Check(
+            name="as-requested",
+            kind=INTEGRITY,
+            passes_if="the compiler and the layout that ran are the requested ones",
+            judge=lambda repeats, expected: integrity.as_requested(
+                repeats, expected.compiler, expected.layout
+            ),
+        ),
+        Check(
+            name=window_verification.NAME,
+            kind=INTEGRITY,
+            passes_if="the state moves over the window, and the first steps come out again behind it",
+            judge=window_verification.window_verified,
+        ),
+        Check(
+            name="parity",
+            kind=INTEGRITY,
+            passes_if="a short run with the same code, settings, environment and device follows the model's float64 "
+            "trajectory",
+            judge=None,
+        ),
+        Check(
+            name="steady-state",
+            kind=QUALITY,
+            passes_if="the mean step time of the window is shown to be within 1 % of the stationary mean; `fail` if it "
+            "is shown not to be, else `inconclusive`",
+            judge=lambda repeats, expected: quality.steady_state(repeats, expected.protocol.warmup),
+        ),
+        Check(
+            name="spread",
+            kind=QUALITY,
+            passes_if="the standard deviation between repeats, estimated from their mean difference, is at most 2 % of "
+            "the median",
+            judge=lambda repeats, _: quality.spread(repeats),
+        ),
+        Check(
+            name="stopping-rule",
+            kind=QUALITY,
+            passes_if="the protocol's stopping rule was met",
+            judge=lambda repeats, expected: quality.stopping_rule(repeats, expected.protocol),
+        ),
+    ),
+)
+"""Every verdict, integrity first."""
 
 
 def judge(
     repeats: tuple[Repeat, ...], expected: Expected, parity: Parity | None = None
 ) -> tuple[Verdict, ...]:
-    """Return all verdicts on a case with at least one finished repeat, integrity first; pure.
+    """Return all verdicts on a case with at least one finished repeat, in the order of `VERDICTS`; pure.
 
-    Integrity decides whether the number is valid (`complete-records`, `finite-loss`, `loss-falls`,
-    `replicas-equal`, `precision-effective`, `as-requested`, `window-verified`, and `parity` where there is evidence,
-    from a run of its own), quality how precise it is (`steady-state`, `spread`, `stopping-rule`).
+    `parity` is there where there is evidence for it.
     """
     return (
         *integrity_of(repeats, expected),
@@ -28,24 +128,15 @@ def judge(
 
 def integrity_of(repeats: tuple[Repeat, ...], expected: Expected) -> tuple[Verdict, ...]:
     """Return the integrity verdicts that the records alone give: all but `parity`; pure."""
-    return (
-        integrity.complete_records(repeats, expected),
-        integrity.finite_loss(repeats),
-        integrity.loss_falls(repeats, expected.learning_rate_policy, expected.strategy),
-        integrity.replicas_equal(repeats, expected.strategy),
-        integrity.precision_effective(repeats, expected.precision),
-        integrity.as_requested(repeats, expected.compiler, expected.layout),
-        window_verification.window_verified(repeats, expected),
-    )
+    return _judgements(INTEGRITY, repeats, expected)
 
 
 def _quality(repeats: tuple[Repeat, ...], expected: Expected) -> tuple[Verdict, ...]:
-    if not all(metrics.seconds(repeat) > 0 for repeat in repeats):
-        detail = "A window has no length."
-        names = ("steady-state", "spread", "stopping-rule")
-        return tuple(Verdict(name, QUALITY, INCONCLUSIVE, detail) for name in names)
-    return (
-        quality.steady_state(repeats, expected.protocol.warmup),
-        quality.spread(repeats),
-        quality.stopping_rule(repeats, expected.protocol),
-    )
+    if all(metrics.seconds(repeat) > 0 for repeat in repeats):
+        return _judgements(QUALITY, repeats, expected)
+    names = (check.name for check in VERDICTS if check.kind == QUALITY)
+    return tuple(Verdict(name, QUALITY, INCONCLUSIVE, "A window has no length.") for name in names)
+
+
+def _judgements(kind: str, repeats: tuple[Repeat, ...], expected: Expected) -> tuple[Verdict, ...]:
+    return tuple(check.judge(repeats, expected) for check in VERDICTS if check.kind == kind and check.judge)
