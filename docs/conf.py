@@ -15,6 +15,10 @@ from typing import TYPE_CHECKING
 import dlperf_sdk
 from dlperf_sdk.cli.app import build_app
 from dlperf_sdk.results.verdicts import VERDICTS
+from dlperf_sdk.spec.compiler import COMPILERS
+from dlperf_sdk.spec.data_source import DATA_SOURCES
+from dlperf_sdk.spec.precision import PRECISIONS
+from dlperf_sdk.spec.strategy import STRATEGIES
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -106,9 +110,34 @@ def verdict_reference() -> str:
     return "\n".join(["| verdict | kind | passes if |", "|---|---|---|", *rows])
 
 
+def declared_reference() -> str:
+    """Return a table of the declared objects for each of the settings that names one."""
+    sections = (
+        ("Precision", "precision", [(one.name, one.help) for one in PRECISIONS]),
+        ("Compiler", "compiler", [(one.name, one.help) for one in COMPILERS]),
+        ("Strategy", "strategy", [(one.name, one.help) for one in STRATEGIES]),
+        ("Data source", "data", [(one.usage, one.help) for one in DATA_SOURCES]),
+    )
+    return "\n\n".join(
+        "\n".join(
+            [
+                f"## {title}",
+                "",
+                f"The default is `--{flag} {rows[0][0]}`.",
+                "",
+                f"| `--{flag}` | meaning |",
+                "|---|---|",
+                *(f"| `{name}` | {_cell(text)} |" for name, text in rows),
+            ]
+        )
+        for title, flag, rows in sections
+    )
+
+
 GENERATED = {
     "reference/api": api_reference,
     "reference/cli": cli_reference,
+    "reference/run-settings": declared_reference,
     "reference/schemas": schema_reference,
     "reference/verdicts": verdict_reference,
 }

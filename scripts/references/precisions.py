@@ -4,9 +4,9 @@
 
 Everything is computed in float32, and the operands of every convolution and matrix product are rounded to the
 significand of the precision, forwards and backwards; for the two autocast precisions their results as well. For pure
-fp16 the network's weights, what stands between two products, and all gradients are rounded to float16 with its range,
-under the loss scale; batch norm's parameters and the optimizer are not. So this is what the formats must do, whatever
-computes them: tf32 exists on GPUs only, and is emulated here.
+precisions the network's weights, what stands between two products, and all gradients are rounded too (to float16 with
+its range), under the loss scale; batch norm's parameters and the optimizer are not. So this is what the formats must
+do, whatever computes them: tf32 exists on GPUs only, and is emulated here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dlperf_sdk.spec.precision import PRECISIONS, Precision
 
 def rounding_of(precision: Precision) -> Storage:
     """How a float32 tensor becomes one of the precision's format."""
-    if precision.is_pure:
+    if precision.is_pure and precision.format == "fp16":
         return in_float16
     return partial(rounded, bits=precision.significand_bits)
 

@@ -98,14 +98,14 @@ class PublishedFigure:
         ),
     ] = factor("Nodes × devices per node.", converter=TopologySpec.parse)
     batch_size: SampleCount = workload("Samples per device and optimization step.")
-    precision: ShortName = factor("fp32, amp-fp16, or fp16 without mixed precision.")
+    precision: ShortName = factor("Precision, by its name in a run spec.")
     compiler: ShortName = factor("none or xla.")
     strategy: ShortName = factor("Gradient synchronization.")
     layout: ShortName | None = factor("Memory layout of images, if the source gives it.", None)
     device: ShortName = factor("Kind of device.")
     hardware: Line = factor("Model of the devices.")
     machine: OptionalLine = context("Kind of machine, if the source gives it.", "")
-    data: ShortName = context("synthetic, synthetic-host, images or text.")
+    data: ShortName = context("Data source, by its name in a run spec.")
     options: Annotated[Mapping[str, Scalar], WrittenAs(FigureOptions)] = attrs.field(
         factory=dict, validator=_options
     )

@@ -59,7 +59,8 @@ DATA_SOURCES = Table(
         DataSource(name="synthetic-host", help="The canonical batch, copied from host memory for each step."),
         DataSource(
             name="images",
-            help="JPEG files, one folder per class, decoded and cropped for each step.",
+            help="JPEG files, one folder per class: decoded, cropped and mirrored at random, and normalized, in "
+            "parallel loaders.",
             inputs=frozenset({"image", "label"}),
             model_option="num_classes",
             preparation="dlperf_sdk.data.images:prepare_images",
@@ -67,7 +68,7 @@ DATA_SOURCES = Table(
         ),
         DataSource(
             name="text",
-            help="Text files, tokenized and masked beforehand.",
+            help="UTF-8 `*.txt` files, split into WordPiece tokens and masked beforehand.",
             inputs=frozenset(
                 {
                     "input_ids",
