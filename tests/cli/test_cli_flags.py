@@ -8,6 +8,7 @@ import math
 import os
 
 import attrs
+import cyclopts
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from dlperf_sdk import RunSpec
 from dlperf_sdk.cli import flags, running
 from dlperf_sdk.errors import SpecError
+from dlperf_sdk.spec.fields import context
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.-]{0,10}", fullmatch=True)
 TEXTS = {"options": NAMES.map("{}=1".format), "env": NAMES, "deadlines": NAMES.map("{}=1.5".format)}
@@ -228,3 +230,20 @@ def test_an_option_of_a_file_that_is_no_text_stays_a_mistake(a_slurm, tmp_path):
         assert main(["plan", str(case)]) == 2
     assert "must be a text" in err.getvalue()
     assert planned(str(case), "--set", "time_limit=45").options == {"time_limit": "45"}
+
+
+@attrs.frozen
+class Spec:
+    profiles: bool = context("Write a profile.", False)
+
+
+@pytest.mark.parametrize(("words", "value"), [(["--profiles"], True), ([], None)])
+def test_a_field_that_is_true_or_false_is_a_flag_without_a_value(monkeypatch, words, value):
+    monkeypatch.setattr(flags, "RunSpec", Spec)
+
+    def command(**given):
+        return given.get("profiles")
+
+    app = cyclopts.App(result_action="return_value")
+    app.default(flags.add_case_flags(command))
+    assert app(words) is value

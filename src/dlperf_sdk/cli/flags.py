@@ -194,9 +194,9 @@ def _read_as(hint: Any) -> Any:
     """Return the type that a flag's text is converted to; our value types parse their text themselves."""
     if get_origin(hint) in (types.UnionType,):
         hint = next(member for member in get_args(hint) if member is not type(None))
-    return hint if hint in (int, float, str) else str
+    return hint if hint in (bool, int, float, str) else str
 
 
 def _metavar(name: str, hint: Any) -> str:
     kind = _read_as(hint)
-    return {int: "N", float: "X"}.get(kind, name.rpartition("_")[2].upper())
+    return {bool: "", int: "N", float: "X"}.get(kind, name.rpartition("_")[2].upper())
