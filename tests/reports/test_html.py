@@ -649,6 +649,7 @@ def test_the_first_screen_answers_which_framework_is_fastest():
     assert [tile.label for tile in fastest] == [
         "Fastest: resnet50 · 4n8d · fp32 · batch 128",
         "Fastest: bert-base · 4n8d · fp32 · batch 32 · clip norm not stated",
+        "Fastest: resnet50 · 4n8d · amp-fp16 · batch 256",
     ]
     assert fastest[0].value == "oneflow"
     assert "Not compared: tensorflow 16,250 (amp-fp16)" in fastest[0].aside
@@ -659,10 +660,44 @@ def test_the_first_screen_answers_which_framework_is_fastest():
 
 def test_an_effect_is_named_by_what_it_compares_and_never_twice():
     figures = Registry().collection("dlperf-v1.0").figures.where(topology="1n8d")
-    plot = effects.section([Case.from_source(figure) for figure in figures], collection.FACTORS).items[0]
+    table, plot, *_ = effects.section(
+        [Case.from_source(figure) for figure in figures], collection.FACTORS
+    ).items
     names = [row[1].text for row in plot.numbers.rows]
     assert len(set(names)) == len(names)
-    assert {"amp-fp16 ÷ fp32, img/s", "amp-fp16 ÷ fp32, seq/s", "clip norm 1.0 ÷ 0.0"} <= set(names)
+    assert {
+        "amp-fp16 ÷ fp32, resnet50",
+        "amp-fp16 ÷ fp32, bert-base",
+        "clip norm 1.0 ÷ 0.0",
+    } <= set(names)
+    assert sorted(row[0].text for row in table.rows) == sorted(names)
+
+
+def test_what_helps_by_how_much_and_how_certain_is_answered_in_a_row():
+    """Before the plot, and before the batch sizes, which are sweeps."""
+    (table, *_) = section(page_of("dlperf-v1.0"), "Effects").items
+    rows = {row[0].text: [cell.text for cell in row[1:]] for row in table.rows}
+    assert next(iter(rows)) == "xla ÷ none, resnet50" and rows["xla ÷ none, resnet50"] == [
+        "1.24×",
+        "–",
+        "5 of 5 pairs faster (1.18 – 1.27); too few pairs for 95 % certainty",
+    ]
+    assert rows["amp-fp16 ÷ fp32, bert-base"] == [
+        "2.72×",
+        "2.50 – 3.02",
+        "10 of 10 pairs faster (2.19 – 3.42); significant, p = 0.002",
+    ]
+    first_size = next(at for at, name in enumerate(rows) if name.startswith("batch size"))
+    assert all(name.startswith("batch size") for name in list(rows)[first_size:])
+    assert list(rows).index("clip norm 1.0 ÷ 0.0") < first_size
+
+
+def test_what_scales_worst_and_best_is_said_first():
+    (text, *_) = section(page_of("dlperf-v1.0"), "Scaling").items
+    assert text.text == (
+        "On 4n8d, paddle amp-fp16 static (resnet50, 224 per device) scales worst: 29.9% of perfect scaling; its "
+        "steepest drop is 1n1d → 1n4d: -37.6 points. oneflow fp32 (resnet50, 144 per device) scales best: 98.2%."
+    )
 
 
 def test_two_frameworks_on_one_case_are_one_pair():
@@ -674,8 +709,8 @@ def test_two_frameworks_on_one_case_are_one_pair():
         facts = (attrs.evolve(fact, observed=observed.get(fact.name, fact.observed)) for fact in result.facts)
         found.append(attrs.evolve(result, facts=tuple(facts)))
     page = measured.page(found)
-    (plot,) = section(page, "Effects").items
-    assert len(plot.numbers.rows) == 1
+    table, plot = section(page, "Effects").items
+    assert len(table.rows) == len(plot.numbers.rows) == 1
     assert len([row for row in plot.spec["data"]["values"] if "ratio" in row]) == 1
     assert re.fullmatch(
         r"tensorflow 2\.16\.1 \(nhwc\) reaches 1\.\d+ times the throughput of torch 2\.4\.1 \(nchw\): "

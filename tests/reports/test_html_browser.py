@@ -170,6 +170,18 @@ def test_the_throughput_is_visible_without_scrolling_a_table(opened, caption):
     assert head["x"] + head["width"] <= 1280
 
 
+def test_on_a_phone_the_contents_are_on_the_first_screen_and_one_tap_away(opened):
+    page = opened("dlperf-v1.0", viewport={"width": 390, "height": 844}, is_mobile=True)
+    for link in page.locator("nav a").all():
+        box = link.bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= 390 and box["y"] + box["height"] < 400
+    assert page.locator(".tile").first.bounding_box()["y"] < 844
+    page.locator("nav a", has_text="Effects").click()
+    page.wait_for_function("document.querySelector('nav').getBoundingClientRect().bottom < 0")
+    page.locator(".to-contents").click()
+    page.wait_for_function("document.querySelector('nav').getBoundingClientRect().top >= 0")
+
+
 def test_on_a_phone_tables_and_legends_are_complete(opened):
     page = opened("dlperf-v1.0", viewport={"width": 390, "height": 844}, is_mobile=True)
     for table in page.locator("table.stacked:visible").all():

@@ -124,4 +124,4 @@ def _list_excluded(
 
 def _order(ranking: Ranking) -> tuple[Any, ...]:
     first = ranking.entries[0]
-    return (-len(ranking.entries), -first.topology.devices, key(ranking.facts.get("model")), first.batch_size)
+    return (-first.topology.devices, -len(ranking.entries), key(ranking.facts.get("model")), first.batch_size)

@@ -72,20 +72,18 @@ def _tiles(
 ) -> tuple[Tile, ...]:
     places = count_places(disagreements)
     documents = {figure.source.document for figure in figures}
-    aside = "cells that the figures contradict, and deviations from the source's protocol"
+    aside = (
+        f"in {len(figures):,} figures from {format_count(len(documents), 'document')}: cells that the figures "
+        "contradict, and deviations from the source's protocol"
+    )
     return (
-        Tile(
-            "Figures",
-            f"{len(figures):,}",
-            f"from {format_count(len(documents), 'document')}, each with its line",
-        ),
+        *fastest_tiles(ranked, 3),
         Tile(
             "Disagreements in the source",
             format_count(places, "place") if places else "none",
             aside,
             "doubt" if places else "good",
         ),
-        *fastest_tiles(ranked, 2),
     )
 
 

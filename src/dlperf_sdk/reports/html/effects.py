@@ -33,6 +33,8 @@ _OF_WORKLOAD = ("batch_size", "clip_norm", "model")
 """Parts of the workload whose effect is asked for all the same: then they are what the ratio is of."""
 MOST = 16
 """Effects that are plotted."""
+_MOST_MODELS = 2
+"""Models that the name of an effect lists."""
 MOST_CASES = 2000
 """Cases that are paired: beyond, every factor would be looked for in millions of combinations."""
 
@@ -47,9 +49,9 @@ def section(cases: Sequence[Case], factors: Sequence[str] = ()) -> Section:
     if not estimates:
         return Section(title, ())
     lede = (
-        "Each ring is a pair of cases that differ in one factor only; the diamond is the median of a factor's ratios, "
-        "the pale bar its 95 % interval (from six pairs, or from the repeats of a single pair). Above 1 the first of "
-        "the two is faster."
+        "Does a setting help, by how much, and how certain is it? Cases that differ in this setting only are pairs. "
+        "The ratio of throughputs is the median over the pairs; above 1 the first of the two is faster. Its 95 % "
+        "interval takes six pairs, or the repeats of a single pair."
     )
     return Section(title, _items(estimates), lede)
 
@@ -99,7 +101,7 @@ def _size_key(level: tuple[str, Any]) -> tuple[float, str]:
 
 
 def _names(estimates: Sequence[Effect]) -> list[str]:
-    """Return a name for each effect: its two levels, and the throughput's unit if the levels alone are ambiguous."""
+    """Return a name for each effect: its two levels, and the models, or the unit, if the levels are ambiguous."""
     bare = []
     for estimate in estimates:
         first, second = estimate.levels
@@ -109,9 +111,15 @@ def _names(estimates: Sequence[Effect]) -> list[str]:
             bare.append(f"{format_fact(estimate.of, first)} ÷ {key(second)}")
     often = Counter(bare)
     return [
-        f"{name}, {estimate.pairs[0].a.unit}" if often[name] > 1 else name
+        f"{name}, {_models(estimate)}" if often[name] > 1 else name
         for name, estimate in zip(bare, estimates, strict=True)
     ]
+
+
+def _models(estimate: Effect) -> str:
+    """Return the models of the pairs, of which effects of other units have none; of many models the unit."""
+    models = dict.fromkeys(str(pair.a.facts.get("model")) for pair in estimate.pairs)
+    return ", ".join(models) if len(models) <= _MOST_MODELS else estimate.pairs[0].a.unit
 
 
 def _items(estimates: Sequence[Effect]) -> tuple[Item, ...]:
@@ -141,13 +149,43 @@ def _items(estimates: Sequence[Effect]) -> tuple[Item, ...]:
     if len(estimates) > len(drawn):
         caption += f" {len(estimates) - len(drawn)} more with fewer pairs are in the table only."
     plot = Plot(
-        "Paired ratios of throughputs",
+        "Paired ratios of throughputs: a ring per pair, a diamond for their median",
         caption,
         partial(case_charts.ratios, rows, summaries),
         _table(named),
-        open=True,
     )
-    return (plot, *_notes(named))
+    return (_answers(named), plot, *_notes(named))
+
+
+def _answers(named: Sequence[tuple[str, Effect]]) -> Table:
+    """Return the answer for each effect in a row; batch sizes, which have sweeps as well, come last."""
+    ordered = sorted(named, key=lambda entry: entry[1].of == "batch_size")
+    rows = []
+    for name, estimate in ordered:
+        interval = Cell("–", "quiet")
+        if estimate.low is not None and estimate.high is not None:
+            interval = Cell(f"{estimate.low:.2f} – {estimate.high:.2f}")
+        rows.append((name, f"{estimate.median:.2f}×", interval, _certainty(estimate)))
+    columns = (
+        Column("effect"),
+        Column("ratio", right=True),
+        Column("95 % interval", right=True),
+        Column("how certain"),
+    )
+    return Table(columns, tuple(rows))
+
+
+def _certainty(estimate: Effect) -> Cell:
+    """Return the significance of an effect, and how many of its pairs agree."""
+    significance = _significance(estimate)
+    if len(estimate.pairs) == 1:
+        return significance
+    ratios = [pair.ratio for pair in estimate.pairs]
+    count, side = max((sum(r > 1 for r in ratios), "faster"), (sum(r < 1 for r in ratios), "slower"))
+    text = (
+        f"{count} of {len(ratios)} pairs {side} ({min(ratios):.2f} – {max(ratios):.2f}); {significance.text}"
+    )
+    return Cell(text, significance.tone)
 
 
 def _sentence(estimate: Effect) -> str:
@@ -196,17 +234,17 @@ def _table(named: Sequence[tuple[str, Effect]]) -> Table:
         Column("median", right=True),
         Column("95 % interval", right=True),
         Column("lowest – highest", right=True),
-        Column("significant?"),
+        Column("how certain"),
     )
     return Table(columns, tuple(rows))
 
 
 def _significance(estimate: Effect) -> Cell:
     if estimate.significant is None:
-        return Cell(f"too few {_units_of(estimate)} to tell", "quiet")
+        return Cell(f"too few {_units_of(estimate)} for 95 % certainty", "quiet")
     p_value = f"p = {estimate.p:.2g}"
     return Cell(
-        f"yes, {p_value}" if estimate.significant else f"no, {p_value}",
+        f"significant, {p_value}" if estimate.significant else f"not significant, {p_value}",
         "good" if estimate.significant else "quiet",
     )
 

@@ -17,7 +17,7 @@ from dlperf_sdk.reports.html.scaling_tables import (
     describe,
     describe_efficiency,
     numbers_table,
-    summary_table,
+    summary_items,
     table_by_devices,
 )
 from dlperf_sdk.reports.numbers import Scale, common_scale
@@ -66,8 +66,7 @@ def strong(workloads: Sequence[Workload], weak: Sequence[Workload]) -> Section:
 def _shown(every: Sequence[tuple[Workload, list[Series]]], kind: Scaling) -> tuple[Item, ...]:
     scaled = [(workload, series) for workload, series in every if series]
     parts = [(workload.title, _items(workload, series, kind)) for workload, series in scaled[:MOST]]
-    summary = summary_table(scaled)
-    return (*([summary] if summary else []), *fold_workloads(parts, len(scaled)))
+    return (*summary_items(scaled), *fold_workloads(parts, len(scaled)))
 
 
 _NAMES: dict[Scaling, tuple[str, str, str]] = {

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from dlperf_sdk.reports.blocks import Cell, Column, Table
-from dlperf_sdk.reports.html.page import Sortable
+from dlperf_sdk.reports.blocks import Cell, Column, Paragraph, Table
+from dlperf_sdk.reports.html.page import Item, Sortable
 from dlperf_sdk.reports.html.scaling_series import Series, size_of
 from dlperf_sdk.reports.numbers import Scale, format_count, quantity
 from dlperf_sdk.reports.series import Workload
@@ -92,8 +92,8 @@ def describe_efficiency(series: Sequence[Series]) -> str:
     return f"{text} On {topology} the best is {first.name} with {best:.1%}, the worst {last.name} with {worst:.1%}."
 
 
-def summary_table(workloads: Sequence[tuple[Workload, Sequence[Series]]]) -> Sortable | None:
-    """Return a row per series at its largest topology, the worst efficiency of the most devices first."""
+def summary_items(workloads: Sequence[tuple[Workload, Sequence[Series]]]) -> tuple[Item, ...]:
+    """Return a sentence on the worst and the best, and a row per series at its largest topology, the worst first."""
     rows: list[tuple[tuple[int, float], tuple[str, ...]]] = []
     for workload, series in workloads:
         for curve in series:
@@ -122,7 +122,14 @@ def summary_table(workloads: Sequence[tuple[Workload, Sequence[Series]]]) -> Sor
                 )
             )
     if len(rows) < 2:
-        return None
+        return ()
+    rows.sort()
+    (devices, _), worst = rows[0]
+    best = [cells for (count, _), cells in rows if count == devices][-1]
+    text = f"On {worst[2]}, {worst[1]} ({worst[0]}) scales worst: {worst[4]} of perfect scaling"
+    text += "" if worst[5] == "no drop" else f"; its steepest drop is {worst[5]}"
+    if best is not worst:
+        text += f". {best[1]} ({best[0]}) scales best: {best[4]}"
     columns = (
         Column("workload"),
         Column("case"),
@@ -132,6 +139,6 @@ def summary_table(workloads: Sequence[tuple[Workload, Sequence[Series]]]) -> Sor
         Column("steepest drop of efficiency"),
     )
     table = Table(
-        columns, tuple(row for _, row in sorted(rows)), "Efficiency at the largest topology, the worst first"
+        columns, tuple(row for _, row in rows), "Efficiency at the largest topology, the worst first"
     )
-    return Sortable(table, ("workload", "topology"), _PAGE_ROWS)
+    return Paragraph(f"{text}."), Sortable(table, ("workload", "topology"), _PAGE_ROWS)
