@@ -36,7 +36,9 @@ def test_refuses(change, word):
     assert reason is None if word is None else word in reason
 
 
-@pytest.mark.parametrize("name", ["tf32", "parameter_server_async", "horovod", "inductor", "xla", "cinn"])
+@pytest.mark.parametrize(
+    "name", ["tf32", "fp16", "parameter_server_async", "horovod", "inductor", "xla", "cinn"]
+)
 def test_what_is_lacking_says_why(name):
     can = MXNet.capabilities
     assert name not in can.precisions | can.strategies | can.compilers

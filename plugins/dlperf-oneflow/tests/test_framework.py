@@ -33,6 +33,7 @@ def test_what_is_lacking_says_why():
     asked_for = {
         "amp-fp16",
         "amp-bf16",
+        "fp16",
         "tf32",
         "nhwc",
         "parameter_server",

@@ -55,6 +55,10 @@ class MXNet(Framework):
     )
     lacks: ClassVar[Mapping[str, str]] = {
         "tf32": _TF32,
+        "fp16": (
+            "MXNet has convolutions and matrix products in fp16 for GPUs only, where this plugin has mixed precision; "
+            "choose amp-fp16 on a GPU, and fp32 or amp-bf16 on a CPU."
+        ),
         "parameter_server_async": (
             "MXNet's dist_async has its servers update the weights, and here the workers do, because BERT's clip needs "
             "the norm of all gradients; choose parameter_server, which is synchronous."

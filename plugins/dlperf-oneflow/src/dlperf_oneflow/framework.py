@@ -64,6 +64,7 @@ class OneFlow(Framework):
     lacks: ClassVar[Mapping[str, str]] = {
         "amp-fp16": _MIXED,
         "amp-bf16": _MIXED,
+        "fp16": _MIXED,
         "tf32": "tf32 is a mode of NVIDIA GPUs' matrix units, and nobody has seen it at work here.",
         "nhwc": (
             "On a CPU OneFlow's channels-last convolutions and batch norms (ONEFLOW_ENABLE_NHWC) give wrong numbers "
