@@ -73,6 +73,12 @@ def test_campaign_on_a_cluster(tmp_path):
 
 @pytest.mark.framework
 @pytest.mark.timeout(1200)
+def test_query_results(tmp_path):
+    follow("query-results", tmp_path, kind="how-to")
+
+
+@pytest.mark.framework
+@pytest.mark.timeout(1200)
 def test_regression_gate(tmp_path):
     follow("regression-gate", tmp_path, kind="how-to")
 

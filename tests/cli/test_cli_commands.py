@@ -764,3 +764,20 @@ def test_the_script_is_main(monkeypatch, capsys):
     assert script.load()() == 130
     assert capsys.readouterr().err == "Interrupted.\n"
     assert build_app().name == ("dlperf",)
+
+
+def test_results_are_queried_with_sql(dlperf, stored):
+    stored()
+    question = "select framework, throughput from results"
+    code, out, err = dlperf("query", question)
+    assert (code, err) == (0, "")
+    assert [line.split() for line in out.splitlines() if "torch" in line] == [["torch", "203"]]
+    assert dlperf("query", question, "--format", "csv")[1] == "framework,throughput\r\ntorch,203.0\r\n"
+    document = json.loads(dlperf("query", question, "--json")[1])
+    assert document == {"columns": ["framework", "throughput"], "rows": [["torch", 203.0]]}
+    code, out, _ = dlperf("query")
+    assert code == 0
+    assert "throughput_low" in out
+    code, out, err = dlperf("query", "select speed from results")
+    assert (code, out) == (2, "")
+    assert "no such column: speed" in err

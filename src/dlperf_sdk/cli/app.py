@@ -39,6 +39,7 @@ COMMANDS = {
         "Decide for each case whether it became slower, by significance and minimum effect.",
     ),
     "report": ("reporting:report", "Show one result in full, or several in a table per workload."),
+    "query": ("querying:query", "Query the results of a store with SQL."),
     "cost": ("costing:cost", "Show what a million samples cost, and the energy of one sample."),
     "export": ("exchanging:export", "Export results for other programs."),
     "import": ("exchanging:import_", "Import logs of other programs as results."),

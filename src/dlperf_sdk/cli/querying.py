@@ -1,0 +1,64 @@
+"""`query`: SQL on the results of a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from dlperf_sdk.cli.output import write_text
+from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, show
+from dlperf_sdk.errors import UsageError
+from dlperf_sdk.folders import RESULTS
+from dlperf_sdk.reports.blocks import Column, Table
+from dlperf_sdk.results.index import Answer
+
+
+@command
+def query(
+    sql: Annotated[
+        str | None,
+        Parameter(metavar="SQL", help="A query. Without one, the tables and their columns are shown."),
+    ] = None,
+    /,
+    *,
+    store: Annotated[Path, Parameter(metavar="DIR", help="Directory with the runs.")] = RESULTS,
+    format: Annotated[Literal["terminal", "csv"], Parameter(help="terminal or csv.")] = "terminal",
+    common: Common = AS_USUAL,
+) -> int:
+    """Query the results of a store with SQL, read-only, through an index that is kept beside them.
+
+    `dlperf query "select framework, throughput from results where model = 'resnet50' order by 2 desc"`
+    """
+    from dlperf_sdk.exchange.csv_table import csv_text
+    from dlperf_sdk.results.index import describe_tables
+    from dlperf_sdk.results.index import query as run_query
+    from dlperf_sdk.results.store import ResultStore
+
+    if common.json and format == "csv":
+        raise UsageError("--json prints an object, and --format csv is another: leave one out.")
+    results = ResultStore(store)
+    answer = describe_tables(results) if sql is None else run_query(results, sql)
+    if common.json:
+        emit({"columns": list(answer.columns), "rows": [list(row) for row in answer.rows]})
+    elif format == "csv":
+        write_text(csv_text(answer.columns, answer.rows))
+    else:
+        show([Table(_headings(answer), tuple(tuple(map(_text, row)) for row in answer.rows))])
+    return 0
+
+
+def _headings(answer: Answer) -> tuple[Column, ...]:
+    """Return the columns, those of numbers on the right."""
+    cells = zip(*answer.rows, strict=True) if answer.rows else [()] * len(answer.columns)
+    return tuple(
+        Column(name, right=any(isinstance(value, int | float) for value in values))
+        for name, values in zip(answer.columns, cells, strict=True)
+    )
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,148 @@
+"""The index of a store: what it answers, how it follows the results, and what it refuses."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+from result_samples import a_result
+
+from dlperf_sdk.errors import StoreError, UsageError
+from dlperf_sdk.interfaces.measurer import Metric
+from dlperf_sdk.results.index import FILE, describe_tables, query
+from dlperf_sdk.results.store import ResultStore
+
+ALL = "select id from results order by id"
+
+
+@pytest.fixture
+def store(tmp_path):
+    return ResultStore(tmp_path / "results")
+
+
+def put(store, id, **changes):
+    result = a_result(id=id, **changes)
+    directory = store.open_run(id)
+    directory.write_spec(result.spec)
+    directory.write_result(result)
+    return result
+
+
+def ids(store):
+    return [id for (id,) in query(store, ALL).rows]
+
+
+def test_results_repeats_and_verdicts_can_be_queried(store):
+    put(store, "a")
+    put(store, "b", fields={"framework": "mxnet", "batch_size": 64})
+    answer = query(
+        store, "select framework, throughput, batch_size from results where model = 'resnet50' order by 1"
+    )
+    assert answer.columns == ("framework", "throughput", "batch_size")
+    assert answer.rows == (("mxnet", 203.0, 64), ("torch", 203.0, 32))
+    repeats = query(
+        store, "select max(value), count(*), unit from repeats where metric = 'throughput' and id = 'a'"
+    )
+    assert repeats.rows == ((206.0, 7, "img/s"),)
+    assert query(store, "select distinct verdict, outcome from verdicts").rows == (
+        ("replicas-equal", "pass"),
+    )
+
+
+def test_the_index_follows_the_store(store):
+    put(store, "a")
+    put(store, "b")
+    assert ids(store) == ["a", "b"]
+    shutil.rmtree(store.directory / "a")
+    put(store, "c")
+    changed = a_result(id="b", fields={"framework": "paddle"})
+    store.reopen_run("b").write_result(changed)
+    (store.directory / "going").mkdir()
+    assert ids(store) == ["b", "c"]
+    assert query(store, "select framework from results where id = 'b'").rows == (("paddle",),)
+
+
+def test_a_result_that_cannot_be_read_is_in_a_table_of_its_own(store):
+    put(store, "a")
+    put(store, "b")
+    (store.directory / "b" / "result.json").write_text("{")
+    assert ids(store) == ["a"]
+    ((id, error),) = query(store, "select * from unreadable").rows
+    assert id == "b"
+    assert "is not valid JSON" in error
+
+
+def test_the_index_is_made_again_when_it_is_missing_damaged_or_another(store):
+    put(store, "a")
+    path = store.directory / FILE
+    assert ids(store) == ["a"]
+    path.unlink()
+    assert ids(store) == ["a"]
+    path.write_bytes(b"SQLite format 3\0" + os.urandom(5000))
+    assert ids(store) == ["a"]
+    path.unlink()
+    with sqlite3.connect(path) as other:
+        other.execute("CREATE VIEW results AS SELECT load_extension('/tmp/evil') AS id")
+    assert ids(store) == ["a"]
+
+
+def test_a_link_in_place_of_the_index_is_not_followed(store, tmp_path):
+    put(store, "a")
+    target = tmp_path / "outside"
+    (store.directory / FILE).symlink_to(target)
+    assert ids(store) == ["a"]
+    assert not target.exists()
+
+
+@pytest.mark.parametrize(
+    ("sql", "why"),
+    [
+        ("delete from results", "not authorized"),
+        ("attach '/etc/passwd' as other", "not authorized"),
+        ("pragma user_version = 7", "not authorized"),
+        ("select load_extension('x')", "not authorized"),
+        ("select * from files", "prohibited"),
+        ("select 1; select 2", "one statement"),
+        ("select speed from results", "no such column"),
+        ("", "selects nothing"),
+    ],
+)
+def test_a_query_reads_the_tables_and_nothing_else(store, sql, why):
+    put(store, "a")
+    with pytest.raises(UsageError, match=why):
+        query(store, sql)
+    assert ids(store) == ["a"]
+
+
+def test_odd_names_of_metrics_are_held(store):
+    names = ("order", "ORDER", "select", "a.b", "a_b", "größe", "0")
+    put(store, "a", metrics=tuple(Metric(name, "s", 1.5, None, None, (1.5,), "a test") for name in names))
+    assert set(query(store, "select metric from repeats where id = 'a'").rows) == {(name,) for name in names}
+    assert query(store, "select \"order\" from results where id = 'a'").rows == ((1.5,),)
+
+
+def test_columns_are_described(store):
+    put(store, "a")
+    described = {(table, name): text for table, name, _, text in describe_tables(store).rows}
+    assert described["results", "framework"] == "Name of the framework's plugin."
+    assert ("results", "throughput_low") in described
+    assert ("repeats", "value") in described
+
+
+def test_several_writers_make_one_index(store):
+    for number in range(40):
+        put(store, f"run-{number}")
+    program = (
+        "import sys; from dlperf_sdk.results.index import query; from dlperf_sdk.results.store import ResultStore\n"
+        "print(query(ResultStore(sys.argv[1]), 'select count(*) from results').rows[0][0])"
+    )
+    command = [sys.executable, "-c", program, str(store.directory)]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    assert [process.communicate()[0] for process in started] == ["40\n"] * 4
+
+
+def test_a_store_that_is_not_there_is_refused(store):
+    with pytest.raises(StoreError, match="is no directory"):
+        query(store, ALL)
