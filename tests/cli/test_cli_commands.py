@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -781,3 +782,35 @@ def test_results_are_queried_with_sql(dlperf, stored):
     code, out, err = dlperf("query", "select speed from results")
     assert (code, out) == (2, "")
     assert "no such column: speed" in err
+
+
+def test_the_files_of_a_plan_are_listed_on_request(dlperf):
+    _, outline, _ = dlperf("plan", *CASE)
+    assert len(outline.splitlines()) <= 45
+    assert "dlperf_sdk/worker/loop.py" not in outline
+    code, files, _ = dlperf("plan", *CASE, "--files")
+    assert code == 0
+    assert "dlperf_sdk/worker/loop.py" in files
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"), [("dlperf ga", "gate"), ("dlperf run --batch", "--batch-size")]
+)
+def test_bash_completes_commands_and_flags(dlperf, tmp_path, line, expected):
+    code, script, _ = dlperf("completion", "bash")
+    assert code == 0
+    (tmp_path / "dlperf.bash").write_text(script)
+    words = line.split()
+    program = 'source dlperf.bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _dlperf; echo "${COMPREPLY[@]}"'
+    done = subprocess.run(
+        ["bash", "-c", program, "bash", *words], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert expected in done.stdout.split()
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_accept_their_completion(dlperf, tmp_path, shell):
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed here")
+    (tmp_path / "script").write_text(dlperf("completion", shell)[1])
+    subprocess.run([shell, "-n", "script"], cwd=tmp_path, check=True)

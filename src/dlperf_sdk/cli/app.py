@@ -57,6 +57,7 @@ COMMANDS = {
         "reading:validate",
         "Check a document against its schema, and a result against its own records.",
     ),
+    "completion": ("completion:completion", "Print a script that completes commands and flags in a shell."),
 }
 """Command → "module:attribute" in this package, and its line in `dlperf --help`. A module is imported when its command
 is the one that is typed."""

@@ -57,7 +57,7 @@ class Outline:
             self._environment(),
             *self._processes(),
             *self._launch(),
-            self._bundle(),
+            Paragraph(f"{self._bundle_size()}. `dlperf plan --files` lists them.", "quiet"),
         ]
 
     def _case(self) -> Labels:
@@ -163,13 +163,14 @@ class Outline:
             blocks.append(Verbatim(self.script, "Batch script, on its standard input"))
         return blocks
 
-    def _bundle(self) -> Table:
-        rows = [(name, f"{size:,}") for name, size in self.files]
-        total = sum(size for _, size in self.files)
+    def file_table(self) -> Table:
+        """Return the table of the bundle's files."""
         columns = (Column("file"), Column("bytes", right=True))
-        return Table(
-            columns, tuple(rows), f"Bundle: {len(rows)} files, {quantity(total, 'B')} before compression"
-        )
+        return Table(columns, tuple((name, f"{size:,}") for name, size in self.files), self._bundle_size())
+
+    def _bundle_size(self) -> str:
+        total = sum(size for _, size in self.files)
+        return f"Bundle: {len(self.files)} files, {quantity(total, 'B')} before compression"
 
 
 def outline(plan: Plan) -> Outline:

@@ -144,20 +144,24 @@ def plan(
     model: Annotated[str | None, Parameter(help="A model's name; not with a spec file.")] = None,
     /,
     *,
+    files: Annotated[
+        bool,
+        Parameter(negative=(), show_default=False, help="List the files that each node gets, instead."),
+    ] = False,
     common: Common = AS_USUAL,
     **given: Any,
 ) -> int:
-    """Show what a run would do, and start nothing: processes, variables, commands, files, environment.
+    """Show what a run would do, and start nothing: processes, variables, commands, environment.
 
     For a campaign file: its cases, skipped cases with reasons, and the estimated duration.
     """
     from dlperf_sdk.campaigns.file import is_campaign
 
     if model is None and is_campaign(framework):
-        if collect_fields(given):
+        if collect_fields(given) or files:
             raise UsageError("A campaign's cases have their fields in its file; leave the flags out.")
         return campaigning.show_plan(framework, False, common)
-    return _show_plan(spec_of(framework, model, given), common)
+    return _show_plan(spec_of(framework, model, given), common, files)
 
 
 @command
@@ -206,7 +210,7 @@ def spec_of(what: str, model: str | None, given: dict[str, Any]) -> RunSpec:
     return api.spec_from(spec, None, merged)
 
 
-def _show_plan(spec: RunSpec, common: Common) -> int:
+def _show_plan(spec: RunSpec, common: Common, files: bool = False) -> int:
     from dlperf_sdk import api
     from dlperf_sdk.cli import planning
 
@@ -214,7 +218,7 @@ def _show_plan(spec: RunSpec, common: Common) -> int:
     if common.json:
         emit(outline.to_dict())
     else:
-        show(outline.blocks())
+        show([outline.file_table()] if files else outline.blocks())
     return 0
 
 
