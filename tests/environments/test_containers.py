@@ -11,8 +11,9 @@ import root_file_system
 
 from dlperf_sdk import RunSpec, run
 from dlperf_sdk.environments.container import container_prefix
-from dlperf_sdk.errors import SpecError
+from dlperf_sdk.errors import SpecError, UnknownName
 from dlperf_sdk.planning.spec_file import load_spec
+from dlperf_sdk.spec.checks import CONTAINER_RUNNERS
 
 COMMANDS = {
     "podman:example.org/torch:2": (
@@ -65,11 +66,20 @@ def test_what_is_no_device_file(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["torch", "podman:", "lxc:torch", "podman:--privileged", "podman:a b", 3, "podman:-x"]
+    "text", ["torch", "podman:", "podman:--privileged", "podman:a b", 3, "podman:-x", "lxc:"]
 )
 def test_what_is_no_container(text):
     with pytest.raises(SpecError, match="container is"):
         RunSpec(framework="numpy", model="linear", container=text)
+
+
+def test_an_unknown_runner_is_refused_with_the_nearest():
+    with pytest.raises(UnknownName, match=r"no container runner named 'podmn'. Did you mean 'podman'\?"):
+        RunSpec(framework="numpy", model="linear", container="podmn:torch")
+
+
+def test_every_runner_has_a_command():
+    assert {container.partition(":")[0] for container in COMMANDS} == set(CONTAINER_RUNNERS)
 
 
 @pytest.mark.parametrize("name", ["container", "container_mounts", "container_devices"])

@@ -10,6 +10,7 @@ from typing import Any
 from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.errors import SpecError, UnknownName
 from dlperf_sdk.spec.fields import NAME, is_positive, state_bounds, whole_number
+from dlperf_sdk.spec.table import alternatives
 from dlperf_sdk.spec.values import MAX_BATCH, PHASES
 
 # Bounds that no case comes near: they keep a mistyped or hostile number from becoming an overflow or a full
@@ -21,7 +22,9 @@ MOST_BYTES = 2**60
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OPTION = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-_CONTAINER = re.compile(r"(podman|docker|apptainer|enroot):[A-Za-z0-9./][^\0\s]{0,500}")
+CONTAINER_RUNNERS = ("podman", "docker", "apptainer", "enroot")
+"""Programs that run containers; `dlperf_sdk.environments.container` has the command of each."""
+_IMAGE = re.compile(r"[A-Za-z0-9./][^\0\s]{0,500}")
 _DEVICE_FILES = re.compile(r"/dev/[A-Za-z0-9._/-]{1,200}(,/dev/[A-Za-z0-9._/-]{1,200}){0,99}")
 
 THREADS = "OMP_NUM_THREADS"
@@ -71,16 +74,19 @@ def deadlines(_: Any, attribute: Any, value: Any) -> None:
 
 
 @state_bounds(
-    pattern=r"^(podman|docker|apptainer|enroot):[A-Za-z0-9./][^\u0000\s]*$",
-    expected="podman:IMAGE, docker:IMAGE, apptainer:IMAGE or enroot:IMAGE",
+    pattern=rf"^({'|'.join(CONTAINER_RUNNERS)}):[A-Za-z0-9./][^\u0000\s]*$",
+    expected=alternatives(f"{runner}:IMAGE" for runner in CONTAINER_RUNNERS),
 )
 def container(_: Any, attribute: Any, value: Any) -> None:
     """Validate a runner and an image."""
-    if not isinstance(value, str) or not _CONTAINER.fullmatch(value):
+    runner, _, image = value.partition(":") if isinstance(value, str) else ("", "", "")
+    if not _IMAGE.fullmatch(image):
         raise SpecError(
-            f"container is {format_value(value)}; write RUNNER:IMAGE, or RUNNER:/FOLDER for a root file "
-            "system, with one of podman, docker, apptainer and enroot."
+            f"container is {format_value(value)}; write RUNNER:IMAGE, or RUNNER:/FOLDER for a root file system, with "
+            f"the runner {alternatives(CONTAINER_RUNNERS)}."
         )
+    if runner not in CONTAINER_RUNNERS:
+        raise UnknownName("container runner", runner, CONTAINER_RUNNERS)
 
 
 @state_bounds(pattern=f"^{_DEVICE_FILES.pattern}$", expected="paths below /dev, with commas between them")
