@@ -26,7 +26,8 @@ def split_options(spec: RunSpec, *owners: Any) -> tuple[Any, ...]:
         if name not in known:
             having = [owner.name for owner, mine in zip(owners, declared, strict=True) if mine]
             described = " and ".join(f"`dlperf describe {owner}`" for owner in having)
-            raise UnknownName(f"option of {' or '.join(having)}", name, known, f"{described} list them.")
+            verb = "lists" if len(having) == 1 else "list"
+            raise UnknownName(f"option of {' or '.join(having)}", name, known, f"{described} {verb} them.")
     return tuple(_options(owner, spec, mine) for owner, mine in zip(owners, declared, strict=True))
 
 
