@@ -758,6 +758,8 @@ def test_every_preset_can_be_read():
         assert len(specs(file.load_campaign(f"preset:{name}"))) >= 10
     with pytest.raises(UnknownName, match="Did you mean 'smoke'"):
         file.load_campaign("preset:smoek")
+    with pytest.raises(UnknownName, match="no campaign named 'smoke'. Did you mean 'preset:smoke'"):
+        file.load_campaign("smoke")
 
 
 def test_the_preset_smoke_is_minutes():

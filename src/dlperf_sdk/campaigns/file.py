@@ -58,7 +58,12 @@ def load_campaign(source: str | Path) -> Campaign:
         DocumentError: a file cannot be read or parsed.
         UnknownName: there is no such preset.
     """
-    path = _load_preset(str(source)) if str(source).startswith(PRESET) else Path(source)
+    name, path = str(source), Path(source)
+    if name.startswith(PRESET):
+        path = _load_preset(name)
+    elif not path.suffix and not path.exists():
+        presets = [f"{PRESET}{preset}" for preset in list_presets()]
+        raise UnknownName("campaign", name, presets, "Or name a file: .yaml, .toml or .json.")
     return _load(path, (), {})
 
 
