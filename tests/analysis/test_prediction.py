@@ -74,11 +74,11 @@ def test_it_is_never_worse_than_the_last_efficiency():
         )
         for number in range(45)
     ]
-    model = prediction.learn(noise)
+    model = prediction.learn(tuple(noise))
     assert (model.base, model.persistence) == (0, 0)
     assert (model.next(0.5), model.faster) == (0, 0) and model.slower > 0
     lasting = [attrs.evolve(example, actual=0.02 + 0.5 * example.measured) for example in noise]
-    model = prediction.learn(lasting)
+    model = prediction.learn(tuple(lasting))
     assert (model.base, model.persistence) == (0.02, 0.5)
     assert model.slower == pytest.approx(0, abs=1e-9) == model.faster
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import combinations, product
 
 from attrs import frozen
@@ -125,7 +126,7 @@ def predict(
             f"{'nodes' if wanted.nodes > 1 else 'devices'}. The growth is that of one doubling"
             + (f", and the interval is {doublings:.1f} times as wide." if doublings > 1 else ".")
         )
-    model = learn(alike)
+    model = learn(tuple(alike))
     step = steps[last] * math.exp(model.next(measured) * doublings)
     width = _uncertainty(measured) * doublings
     one = next(iter(series.values()))
@@ -143,7 +144,8 @@ def predict(
     )
 
 
-def learn(examples: Sequence[Example]) -> Growth:
+@lru_cache(maxsize=32)
+def learn(examples: tuple[Example, ...]) -> Growth:
     """Fit the growth by least absolute errors, and its interval by the errors on releases that are held out.
 
     Raises:

@@ -41,6 +41,7 @@ COMMANDS = {
     "report": ("reporting:report", "Show one result in full, or several in a table per workload."),
     "query": ("querying:query", "Query the results of a store with SQL."),
     "cost": ("costing:cost", "Show what a million samples cost, and the energy of one sample."),
+    "predict": ("predicting:predict", "Predict the throughput of a larger topology from smaller ones."),
     "export": ("exchanging:export", "Export results for other programs."),
     "import": ("exchanging:import_", "Import logs of other programs as results."),
     "bundle": ("remote_runs:bundle", "Write a case as one file, for a machine without dlperf."),

@@ -156,6 +156,7 @@ def _text(report: _Report, format: str) -> str:
 def _report_on_results(
     matches: Matches, collection: Collection | None, redact_text: Callable[[str], str]
 ) -> _Report:
+    from dlperf_sdk.cli.predicting import published_series
     from dlperf_sdk.reports import html, result_page, results_table
     from dlperf_sdk.reports.published_comparison import compare_with_published
 
@@ -170,7 +171,7 @@ def _report_on_results(
     def markdown_blocks() -> list[Block]:
         if len(results) < 2:
             return blocks()
-        shown = html.blocks_of_results(results, matches.errors, collection)
+        shown = html.blocks_of_results(results, matches.errors, collection, published_series())
         for store, run_id in matches.unfinished:
             shown += read_unfinished(store, run_id, redact_text)
         return shown
@@ -186,7 +187,9 @@ def _report_on_results(
     return _Report(
         blocks=blocks,
         markdown=markdown_blocks,
-        html=lambda: html.report_on_results(results, [*matches.errors, *open_ends], collection),
+        html=lambda: html.report_on_results(
+            results, [*matches.errors, *open_ends], collection, published_series()
+        ),
         csv=as_csv,
         documents=lambda: [result.to_dict() for result in results],
         summary=lambda: {

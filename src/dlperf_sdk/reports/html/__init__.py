@@ -8,13 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dlperf_sdk.analysis.case import Case
 from dlperf_sdk.interfaces.collection import Collection
 from dlperf_sdk.reports.blocks import Block
 from dlperf_sdk.results.result import Result
+from dlperf_sdk.spec.values import TopologySpec
 
 
 def report_on_results(
-    results: Sequence[Result], unread: Sequence[str] = (), published: Collection | None = None
+    results: Sequence[Result],
+    unread: Sequence[str] = (),
+    published: Collection | None = None,
+    reference: Sequence[Case] = (),
 ) -> str:
     """Return the report on results as one HTML document.
 
@@ -22,6 +27,7 @@ def report_on_results(
         results: The results.
         unread: A sentence for each result that was found with them and cannot be read.
         published: Figures to compare with those of the same case.
+        reference: Published series from which larger topologies are predicted.
 
     Raises:
         StoreError: there is no result.
@@ -30,7 +36,19 @@ def report_on_results(
     from dlperf_sdk.reports.html import measured, render
 
     render.require()
-    return render.document(measured.page(results, unread, published))
+    return render.document(measured.page(results, unread, published, reference))
+
+
+def report_on_prediction(cases: Sequence[Case], to: TopologySpec, reference: Sequence[Case]) -> str:
+    """Return measured series and their predictions on a topology as one HTML document.
+
+    Raises:
+        UsageError: the extra `report` is not installed.
+    """
+    from dlperf_sdk.reports.html import measured, render
+
+    render.require()
+    return render.document(measured.prediction_page(cases, to, reference))
 
 
 def report_on_collection(published: Collection) -> str:
@@ -46,7 +64,10 @@ def report_on_collection(published: Collection) -> str:
 
 
 def blocks_of_results(
-    results: Sequence[Result], unread: Sequence[str] = (), published: Collection | None = None
+    results: Sequence[Result],
+    unread: Sequence[str] = (),
+    published: Collection | None = None,
+    reference: Sequence[Case] = (),
 ) -> list[Block]:
     """Return the content of `report_on_results` as blocks.
 
@@ -55,7 +76,7 @@ def blocks_of_results(
     """
     from dlperf_sdk.reports.html import as_blocks, measured
 
-    return as_blocks.blocks_of(measured.page(results, unread, published))
+    return as_blocks.blocks_of(measured.page(results, unread, published, reference))
 
 
 def blocks_of_collection(published: Collection) -> list[Block]:

@@ -85,7 +85,8 @@ def legend(spec: Mapping[str, Any]) -> list[LegendEntry]:
 def lines_of(base: altair.Chart, y: altair.Y, rows: Rows) -> list[altair.Chart]:
     """Return lines through the rows with `line`, and a point per row."""
     line = base.transform_filter("datum.line").mark_line(strokeWidth=2).encode(y=y, color=colour_of(rows))
-    point = base.mark_point(filled=True, size=70, opacity=1).encode(
+    point = base.transform_filter("isValid(datum.value)").mark_point(filled=True, size=70, opacity=1)
+    point = point.encode(
         y=y,
         color=colour_of(rows),
         shape=shape_of(rows),
@@ -94,6 +95,31 @@ def lines_of(base: altair.Chart, y: altair.Y, rows: Rows) -> list[altair.Chart]:
         ),
     )
     return [line, point]
+
+
+def forecast_layers(base: altair.Chart, rows: Rows) -> list[altair.Chart]:
+    """Return a dotted line in a pale band for the rows of predictions; none where there are none."""
+    import altair as alt
+
+    if not any("forecast" in row for row in rows):
+        return []
+    predicted = base.transform_filter("isValid(datum.forecast)")
+    band = predicted.mark_area(opacity=0.18).encode(
+        y=alt.Y("forecast_low:Q"), y2="forecast_high:Q", color=colour_of(rows)
+    )
+    line = predicted.mark_line(strokeDash=[2, 3], strokeWidth=2).encode(
+        y=alt.Y("forecast:Q"), color=colour_of(rows)
+    )
+    point = predicted.transform_filter("isValid(datum.topology)").mark_point(filled=False, size=70)
+    point = point.encode(
+        y=alt.Y("forecast:Q"),
+        color=colour_of(rows),
+        shape=shape_of(rows),
+        tooltip=tooltip_of(
+            rows, series="series", topology="topology", shown="value", interval="90 % interval"
+        ),
+    )
+    return [band, line, point]
 
 
 def interval_bars(base: altair.Chart, rows: Rows, colour: Any) -> list[altair.Chart]:

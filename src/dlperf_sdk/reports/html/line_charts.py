@@ -11,6 +11,7 @@ from dlperf_sdk.reports.html.chart_parts import (
     colour_of,
     devices_axis,
     finished_chart,
+    forecast_layers,
     have_intervals,
     lines_of,
     sizes_axis,
@@ -21,12 +22,14 @@ def scaling(rows: Rows, unit: str) -> dict[str, Any]:
     """Return throughput over devices, both logarithmic, a line per series; dashed: perfect scaling.
 
     Rows have `series`, `devices`, `topology`, `value`, and `line` where the line goes through them; they may have
-    `low`, `high` and `ideal`.
+    `low`, `high` and `ideal`. Rows of a prediction have `forecast`, `forecast_low` and `forecast_high` instead of
+    `value`: a dotted line in a pale band.
     """
     import altair as alt
 
     base = alt.Chart().encode(x=devices_axis(rows))
-    values = [row[name] for row in rows for name in ("value", "ideal", "low", "high") if name in row]
+    names = ("value", "ideal", "low", "high", "forecast_low", "forecast_high")
+    values = [row[name] for row in rows for name in names if name in row]
     domain = [min(values) * 0.85, max(values) * 1.15]
     # 20k where numbers are large; small ones are not written as thousandths.
     axis = alt.Axis(format="~s" if domain[1] > 5000 else ",~g", values=_round_numbers(*domain))
@@ -41,7 +44,7 @@ def scaling(rows: Rows, unit: str) -> dict[str, Any]:
         .mark_line(strokeDash=[4, 4], opacity=0.6, strokeWidth=1.5)
         .encode(y=alt.Y("ideal:Q"), color=colour_of(rows))
     )
-    layers = [ideal, *lines_of(base, y, rows)]
+    layers = [ideal, *forecast_layers(base, rows), *lines_of(base, y, rows)]
     if have_intervals(rows):
         bar = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=5, opacity=0.45)
         layers.append(bar.encode(y=alt.Y("low:Q"), y2="high:Q", color=colour_of(rows)))

@@ -33,17 +33,24 @@ from dlperf_sdk.reports.numbers import format_count
 from dlperf_sdk.reports.series import merge, strong_workloads, workloads
 from dlperf_sdk.results.consistency import list_contradictions_by_result
 from dlperf_sdk.results.result import Result
+from dlperf_sdk.spec.values import TopologySpec
 
 _MOST_NOTES = 20
 
 
-def page(results: Sequence[Result], unread: Sequence[str] = (), published: Collection | None = None) -> Page:
+def page(
+    results: Sequence[Result],
+    unread: Sequence[str] = (),
+    published: Collection | None = None,
+    reference: Sequence[Case] = (),
+) -> Page:
     """Return the report on results.
 
     Args:
         results: The results.
         unread: A sentence for each result that was found with them and cannot be read.
         published: Figures to compare with those of the same case.
+        reference: Published series from which larger topologies are predicted.
 
     Raises:
         StoreError: there is no result.
@@ -61,7 +68,7 @@ def page(results: Sequence[Result], unread: Sequence[str] = (), published: Colle
         leaders.section(ranked),
         every.results_table(results, outcomes, left_out),
         rates.section(by_workload),
-        scaling.section(by_workload),
+        scaling.section(by_workload, reference),
         scaling.strong(strong_workloads(merged), by_workload),
         sweeps.section(merged, sweeps.memory_of(results)),
         effects.section([run.case for run in merged]),
@@ -84,6 +91,17 @@ def page(results: Sequence[Result], unread: Sequence[str] = (), published: Colle
         tiles=(summary.validity_tile(results, outcomes), *summary.fastest_tiles(ranked, 3)),
         sections=tuple(section for section in sections if section.items),
         colophon=f"Made by dlperf-sdk {dlperf_sdk.__version__} from {format_count(len(results), 'result')}.",
+    )
+
+
+def prediction_page(cases: Sequence[Case], to: TopologySpec, reference: Sequence[Case]) -> Page:
+    """Return the report on predictions of one topology."""
+    return Page(
+        title=f"Prediction for {to}",
+        lede="Throughput of a topology that was not measured, predicted from smaller ones and from published series.",
+        tiles=(),
+        sections=(scaling.section(workloads(merge(cases)), reference, to),),
+        colophon=f"Made by dlperf-sdk {dlperf_sdk.__version__} from {format_count(len(cases), 'result')}.",
     )
 
 

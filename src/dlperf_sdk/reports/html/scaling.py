@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from dlperf_sdk.analysis.case import Case
 from dlperf_sdk.analysis.scaling import Scaling
 from dlperf_sdk.reports.blocks import Notes
 from dlperf_sdk.reports.html import line_charts
 from dlperf_sdk.reports.html.chart_parts import MOST_SERIES
+from dlperf_sdk.reports.html.forecast import forecasts
 from dlperf_sdk.reports.html.page import Abreast, Item, Plot, Section
 from dlperf_sdk.reports.html.rates import MOST, fold_workloads
 from dlperf_sdk.reports.html.scaling_series import Series, series_of
@@ -22,16 +24,24 @@ from dlperf_sdk.reports.html.scaling_tables import (
 )
 from dlperf_sdk.reports.numbers import Scale, common_scale
 from dlperf_sdk.reports.series import Workload
+from dlperf_sdk.spec.values import TopologySpec
 
 
-def section(workloads: Sequence[Workload]) -> Section:
-    """Weak scaling, for the workloads that ran on more than one number of devices."""
+def section(
+    workloads: Sequence[Workload], reference: Sequence[Case] = (), to: TopologySpec | None = None
+) -> Section:
+    """Return weak scaling, for the workloads that ran on more than one number of devices.
+
+    With a `reference` of published series, the topology `to`, or else the next larger one, is predicted from it.
+    """
     lede = (
         "The batch per device is held (weak scaling). Dashed: what each series would reach if every device added as "
         "much as the first. Speedup and efficiency are against one device of the very same case."
     )
     by_workload = [(workload, series_of(workload)) for workload in workloads]
-    return Section("Scaling", _shown(by_workload, "weak"), lede)
+    if reference:
+        lede += " Dotted, in a pale band: the prediction of a larger topology, and its 90 % interval."
+    return Section("Scaling", _shown(by_workload, "weak", reference, to), lede)
 
 
 def strong(workloads: Sequence[Workload], weak: Sequence[Workload]) -> Section:
@@ -63,9 +73,16 @@ def strong(workloads: Sequence[Workload], weak: Sequence[Workload]) -> Section:
     return Section("Strong scaling", _shown(by_workload, "strong"), lede)
 
 
-def _shown(every: Sequence[tuple[Workload, list[Series]]], kind: Scaling) -> tuple[Item, ...]:
+def _shown(
+    every: Sequence[tuple[Workload, list[Series]]],
+    kind: Scaling,
+    reference: Sequence[Case] = (),
+    to: TopologySpec | None = None,
+) -> tuple[Item, ...]:
     scaled = [(workload, series) for workload, series in every if series]
-    parts = [(workload.title, _items(workload, series, kind)) for workload, series in scaled[:MOST]]
+    parts = [
+        (workload.title, _items(workload, series, kind, reference, to)) for workload, series in scaled[:MOST]
+    ]
     return (*summary_items(scaled), *fold_workloads(parts, len(scaled)))
 
 
@@ -75,16 +92,25 @@ _NAMES: dict[Scaling, tuple[str, str, str]] = {
 }
 
 
-def _items(workload: Workload, series: Sequence[Series], kind: Scaling) -> tuple[Item, ...]:
+def _items(
+    workload: Workload,
+    series: Sequence[Series],
+    kind: Scaling,
+    reference: Sequence[Case],
+    to: TopologySpec | None,
+) -> tuple[Item, ...]:
     unit, (throughputs, speedups, efficiencies) = workload.unit, _NAMES[kind]
     how = common_scale([point.merged.case.throughput for curve in series for point in curve.points], unit)
     drawn = series[:MOST_SERIES]
-    numbers, reasons = numbers_table(series, how)
+    predicted = forecasts(drawn, reference, to)
+    numbers, reasons = numbers_table(series, how, predicted)
+    points = [row for curve in drawn for row in _rows(curve, how)]
+    points += [row for forecast in predicted for row in forecast.rows(how)]
     plots = [
         Plot(
             f"{throughputs}: {workload.title}",
             describe(series, how.unit, len(drawn)),
-            partial(line_charts.scaling, [row for curve in drawn for row in _rows(curve, how)], how.unit),
+            partial(line_charts.scaling, points, how.unit),
             numbers,
         )
     ]

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from dlperf_sdk.reports.blocks import Cell, Column, Paragraph, Table
+from dlperf_sdk.reports.html.forecast import Forecast
 from dlperf_sdk.reports.html.page import Item, Sortable
 from dlperf_sdk.reports.html.scaling_series import Series, size_of
 from dlperf_sdk.reports.numbers import Scale, format_count, quantity
@@ -15,8 +16,10 @@ from dlperf_sdk.reports.series import Workload
 _PAGE_ROWS = 8
 
 
-def numbers_table(series: Sequence[Series], how: Scale) -> tuple[Table, list[str]]:
-    """Return a table of every point, and why some have no speedup."""
+def numbers_table(
+    series: Sequence[Series], how: Scale, predicted: Sequence[Forecast] = ()
+) -> tuple[Table, list[str]]:
+    """Return a table of every point and prediction, and notes on them."""
     reasons: list[str] = []
     rows: list[tuple[Cell | str, ...]] = []
     for curve in series:
@@ -37,6 +40,20 @@ def numbers_table(series: Sequence[Series], how: Scale) -> tuple[Table, list[str
                     mark or f"{point.efficiency.value:.1%}",
                 )
             )
+    for forecast in predicted:
+        after, none = forecast.prediction, Cell("–", "quiet")
+        rows.append(
+            (
+                forecast.name,
+                f"{after.topology} (predicted, 90 % interval)",
+                str(after.topology.devices),
+                how.own(after.throughput),
+                how.own_interval(after.low, after.high),
+                none,
+                none,
+            )
+        )
+        reasons += [note for note in after.notes if note not in reasons]
     columns = (
         Column("series"),
         Column("topology"),

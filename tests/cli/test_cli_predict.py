@@ -1,0 +1,78 @@
+"""`dlperf predict`: measured series and their larger topologies, as a table, as JSON and as a plot."""
+
+from __future__ import annotations
+
+import json
+
+import attrs
+import pytest
+from result_samples import a_result
+
+from dlperf_sdk.cli import main
+from dlperf_sdk.interfaces.measurer import Metric
+from dlperf_sdk.results.store import ResultStore
+
+
+def measured(topology, rate, **fields):
+    """A result with the throughput `rate`."""
+    result = a_result(fields={"topology": topology, **fields})
+    repeats = tuple(rate * (1 + step / 1000) for step in range(7))
+    metric = Metric("throughput", "img/s", repeats[3], repeats[0], repeats[6], repeats, "elapsed")
+    return attrs.evolve(result, metrics=(metric,))
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A store with one series of three topologies, and one with a single topology."""
+    results = [
+        *(measured(topology, rate) for topology, rate in (("1n8d", 3000), ("2n8d", 5800), ("1n1d", 400))),
+        measured("1n8d", 5000, precision="amp-fp16"),
+    ]
+    runs = ResultStore(tmp_path / "runs")
+    for number, result in enumerate(results):
+        runs.open_run(f"run-{number}").write_result(attrs.evolve(result, id=f"run-{number}"))
+    return tmp_path / "runs"
+
+
+def test_a_larger_topology_is_predicted(store, tmp_path, capfd):
+    plot = tmp_path / "plot.html"
+    assert main(["predict", str(store), "--to", "4n8d", "--plot", str(plot)]) == 5
+    shown = capfd.readouterr()
+    assert "4n8d" in shown.out and "efficiency kept" in shown.out
+    assert "Left out: " in shown.err and "two numbers of nodes with 8 devices each" in " ".join(
+        shown.err.split()
+    )
+    page = plot.read_text()
+    assert "Prediction for 4n8d" in page and "forecast_low" in page and "4n8d (predicted" in page
+
+
+def test_the_prediction_as_json(store, tmp_path, capfd):
+    plot = str(tmp_path / "plot.html")
+    assert main(["predict", str(store), "--to", "16n8d", "--json", "--plot", plot]) == 5
+    answer = json.loads(capfd.readouterr().out)
+    (prediction,) = answer["predictions"]
+    assert (prediction["topology"], prediction["measured"], prediction["doublings"]) == ("16n8d", "2n8d", 3.0)
+    assert prediction["low"] < prediction["throughput"] < prediction["high"]
+    assert prediction["throughput"] < 5800 * 8
+    assert prediction["notes"][0].startswith("Not validated")
+    assert len(answer["errors"]) == 1
+
+
+def test_nothing_to_predict_from(store, tmp_path, capfd):
+    assert main(["predict", str(store), "--to", "2n4d"]) == 2
+    assert "two numbers of nodes with 4 devices each" in " ".join(capfd.readouterr().err.split())
+    assert main(["predict", str(tmp_path / "none"), "--to", "4n8d"]) == 2
+    assert main(["predict", str(store), "--to", "4d"]) == 2
+
+
+def test_without_published_series_nothing_is_predicted(store, monkeypatch, capfd):
+    monkeypatch.setattr("dlperf_sdk.cli.predicting.published_series", tuple)
+    assert main(["predict", str(store), "--to", "4n8d"]) == 2
+    assert "pip install dlperf-published" in " ".join(capfd.readouterr().err.split())
+
+
+def test_the_report_shows_the_next_larger_topology(store, capfd):
+    assert main(["report", str(store), "--format", "markdown"]) == 0
+    page = capfd.readouterr().out
+    assert "4n8d (predicted, 90 % interval)" in page
+    assert "Dotted, in a pale band" in page
