@@ -216,6 +216,22 @@ def test_only_takes_words_in_names_and_no_expressions(capsys):
     assert "'canonical or compile' is in the name of none of them" in said.err
 
 
+def test_check_leaves_out_what_is_skipped_and_resumes_after_what_has_passed(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("DLPERF_CACHE_DIR", str(tmp_path))
+    words = ("numpy", "--only", "imports_nothing", "--only", "refuses", "--only", "compiles")
+    code, said = checked(capsys, *words, "--skip", "refuses", "--resume")
+    assert code == 0
+    assert "no check of this plugin with the same arguments to resume" in " ".join(said.err.split())
+    assert "test_it_imports_nothing" in said.out and "refuses" not in said.out
+    code, said = checked(capsys, *words, "--resume")
+    assert code == 0
+    assert "test_it_imports_nothing" not in said.out and "refuses" in said.out
+    assert said.out.splitlines()[-1].endswith(" had passed before")
+    assert "test_it_imports_nothing" in checked(capsys, *words)[1].out  # without --resume all are run
+    _, said = checked(capsys, *words, "--batch-size", "2", "--resume")
+    assert "test_it_imports_nothing" in said.out  # other arguments, another check
+
+
 def test_check_as_json_and_a_failure_sets_the_exit_code(capsys, tmp_path, monkeypatch):
     code, said = checked(
         capsys, "numpy", "--only", "imports_nothing", "--only", "memory_that", "--models", "linear", "--json"

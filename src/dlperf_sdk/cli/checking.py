@@ -41,6 +41,18 @@ def check(
         list[str] | None,
         Parameter(help="Only the tests whose names contain this. May be repeated.", negative=()),
     ] = None,
+    skip: Annotated[
+        list[str] | None,
+        Parameter(help="Not the tests whose names contain this. May be repeated.", negative=()),
+    ] = None,
+    resume: Annotated[
+        bool,
+        Parameter(
+            negative=(),
+            show_default=False,
+            help="Leave out the tests that passed in the last check of this plugin with the same arguments.",
+        ),
+    ] = False,
     models: Annotated[
         list[str] | None,
         Parameter(
@@ -89,6 +101,7 @@ def check(
     registry.load(group_name, name)
     try:
         from dlperf_sdk.testing import check as suite
+        from dlperf_sdk.testing.passed_checks import PassedChecks
     except ImportError as error:
         raise PluginError(str(error)) from error
     given = {
@@ -102,12 +115,26 @@ def check(
     }
     given = {option: value for option, value in given.items() if value is not None}
     shown = _Shown(quiet=common.json)
+    passed = PassedChecks(
+        group_name, name, {**given, "distribution": registry.distribution(group_name, name)}
+    )
+    if resume and not passed.read():
+        say("There is no check of this plugin with the same arguments to resume: all tests are run.")
+
+    before = tuple(passed.names)
+
+    def take(outcome: Check) -> None:
+        passed.record(outcome.name, passed=outcome.outcome == suite.PASS)
+        shown.show_outcome(outcome)
+
     checks = suite.check(
         group_name,
         name,
-        shown.show_outcome,
+        take,
         only or (),
         shown.show_start,
+        skip=skip or (),
+        passed=before,
         **members(group_name, name, given, registry),
     )
     counts = {outcome: sum(result.outcome == outcome for result in checks) for outcome in _MARKS}
@@ -117,6 +144,7 @@ def check(
         emit({"group": group_name, "name": name, "checks": listed, "counts": counts, "exit_code": code})
     else:
         summary = f"{name}: {counts['pass']} passed, {counts['fail']} failed, {counts['skipped']} skipped"
+        summary += f"; {len(before)} had passed before" if before else ""
         show([Paragraph(summary, "bad" if code else "good")])
     return code
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -52,21 +52,24 @@ def check(
     on_check: Callable[[Check], None] = lambda check: None,
     only: Sequence[str] = (),
     on_start: Callable[[str, int, int], None] = lambda name, number, count: None,
+    *,
+    skip: Sequence[str] = (),
+    passed: Collection[str] = (),
     **members: Any,
 ) -> tuple[Check, ...]:
     """Hold an installed plugin to the suite of its group; `members` are what a subclass would set.
 
-    `only` chooses the tests whose names contain one of these words, parameters in brackets included. `on_start` is
-    told a test's name, its number from 1, and how many there are; `on_check` how it came out. What they raise ends
-    the check, and is raised.
+    `only` chooses the tests whose names contain one of these words, parameters in brackets included, and `skip` leaves
+    such tests out; those in `passed` are left out by their whole names. `on_start` is told a test's name, its number
+    from 1, and how many there are; `on_check` how it came out. What they raise ends the check, and is raised.
 
     Raises:
-        UsageError: `only` chooses none.
+        UsageError: No test is left.
         PluginError: the tests cannot be put together.
     """
     suite, subject = SUITES[group]
     _chosen[:] = [type("TestPlugin", (suite,), {subject: name, "registry": Registry(), **members})]
-    reporter = _Reporter(on_check, on_start, tuple(only))
+    reporter = _Reporter(on_check, on_start, tuple(only), tuple(skip), frozenset(passed))
     place = Path(__file__).with_name("selected_suite.py")
     arguments = [
         str(place),
@@ -83,9 +86,12 @@ def check(
         raise PluginError(f"The tests of {name} cannot be put together: {reporter.uncollected}")
     if code == pytest.ExitCode.INTERRUPTED:
         raise KeyboardInterrupt
+    if code == pytest.ExitCode.NO_TESTS_COLLECTED and reporter.had_tests:
+        return ()
     if code == pytest.ExitCode.NO_TESTS_COLLECTED:
         names = " or ".join(map(repr, only))
-        raise UsageError(f"The suite has no test to run: {names} is in the name of none of them.")
+        reason = f"{names} is in the name of none of them" if only else "all are left out"
+        raise UsageError(f"The suite has no test to run: {reason}.")
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         raise RuntimeError(f"pytest ended with {code!r}; what it said is above")
     return tuple(reporter.checks)
@@ -120,10 +126,14 @@ class _Reporter:
     on_check: Callable[[Check], None]
     on_start: Callable[[str, int, int], None]
     only: tuple[str, ...]
+    skip: tuple[str, ...]
+    passed: frozenset[str]
     checks: list[Check] = field(factory=list)
     raised: BaseException | None = None
     """Exception that a listener raised: pytest would take it for a fault of its own."""
     uncollected: str = ""
+    had_tests: bool = False
+    """Tests were chosen, perhaps only such as have passed."""
     _session: pytest.Session | None = None
     _started: int = 0
     _count: int = 0
@@ -139,8 +149,14 @@ class _Reporter:
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Leave the chosen ones."""
-        if self.only:
-            items[:] = [item for item in items if any(selector in item.name for selector in self.only)]
+        items[:] = [
+            item
+            for item in items
+            if (not self.only or any(word in item.name for word in self.only))
+            and not any(word in item.name for word in self.skip)
+        ]
+        self.had_tests = bool(items)
+        items[:] = [item for item in items if item.name not in self.passed]
         self._count = len(items)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
