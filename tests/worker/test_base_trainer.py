@@ -6,12 +6,13 @@ import types
 import numpy as np
 import pytest
 
+from dlperf_sdk.spec.data_source import DATA_SOURCES
 from dlperf_sdk.worker import canonical, data
 from dlperf_sdk.worker.base_trainer import BaseTrainer, ManifestError
 from dlperf_sdk.worker.interface import Unsupported
 from dlperf_sdk.worker.loading import Loader
 from dlperf_sdk.worker.precision import Precision, name_precision
-from dlperf_sdk.worker.sources import SOURCES, Source
+from dlperf_sdk.worker.sources import SOURCES, Source, replace_sources
 
 MANIFEST = [
     {"name": "weight", "shape": [2, 3], "init": {"kind": "normal", "std": 1.0}, "decay": True},
@@ -122,6 +123,20 @@ def test_an_unknown_data_source_is_refused():
     trainer = Linear(request(data={"source": "texts"}))
     with pytest.raises(Unsupported, match=f"'texts'; choose one of {', '.join(sorted(Linear.sources))}$"):
         trainer.batches()
+
+
+def test_workers_know_declared_data_sources_only():
+    assert set(SOURCES) <= DATA_SOURCES.names
+
+
+def test_a_plugin_that_reads_a_source_itself_leaves_its_labels_alone():
+    sources = replace_sources(images=list)
+    assert sources["images"] == Source(list, SOURCES["images"].due_labels)
+    assert {name: sources[name] for name in sources if name != "images"} == {
+        name: SOURCES[name] for name in SOURCES if name != "images"
+    }
+    with pytest.raises(KeyError, match="imags"):
+        replace_sources(imags=list)
 
 
 def test_an_unknown_precision_is_refused():

@@ -4,7 +4,7 @@ import itertools
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Mapping, NamedTuple, Optional
 
-from dlperf_sdk.worker import due_labels
+from dlperf_sdk.worker.due_labels import Labels, of_canonical_batch, of_images, of_text
 from dlperf_sdk.worker.interface import Unsupported
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ class Source(NamedTuple):
 
     open: Callable[["BaseTrainer"], Iterator[Any]]
     """Returns the batches for a trainer, on its devices, without end."""
-    due_labels: Optional[due_labels.Labels]
+    due_labels: Optional[Labels]
     """Returns the labels of these batches; None if they do not follow from the request: batches are not verified."""
 
 
@@ -45,10 +45,10 @@ def text(trainer: "BaseTrainer") -> Iterator[Any]:
 
 
 SOURCES: Dict[str, Source] = {
-    "synthetic": Source(synthetic, due_labels.of_canonical_batch),
-    "synthetic-host": Source(synthetic_host, due_labels.of_canonical_batch),
-    "images": Source(images, due_labels.of_images),
-    "text": Source(text, due_labels.of_text),
+    "synthetic": Source(synthetic, of_canonical_batch),
+    "synthetic-host": Source(synthetic_host, of_canonical_batch),
+    "images": Source(images, of_images),
+    "text": Source(text, of_text),
 }
 """Name in `dlperf_sdk.spec.data_source` → the data source."""
 
