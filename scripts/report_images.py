@@ -62,7 +62,7 @@ def main(runs: str) -> int:
         browser = playwright.chromium.launch(executable_path=found())
         for name, words in reports.items():
             report = Path(folder) / f"{name}.html"
-            if code := dlperf(["report", *words, "--format", "html", "-o", str(report)]):
+            if code := dlperf(["report", *words, "--output", str(report)]):
                 return code
             for sight in SIGHTS:
                 page = opened(browser, report, sight)

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 import stat
 
 import pytest
@@ -50,7 +51,7 @@ def test_html_goes_into_a_pipe_and_not_onto_a_terminal(dlperf, stored, monkeypat
     ("file", "begins"),
     [
         ("r.html", "<!doctype html>"),
-        ("r.md", "## torch resnet50"),
+        ("r.md", "## benchmark report"),
         ("r.csv", "id,"),
         ("r.json", "["),
         ("r.txt", "torch resnet50"),
@@ -62,6 +63,17 @@ def test_the_suffix_of_the_file_decides_the_format(dlperf, stored, tmp_path, fil
     assert (code, out) == (0, "")
     assert file in err
     assert (tmp_path / file).read_text().lower().startswith(begins)
+
+
+def test_markdown_of_one_result_has_the_sections_of_its_html(dlperf, stored):
+    stored()
+    code, text, _ = dlperf("report", "--format", "markdown")
+    assert code == 0
+    _, page, _ = dlperf("report", "--format", "html")
+    sections = re.findall(r'<h2 id="heading-[0-9]+">([^<]+)</h2>', page)
+    headings = re.findall(r"^## (.+)$", text, re.M)
+    assert len(sections) > 3
+    assert [heading for heading in headings if heading in sections] == sections
 
 
 def test_html_names_what_it_takes(dlperf, stored, monkeypatch):

@@ -169,7 +169,7 @@ def _report_on_results(
         return shown if collection is None else [*shown, *compare_with_published(results, collection)]
 
     def markdown_blocks() -> list[Block]:
-        if len(results) < 2:
+        if not results:
             return blocks()
         shown = html.blocks_of_results(results, matches.errors, collection, published_series())
         for store, run_id in matches.unfinished:
