@@ -133,6 +133,7 @@ test-engines: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/launch.py
+	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/store.py
 	$(BIN)/python benchmarks/campaign.py
 	$(BIN)/python benchmarks/report.py

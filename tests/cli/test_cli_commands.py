@@ -15,6 +15,7 @@ from throwaway import distribution
 import dlperf_sdk
 from dlperf_sdk import api
 from dlperf_sdk.cli import EXIT_CODES, build_app, doctor, main, mount
+from dlperf_sdk.environments import managed, marker
 from dlperf_sdk.results.store import ResultStore
 
 # -- help
@@ -512,6 +513,16 @@ def test_doctor_looks_at_everything(dlperf):
     code, out, _ = dlperf("doctor")
     assert code == 0
     assert out.startswith("dlperf doctor  ready")
+
+
+def test_doctor_names_managed_environments_and_how_to_verify_them(dlperf, tmp_path, monkeypatch):
+    monkeypatch.setenv("DLPERF_CACHE_DIR", str(tmp_path / "cache"))
+    for name in ("half-made", "toy-cpu-1"):
+        (managed.home() / name).mkdir()
+    about = marker.Marker("toy", "cpu", "3.11.7", "k", "", (), (), 1, "2026-01-31T12:00:00+00:00")
+    marker.write(managed.home() / "toy-cpu-1", about)
+    (finding,) = [each for each in doctor._cache() if each.name == "environments"]
+    assert finding.detail == "toy-cpu-1; files are not verified here: `dlperf env verify toy-cpu-1` does it"
 
 
 def test_doctor_exits_with_3_and_advice_where_something_is_broken(dlperf, tmp_path, monkeypatch):

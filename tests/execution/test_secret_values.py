@@ -12,6 +12,7 @@ import attrs
 import pytest
 
 from dlperf_sdk import RunSpec, api
+from dlperf_sdk.analysis import compare
 from dlperf_sdk.campaigns.matrix import Matrix
 from dlperf_sdk.cli import planning
 from dlperf_sdk.errors import SpecError
@@ -137,6 +138,20 @@ def test_a_rerun_needs_the_value_that_was_handed_on(monkeypatch):
     monkeypatch.delenv("MY_TOKEN")
     with pytest.raises(SpecError, match="MY_TOKEN is not set"):
         api.rerun(result, allow=["MY_TOKEN"], store=None)
+
+
+def test_a_comparison_names_a_value_that_was_handed_on_and_differs(monkeypatch):
+    """By hash: what was asked for is the same on both sides."""
+    results = []
+    for value in (SECRET, "another value"):
+        monkeypatch.setenv("MY_TOKEN", value)
+        results.append(api.run("numpy", "linear", env={"MY_TOKEN": None}, store=None, **SHORT))
+    first, second = results
+    assert first.spec == second.spec
+    (difference,) = [text for text in compare(second, first).footnotes if "MY_TOKEN" in text]
+    hashes = [result.environment.variables["MY_TOKEN"] for result in results]
+    assert all(secret_values.is_hash(each) and each in difference for each in hashes)
+    assert is_free_of_secrets(difference)
 
 
 def test_a_campaign_keeps_values_out_of_its_directory_and_resumes_with_them(place, monkeypatch):

@@ -24,6 +24,17 @@ from dlperf_sdk.launchers.slurm import jobs, launcher, stream, submission
 from dlperf_sdk.launchers.slurm.options import SlurmOptions
 from dlperf_sdk.results.store import run_id
 
+UNREACHED = "srun: error: Task launch for StepId=7.0 failed on node n3: Communication connection failure\n"
+
+
+def test_a_node_that_srun_does_not_reach_is_named():
+    kind, message, node = jobs.explain_end("", UNREACHED, "n[1,3-4]")
+    assert (kind, node) == ("lost-node", 1)
+    assert "the agent of node 1 (n3): Communication connection failure. Check that the node" in message
+    kind, message, node = jobs.explain_end("", UNREACHED, "")
+    assert (kind, node) == ("lost-node", None)
+    assert "the agent of n3: " in message
+
 
 @pytest.mark.parametrize(
     ("state", "said", "kind"),
@@ -37,6 +48,8 @@ from dlperf_sdk.results.store import run_id
         ("PREEMPTED", "", "interrupted"),
         ("RUNNING", "srun: error: n1: task 0: Killed", None),
         ("COMPLETED", "", None),
+        ("RUNNING", f"{UNREACHED}slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026 ***", "lost-node"),
+        ("CANCELLED", UNREACHED, "interrupted"),
     ],
 )
 def test_what_slurm_did_is_told_apart(state, said, kind):

@@ -153,7 +153,7 @@ def _pythons() -> Iterator[Finding]:
 
 
 def _cache() -> Iterator[Finding]:
-    from dlperf_sdk.environments import managed
+    from dlperf_sdk.environments import managed, marker
 
     try:
         home = managed.home()
@@ -172,6 +172,10 @@ def _cache() -> Iterator[Finding]:
         )
     else:
         yield Finding("cache", GOOD, detail)
+    if environments := [folder.name for folder in sorted(home.iterdir()) if marker.read(folder) is not None]:
+        command = f"dlperf env verify {environments[0] if len(environments) == 1 else 'NAME'}"
+        detail = f"{', '.join(environments)}; files are not verified here: `{command}` does it"
+        yield Finding("environments", GOOD, detail)
 
 
 def _gpus() -> Iterator[Finding]:

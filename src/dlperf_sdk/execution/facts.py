@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -15,10 +15,16 @@ from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.spec.strategy import NO_STRATEGY
 
 
-def facts_of(spec: RunSpec, plan: Plan | None, records: Iterable[Record]) -> tuple[Fact, ...]:
+def facts_of(
+    spec: RunSpec,
+    plan: Plan | None,
+    records: Iterable[Record],
+    variables: Mapping[str, str | None] | None = None,
+) -> tuple[Fact, ...]:
     """Return the facts of a case; `observed` is None where no measurement shows it.
 
-    Without a plan, because the case was refused, they are what was requested.
+    Without a plan, because the case was refused, they are what was requested. `variables` are those of the environment:
+    also of a variable that was handed on from the shell they have the value, or its hash.
     """
     records = tuple(records)
     observed = {
@@ -33,6 +39,7 @@ def facts_of(spec: RunSpec, plan: Plan | None, records: Iterable[Record]) -> tup
         )
     resolved: dict[str, Any] = {
         "device": plan.device if records else None,
+        "env": dict(variables) if records and variables is not None else None,
         "canonical_steps": plan.protocol.canonical_steps,
         "warmup": plan.protocol.warmup,
         "steps": plan.protocol.steps,

@@ -36,7 +36,12 @@ def summarize(case: Case) -> Result:
         status="ok" if failure is None else failure.kind,
         failure=failure,
         spec=case.spec,
-        facts=facts_of(case.spec, plan, [record for repeat in repeats for record in repeat.records]),
+        facts=facts_of(
+            case.spec,
+            plan,
+            [record for repeat in repeats for record in repeat.records],
+            None if case.environment is None else case.environment.variables,
+        ),
         metrics=metrics,
         verdicts=verdicts,
         repeats=repeats,

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 
 from dlperf_sdk.errors import Unavailable
+from dlperf_sdk.worker.agent.placement import expand_hosts
 
 FINAL_STATES = {
     *("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE"),
@@ -92,8 +93,20 @@ def query_job_or(previous: dict[str, str], number: str) -> dict[str, str]:
         return previous
 
 
-def explain_end(state: str, output: str) -> tuple[str, str] | None:
-    """Return the kind of failure that a job's state or srun's output shows, and a sentence; None if they show none."""
+def explain_end(state: str, output: str, hosts: str = "") -> tuple[str, str, int | None] | None:
+    """Return the failure that a job's state or srun's output shows: kind, sentence and node; None if they show none.
+
+    `hosts` is Slurm's list of the nodes in the order of our numbers, where it is known.
+    """
+    unreached = re.search(r"Task launch for .* failed on node (\S+): ([^\n\\]*)", output)
+    end = _explain_state(state, output)
+    if unreached and state != "CANCELLED" and (end is None or end[0] == "interrupted"):
+        return _explain_failed_launch(unreached[1], unreached[2].strip(), hosts)
+    return None if end is None else (*end, None)
+
+
+def _explain_state(state: str, output: str) -> tuple[str, str] | None:
+    """Return the kind of failure that a job's state or srun's last message shows, and a sentence."""
     if state == "TIMEOUT" or "DUE TO TIME LIMIT" in output:
         return (
             "timeout",
@@ -115,3 +128,17 @@ def explain_end(state: str, output: str) -> tuple[str, str] | None:
     if state == "OUT_OF_MEMORY":
         return "out-of-memory", "Slurm ended the job because it used more memory than it had asked for."
     return None
+
+
+def _explain_failed_launch(name: str, reason: str, hosts: str) -> tuple[str, str, int | None]:
+    """Return the failure of an srun that could not start the agent of a node, after which it ends the others."""
+    try:
+        node: int | None = expand_hosts(hosts).index(name)
+    except ValueError:
+        node = None
+    label = name if node is None else f"node {node} ({name})"
+    message = (
+        f"Slurm could not start the agent of {label}: {reason}. Check that the node is up, and that the nodes can "
+        "connect to each other: srun runs on the first."
+    )
+    return "lost-node", message, node

@@ -84,13 +84,14 @@ def follow_job(number: str) -> Iterator[bytes]:
                 if last["event"] == "ended":
                     return
         facts = query_job_or(facts, number)
+        hosts = facts.get("NodeList", "")
         if facts.get("JobState") == COMPLETING:
             facts = {**facts, "JobState": (yield from await_final_state(number))}
         is_stream_over = last["event"] == "diagnostics"
-        if facts.get("JobState") in FINAL_STATES or (is_stream_over and explain_end("", output)):
+        if facts.get("JobState") in FINAL_STATES or (is_stream_over and explain_end("", output, hosts)):
             state = facts["JobState"]
             yield ended_event(
-                *explain_end(state, output) or ("lost-node", f"The job ended as {state}. {output}")
+                *explain_end(state, output, hosts) or ("lost-node", f"The job ended as {state}. {output}")
             )
             return
         if is_stream_over and time.monotonic() > last_read + _SETTLE:

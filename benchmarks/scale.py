@@ -1,0 +1,240 @@
+"""What a case of many nodes costs its coordinator, with simulated agents in other processes.
+
+    .venv/bin/python benchmarks/scale.py                   # 1,000 nodes of 8 devices
+    .venv/bin/python benchmarks/scale.py --nodes 10000
+
+The coordinator is the real one, in a process of its own: it admits every node, compares their environments, lets them
+try connections, has them choose devices and ports, starts one repeat, and collects the records of all ranks, which it
+hands to the controller's stream. An agent is a connection that answers as a real one does, with the identifiers of
+eight GPUs and the records of 100 steps. Processor seconds, bytes that were sent to nodes, and memory are those of the
+coordinator's process.
+
+Bounds: 1,000 nodes in 10 s of processor time and 50 MB sent; 10,000 nodes in 120 s and 1 GB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import random
+import resource
+import selectors
+import socket
+import time
+from multiprocessing.connection import Connection
+from typing import Any
+
+from dlperf_sdk import RunSpec
+from dlperf_sdk.planning.plan import make_plan
+from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.worker.agent import address_table, link
+from dlperf_sdk.worker.agent.agent import HEARTBEAT
+from dlperf_sdk.worker.agent.coordinator import Coordinator
+
+DEVICES, STEPS = 8, 100
+SECRET = "0" * 64
+BOUNDS = {1_000: (10.0, 50e6), 10_000: (120.0, 1e9)}
+"""Nodes → processor seconds and bytes sent."""
+
+
+def coordinate(nodes: int, started: Connection) -> None:
+    """Drive a case to its end; send the port at once, and what it has cost at the end."""
+    topology = f"{nodes}n{DEVICES}d@ssh"
+    hosts = {"hosts": f"n[1-{nodes}]"}
+    fields = {"topology": topology, "options": hosts, "repeats": 1, "deadlines": {"start": 900.0}}
+    plan = make_plan(RunSpec(framework="numpy", model="linear", **fields), Registry())
+    request = plan.request("scale", ("python",), {}, {"source": "synthetic"})
+    listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
+    sent, received, last = [0], [0], dict[str, Any]()
+    send_line = link.Link.send_line
+
+    def count(connection: link.Link, line: bytes) -> bool:
+        sent[0] += len(line)
+        return send_line(connection, line)
+
+    def emit(event: dict[str, Any]) -> None:
+        received[0] += len(json.dumps(event, allow_nan=False).encode())
+        last.update(event)
+
+    link.Link.send_line = count  # type: ignore[method-assign]
+    began, processor = time.monotonic(), time.process_time()
+    coordinator = Coordinator(request, listener, SECRET, emit)
+    coordinator.start()
+    started.send(listener.getsockname()[1])
+    coordinator.join()
+    started.send(
+        {
+            "failure": last["failure"],
+            "seconds": time.monotonic() - began,
+            "processor": time.process_time() - processor,
+            "sent": sent[0],
+            "to_controller": received[0],
+            "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        }
+    )
+
+
+class SimulatedAgent:
+    """A node's connection, and what it answers."""
+
+    def __init__(self, node: int, port: int) -> None:
+        self.node, self._chance = node, random.Random(node)
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self._prove(port)
+        self.socket.setblocking(False)
+        self._received, self._to_send, self.is_over = b"", b"", False
+        facts = {"host": f"n{node}", "boot_id": f"{node:032x}", "cpu": {"model": "EPYC", "usable": 96}}
+        packages = {f"package-{number}": f"1.{number}.0" for number in range(100)}
+        versions = {"python": "3.11.7", "packages": packages}
+        address = f"10.{node >> 16}.{node >> 8 & 255}.{node & 255}"
+        self.say("hello", facts=facts, address=address, door=20000, versions=versions, time=time.time())
+
+    def _prove(self, port: int) -> None:
+        """Open the conversation as `link.connect` does, without threads and buffers of its own."""
+        reader = self.socket.makefile("rb", buffering=0)
+        challenge, answer = str(json.loads(reader.readline())["challenge"]), f"{self.node:032x}"
+        proof = link._proof(SECRET, "agent", challenge, answer, port)
+        self.socket.sendall(link.encode({"proof": proof, "challenge": answer}))
+        assert json.loads(reader.readline())["proof"] == link._proof(
+            SECRET, "coordinator", challenge, answer, port
+        )
+
+    def say(self, event: str, **values: Any) -> None:
+        """Send an event, as far as the connection takes it now."""
+        self._to_send += link.encode({"event": event, "node": self.node, **values})
+        self.flush()
+
+    def flush(self) -> bool:
+        """Send what waits; True if nothing waits any more."""
+        try:
+            while self._to_send:
+                self._to_send = self._to_send[self.socket.send(self._to_send) :]
+        except BlockingIOError:
+            return False
+        return True
+
+    def read(self) -> None:
+        """Obey the orders that have arrived."""
+        data = self.socket.recv(1 << 20)
+        self.is_over = not data
+        *lines, self._received = (self._received + data).split(b"\n")
+        for line in lines:
+            order = json.loads(line)
+            getattr(self, "obey_" + order["do"].replace("-", "_"))(order)
+
+    def obey_beat(self, order: dict[str, Any]) -> None:
+        """Take it as a sign of life."""
+
+    def obey_reach(self, order: dict[str, Any]) -> None:
+        self.say("reached", without=[])
+
+    def obey_prepare(self, order: dict[str, Any]) -> None:
+        first = self._chance.randrange(20000, 31980)
+        gpus = [f"GPU-{self._chance.randbytes(16).hex()}" for _ in range(DEVICES)]
+        ports = [str(port) for port in range(first, first + 2 * DEVICES + 4)]
+        self.say("prepared", devices=gpus, notes=[], ports=ports, interface="ib0")
+
+    def obey_lay_out(self, order: dict[str, Any]) -> None:
+        if self.node % 1000 == 1:
+            nodes = address_table.expand(order["cluster"]["table"], {})
+            assert nodes[self.node]["host"].startswith("10.")
+
+    def obey_start(self, order: dict[str, Any]) -> None:
+        for device in range(DEVICES):
+            self.say("worker-started", attempt=order["attempt"], name=f"rank-{self._rank(device)}", pid=1)
+        self.say("ready", trainers=DEVICES)
+
+    def obey_go(self, order: dict[str, Any]) -> None:
+        self.say("progress", attempt=1, rank=self._rank(0), phase="measure", step=STEPS)
+        records = [self._record(self._rank(device)) for device in range(DEVICES)]
+        self.say("ended", attempt=1, failures=[], records=records, exits=[], series=[], logs=0)
+
+    def obey_quit(self, order: dict[str, Any]) -> None:
+        self.is_over = True
+
+    def _rank(self, device: int) -> int:
+        return self.node * DEVICES + device
+
+    def _record(self, rank: int) -> dict[str, Any]:
+        times = [self._chance.random() for _ in range(STEPS)]
+        window = {"start": 1000.0, "end": 1000.0 + sum(times)}
+        replica = {"index": rank, "digest": f"{rank:064x}", "losses": times}
+        values = {"samples": 64 * STEPS, "step_times": times, "data_waits": times, "replicas": [replica]}
+        return {"rank": rank, "node": self.node, "status": "ok", "window": window, **values}
+
+
+def simulate(nodes: range, port: int) -> None:
+    """Be the agents of some nodes, until each is told to quit."""
+    with selectors.DefaultSelector() as selector:
+        beaten = time.monotonic()
+        for node in nodes:
+            selector.register((agent := SimulatedAgent(node, port)).socket, selectors.EVENT_READ, agent)
+            beaten = serve(selector, beaten, 0.0)
+        while selector.get_map():
+            beaten = serve(selector, beaten, HEARTBEAT)
+
+
+def serve(selector: selectors.BaseSelector, beaten: float, patience: float) -> float:
+    """Let agents answer, and give a sign of life where one is due; return the time of the last one."""
+    for key, events in selector.select(patience):
+        agent = key.data
+        if events & selectors.EVENT_READ:
+            agent.read()
+        if agent.is_over:
+            selector.unregister(agent.socket)
+            agent.socket.close()
+            continue
+        interest = selectors.EVENT_READ | (0 if agent.flush() else selectors.EVENT_WRITE)
+        if key.events != interest:
+            selector.modify(agent.socket, interest, agent)
+    if time.monotonic() - beaten < HEARTBEAT:
+        return beaten
+    for key in list(selector.get_map().values()):
+        key.data.say("heartbeat")
+    return time.monotonic()
+
+
+def measure(nodes: int, processes: int) -> dict[str, Any]:
+    """Return what a case of so many nodes has cost its coordinator."""
+    spawn = multiprocessing.get_context("spawn")
+    ours, theirs = spawn.Pipe()
+    coordinator = spawn.Process(target=coordinate, args=(nodes, theirs))
+    coordinator.start()
+    port = ours.recv()
+    parts = [range(first, nodes, processes) for first in range(processes)]
+    agents = [spawn.Process(target=simulate, args=(part, port)) for part in parts]
+    for process in agents:
+        process.start()
+    cost: dict[str, Any] = ours.recv()
+    for process in (*agents, coordinator):
+        process.join()
+    return cost
+
+
+def main() -> None:
+    """Print the costs beside the bounds."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--processes", type=int, default=4, help="of simulated agents")
+    chosen = parser.parse_args()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, chosen.nodes + 1000)), hard))
+    cost = measure(chosen.nodes, chosen.processes)
+    if cost["failure"] is not None:
+        raise SystemExit(f"The case failed: {cost['failure']['message']}")
+    seconds, sent = BOUNDS.get(chosen.nodes, (None, None))
+    bound = "" if seconds is None else f" (bounds: {seconds:.0f} s of processor time, {sent / 1e6:.0f} MB)"
+    print(
+        f"{chosen.nodes:,} nodes × {DEVICES}: {cost['processor']:.1f} s of processor time, {cost['seconds']:.1f} s in "
+        f"all, {cost['sent'] / 1e6:.1f} MB sent to nodes{bound}, {cost['to_controller'] / 1e6:.0f} MB to the "
+        f"controller, {cost['memory'] / 2**20:.0f} MiB of memory"
+    )
+    if seconds is not None and (cost["processor"] > seconds or cost["sent"] > sent):
+        raise SystemExit("A bound is exceeded.")
+
+
+if __name__ == "__main__":
+    main()
