@@ -510,7 +510,9 @@ def test_other_steps_are_refused():
         found := decide([results_with(FAST, fields={"steps": 20})], [results_with(SLOW, fields={"steps": 2})])
     ).decisions
     assert (decision.outcome, found.exit_code) == ("refused", 2)
-    assert "20 steps behind" in decision.detail and "against 2 steps behind" in decision.detail
+    assert (
+        "20 measured steps after" in decision.detail and "against 2 measured steps after" in decision.detail
+    )
 
 
 def test_a_gate_without_anything_to_compare_is_not_passed():
@@ -552,6 +554,12 @@ def test_of_several_results_the_newest_counts():
     assert decide([results_with(FAST)], [results_with(FAST), old]).exit_code == 0
 
 
+def test_copies_of_a_run_are_one_unit():
+    """Three copies of a run are no evidence of what differs between runs."""
+    (decision,) = decide(3 * [results_with(FAST)], 3 * [results_with(SLOW)]).decisions
+    assert "7 against 7 repeats, two separate runs" in decision.detail
+
+
 def test_nothing_to_compare_is_refused():
     with pytest.raises(AnalysisError, match="candidate has no results"):
         decide([results_with(FAST)], [])
@@ -569,7 +577,7 @@ def stores(tmp_path):
         for i, result in enumerate(results):
             import attrs
 
-            kept.open_run(f"run-{i}").write_result(attrs.evolve(result, id=f"run-{i}"))
+            kept.open_run(f"run-{i}").write_result(attrs.evolve(result, id=f"{name}-{i}"))
         return str(tmp_path / name)
 
     return (
@@ -592,7 +600,6 @@ def test_the_command_says_it_to_people_and_to_machines(stores, tmp_path, capfd):
     assert "| regression" in markdown.read_text() or "regression [" in markdown.read_text()
     assert main(["gate", *stores, "--json"]) == 1
     assert len(json.loads(capfd.readouterr().out)["decisions"]) == 3
-    assert main(["gate", stores[0], stores[0]]) == 0
     assert main(["gate", stores[0], stores[1], "--minimum-effect", "50%"]) == 1  # one is broken all the same
     assert main(["gate", f"{stores[0]}/run-1", f"{stores[1]}/run-1/result.json"]) == 0
 
@@ -601,11 +608,20 @@ def test_a_result_that_cannot_be_read_is_told(stores, capfd):
     """With one left out, what remains may pass, and not all of what was asked for has."""
     (Path(stores[1]) / "run-1" / "result.json").write_text('{"id": ')
     (Path(stores[1]) / "run-2" / "result.json").unlink()
-    (Path(stores[1]) / "run-0" / "result.json").write_bytes(
-        (Path(stores[0]) / "run-0" / "result.json").read_bytes()
-    )
+    unchanged = (Path(stores[0]) / "run-0" / "result.json").read_text().replace("before-0", "after-0")
+    (Path(stores[1]) / "run-0" / "result.json").write_text(unchanged)
     assert main(["gate", *stores]) == 5
     assert "Left out: " in capfd.readouterr().err
+
+
+def test_a_run_compared_with_itself_passes_nothing(stores, capfd):
+    """A store against itself, and a baseline that also lies among the candidates."""
+    for sides, runs in (
+        ([stores[0], stores[0]], "3 runs are on both sides"),
+        ([f"{stores[0]}/run-1", stores[0]], "The run before-1 is on both sides"),
+    ):
+        assert main(["gate", *sides]) == 2
+        assert runs in " ".join(capfd.readouterr().err.split())
 
 
 @pytest.mark.parametrize(

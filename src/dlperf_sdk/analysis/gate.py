@@ -150,10 +150,12 @@ def _decide(
 
 
 def _newest_first(results: Iterable[Result]) -> dict[str, list[Result]]:
-    """Group the results by case."""
+    """Group the results by case; copies of a run are one run."""
     runs: dict[str, list[Result]] = {}
     for result in results:
-        runs.setdefault(identity(result.spec), []).insert(0, result)
+        several = runs.setdefault(identity(result.spec), [])
+        if not any(result.id == run.id and result.started_at == run.started_at for run in several):
+            several.insert(0, result)
     for several in runs.values():
         several.sort(key=lambda result: result.started_at, reverse=True)
     return runs
@@ -249,7 +251,7 @@ def _window(spec: RunSpec) -> str:
     """Describe the steps that a repeat measures: first steps are slower than later ones."""
     protocol = spec.resolved_protocol()
     before = protocol.canonical_steps + protocol.warmup
-    return f"{protocol.steps} steps behind {before}"
+    return f"{protocol.steps} measured steps after {before} others"
 
 
 def _unmatched(before: dict[str, Result], after: dict[str, Result]) -> list[Decision]:

@@ -101,8 +101,9 @@ def gate(
     _check_sides(sides, against, (repeats, output, quiet or None))
     missing: list[str] = []
     if len(sides) == 2:
-        before, after = sides
-        outcome = decide(results_in(before, missing), results_in(after, missing), **limits)
+        before, after = (list(results_in(side, missing)) for side in sides)
+        _check_distinct_runs(before, after)
+        outcome = decide(before, after, **limits)
     else:
         (path,) = sides
         if against:
@@ -130,6 +131,17 @@ def _check_sides(sides: tuple[Path, ...], against: tuple[str, ...], settings: tu
         raise UsageError(
             "Give a baseline and a candidate (dlperf gate BASELINE CANDIDATE), or measure both now: dlperf gate CASES "
             "--against BASELINE."
+        )
+
+
+def _check_distinct_runs(before: list[Result], after: list[Result]) -> None:
+    """Raise UsageError if a run is on both sides: compared with itself, a run would pass."""
+    runs = {result.id: result for result in before}
+    shared = [result.id for result in after if runs.get(result.id) == result]
+    if shared:
+        runs_shared = f"The run {shared[0]} is" if len(shared) == 1 else f"{len(shared)} runs are"
+        raise UsageError(
+            f"{runs_shared} on both sides of the gate. Name a baseline and a candidate without common runs."
         )
 
 
