@@ -83,7 +83,7 @@ def test_run_help_gives_each_flag_its_default_and_its_role(dlperf):
         (["run", "numpy", "linear", "--python", "/nowhere/python"], 3, "/nowhere/python"),
         (["run", "numpy", "linear", "--output", "/proc/nothing"], 2, "/proc/nothing cannot be written"),
         (["run", "case.toml"], 2, "case.toml cannot be read"),
-        (["plan", "numpy", "linear", "--topology", "1n1d@slurn"], 2, "no topology named 'slurn'"),
+        (["plan", "numpy", "linear", "--topology", "1n1d@slurn"], 2, "no launcher named 'slurn'"),
         (["list", "framework", "--chek"], 2, "--check"),
         (["list", "frameork"], 2, "Did you mean 'frameworks'?"),
         (["describe"], 2, "Name one plugin"),

@@ -89,7 +89,7 @@ def test_of_many_names_those_that_are_like_it_are_listed_or_the_first(known, nam
 def test_an_unknown_name_gets_a_suggestion_and_the_names_that_exist():
     with pytest.raises(UnknownName, match=r"Did you mean 'local'\?.*dlperf_sdk\.topologies") as caught:
         Registry().topology("locall")
-    assert caught.value.kind == "topology"
+    assert caught.value.kind == "launcher"
     assert "local" in caught.value.known
 
 

@@ -54,7 +54,7 @@ GROUPS: dict[str, Group] = {
     for group in (
         Group("frameworks", "framework", "framework:Framework"),
         Group("models", "model", "model:Model"),
-        Group("topologies", "topology", "topology:Topology"),
+        Group("topologies", "launcher", "topology:Topology"),
         Group("measurers", "measurer", "measurer:Measurer"),
         Group("collections", "collection", "collection:Collection", "dlperf-published"),
         Group("importers", "importer", "importer:Importer", "dlperf-published"),
