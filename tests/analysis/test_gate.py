@@ -389,8 +389,10 @@ def test_the_sides_of_a_pair_may_differ_in_what_was_asked_for():
     assert decision.differences == ("compiler: inductor against none",)
     (decision,) = gate_interleaved([(before, results_with(SLOW, fields={"batch_size": 8}))]).decisions
     assert decision.outcome == "refused"
-    (decision,) = gate_interleaved([(failed(), after)]).decisions
-    assert decision.outcome == "mended"
+    found = gate_interleaved([(before, before), (failed(), before)])
+    assert [each.outcome for each in found.decisions] == ["unchanged", "refused"]
+    assert found.exit_code == 2
+    assert "the baseline does not" in found.decisions[1].detail
 
 
 def runs_of(medians):

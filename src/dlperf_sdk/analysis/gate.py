@@ -201,7 +201,8 @@ def _match_pairs(old: Result, new: Result) -> Pairing | Decision:
     ]
     comparison = _compare(name, old, new, factors)
     if isinstance(comparison, Decision):
-        return comparison
+        # Both sides were asked for now: a baseline that does not run is a mistake, and no improvement.
+        return attrs.evolve(comparison, outcome=REFUSED) if comparison.outcome == MENDED else comparison
     second, first = comparison.a, comparison.b
     # A fixed number of repeats is the same on both sides.
     ratios = [b / a for a, b in zip(first.repeats, second.repeats, strict=True)]

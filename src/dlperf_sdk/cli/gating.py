@@ -205,7 +205,7 @@ def blocks_of(gate: Gate) -> list[Block]:
     verdict: dict[int, tuple[str, Tone]] = {
         0: ("passed", "good"),
         1: ("failed", "bad"),
-        2: ("refused: specs differ" if refused else "nothing was compared", "bad"),
+        2: ("refused: not comparable" if refused else "nothing was compared", "bad"),
         6: ("inconclusive: too few repeats, or too noisy", "doubt"),
     }
     effect, level = f"{100 * gate.minimum_effect:g} %", f"{100 * gate.level:g} %"
