@@ -226,6 +226,7 @@ def repeat_of(spec: RunSpec, attempt: int, noise: random.Random) -> Repeat:
         deviation=1e-6 if spec.precision == "fp32" else 1e-3,
         updates=STEPS,
         audit_step_times=(0.1,) * CANONICAL,
+        audit_seeded=True,
         skipped_steps=0,
         prefetched_batches=0,
         peak_host_memory=2**31,

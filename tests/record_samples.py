@@ -45,6 +45,7 @@ def record(
         deviation=1e-7,
         updates=steps,
         audit_step_times=(0.1,) * 3,
+        audit_seeded=True,
         skipped_steps=0,
         prefetched_batches=0,
         peak_host_memory=1000 + rank,

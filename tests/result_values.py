@@ -102,6 +102,7 @@ RECORDS = st.builds(
     deviation=st.none() | REAL,
     updates=st.none() | COUNT,
     audit_step_times=many(SECONDS, 4),
+    audit_seeded=st.booleans(),
     skipped_steps=COUNT,
     prefetched_batches=COUNT,
     peak_host_memory=COUNT,

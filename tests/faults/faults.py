@@ -473,6 +473,14 @@ BY_WINDOW_OF_TORCH = (
         "bert-base",
     ),
     Fault(
+        "EvaluatesBert",
+        "from the ninth step on: evaluation mode, without dropout",
+        "window-verified",
+        "after a reset",
+        "bert-base",
+        parameters=(("dropout", "0.5"),),
+    ),
+    Fault(
         "RepeatsItsFirstImages",
         "images: the loader's first batch, repeated for ever",
         "window-verified",

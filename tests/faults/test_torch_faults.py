@@ -111,10 +111,12 @@ def test_parity_catches_in_company(fault):
 @pytest.mark.parametrize("fault", BY_WINDOW_OF_TORCH, ids=lambda fault: fault.plugin)
 def test_the_window_is_verified(fault, tmp_path):
     suite = controller.suite_of(fault)
-    fields = {"topology": "1n2d" if fault.where else "1n1d"}
-    for name, source in fault.parameters:
-        {"images": samples.images, "text": samples.sentences}[source](tmp_path)
-        fields[name] = f"{source}:{tmp_path}"
+    given, fields = dict(fault.parameters), {"topology": "1n2d" if fault.where else "1n1d"}
+    if "dropout" in given:
+        fields["options"] = {"dropout": float(given["dropout"])}
+    if "data" in given:
+        {"images": samples.images, "text": samples.sentences}[given["data"]](tmp_path)
+        fields["data"] = f"{given['data']}:{tmp_path}"
     result = suite.run_case(suite.spec(fault.model, warmup=4, steps=4, **fields))
     found = verdict(result, fault.by)
     assert found.outcome == "fail", found

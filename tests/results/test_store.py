@@ -56,6 +56,7 @@ def record(rank=0, attempt=1):
         deviation=None,
         updates=2,
         audit_step_times=(1.0, 1.0),
+        audit_seeded=True,
         skipped_steps=0,
         prefetched_batches=2,
         peak_host_memory=2**30,

@@ -73,11 +73,17 @@ def test_an_audit_that_goes_another_way_fails(again):
 
 def test_dropout_moves_the_audit_and_other_losses_decide_nothing():
     plan = attrs.evolve(expected(), has_dropout=True)
-    assert verdict_of(replica(0, audit_losses=(7.1, 6.6, 5.9)), plan=plan).outcome == PASS
-    found = verdict_of(replica(0, audit_losses=(7.0, 6.5, 6.5)), plan=plan)
+    assert verdict_of(replica(0, audit_losses=(7.1, 6.6, 5.9)), plan=plan, audit_seeded=False).outcome == PASS
+    found = verdict_of(replica(0, audit_losses=(7.0, 6.5, 6.5)), plan=plan, audit_seeded=False)
     assert found.outcome == INCONCLUSIVE
     assert "Dropout draws other masks" in found.detail
     assert "no longer" not in found.detail, "a verdict that does not decide accuses nobody"
+
+
+def test_masks_that_repeat_let_the_audit_decide():
+    plan = attrs.evolve(expected(), has_dropout=True)
+    assert verdict_of(replica(0), plan=plan).outcome == PASS
+    assert verdict_of(replica(0, audit_losses=(7.1, 6.6, 5.9)), plan=plan).outcome == FAIL
 
 
 def test_what_a_narrow_precision_rounds_away_is_no_failure():

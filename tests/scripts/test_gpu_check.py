@@ -57,6 +57,7 @@ def repeat(values, step=0.1, seconds=10.0):
         deviation=None,
         updates=None,
         audit_step_times=(),
+        audit_seeded=False,
         skipped_steps=0,
         prefetched_batches=0,
         peak_host_memory=1,

@@ -156,6 +156,8 @@ class Record(WorkerRecord):
     """Updates inside the window, as the framework's optimizer counts them; null if it does not."""
     audit_step_times: StepSeconds
     """Seconds of each step of the audit, the device synchronized after each."""
+    audit_seeded: bool
+    """True if the framework's random state was set back for the audit, so that dropout draws the same masks."""
     skipped_steps: Count
     """Steps inside the window that the loss scaler skipped."""
     prefetched_batches: Count

@@ -77,7 +77,8 @@ VERDICTS = Table(
         Check(
             name=window_verification.NAME,
             kind=INTEGRITY,
-            passes_if="the state moves over the window, and the first steps come out again behind it",
+            passes_if="the batches of the window are those that are due, the state changes in it, and after a reset "
+            "the first steps have the same losses again",
             judge=window_verification.window_verified,
         ),
         Check(

@@ -1,8 +1,9 @@
 """The integrity verdict on the window itself: whether its steps were the training steps that parity verifies.
 
-Two kinds of evidence, both taken outside the clock. The state: over the window every tensor changes, and the framework
-counts an update for each step. The audit: behind the window the trainer is reset, and its losses must be those of its
-first steps again, in no less time than the window's steps took.
+Three kinds of evidence, all taken outside the clock. The batches: each step was given the labels that were due. The
+state: over the window every tensor changes, and the framework counts an update for each step. The audit: behind the
+window the trainer is reset, and its losses must be those of its first steps again, in no less time than the window's
+steps took.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ TIMED_REPEATS = 3
 
 
 def window_verified(repeats: tuple[Repeat, ...], expected: Expected) -> Verdict:
-    """Check that the window's steps trained: the state moved, and the first steps come out again behind it."""
+    """Check that the window's steps trained on the batches that were due, as the first steps did."""
     failures = [
         *_state_failures(repeats, expected),
         *_batch_failures(repeats),
@@ -134,8 +135,8 @@ def _audit_failures(repeats: Sequence[Repeat], expected: Expected) -> Iterator[s
         elif STRATEGIES[expected.strategy].is_asynchronous:
             if _moves(first, expected) and _movement(again) <= _rounding(first, expected):
                 yield f"the loss stays at {again[0]:.6g} in the audit {where}"
-        elif not expected.has_dropout:
-            difference = _other_losses(first, again, expected)
+        elif not _redraws(repeats, expected):
+            difference = _other_losses(first, again, expected, LOSS_MARGIN)
             if difference:
                 yield f"{difference}: the trainer no longer does what it did there {where}"
 
@@ -152,15 +153,21 @@ def _audit_doubts(repeats: Sequence[Repeat], expected: Expected) -> Iterator[str
         elif STRATEGIES[expected.strategy].is_asynchronous:
             if min(again[1:], default=math.inf) >= again[0]:
                 yield f"The loss does not fall in the audit, from {again[0]:.6g} on {where}"
-        elif expected.has_dropout:
-            difference = _other_losses(first, again, expected)
+        elif _redraws(repeats, expected):
+            difference = _other_losses(first, again, expected, DROPOUT_MARGIN)
             if difference:
                 yield f"Dropout draws other masks, which may explain that {difference} {where}"
 
 
-def _other_losses(first: Sequence[float], again: Sequence[float], expected: Expected) -> str | None:
+def _redraws(repeats: Sequence[Repeat], expected: Expected) -> bool:
+    """Return True if dropout drew other masks in the audit than in the first steps."""
+    return expected.has_dropout and not all(record.audit_seeded for _, record, _ in _replicas(repeats))
+
+
+def _other_losses(
+    first: Sequence[float], again: Sequence[float], expected: Expected, margin: float
+) -> str | None:
     """Return a clause if the audit's losses are others than those of the first steps, else None."""
-    margin = DROPOUT_MARGIN if expected.has_dropout else LOSS_MARGIN
     limit = margin * _movement(first) + _rounding(first, expected)
     distances = [abs(one - other) for one, other in zip(first, again, strict=True)]
     step = max(range(len(distances)), key=distances.__getitem__)

@@ -23,7 +23,8 @@ def repeat_first_steps(
     try:
         trainer.reset()
     except NotImplementedError:
-        return {"audit_losses": losses, "audit_step_times": seconds}
+        return {"audit_losses": losses, "audit_step_times": seconds, "audit_seeded": False}
+    seeded = runtime.seed()
     batch = trainer.canonical_batch()
     runtime.synchronize()
     for i in range(protocol["canonical_steps"]):
@@ -33,4 +34,4 @@ def repeat_first_steps(
         seconds.append(monotonic() - began)
         losses.append(trainer.read_loss(loss))
         progress.counters[1] = i + 1
-    return {"audit_losses": losses, "audit_step_times": seconds}
+    return {"audit_losses": losses, "audit_step_times": seconds, "audit_seeded": seeded}

@@ -45,6 +45,13 @@ class Runtime:
     def start(self) -> None:
         """Import the framework, take the devices, join the other processes."""
 
+    def seed(self) -> bool:
+        """Set the framework's random state to that of the request's seed; return False if that cannot be done.
+
+        Called before the first step, and again after `Trainer.reset`: dropout must draw the same masks then.
+        """
+        return False
+
     def synchronize(self) -> None:
         """Return when everything enqueued so far has finished on every device of this process."""
 

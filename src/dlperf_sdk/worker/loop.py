@@ -25,6 +25,7 @@ def measure(
     began = monotonic()
 
     deviation = trainer.deviation()
+    runtime.seed()
     batch = trainer.canonical_batch()
     canonical: List[Any] = []
     for i in range(protocol["canonical_steps"]):

@@ -45,11 +45,16 @@ class MXNetRuntime(Runtime):
             )
         # No TF32, whatever a library's default is: cuBLAS and cuDNN read it when the first operator needs them.
         os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
-        for context, replica in zip(self.contexts, self.process.replicas):
-            mx.random.seed(request.seed + replica, ctx=context)
+        self.seed()
         kind = self._kvstore_kind()
         if kind is not None:
             self.kvstore = mx.kvstore.create(kind)
+
+    def seed(self):
+        """Seed each device's generators: the one of a CPU, and several of a GPU, which take turns that go on."""
+        for context, replica in zip(self.contexts, self.process.replicas):
+            mx.random.seed(self.request.seed + replica, ctx=context)
+        return self.request.device == "cpu"
 
     def _kvstore_kind(self):
         """The name of MXNet's store that does what the strategy asks for."""

@@ -39,7 +39,12 @@ class PaddleRuntime(Runtime):
             )
         if self.meets:
             dist.init_parallel_env()
-        paddle.seed(request.seed + self.replica)
+        self.seed()
+
+    def seed(self):
+        """Seed the generators of all devices."""
+        paddle.seed(self.request.seed + self.replica)
+        return True
 
     def _take_gpu(self):
         if not paddle.device.is_compiled_with_cuda() or paddle.device.cuda.device_count() < 1:

@@ -55,7 +55,7 @@ class TorchRuntime(Runtime):
             Unsupported: the device is not there, or cannot do the requested precision.
         """
         request = self.request
-        torch.manual_seed(request.seed + self.replica)
+        self.seed()
         if "OMP_NUM_THREADS" in os.environ:
             torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
         if request.device == "cuda":
@@ -70,6 +70,11 @@ class TorchRuntime(Runtime):
                 timeout=timedelta(seconds=max(request.deadlines.values())),
                 device_id=self.device if request.device == "cuda" else None,
             )
+
+    def seed(self):
+        """Seed the generators of all devices."""
+        torch.manual_seed(self.request.seed + self.replica)
+        return True
 
     def _take_gpu(self):
         if not torch.cuda.is_available():
