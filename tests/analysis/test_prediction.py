@@ -88,6 +88,35 @@ def test_a_superlinear_series_is_not_predicted_to_go_on():
     assert found.step_time >= 0.1
 
 
+def test_the_launcher_plays_no_part():
+    on_slurm = predict(a_series({"1n8d@slurm": 0.105, "2n8d@slurm": 0.115}), "4n8d")
+    assert on_slurm.throughput == predict(SERIES[1:], "4n8d").throughput
+
+
+def test_measurements_that_contradict_each_other_are_noted():
+    """Two nodes that are five times as fast as one are no reason for a narrow interval without a word."""
+    found = predict(a_series({"1n8d": 0.5, "2n8d": 0.2}), "4n8d")
+    assert found.notes[0].startswith("From 1n8d to 2n8d each doubling makes the step 60% shorter")
+    assert not any(
+        "shorter" in note for note in predict(a_series({"1n8d": 0.1, "2n8d": 0.096}), "4n8d").notes
+    )
+
+
+@pytest.mark.parametrize(
+    ("repeats", "note"),
+    [
+        ((300.0, 320.0, 200.0), "The repeats of 1n8d have a standard deviation of 23.5%"),
+        ((300.0,), "1n8d was measured once"),
+        ((300.0, 301.0, 299.0), None),
+        ((), None),
+    ],
+)
+def test_noise_that_the_interval_does_not_cover_is_noted(repeats, note):
+    first, second = a_series({"1n8d": 0.1, "2n8d": 0.105})
+    notes = predict([attrs.evolve(first, repeats=repeats), second], "4n8d").notes
+    assert [text.startswith(note) for text in notes] == ([True] if note else [])
+
+
 def test_a_series_of_the_reference_is_left_out_of_it():
     table = REFERENCE.where(framework="mxnet", implementation="gluon-nlp", batch_size=64)
     series = table.where(precision="fp32", topology=("1n1d", "1n8d", "2n8d"))

@@ -58,6 +58,15 @@ def test_the_prediction_as_json(store, tmp_path, capfd):
     assert len(answer["errors"]) == 1
 
 
+def test_the_newest_run_of_a_topology_counts(store, capfd):
+    older = attrs.evolve(measured("2n8d", 3000), id="older", started_at="2024-01-01T00:00:00+00:00")
+    for name in ("a-older", "z-older"):
+        ResultStore(store).open_run(name).write_result(attrs.evolve(older, id=name))
+    assert main(["predict", str(store), "--to", "4n8d", "--json"]) == 5
+    (prediction,) = json.loads(capfd.readouterr().out)["predictions"]
+    assert prediction["throughput"] > 9000
+
+
 def test_nothing_to_predict_from(store, tmp_path, capfd):
     assert main(["predict", str(store), "--to", "2n4d"]) == 2
     assert "two numbers of nodes with 4 devices each" in " ".join(capfd.readouterr().err.split())

@@ -24,6 +24,7 @@ from itertools import combinations, product
 from attrs import frozen
 
 from dlperf_sdk.analysis.case import Case, cases, differing_facts, key
+from dlperf_sdk.analysis.prediction_notes import measurement_notes
 from dlperf_sdk.errors import AnalysisError
 from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.results.result import Result
@@ -111,14 +112,15 @@ def predict(
         AnalysisError: the sources are not one series, or not enough of one; or the topology is no larger.
     """
     wanted, series = TopologySpec.parse(topology), _series(cases(sources))
-    steps = _steps_by_units(series, wanted)
+    by_units = _cases_by_units(series, wanted)
+    steps = {units: case.step_time for units, case in by_units.items()}
     target = wanted.nodes if wanted.nodes > 1 else wanted.devices_per_node
     _check_sufficient(series, steps, wanted, target)
     before, last = sorted(steps)[-2:]
     measured, doublings = _growth(steps, before, last), math.log2(target / last)
     examples = _examples_without(series, reference, over_nodes=wanted.nodes > 1)
     alike = [example for example in examples if (example.last, example.target) == (last, target)]
-    notes = []
+    notes = list(measurement_notes(by_units[before], by_units[last], measured))
     if len(alike) < FEWEST:
         alike = [example for example in examples if example.doublings == 1]
         notes.append(
@@ -129,16 +131,16 @@ def predict(
     model = learn(tuple(alike))
     step = steps[last] * math.exp(model.next(measured) * doublings)
     width = _uncertainty(measured) * doublings
-    one = next(iter(series.values()))
-    rate = one.batch_size * wanted.devices / step
+    largest = by_units[last]
+    rate = largest.batch_size * wanted.devices / step
     return Prediction(
         wanted,
         rate,
         rate * math.exp(-model.slower * width),
         rate * math.exp(model.faster * width),
-        one.unit,
+        largest.unit,
         step,
-        TopologySpec(last, wanted.devices_per_node) if wanted.nodes > 1 else TopologySpec(1, last),
+        largest.topology,
         doublings,
         tuple(notes),
     )
@@ -180,7 +182,7 @@ def find_examples(
         wanted = largest if over_nodes else TopologySpec(1, largest.devices_per_node)
         if over_nodes and largest.nodes == 1:
             continue
-        steps = _steps_by_units(series, wanted)
+        steps = {units: case.step_time for units, case in _cases_by_units(series, wanted).items()}
         release = key([next(iter(series.values())).facts.get(name) for name in RELEASE])
         for before, last, target in combinations(sorted(steps), 3):
             yield Example(release, last, target, _growth(steps, before, last), _growth(steps, last, target))
@@ -238,14 +240,12 @@ def _uncertainty(measured: float) -> float:
     return 0.01 + 0.3 * max(measured, 0.0)
 
 
-def _steps_by_units(series: Mapping[TopologySpec, Case], wanted: TopologySpec) -> dict[int, float]:
-    """Return the step times by number of nodes, or of devices where `wanted` is one node."""
+def _cases_by_units(series: Mapping[TopologySpec, Case], wanted: TopologySpec) -> dict[int, Case]:
+    """Return the cases by number of nodes, or of devices where `wanted` is one node."""
     if wanted.nodes == 1:
-        return {each.devices_per_node: case.step_time for each, case in series.items() if each.nodes == 1}
+        return {each.devices_per_node: case for each, case in series.items() if each.nodes == 1}
     return {
-        each.nodes: case.step_time
-        for each, case in series.items()
-        if each.devices_per_node == wanted.devices_per_node
+        each.nodes: case for each, case in series.items() if each.devices_per_node == wanted.devices_per_node
     }
 
 
