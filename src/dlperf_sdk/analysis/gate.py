@@ -73,7 +73,7 @@ class Gate:
         return 6 if INCONCLUSIVE in outcomes else 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Return JSON values."""
         return {
             "minimum_effect": self.minimum_effect,
             "level": self.level,

@@ -62,7 +62,7 @@ class CampaignDirectory:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Be its only controller; raises StoreError where there is another."""
+        """Become its only controller; raises StoreError if there is another."""
         with journal.lock(self.path / "lock"):
             yield
 

@@ -34,7 +34,7 @@ def cancel_orphaned_jobs(
     on_cancel: Callable[[list[str]], None],
     timeout: float = QUEUE_TIMEOUT,
 ) -> None:
-    """Have the launchers cancel the jobs of these cases that are in their queues, and return when they are gone.
+    """Cancel the jobs of these cases in the launchers' queues, and return when they are gone.
 
     Args:
         pending: the cases that are not concluded.

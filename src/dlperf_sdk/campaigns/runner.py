@@ -61,7 +61,7 @@ def run_campaign(
     watch: Watch = lambda entry: None,
     retry: Iterable[str] = (),
 ) -> Outcome:
-    """Carry out what of a campaign is left, as its only controller.
+    """Run the rest of a campaign, as its only controller.
 
     `retry` names kinds of failure, or `failed` for all: cases that had ended so are tried again.
 

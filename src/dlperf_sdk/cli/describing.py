@@ -168,7 +168,7 @@ _ABOUT = {
 
 
 def _find_partners(registry: Registry, group: str, trainer: Callable[[Any], str | None]) -> dict[str, str]:
-    """Name → trainer, of all in a group that go together with a plugin. A broken one is said and left out."""
+    """Return the trainers of a group that work with a plugin, by name; report and skip a broken one."""
     attributes = {}
     for name in registry.names(group):
         try:

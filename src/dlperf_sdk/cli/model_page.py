@@ -34,7 +34,7 @@ def page_of(model: Model) -> str:
 
 
 def manifest_of(parameters: Iterable[Parameter]) -> list[dict[str, Any]]:
-    """Name, shape, `init` and `decay` of each, as requests have them."""
+    """Return name, shape, `init` and `decay` of each parameter, as requests have them."""
     return [entry_to_dict(parameter) for parameter in parameters]
 
 

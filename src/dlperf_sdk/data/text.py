@@ -195,7 +195,7 @@ def prepare_text(
     seed: int,
     on_progress: cache.Progress,
 ) -> dict[str, Any]:
-    """Tokenise and mask a folder's text, or find that done. For arguments and errors see `data.prepare`."""
+    """Tokenize and mask a folder's text, or find that done. For arguments and errors see `data.prepare`."""
     shapes = {entry["name"]: tuple(entry["shape"]) for entry in inputs}
     root = folder.resolved_folder(path, "text")
     limit = int(model_options["vocabulary_size"])

@@ -41,7 +41,7 @@ def distances_by_name(
     theirs: Mapping[str, Fingerprint],
     usual: Mapping[str, Fingerprint] | None = None,
 ) -> dict[str, float]:
-    """Name → the distance, for all that both have, in the order of `theirs`.
+    """Return the distance of each array that both have, by name, in the order of `theirs`.
 
     `usual` has the norms that stand in place of smaller ones.
     """
@@ -54,7 +54,7 @@ Pairs = Iterable[tuple[Mapping[str, Fingerprint], Mapping[str, Fingerprint]]]
 
 
 def largest_distances(pairs: Pairs) -> dict[str, float]:
-    """Name → the largest distance over the replicas that have it, in the model's order."""
+    """Return the largest distance over the replicas, by name, in the model's order."""
     maxima: dict[str, float] = {}
     for ours, theirs in pairs:
         for name, apart in distances_by_name(ours, theirs).items():

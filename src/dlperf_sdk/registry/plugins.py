@@ -75,7 +75,7 @@ class Row:
 
 
 def distribution(entry_point: EntryPoint) -> str:
-    """Name and version of what registers an entry point, also where an installation has lost its metadata."""
+    """Return name and version of what registers an entry point, also if an installation has lost its metadata."""
     if entry_point.dist is None:
         return "an unknown distribution"
     metadata = entry_point.dist.metadata
@@ -206,7 +206,7 @@ class Registry:
         return tuple(self.load("measurers", name) for name in self.names("measurers"))
 
     def distribution(self, group: str, name: str) -> str:
-        """Name and version of the distribution that registers a plugin."""
+        """Return name and version of the distribution that registers a plugin."""
         return next((row.distribution for row in self.rows(group) if row.name == name), "unknown")
 
     @contextmanager

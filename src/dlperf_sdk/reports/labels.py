@@ -20,7 +20,7 @@ _MARKS: dict[str, tuple[str, Tone]] = {
 
 
 def title(result: Result) -> str:
-    """`torch resnet50 · 1n2d · fp32`, with the compiler and strategy that are not the usual ones.
+    """Return `torch resnet50 · 1n2d · fp32`, with compiler and strategy if they are not the default.
 
     One device has no strategy, whatever was asked for.
     """
@@ -34,12 +34,12 @@ def title(result: Result) -> str:
 
 
 def batch_size(spec: RunSpec, devices: int = 1) -> str:
-    """Samples of so many devices; `max` where the largest was looked for and none was found."""
+    """Return the samples of so many devices; `max` if the maximum was requested and not found."""
     return str(spec.batch_size) if spec.wants_max_batch else f"{spec.batch_size * devices:,}"
 
 
 def outcome(result: Result, contradicted: Sequence[str]) -> Cell:
-    """In a word or two, how the case came out; `contradicted` is what was found of its `contradictions`."""
+    """Return the outcome of a case in a word or two; `contradicted` holds its `contradictions`."""
     if result.failure is not None:
         done = f" after {format_count(len(result.repeats), 'repeat')}" if result.repeats else ""
         return Cell(f"failed: {result.status}{done}", "bad")
@@ -61,7 +61,7 @@ def outcome(result: Result, contradicted: Sequence[str]) -> Cell:
 
 
 def format_value(value: object) -> str:
-    """A value of a field: `none` for None, yes or no, anything else as it is."""
+    """Format a value of a field: `none` for None, yes or no for a boolean, any other unchanged."""
     if value is None or isinstance(value, bool):
         return {None: "none", True: "yes", False: "no"}[value]
     return str(value)

@@ -14,7 +14,7 @@ _OPENING = re.compile(r"^(?:[-+=]|[0-9]{1,9}(?=[.)]))")
 
 
 def text_of(blocks: Iterable[Block]) -> str:
-    """A Markdown document (GitHub's tables). What the blocks hold stays text: none of it becomes markup."""
+    """Return a Markdown document (with GitHub's tables); no text of the blocks becomes markup."""
     return "\n\n".join(_render(block) for block in blocks) + "\n"
 
 
@@ -38,7 +38,7 @@ def _render(block: Block) -> str:
 
 
 def _verbatim(block: Verbatim) -> str:
-    """Between fences that are longer than any in the text."""
+    """Put text between fences that are longer than any in the text."""
     title, text = (
         f"**{_escape(block.title)}**\n\n" if block.title else "",
         replace_control_characters(block.text),

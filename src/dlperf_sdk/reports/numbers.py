@@ -42,23 +42,23 @@ class Scale:
     decimals: int
 
     def __call__(self, value: float) -> str:
-        """The bare number."""
+        """Format a number without its unit."""
         return f"{value / self.divisor:,.{self.decimals}f}"
 
     def own(self, value: float) -> str:
-        """The bare number with the digits that itself needs, not what stands beside it."""
+        """Format a number without its unit, with the digits that itself needs."""
         return f"{value / self.divisor:,.{_decimals(abs(value) / self.divisor)}f}"
 
     def own_interval(self, low: float, high: float) -> str:
-        """Both ends, each with its own digits."""
+        """Format both ends, each with its own digits."""
         return f"{self.own(low)} – {self.own(high)}"
 
     def with_unit(self, value: float) -> str:
-        """The number and its unit."""
+        """Format a number with its unit."""
         return f"{self(value)} {self.unit}".rstrip()
 
     def interval(self, low: float, high: float) -> str:
-        """Both ends."""
+        """Format both ends."""
         return f"{self(low)} – {self(high)}"
 
 
@@ -86,7 +86,7 @@ def common_scale(values: Sequence[float], unit: str) -> Scale:
 
 
 def quantity(value: float, unit: str) -> str:
-    """A value and its unit: `133.2 img/s`, `1.945 GiB`, `7.512 ms`."""
+    """Format a value with its unit: `133.2 img/s`, `1.945 GiB`, `7.512 ms`."""
     return scale(value, unit).with_unit(value)
 
 
@@ -99,7 +99,7 @@ def _decimals(size: float) -> int:
 
 
 def duration(seconds: float) -> str:
-    """A time that passes: `0.9 s`, `12 s`, `3 min 20 s`, `2 h 05 min`."""
+    """Format a duration: `0.9 s`, `12 s`, `3 min 20 s`, `2 h 05 min`."""
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -111,12 +111,12 @@ def duration(seconds: float) -> str:
 
 
 def format_count(count: int, noun: str) -> str:
-    """`1 repeat`, `3 repeats`."""
+    """Format a count: `1 repeat`, `3 repeats`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """`0-3, 7`: ascending numbers, neighbours joined."""
+    """Format ascending numbers with neighbors joined: `0-3, 7`."""
     parts: list[list[int]] = []
     for number in numbers:
         if parts and number == parts[-1][-1] + 1:

@@ -18,7 +18,7 @@ _KINDS = ((INTEGRITY, "Validity checks"), (QUALITY, "Measurement quality"))
 
 
 def page(result: Result, directory: Path | None = None) -> list[Block]:
-    """The whole report; `directory` is where the result's files lie, None where it has none."""
+    """Return the report; `directory` is the result's directory, None if it has none."""
     errors = list_contradictions(result)
     blocks: list[Block] = [Heading(title(result), outcome(result, errors)), _case(result)]
     if result.failure is not None:
@@ -44,7 +44,7 @@ def page(result: Result, directory: Path | None = None) -> list[Block]:
 
 
 def batch(result: Result) -> str:
-    """The batch size beside the global one."""
+    """Format the batch size with the global one."""
     spec = result.spec
     devices = format_count(spec.topology.devices, "device")
     if spec.wants_max_batch:
@@ -148,7 +148,7 @@ def _metrics(metrics: Sequence[Metric], notes: _Notes) -> Table:
 
 
 def interval(metric: Metric) -> Cell:
-    """The interval of the median; a dash where there is none."""
+    """Format the interval of the median; a dash if there is none."""
     if metric.low is None or metric.high is None:
         return Cell("–", "quiet")
     return Cell(scale(metric.value, metric.unit).interval(metric.low, metric.high))

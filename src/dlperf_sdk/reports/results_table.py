@@ -43,7 +43,7 @@ class Group:
 
 
 def pages(results: Sequence[Result]) -> list[Block]:
-    """A table per workload. Where there are several, each says in what it differs from the others."""
+    """Return a table per workload; of several, each states its differences from the others."""
     groups = group_by_workload(results)
     among = list_contradictions_by_result(results)
     outcomes = {id(result): outcome(result, peers) for result, peers in zip(results, among, strict=True)}
@@ -95,7 +95,7 @@ def _values(group: Group, swept: str) -> list[Any]:
 
 
 def group_by_workload(results: Sequence[Result]) -> list[Group]:
-    """The results by workload, in the order of their first.
+    """Group the results by workload, in the order of first occurrence.
 
     A case that was refused before it had a plan knows fewer facts than one that ran: it belongs to the first
     workload that agrees in all of them, and of which the same options were asked.
@@ -206,7 +206,7 @@ def _cases(factors: Sequence[dict[str, str]]) -> tuple[list[str], str]:
 
 
 def _column(results: Sequence[Result], name: str, heading: str, what: str) -> tuple[str, list[Cell]] | None:
-    """A metric's column, all rows in one unit; None where no result has it."""
+    """Return a metric's column, all rows in one unit; None if no result has it."""
     metrics = [result.metric(name) for result in results]
     known = [metric for metric in metrics if metric is not None]
     if not known or len({metric.unit for metric in known}) > 1:
@@ -229,7 +229,7 @@ def _interval(metric: Metric | None, how: Scale) -> Cell:
 
 
 def _verdict(result: Result, whole: Cell, notes: dict[str, int]) -> Cell:
-    """A mark, and where not all is well, the number of the note that says what is not."""
+    """Return the mark of a verdict, with the number of its note unless everything passed."""
     if whole.text == "ok":
         return Cell("✓ ok", "good")
     text = whole.text if result.failure is None else f"{whole.text}: {result.failure.message}"

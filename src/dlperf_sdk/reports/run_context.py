@@ -19,7 +19,7 @@ _ENVIRONMENTS = {
 
 
 def list_run_context(result: Result, directory: Path | None) -> tuple[tuple[str, Cell | str], ...]:
-    """Labelled lines; `directory` is where the result's files lie, None where it has none."""
+    """Return labeled lines; `directory` is the result's directory, None if it has none."""
     pairs: list[tuple[str, Cell | str]] = []
     environment = result.environment
     if environment is not None:
@@ -51,7 +51,7 @@ def list_run_context(result: Result, directory: Path | None) -> tuple[tuple[str,
 
 
 def _format_period(start: str, end: str) -> str:
-    """`2025-01-31 10:15:02 to 10:21:40 UTC`; the day is said again where it is another."""
+    """Format a period as `2025-01-31 10:15:02 to 10:21:40 UTC`, with the second day if it differs."""
     (day, begun), (last_day, ended) = (text.removesuffix("+00:00").split("T") for text in (start, end))
     return f"{day} {begun} to {ended if day == last_day else f'{last_day} {ended}'} UTC"
 
@@ -81,7 +81,7 @@ def context_of(result: Result) -> list[tuple[str, str]]:
 
 
 def hardware(nodes: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """A labelled line per kind of node; nodes that are alike share one."""
+    """Return a labeled line per kind of node; equal nodes share one."""
     kinds: dict[str, list[int]] = {}
     for number, facts in enumerate(nodes):
         kinds.setdefault(_machine(facts), []).append(number)
@@ -94,7 +94,7 @@ def hardware(nodes: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
 
 
 def _machine(facts: Mapping[str, Any]) -> str:
-    """`host: AMD EPYC 7B13, 2 of 4 processors, 15.6 GiB; Linux 6.1.0 (x86_64)`, with its GPUs."""
+    """Describe a node as `host: AMD EPYC 7B13, 2 of 4 processors, 15.6 GiB; Linux 6.1.0 (x86_64)`, with its GPUs."""
     cpu = facts.get("cpu")
     cpu = cpu if isinstance(cpu, Mapping) else {}
     parts = [str(cpu.get("model", "unknown processor"))]
@@ -115,7 +115,7 @@ def _machine(facts: Mapping[str, Any]) -> str:
 
 
 def _gpus(gpus: Any) -> str:
-    """`8 × NVIDIA H200 (139.8 GiB), driver 570.86`."""
+    """Describe GPUs as `8 × NVIDIA H200 (139.8 GiB), driver 570.86`."""
     if not isinstance(gpus, list | tuple):
         return ""
     kinds: dict[str, int] = {}

@@ -63,7 +63,7 @@ class Workload:
 
 
 def merge(many: Iterable[Case]) -> list[Merged]:
-    """Runs of the same case together, in the order of their first."""
+    """Merge runs of the same case, in the order of first occurrence."""
     groups: dict[tuple[str, ...], list[Case]] = {}
     for case in many:
         groups.setdefault(_identity(case, case.holds()), []).append(case)
@@ -81,7 +81,7 @@ def _merge_runs(runs: Sequence[Case]) -> Merged:
 
 
 def workloads(merged: Sequence[Merged]) -> list[Workload]:
-    """The workloads, that with most cases first."""
+    """Return the workloads, the one with the most cases first."""
     groups: dict[tuple[str, ...], list[Merged]] = {}
     for run in merged:
         names = {name for name, role in run.case.roles.items() if role == "workload"}
@@ -98,7 +98,7 @@ def workloads(merged: Sequence[Merged]) -> list[Workload]:
 
 
 def strong_workloads(merged: Sequence[Merged]) -> list[Workload]:
-    """Cases of one workload but for the batch per device, which together work on one global batch.
+    """Return the groups of cases that differ in the batch per device only and share a global batch.
 
     Those with most cases first. Its `facts` know no batch per device.
     """
@@ -122,7 +122,7 @@ def strong_workloads(merged: Sequence[Merged]) -> list[Workload]:
 
 
 def titles_of(short: Sequence[str], facts: Sequence[dict[str, Any]]) -> list[str]:
-    """A short title for each workload, and where these do not tell them apart, the facts that do."""
+    """Return a short title for each workload, with the facts that distinguish equal titles."""
     titles = []
     for title, own in zip(short, facts, strict=True):
         alike = [other_facts for other, other_facts in zip(short, facts, strict=True) if other == title]
@@ -145,7 +145,7 @@ def _identity(case: Case, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def format_fact(name: str, value: Any) -> str:
-    """A fact in a name: a word speaks for itself, a number or a yes does not."""
+    """Format a fact for a name: a word alone, a number or a boolean with its field's name."""
     if name == "implementation":
         return f"({value})"
     if isinstance(value, str):
@@ -154,7 +154,7 @@ def format_fact(name: str, value: Any) -> str:
 
 
 def labels(cases: Sequence[Case], without: Sequence[str] = ()) -> list[str]:
-    """A name for each case: framework and precision, and as few other facts as tell the cases apart.
+    """Return a name for each case: framework, precision, and as few other facts as distinguish the cases.
 
     Two cases have the same name only if they differ in nothing that makes a case but the facts of `without`, or
     in what one of them does not state.

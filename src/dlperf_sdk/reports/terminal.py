@@ -40,7 +40,7 @@ GAP = 2
 
 
 def text_of(blocks: Iterable[Block], *, styled: bool = False, width: int | None = None) -> str:
-    """Blocks, an empty line between them; with colours (unless NO_COLOR is set) where they are `styled`.
+    """Render blocks with empty lines between them; in color if `styled`, unless NO_COLOR is set.
 
     The width is the terminal's, or COLUMNS, or 80, unless given.
     """
@@ -57,12 +57,12 @@ def text_of(blocks: Iterable[Block], *, styled: bool = False, width: int | None 
 
 
 def escape_lines(text: str) -> str:
-    """Lines that are no blocks, such as those of a table in CSV, as a terminal may have them."""
+    """Escape lines that are not blocks, such as a table in CSV, for a terminal."""
     return replace_control_characters(text.replace("\r\n", "\n"))
 
 
 def render(block: Block) -> RenderableType:
-    """One block, as rich shows it."""
+    """Render one block with rich."""
     match block:
         case Heading():
             line = Text(replace_control_characters(block.text), "bold")
@@ -101,7 +101,7 @@ class _Fitted:
 
 
 def minimum_width(block: Table) -> int:
-    """Columns of a terminal below which numbers are cut short, or running text has lines of a few letters."""
+    """Return the width below which numbers are truncated or running text has lines of a few letters."""
     widths = []
     for i, column in enumerate(block.columns):
         widest = max((cell_len(line) for row in block.rows for line in row[i].text.splitlines()), default=0)
@@ -111,7 +111,7 @@ def minimum_width(block: Table) -> int:
 
 
 def _rows(block: Table) -> RenderableType:
-    """Each row as its first cell (a number with its title), and below it the others that are not empty, with theirs."""
+    """Render each row as its first cell, with the other non-empty cells and their titles below it."""
     shown: list[RenderableType] = []
     titles = max((len(column.title) for column in block.columns[1:]), default=0)
     for index, row in enumerate(block.rows):

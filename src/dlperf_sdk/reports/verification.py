@@ -16,7 +16,7 @@ NAMED = 12
 
 
 def page(verifications: Iterable[Verification], *, tracebacks: bool = False) -> list[Block]:
-    """All of it; with `tracebacks`, also what a worker that failed said at last."""
+    """Return the report; with `tracebacks`, also the last output of failed workers."""
     return [block for one in verifications for block in _model(one, tracebacks)]
 
 
@@ -47,7 +47,7 @@ def _model(verification: Verification, tracebacks: bool) -> Iterator[Block]:
 
 
 def _reference(shard: int, losses: Sequence[float]) -> tuple[Cell, ...]:
-    """The reference's own losses, for orientation."""
+    """Return the reference's own losses, for orientation."""
     texts = (f"float64, shard {shard}", *(f"{loss:.6f}" for loss in losses), "", "")
     return tuple(Cell(text, "quiet") for text in texts)
 

@@ -92,6 +92,6 @@ def _settle(directory: int) -> None:
 
 
 def remove(directory: int, name: str) -> None:
-    """Unlink it, if it is there."""
+    """Remove a file if it exists."""
     with suppress(FileNotFoundError):
         os.unlink(name, dir_fd=directory)

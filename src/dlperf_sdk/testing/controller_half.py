@@ -266,7 +266,7 @@ def _requested_fields(kind: str, value: str) -> dict[str, str]:
 
 
 def _pins(spec: EnvironmentSpec) -> dict[str, str]:
-    """Name → version in the lock; empty where there is none."""
+    """Return the versions in the lock, by name; empty without a lock."""
     if spec.lock is None:
         return {}
     lines = [line.partition("#")[0].partition(";")[0].strip() for line in spec.lock.read_text().splitlines()]

@@ -138,7 +138,7 @@ class Trainer:
         raise NotImplementedError("a trainer implements read_loss()")
 
     def read_labels(self, labels: Any) -> List[Any]:
-        """The labels behind a handle, a NumPy array per replica of this process; called after the clock stopped."""
+        """Return the labels behind a handle, one NumPy array per replica; called after the clock stopped."""
         raise NotImplementedError("a trainer that returns labels implements read_labels()")
 
     def parameters(self, replica: int) -> Iterable[Tuple[str, Any]]:
@@ -160,7 +160,7 @@ class Trainer:
         return ()
 
     def moments(self, replica: int) -> Iterable[Tuple[str, Any]]:
-        """The optimizer's moments of one of this process's replicas, as NumPy arrays in C order.
+        """Return the optimizer's moments of one of this process's replicas, as NumPy arrays in C order.
 
         Each parameter has its own, so that one that gets no gradient shows. Called between steps, never inside the
         window. Empty where the optimizer keeps none, or they cannot be read.

@@ -29,7 +29,7 @@ class Runtime(interface.Runtime):
                 self.peers = [Client(address)]
 
     def mean(self, array):
-        """The mean over all replicas; the same bytes on each, so that their digests are equal."""
+        """Return the mean over all replicas: the same bytes on each, so that their digests are equal."""
         if self.peers and self.process.rank:
             self.peers[0].send_bytes(array.tobytes())
             return np.frombuffer(self.peers[0].recv_bytes(), array.dtype).reshape(array.shape)

@@ -86,7 +86,7 @@ class MXNet(Framework):
     Options: ClassVar[type[Any]] = MXNetOptions
 
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
-        """One environment per kind of device; the build for GPUs is a package of its own."""
+        """Return the environment of a kind of device; the build for GPUs is a separate package."""
         if device == "cpu":
             return EnvironmentSpec(
                 python=_PYTHON,

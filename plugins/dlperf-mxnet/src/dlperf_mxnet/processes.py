@@ -52,7 +52,7 @@ def processes(cluster: Cluster) -> List[Process]:
 
 
 def _trainer(cluster: Cluster, node: int) -> Process:
-    """The trainer that owns a whole node."""
+    """Return the trainer that owns a whole node."""
     count, first = len(cluster.nodes[node].devices), cluster.first_replica(node)
     variables = {CPU_DEVICES: str(count)} if cluster.device == "cpu" and count > 1 else {}
     return Process(TRAINER, node, variables, tuple(range(count)), tuple(range(first, first + count)), node)

@@ -81,7 +81,7 @@ class OneFlow(Framework):
     Options: ClassVar[type[Any]] = OneFlowOptions
 
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
-        """The same for every kind of device: OneFlow has one build."""
+        """Return the environment, the same for every kind of device: OneFlow has one build."""
         return EnvironmentSpec(
             python=_PYTHON,
             requirements=_REQUIREMENTS,

@@ -6,7 +6,7 @@ from dlperf_sdk.worker.processes import Cluster, Process, one_per_device
 
 
 def processes(cluster: Cluster) -> List[Process]:
-    """A trainer per device; where gradients meet, with the variables that OneFlow reads when it is imported.
+    """Return a trainer per device; if gradients are synchronized, with the variables that OneFlow reads at import.
 
     OneFlow counts the ranks of a machine, not of a node: nodes that share one machine are one to it. Every
     process sees all GPUs of its node, because OneFlow gives rank r the GPU of its LOCAL_RANK.

@@ -6,7 +6,7 @@ from dlperf_sdk.worker.processes import Cluster, Process, one_per_device
 
 
 def processes(cluster: Cluster) -> List[Process]:
-    """A trainer per device; where gradients meet, with the variables that `init_parallel_env` reads.
+    """Return a trainer per device; if gradients are synchronized, with the variables of `init_parallel_env`.
 
     Each trainer has an endpoint of its own, and they meet at one that is none of these. On a CPU the backend
     has to be named: left alone, Paddle would not choose gloo.

@@ -64,7 +64,7 @@ class TensorFlow(Framework):
     Options: ClassVar[type[Any]] = TensorFlowOptions
 
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
-        """One environment per kind of device; the CPU's is another distribution, without any CUDA packages."""
+        """Return the environment of a kind of device; the CPU's is a separate distribution without CUDA packages."""
         if device == "cpu":
             return EnvironmentSpec(_PYTHON, _CPU, lock=Path(__file__).with_name("locks") / "cpu.txt")
         return EnvironmentSpec(_PYTHON, _CUDA)

@@ -10,7 +10,7 @@ SERVE = "dlperf_tensorflow.worker.service:serve"
 
 
 def processes(cluster: Cluster) -> List[Process]:
-    """Trainers; where several of them average gradients, with the variables that TensorFlow reads.
+    """Return the trainers; if several average gradients, with the variables that TensorFlow reads.
 
     TF_CONFIG names an address and a port for every worker. NCCL is told which interface reaches the others.
     """
@@ -35,7 +35,7 @@ def processes(cluster: Cluster) -> List[Process]:
 
 
 def plan_one_per_node(cluster: Cluster) -> List[Process]:
-    """A trainer per node, which owns all devices of its node."""
+    """Return a trainer per node, which owns all devices of its node."""
     result = []
     for node, facts in enumerate(cluster.nodes):
         devices = tuple(range(len(facts.devices)))
@@ -72,10 +72,10 @@ def plan_with_servers(cluster: Cluster) -> List[Process]:
 
 
 def _address(cluster: Cluster, node: int, port: int) -> str:
-    """A node's address with one of its ports, by index."""
+    """Return a node's address with one of its ports, by index."""
     return "%s:%s" % (cluster.nodes[node].host, cluster.nodes[node].ports[port])
 
 
 def _make_tf_config(jobs: Dict[str, List[str]], kind: str, index: int) -> Dict[str, str]:
-    """The variables of one process: everybody's addresses, and which of them it is."""
+    """Return the variables of one process: all addresses, and its own role and index."""
     return {"TF_CONFIG": json.dumps({"cluster": jobs, "task": {"type": kind, "index": index}})}

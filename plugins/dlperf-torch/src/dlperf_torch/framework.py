@@ -47,7 +47,7 @@ class Torch(Framework):
     Options: ClassVar[type[Any]] = TorchOptions
 
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
-        """One environment per kind of device; the CPU's has torch's own build, without any CUDA packages.
+        """Return the environment of a kind of device; the CPU's has torch's own build without CUDA packages.
 
         The CPU lock holds for every Python of the range, with markers where they differ.
         """

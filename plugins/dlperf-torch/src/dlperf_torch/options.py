@@ -162,5 +162,5 @@ def _is_changed(options: TorchOptions, name: str) -> bool:
 
 
 def _format_default(name: str) -> str:
-    """The option's default, as it is typed."""
+    """Return the option's default, as a user types it."""
     return str(getattr(TorchOptions(), name)).lower()

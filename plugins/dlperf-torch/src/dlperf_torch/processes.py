@@ -6,7 +6,7 @@ from dlperf_sdk.worker.processes import Cluster, Process, one_per_device
 
 
 def processes(cluster: Cluster) -> List[Process]:
-    """A trainer per device; where gradients meet, with the variables that `torch.distributed` reads ("env://").
+    """Return a trainer per device; if gradients are synchronized, with the variables of `torch.distributed` ("env://").
 
     NCCL and gloo are told which interface reaches the others. Left alone both guess, gloo from what the
     host's name resolves to, which in a container is often nothing.

@@ -18,7 +18,7 @@ _MOST = 300
 
 
 def section(workloads: Sequence[Workload]) -> Section:
-    """Reasons and footnotes, each with the pairs that it was found in."""
+    """Return the reasons and footnotes, each with the pairs that it applies to."""
     items = [
         item
         for item in (_between_workloads_table(workloads), _within_workloads_table(workloads))
@@ -87,7 +87,7 @@ def _within_workloads_table(workloads: Sequence[Workload]) -> Item | None:
 
 
 def _pair_cases(cases: Iterable[Case]) -> Iterator[Comparison]:
-    """Pairs of cases on the same topology."""
+    """Return pairs of cases on the same topology."""
     groups: dict[str, list[Case]] = {}
     for case in cases:
         groups.setdefault(str(case.topology), []).append(case)

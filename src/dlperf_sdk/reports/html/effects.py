@@ -40,7 +40,7 @@ MOST_CASES = 2000
 
 
 def section(cases: Sequence[Case], factors: Sequence[str] = ()) -> Section:
-    """The effect of each factor that has two levels, of `factors` only where they are given."""
+    """Return the effect of each factor that has two levels, or of `factors` only."""
     title = "Effects"
     if len(cases) > MOST_CASES:
         text = f"{len(cases):,} different cases are too many to pair: report on fewer of them to see the effects."
@@ -57,7 +57,7 @@ def section(cases: Sequence[Case], factors: Sequence[str] = ()) -> Section:
 
 
 def _units(cases: Sequence[Case]) -> Iterator[list[Case]]:
-    """Throughputs of different units have no ratio."""
+    """Group the cases by the unit of their throughput: different units have no ratio."""
     for unit in dict.fromkeys(case.unit for case in cases):
         yield [case for case in cases if case.unit == unit]
 
@@ -81,7 +81,7 @@ def _effects(cases: Sequence[Case], factors: Sequence[str]) -> Iterator[Effect]:
 
 
 def _levels(cases: Sequence[Case], name: str) -> Iterator[tuple[Any, Any]]:
-    """Every other level against the usual one."""
+    """Return the pairs of each other level with the usual one."""
     # One device has no strategy: that is no level of it.
     stated = [case.facts[name] for case in cases if case.facts.get(name) not in _NO_LEVEL.get(name, (None,))]
     values = {key(value): value for value in stated}

@@ -23,13 +23,13 @@ _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&'\u2028\u2029"}
 
 
 def text(value: str, longest: int = LONGEST) -> str:
-    """A text as the page shows it: no control characters or changes of direction, and of bounded length."""
+    """Return a text for the page: no control characters or changes of direction, and of bounded length."""
     seen = replace_control_characters(value)
     return seen if len(seen) <= longest else f"{seen[:longest]}… ({len(seen):,} letters)"
 
 
 def to_json(value: Any) -> str:
-    """JSON for a `<script type="application/json">`, ASCII only.
+    """Return ASCII JSON for a `<script type="application/json">`.
 
     Raises:
         ValueError: there is a number in it that is not finite.
@@ -38,7 +38,7 @@ def to_json(value: Any) -> str:
 
 
 def policy(scripts: Iterable[str]) -> str:
-    """A Content-Security-Policy: these scripts run, styles stand in the page, and nothing is ever requested."""
+    """Return a Content-Security-Policy that allows these scripts, styles in the page, and no requests."""
     sources = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
     return f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
@@ -54,12 +54,12 @@ def classes(cell: Cell) -> str:
 
 
 def filters(sortable: Sortable) -> list[int]:
-    """The places of the columns that are filtered by their values."""
+    """Return the positions of the columns that are filtered by their values."""
     return [at for at, column in enumerate(sortable.table.columns) if column.title in sortable.filters]
 
 
 def rows(sortable: Sortable) -> dict[str, Any]:
-    """A table for the script that shows it: each column's different cells once, and rows of their numbers."""
+    """Return a table for the script that shows it: each column's distinct cells, and rows of their indices."""
     distinct: list[dict[Cell, int]] = [{} for _ in sortable.table.columns]
     numbered = [
         [known.setdefault(cell, len(known)) for known, cell in zip(distinct, row, strict=True)]

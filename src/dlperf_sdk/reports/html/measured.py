@@ -106,7 +106,7 @@ def prediction_page(cases: Sequence[Case], to: TopologySpec, reference: Sequence
 
 
 def _cases(results: Sequence[Result]) -> tuple[list[Case], list[str]]:
-    """The results whose throughput stands, and why the others are in no plot of throughputs."""
+    """Return the cases with a valid throughput, and the reasons why the others are in no plot."""
     valid, left_out = [], []
     for result in results:
         try:

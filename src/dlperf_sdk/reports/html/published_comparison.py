@@ -53,7 +53,7 @@ def section(results: Sequence[Result], collection: Collection) -> Section:
 
 
 def _repeat_names(rows: Sequence[tuple[Cell, ...]]) -> Iterator[tuple[Cell, ...]]:
-    """Every row with its case, so that sorting does not part the figures from theirs."""
+    """Repeat the case in every row, so that sorting keeps figures with their case."""
     name = Cell("")
     for row in rows:
         name = row[0] if row[0].text else name

@@ -18,7 +18,7 @@ _KINDS = (Abreast, Folded, Heading, Labels, Notes, Paragraph, Plot, Sortable, Ta
 
 
 def document(page: Page) -> str:
-    """The page as HTML. It requests nothing, and nothing that is said in it becomes markup or code."""
+    """Return the page as HTML. It requests nothing, and no text in it becomes markup or code."""
     import jinja2
     from markupsafe import Markup
 
@@ -73,7 +73,7 @@ class _Numbers:
         self._last = 0
 
     def next(self) -> str:
-        """Another one."""
+        """Return the next number."""
         self._last += 1
         return f"n{self._last}"
 
@@ -99,7 +99,7 @@ def _file(name: str) -> str:
 
 @cache
 def _vega() -> str:
-    """Vega, Vega-Lite and Vega-Embed in one script that is safe inside of `<script>`."""
+    """Return Vega, Vega-Lite and Vega-Embed as one script that is safe inside `<script>`."""
     import vl_convert
 
     bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")

@@ -50,7 +50,7 @@ def names(results: Sequence[Result]) -> list[str]:
 def results_table(
     results: Sequence[Result], outcomes: Sequence[Cell], left_out: Sequence[str] = ()
 ) -> Section:
-    """A row per result, failed ones too, each with how it came out.
+    """Return a row per result with its outcome, failed ones included.
 
     `left_out` says whose throughput is in no plot, and why.
     """
@@ -135,7 +135,7 @@ def _interval(metric: Metric | None, scales: Mapping[str, Scale]) -> Cell | str:
 
 
 def list_details(results: Sequence[Result], outcomes: Sequence[Cell]) -> Section:
-    """Each result as its own report has it."""
+    """Return each result as in its own report."""
     title = "Every result in full"
     if len(results) > DETAILED:
         text = f"There are {len(results):,} results: `dlperf report RUN` shows one in full."

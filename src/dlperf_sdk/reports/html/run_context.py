@@ -17,7 +17,7 @@ _MOST_LOCKS = 8
 
 
 def section(results: Sequence[Result]) -> Section:
-    """Each with how many results were measured there."""
+    """Return the environments and machines, each with its number of results."""
     environments: Counter[tuple[str, ...]] = Counter()
     machines: Counter[str] = Counter()
     workers: Counter[str] = Counter()
@@ -57,7 +57,7 @@ def _counts_table(title: str, heading: str, counts: Counter[str]) -> list[Item]:
 
 
 def _versions(lock: str, who: str) -> list[Item]:
-    """The packages of a lock, without its comments and hashes."""
+    """Return the packages of a lock, without its comments and hashes."""
     lines = [line.removesuffix("\\").strip() for line in lock.splitlines()]
     packages = [line for line in lines if line and not line.startswith(("#", "--"))]
     if not packages:

@@ -81,7 +81,7 @@ def _plot(values: Sequence[Value], name: str, unit: str, title: str) -> Plot:
 
 
 def distributions(groups: dict[str, list[float]], how: Scale, axis: str, title: str, counted_as: str) -> Plot:
-    """A box per group, the largest groups first where there are too many. Groups must not be empty."""
+    """Return a box per group; of too many, the largest groups. Groups must not be empty."""
     largest = sorted(groups.items(), key=lambda group: -len(group[1]))
     shown, left = largest[:MOST], len(largest) - MOST
     if len(groups) <= MOST:

@@ -20,7 +20,7 @@ _MOST_UNREAD = 20
 
 
 def section(results: Sequence[Result]) -> Section:
-    """The step times of all repeats of each case: of so many of the newest as a plot can show."""
+    """Return the step times of all repeats of each case, of as many of the newest as a plot can show."""
     title = "Step times"
     measured = [item for item in zip(names(results), results, strict=True) if item[1].repeats]
     newest = sorted(measured, key=lambda item: item[1].started_at, reverse=True)
@@ -50,7 +50,7 @@ Timed = tuple[str, Result, tuple[Repeat, ...]]
 
 
 def _select_timed(named: Sequence[tuple[str, Result]]) -> tuple[list[Timed], list[str]]:
-    """The first of them that have step times, with their repeats, and what could not be read on the way."""
+    """Return the first results that have step times, with their repeats, and the errors of unreadable ones."""
     timed: list[Timed] = []
     unread: list[str] = []
     for name, result in named:
@@ -67,7 +67,7 @@ def _select_timed(named: Sequence[tuple[str, Result]]) -> tuple[list[Timed], lis
 
 
 def _group_by_workload(timed: Sequence[Timed]) -> dict[tuple[str, str], list[tuple[str, tuple[Repeat, ...]]]]:
-    """Steps of different models, or of different batches, are different work."""
+    """Group by workload: steps of different models or batches are not comparable."""
     groups: dict[tuple[str, str], list[tuple[str, tuple[Repeat, ...]]]] = {}
     for name, result, repeats in timed:
         groups.setdefault((result.spec.model, batch_size(result.spec)), []).append((name, repeats))

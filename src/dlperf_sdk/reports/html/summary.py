@@ -29,7 +29,7 @@ _MOST = 6
 
 
 def join_names(names: Iterable[str]) -> str:
-    """`a, b and c`; of many the first few, and how many more there are."""
+    """Join names as `a, b and c`; of many, the first few and the number of the others."""
     every = list(names)
     if len(every) > _MOST:
         return f"{', '.join(every[:_MOST])} and {len(every) - _MOST} more"

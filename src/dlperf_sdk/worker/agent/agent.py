@@ -105,7 +105,7 @@ class Agent:
         self._inbox.put({"do": "abandon"})
 
     def _introduce(self) -> None:
-        """Say what this node is, and whether it is fit for the case."""
+        """Send the facts of this node, or the reason why it cannot run the case."""
         address = self._link.address
         hello, self._bundle, self._door = node_check.introduce(
             self.request, self._bundle, self._scratch, address, self._interface, self._ports

@@ -172,7 +172,7 @@ class Nvml:
         return None if reasons is None else reasons.value
 
     def processes(self, device: Any) -> Optional[List[Tuple[int, Optional[int]]]]:
-        """Process and bytes of each compute process; bytes are None where the driver does not tell."""
+        """Return process and bytes of each compute process; bytes are None if the driver does not report them."""
         name, types = "nvmlDeviceGetComputeRunningProcesses_v3", [c_void_p, c_void_p, c_void_p]
         room = 32
         # Processes may come between the two calls; four doublings hold more than a device can.

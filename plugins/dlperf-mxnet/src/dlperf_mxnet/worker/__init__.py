@@ -10,7 +10,7 @@ from dlperf_mxnet.processes import CPU_DEVICES
 
 
 def _share_out():
-    """OMP_NUM_THREADS, the cores of this process, becomes those of each of its CPU devices."""
+    """Divide OMP_NUM_THREADS, the cores of this process, among its CPU devices."""
     devices = int(os.environ.pop(CPU_DEVICES, "1"))
     if devices > 1 and "OMP_NUM_THREADS" in os.environ:
         os.environ["OMP_NUM_THREADS"] = str(max(1, int(os.environ["OMP_NUM_THREADS"]) // devices))

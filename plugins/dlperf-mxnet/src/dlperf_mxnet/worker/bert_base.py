@@ -15,12 +15,12 @@ NO_ATTENTION = -1e30
 
 
 def linear(inputs, outputs):
-    """x·Wᵀ + b, over the last axis."""
+    """Return a layer for x·Wᵀ + b over the last axis."""
     return nn.Dense(outputs, in_units=inputs, flatten=False)
 
 
 def norm(hidden):
-    """Layer norm over the last axis."""
+    """Return a layer norm over the last axis."""
     return nn.LayerNorm(epsilon=LAYER_NORM_EPSILON, in_channels=hidden)
 
 
@@ -36,7 +36,7 @@ class Embeddings(HybridBlock):
         self.dropout = nn.Dropout(dropout)
 
     def hybrid_forward(self, F, input_ids, segment_ids):
-        """(B, S), (B, S) → (B, S, H)."""
+        """Embed token and segment ids: (B, S), (B, S) → (B, S, H)."""
         position = self.position(F.contrib.arange_like(input_ids, axis=1)).expand_dims(0)
         x = F.broadcast_add(self.word(input_ids) + self.segment(segment_ids), position)
         return self.dropout(self.norm(x))
@@ -57,7 +57,7 @@ class Attention(HybridBlock):
         self.dropout = nn.Dropout(dropout)
 
     def hybrid_forward(self, F, x, mask):
-        """(B, S, H), and what is added to the scores, (B, 1, 1, S) → (B, S, H)."""
+        """Attend: (B, S, H), and the addend of the scores, (B, 1, 1, S) → (B, S, H)."""
         query, key, value = (self.split(projection(x)) for projection in (self.query, self.key, self.value))
         scores = F.batch_dot(query * self.scale, key, transpose_b=True)
         scores = F.broadcast_add(F.reshape(scores, (-4, -1, self.heads, -2)), mask)
@@ -67,7 +67,7 @@ class Attention(HybridBlock):
         return self.norm(x + self.dropout(self.output(context)))
 
     def split(self, x):
-        """(B, S, H) → (B · heads, S, D)."""
+        """Split the heads: (B, S, H) → (B · heads, S, D)."""
         return x.reshape((0, 0, self.heads, -1)).transpose((0, 2, 1, 3)).reshape((-3, -2))
 
 
@@ -84,7 +84,7 @@ class Layer(HybridBlock):
         self.dropout = nn.Dropout(dropout)
 
     def hybrid_forward(self, F, x, mask):
-        """(B, S, H) → (B, S, H)."""
+        """Apply the layer: (B, S, H) → (B, S, H)."""
         x = self.attention(x, mask)
         return self.norm(x + self.dropout(self.output(self.gelu(self.intermediate(x)))))
 
@@ -102,7 +102,7 @@ class MaskedLM(HybridBlock):
         self.bias = self.params.get("bias", shape=(words,), init="zeros")
 
     def hybrid_forward(self, F, x, decoder, bias):
-        """(B · P, H) → (B · P, V)."""
+        """Predict words: (B · P, H) → (B · P, V)."""
         return F.FullyConnected(self.norm(self.gelu(self.transform(x))), decoder, bias, num_hidden=self.words)
 
 
@@ -121,7 +121,7 @@ class Bert(HybridBlock):
         self.masked_lm = MaskedLM(words, hidden, self.embeddings.word.weight)
 
     def hybrid_forward(self, F, input_ids, segment_ids, attention_mask, masked_positions):
-        """(B, S) three times, (B, P) → logits of the words (B · P, V), of the next sentence (B, 2)."""
+        """Compute logits: (B, S) three times, (B, P) → words (B · P, V), next sentence (B, 2)."""
         x = self.embeddings(input_ids, segment_ids)
         mask = ((1 - attention_mask) * NO_ATTENTION).expand_dims(1).expand_dims(1)
         for layer in self.encoder:
@@ -131,16 +131,16 @@ class Bert(HybridBlock):
         return predicted, self.next_sentence(self.pooler(first))
 
     def gather_positions(self, F, x, positions):
-        """The tokens at these positions of each sequence: (B, S, H), (B, P) → (B · P, H)."""
+        """Gather the tokens at these positions of each sequence: (B, S, H), (B, P) → (B · P, H)."""
         first = F.contrib.arange_like(positions, axis=0, step=self.tokens).expand_dims(1)
         return F.take(x.reshape((-3, 0)), F.broadcast_add(positions, first).reshape((-1,)))
 
 
 class Loss(HybridBlock):
-    """The mean of -log p over the predictions in use, plus its mean over the next-sentence labels."""
+    """Return the mean of -log p over the predictions in use, plus its mean over the next-sentence labels."""
 
     def hybrid_forward(self, F, words, follows, masked_ids, masked_weights, next_sentence_label):
-        """(B · P, V), (B, 2), (B, P) twice, (B,) → (1,)."""
+        """Compute the loss: (B · P, V), (B, 2), (B, P) twice, (B,) → (1,)."""
         weights = masked_weights.reshape((-1,))
         per_token = F.pick(negative_log_likelihood(F, words), masked_ids.reshape((-1,)))
         masked = (weights * per_token).sum() / weights.sum()
@@ -151,7 +151,7 @@ class BertBaseTrainer(MXNetTrainer):
     """Sequences to the words that were masked, and whether their second part follows the first."""
 
     def build(self, options):
-        """BERT with the request's sizes."""
+        """Build BERT with the request's sizes."""
         return Bert(
             words=options["vocabulary_size"],
             hidden=options["hidden_size"],
@@ -163,17 +163,17 @@ class BertBaseTrainer(MXNetTrainer):
         )
 
     def build_criterion(self, options):
-        """The sum of both heads' losses."""
+        """Return the sum of both heads' losses."""
         return Loss()
 
     def outputs(self, network, batch):
-        """The logits (B · P, V) and (B, 2)."""
+        """Return the logits (B · P, V) and (B, 2)."""
         return network(
             batch["input_ids"], batch["segment_ids"], batch["attention_mask"], batch["masked_positions"]
         )
 
     def loss(self, outputs, batch):
-        """The sum of both means."""
+        """Return the sum of both means."""
         return self.criterion(
             *outputs, batch["masked_ids"], batch["masked_weights"], batch["next_sentence_label"]
         )

@@ -14,7 +14,7 @@ def type_of(output):
 
 @contextlib.contextmanager
 def preserve_state(network):
-    """Batch norm's running statistics are put back at the end."""
+    """Restore batch norm's running statistics when the context is left."""
     kept = [
         (parameter, [values.copy() for values in parameter.list_data()])
         for parameter in network.collect_params().values()
@@ -33,7 +33,7 @@ def widen_outputs(values):
 
 
 def _numbers(array):
-    """NumPy has no bfloat16, and MXNet gives its bits: they are the upper half of a float32's."""
+    """Return an array as NumPy's float32; a bfloat16's bits are the upper half of a float32's."""
     if array.dtype != BFLOAT16:
         return array
     return (array["bfloat16"].astype(np.uint32) << 16).view(np.float32)

@@ -11,12 +11,12 @@ from dlperf_sdk.worker.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMEN
 
 
 def convolution(inputs, outputs, kernel, stride, layout):
-    """A convolution without bias, padded on all sides by half its kernel."""
+    """Return a convolution without bias, padded on all sides by half its kernel."""
     return nn.Conv2D(outputs, kernel, stride, kernel // 2, use_bias=False, in_channels=inputs, layout=layout)
 
 
 def batch_norm(channels, layout):
-    """Batch norm over this replica's micro-batch."""
+    """Return a batch norm over this replica's micro-batch."""
     return nn.BatchNorm(
         axis=layout.index("C"),
         epsilon=BATCH_NORM_EPSILON,
@@ -26,7 +26,7 @@ def batch_norm(channels, layout):
 
 
 def relu(F, x):
-    """max(x, 0). `F.relu` is the same without oneDNN, and what lies in oneDNN's blocks would be reordered for it."""
+    """Return max(x, 0). `F.relu` does not use oneDNN, so it would reorder oneDNN's blocks."""
     return F.Activation(x, act_type="relu")
 
 
@@ -45,7 +45,7 @@ class Bottleneck(HybridBlock):
             self.downsample.add(convolution(inputs, outputs, 1, stride, layout), batch_norm(outputs, layout))
 
     def hybrid_forward(self, F, x):
-        """(B, inputs, H, W) → (B, 4 × width, H / stride, W / stride)."""
+        """Apply the block: (B, inputs, H, W) → (B, 4 × width, H / stride, W / stride)."""
         shortcut = x if self.downsample is None else self.downsample(x)
         x = relu(F, self.bn1(self.conv1(x)))
         x = relu(F, self.bn2(self.conv2(x)))
@@ -71,7 +71,7 @@ class ResNet50(HybridBlock):
         self.fc = nn.Dense(classes, in_units=channels)
 
     def hybrid_forward(self, F, x):
-        """(B, 3, H, W) → (B, classes)."""
+        """Classify images: (B, 3, H, W) → (B, classes)."""
         x = relu(F, self.bn1(self.conv1(x)))
         x = self.pool(x)
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
@@ -79,14 +79,14 @@ class ResNet50(HybridBlock):
 
 
 class Loss(HybridBlock):
-    """(1 - ε) · (-log p[label]) + ε · mean over the classes of -log p, mean over the batch."""
+    """Return (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p, mean over the batch."""
 
     def __init__(self, smoothing):
         super().__init__()
         self.smoothing = smoothing
 
     def hybrid_forward(self, F, logits, label):
-        """(B, classes), (B,) → (1,)."""
+        """Compute the loss: (B, classes), (B,) → (1,)."""
         every = negative_log_likelihood(F, logits)
         per_sample = (1 - self.smoothing) * F.pick(every, label) + self.smoothing * every.mean(axis=1)
         return per_sample.mean()
@@ -96,17 +96,17 @@ class ResNet50Trainer(MXNetTrainer):
     """Images to classes, cross entropy with label smoothing."""
 
     def build(self, options):
-        """ResNet-50 with `num_classes`."""
+        """Build ResNet-50 with `num_classes`."""
         return ResNet50(options["num_classes"], self.layout.upper())
 
     def build_criterion(self, options):
-        """Cross entropy with the request's smoothing."""
+        """Return the cross entropy with the request's smoothing."""
         return Loss(options["label_smoothing"])
 
     def outputs(self, network, batch):
-        """The logits (B, classes)."""
+        """Return the logits (B, classes)."""
         return (network(batch["image"]),)
 
     def loss(self, outputs, batch):
-        """The mean over the batch."""
+        """Return the mean over the batch."""
         return self.criterion(*outputs, batch["label"])

@@ -57,7 +57,7 @@ class MXNetRuntime(Runtime):
         return self.request.device == "cpu"
 
     def _kvstore_kind(self):
-        """The name of MXNet's store that does what the strategy asks for."""
+        """Return the name of MXNet's store for the strategy."""
         strategy = self.request.strategy
         if strategy == "independent" or self.cluster.world_size == 1:
             return None
@@ -101,7 +101,7 @@ class MXNetRuntime(Runtime):
             trace.wait_to_read()
 
     def facts(self):
-        """Versions, devices, libraries, threads and transport."""
+        """Return versions, devices, libraries, threads and transport."""
         report = {
             "framework_version": mx.__version__,
             "devices": [str(context) for context in self.contexts],
@@ -118,7 +118,7 @@ class MXNetRuntime(Runtime):
         return report
 
     def is_out_of_memory(self, error):
-        """The interpreter's exception, and MXNet's messages."""
+        """Recognize the interpreter's exception, and MXNet's messages."""
         if isinstance(error, MemoryError):
             return True
         return isinstance(error, mx.MXNetError) and any(message in str(error) for message in _OUT_OF_MEMORY)

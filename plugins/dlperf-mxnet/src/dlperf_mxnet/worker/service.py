@@ -2,7 +2,7 @@
 
 
 def serve() -> None:
-    """Be what `DMLC_ROLE` says, until the last trainer has left.
+    """Run the role in `DMLC_ROLE` until the last trainer has left.
 
     MXNet does all of it while it is imported, and then ends the process.
     """

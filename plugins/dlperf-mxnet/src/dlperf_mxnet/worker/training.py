@@ -91,7 +91,7 @@ class MXNetTrainer(ReplicaState):
     # The step.
 
     def train(self, batch, rate):
-        """Train; the engine works on while this returns, except where a loss scaler looks at the gradients."""
+        """Train one step. The engine works on after this returns, except where a loss scaler looks at the gradients."""
         losses = super().train(batch, rate)
         # The first parameter's update is the last that the engine does: its gradient comes last.
         return losses, [weight.reshape((-1,))[:1] * 1.0 for weight in self.trained[0].list_data()]

@@ -4,11 +4,11 @@ import oneflow as flow
 
 
 def negative_log_softmax(logits):
-    """-log p over the last axis, written out: the fp32 of oneDNN's log-softmax is off by 2e-6."""
+    """Return -log p over the last axis, written out: the fp32 of oneDNN's log-softmax is off by 2e-6."""
     shifted = logits - flow.max(logits, dim=-1, keepdim=True)[0].detach()
     return shifted.exp().sum(dim=-1, keepdim=True).log() - shifted
 
 
 def negative_log_likelihood(logits, labels):
-    """-log p[label]: (N, K), (N,) → (N,)."""
+    """Return -log p[label]: (N, K), (N,) → (N,)."""
     return flow.gather(negative_log_softmax(logits), 1, labels.unsqueeze(-1)).squeeze(-1)

@@ -28,7 +28,7 @@ class Embeddings(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, input_ids, segment_ids):
-        """(B, S), (B, S) → (B, S, H)."""
+        """Embed token and segment ids: (B, S), (B, S) → (B, S, H)."""
         position = self.position.weight[: input_ids.shape[1]]
         return self.dropout(self.norm(self.word(input_ids) + position + self.segment(segment_ids)))
 
@@ -48,7 +48,7 @@ class Attention(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x, mask):
-        """(B, S, H), and what is added to the scores, (B, 1, 1, S) → (B, S, H)."""
+        """Attend: (B, S, H), and the addend of the scores, (B, 1, 1, S) → (B, S, H)."""
         query, key, value = (
             projection(x).reshape(x.shape[0], x.shape[1], self.heads, -1).transpose(1, 2)
             for projection in (self.query, self.key, self.value)
@@ -71,7 +71,7 @@ class Layer(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x, mask):
-        """(B, S, H) → (B, S, H)."""
+        """Apply the layer: (B, S, H) → (B, S, H)."""
         x = self.attention(x, mask)
         return self.norm(x + self.dropout(self.output(F.gelu(self.intermediate(x)))))
 
@@ -86,7 +86,7 @@ class MaskedLM(nn.Module):
         self.bias = nn.Parameter(flow.zeros(words))
 
     def forward(self, x, word_embeddings):
-        """(B · P, H), (V, H) → (B · P, V)."""
+        """Predict words: (B · P, H), (V, H) → (B · P, V)."""
         return F.linear(self.norm(F.gelu(self.transform(x))), word_embeddings, self.bias)
 
 
@@ -102,7 +102,7 @@ class Bert(nn.Module):
         self.masked_lm = MaskedLM(words, hidden)
 
     def forward(self, input_ids, segment_ids, attention_mask, masked_positions):
-        """(B, S) three times, (B, P) → logits of the words (B · P, V), of the next sentence (B, 2)."""
+        """Compute logits: (B, S) three times, (B, P) → words (B · P, V), next sentence (B, 2)."""
         x = self.embeddings(input_ids, segment_ids)
         mask = additive(attention_mask)
         for layer in self.encoder:
@@ -112,12 +112,12 @@ class Bert(nn.Module):
 
 
 def additive(attention_mask):
-    """0 for keys that get attention, NO_ATTENTION for the others, (B, S) → (B, 1, 1, S)."""
+    """Return 0 for keys that get attention, NO_ATTENTION for the others: (B, S) → (B, 1, 1, S)."""
     return ((1 - attention_mask) * NO_ATTENTION)[:, None, None, :]
 
 
 def gather_positions(x, positions):
-    """The tokens at these positions of each sequence: (B, S, H), (B, P) → (B · P, H)."""
+    """Gather the tokens at these positions of each sequence: (B, S, H), (B, P) → (B · P, H)."""
     index = positions.unsqueeze(-1).expand(-1, -1, x.shape[-1])
     return flow.gather(x, 1, index).flatten(0, 1)
 
@@ -126,7 +126,7 @@ class BertBaseTrainer(OneFlowTrainer):
     """Sequences to the words that were masked, and whether their second part follows the first."""
 
     def build(self, options):
-        """BERT with the request's sizes."""
+        """Build BERT with the request's sizes."""
         return Bert(
             words=options["vocabulary_size"],
             hidden=options["hidden_size"],
@@ -137,13 +137,13 @@ class BertBaseTrainer(OneFlowTrainer):
         )
 
     def outputs(self, network, batch):
-        """The logits (B · P, V) and (B, 2)."""
+        """Return the logits (B · P, V) and (B, 2)."""
         return network(
             batch["input_ids"], batch["segment_ids"], batch["attention_mask"], batch["masked_positions"]
         )
 
     def loss(self, outputs, batch):
-        """The mean of -log p over the predictions in use, plus its mean over the next-sentence labels."""
+        """Return the mean of -log p over the predictions in use, plus its mean over the next-sentence labels."""
         words, follows = outputs
         # A row for each replica whose predictions are in this batch: they are not all in use on each as often.
         weights = batch["masked_weights"].reshape(self.replicas, -1)

@@ -13,17 +13,17 @@ from dlperf_oneflow.worker.optimizers import clip_, warm_up
 
 
 def placement(device, replicas):
-    """All replicas, on this kind of device."""
+    """Return the placement of all replicas on this kind of device."""
     return flow.placement(device, list(range(replicas)))
 
 
 def spread(batch, where):
-    """Each replica's samples as a part of one large batch."""
+    """Return each replica's samples as a part of one global batch."""
     return {name: value.to_global(placement=where, sbp=flow.sbp.split(0)) for name, value in batch.items()}
 
 
 def own(value):
-    """This replica's part, in the same memory; a tensor that is not global is its own."""
+    """Return this replica's part of a global tensor, in the same memory; any other tensor unchanged."""
     return value.to_local() if value.is_global else value
 
 
@@ -48,7 +48,7 @@ class TrainingGraph(nn.Graph):
                 yield name, value
 
     def build(self, *values):
-        """The model's inputs in the manifest's order → the loss."""
+        """Compute the loss of the model's inputs, which are in the manifest's order."""
         batch = dict(zip(self.trainer.names, values))
         loss = self.trainer.loss(self.trainer.outputs(self.network, batch), batch)
         loss.backward()
@@ -71,11 +71,11 @@ class EvidenceGraph(nn.Graph):
         _fuse(self.config)
 
     def build(self, *values):
-        """The model's inputs in the manifest's order → the logits."""
+        """Compute the logits of the model's inputs, which are in the manifest's order."""
         return self.trainer.outputs(self.network, dict(zip(self.trainer.names, values)))
 
 
 def _fuse(config):
-    """The fusions that OneFlow's own recipes switch on."""
+    """Enable the fusions that OneFlow's own recipes enable."""
     config.allow_fuse_add_to_output(True)
     config.allow_fuse_model_update_ops(True)

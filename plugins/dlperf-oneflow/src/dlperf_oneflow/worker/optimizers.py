@@ -35,7 +35,7 @@ def moments(optimizer, graph):
 
 
 def warm_up(optimizer, numbers):
-    """`dlperf_sdk.worker.schedule`'s warm-up as a graph computes it: (step + 1) / W of the rate, at most 1.
+    """Return the warm-up of `dlperf_sdk.worker.schedule` for a graph: (step + 1) / W of the rate, at most 1.
 
     OneFlow's line goes from a factor at step 0 to 1 at step n: from 1 / W in W - 1 steps.
     """
@@ -46,7 +46,7 @@ def warm_up(optimizer, numbers):
 
 
 def clip_(parameters, norm):
-    """g ← g · min(1, norm / ‖g‖), the norm being that of all gradients; nothing here waits for the device."""
+    """Clip gradients by their common norm, g ← g · min(1, norm / ‖g‖), without waiting for the device."""
     gradients = [parameter.grad for parameter in parameters]
     squares = flow.stack([(gradient * gradient).sum() for gradient in gradients])
     shrink = flow.clamp(norm / squares.sum().sqrt(), max=1.0)

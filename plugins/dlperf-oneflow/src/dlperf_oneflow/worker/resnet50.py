@@ -13,12 +13,12 @@ from dlperf_sdk.worker.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMEN
 
 
 def convolution(inputs, outputs, kernel, stride=1):
-    """A convolution without bias, padded on all sides by half its kernel."""
+    """Return a convolution without bias, padded on all sides by half its kernel."""
     return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
 
 
 def batch_norm(channels):
-    """Batch norm over this replica's micro-batch."""
+    """Return a batch norm over this replica's micro-batch."""
     norm = nn.BatchNorm2d(channels, eps=BATCH_NORM_EPSILON, momentum=BATCH_NORM_MOMENTUM)
     # Batches are counted for a cumulative average, which a fixed momentum does not use: one kernel less.
     norm.num_batches_tracked = None
@@ -39,7 +39,7 @@ class Bottleneck(nn.Module):
             self.downsample = nn.Sequential(convolution(inputs, outputs, 1, stride), batch_norm(outputs))
 
     def forward(self, x):
-        """(B, inputs, H, W) → (B, 4 × width, H / stride, W / stride)."""
+        """Apply the block: (B, inputs, H, W) → (B, 4 × width, H / stride, W / stride)."""
         shortcut = x if self.downsample is None else self.downsample(x)
         x = F.relu(self.bn1(self.conv1(x)))  # in place, a step took 4 % longer on a CPU
         x = F.relu(self.bn2(self.conv2(x)))
@@ -62,7 +62,7 @@ class ResNet50(nn.Module):
         self.fc = nn.Linear(channels, classes)
 
     def forward(self, x):
-        """(B, 3, H, W) → (B, classes)."""
+        """Classify images: (B, 3, H, W) → (B, classes)."""
         x = F.relu(self.bn1(self.conv1(x)))
         x = F.max_pool2d(x, 3, stride=2, padding=1)
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
@@ -73,15 +73,15 @@ class ResNet50Trainer(OneFlowTrainer):
     """Images to classes, cross entropy with label smoothing."""
 
     def build(self, options):
-        """ResNet-50 with `num_classes`."""
+        """Build ResNet-50 with `num_classes`."""
         return ResNet50(options["num_classes"])
 
     def outputs(self, network, batch):
-        """The logits (B, classes)."""
+        """Return the logits (B, classes)."""
         return (network(batch["image"]),)
 
     def loss(self, outputs, batch):
-        """(1 - ε) · (-log p[label]) + ε · mean over the classes of -log p, mean over the batch."""
+        """Return (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p, mean over the batch."""
         smoothing = self.request.model_options["label_smoothing"]
         every = negative_log_softmax(outputs[0])
         label = flow.gather(every, 1, batch["label"].unsqueeze(-1)).mean()

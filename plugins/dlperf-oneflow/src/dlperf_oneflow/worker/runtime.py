@@ -56,7 +56,7 @@ class OneFlowRuntime(Runtime):
         loss[1].numpy()
 
     def facts(self):
-        """Versions, devices, libraries, threads and transport."""
+        """Return versions, devices, libraries, threads and transport."""
         report = {
             "framework_version": flow.__version__,
             "devices": [str(self.device)],
@@ -68,7 +68,7 @@ class OneFlowRuntime(Runtime):
         return report
 
     def is_out_of_memory(self, error):
-        """The interpreter's exception, and OneFlow's messages."""
+        """Recognize the interpreter's exception, and OneFlow's messages."""
         if isinstance(error, MemoryError):
             return True
         return isinstance(error, RuntimeError) and any(message in str(error) for message in _OUT_OF_MEMORY)

@@ -23,7 +23,7 @@ class Embeddings(nn.Layer):
         self.norm = nn.LayerNorm(hidden, epsilon=LAYER_NORM_EPSILON)
 
     def forward(self, input_ids, segment_ids, dropout):
-        """(B, S), (B, S) → (B, S, H)."""
+        """Embed token and segment ids: (B, S), (B, S) → (B, S, H)."""
         position = self.position.weight[: input_ids.shape[1]]
         x = self.norm(self.word(input_ids) + position + self.segment(segment_ids))
         return F.dropout(x, dropout)
@@ -42,7 +42,7 @@ class Attention(nn.Layer):
         self.norm = nn.LayerNorm(hidden, epsilon=LAYER_NORM_EPSILON)
 
     def forward(self, x, mask, dropout):
-        """(B, S, H), and what is added to the scores, (B, 1, 1, S) → (B, S, H)."""
+        """Attend: (B, S, H), and the addend of the scores, (B, 1, 1, S) → (B, S, H)."""
         query, key, value = (
             projection(x).reshape([0, 0, self.heads, self.width]).transpose([0, 2, 1, 3])
             for projection in (self.query, self.key, self.value)
@@ -64,7 +64,7 @@ class Layer(nn.Layer):
         self.norm = nn.LayerNorm(hidden, epsilon=LAYER_NORM_EPSILON)
 
     def forward(self, x, mask, dropout):
-        """(B, S, H) → (B, S, H)."""
+        """Apply the layer: (B, S, H) → (B, S, H)."""
         x = self.attention(x, mask, dropout)
         return self.norm(x + F.dropout(self.output(F.gelu(self.intermediate(x))), dropout))
 
@@ -79,7 +79,7 @@ class MaskedLM(nn.Layer):
         self.bias = self.create_parameter([words], is_bias=True)
 
     def forward(self, x, word_embeddings):
-        """(B · P, H), (V, H) → (B · P, V)."""
+        """Predict words: (B · P, H), (V, H) → (B · P, V)."""
         x = self.norm(F.gelu(self.transform(x)))
         return paddle.matmul(x, word_embeddings, transpose_y=True) + self.bias
 
@@ -96,7 +96,7 @@ class Bert(nn.Layer):
         self.masked_lm = MaskedLM(words, hidden)
 
     def forward(self, input_ids, segment_ids, attention_mask, masked_positions, dropout):
-        """(B, S) three times, (B, P) → logits of the words (B · P, V), of the next sentence (B, 2)."""
+        """Compute logits: (B, S) three times, (B, P) → words (B · P, V), next sentence (B, 2)."""
         x = self.embeddings(input_ids, segment_ids, dropout)
         mask = paddle.where(attention_mask == 0, float("-inf"), 0.0).unsqueeze([1, 2])
         for layer in self.encoder:
@@ -106,7 +106,7 @@ class Bert(nn.Layer):
 
 
 def gather_positions(x, positions):
-    """The tokens at these positions of each sequence: (B, S, H), (B, P) → (B · P, H)."""
+    """Gather the tokens at these positions of each sequence: (B, S, H), (B, P) → (B · P, H)."""
     sequences, tokens, _ = x.shape
     first = paddle.arange(0, sequences * tokens, tokens).unsqueeze(1)
     return paddle.index_select(x.flatten(0, 1), (first + positions).flatten())
@@ -116,7 +116,7 @@ class BertBaseTrainer(PaddleTrainer):
     """Sequences to the words that were masked, and whether their second part follows the first."""
 
     def build(self, options):
-        """BERT with the request's sizes."""
+        """Build BERT with the request's sizes."""
         return Bert(
             words=options["vocabulary_size"],
             hidden=options["hidden_size"],
@@ -126,7 +126,7 @@ class BertBaseTrainer(PaddleTrainer):
         )
 
     def outputs(self, network, batch):
-        """The logits (B · P, V) and (B, 2)."""
+        """Return the logits (B · P, V) and (B, 2)."""
         return network(
             batch["input_ids"],
             batch["segment_ids"],
@@ -136,7 +136,7 @@ class BertBaseTrainer(PaddleTrainer):
         )
 
     def loss(self, outputs, batch):
-        """The mean of -log p over the predictions in use, plus its mean over the next-sentence labels."""
+        """Return the mean of -log p over the predictions in use, plus its mean over the next-sentence labels."""
         words, follows = (logits.astype("float32") for logits in outputs)
         weights = batch["masked_weights"].flatten()
         per_token = F.cross_entropy(words, batch["masked_ids"].flatten(), reduction="none").flatten()

@@ -41,7 +41,7 @@ def watch_products(network, note):
 
 @contextlib.contextmanager
 def preserve_state(network):
-    """Batch norm's running statistics, which have no gradient, are put back at the end."""
+    """Restore batch norm's running statistics, which have no gradient, when the context is left."""
     statistics = [value for _, value in network.named_parameters() if value.stop_gradient]
     before = [value.numpy() for value in statistics]
     try:
@@ -53,7 +53,7 @@ def preserve_state(network):
 
 @contextlib.contextmanager
 def eager(network):
-    """`to_static` has put itself into the network in place of `forward`; take it out for a while."""
+    """Restore the network's own `forward`, which `to_static` has replaced, while the context lasts."""
     compiled = isinstance(network.forward, StaticFunction)
     if compiled:
         paddle.jit.enable_to_static(False)
@@ -66,7 +66,7 @@ def eager(network):
 
 @contextlib.contextmanager
 def use_plain_fp32(device):
-    """float32 arithmetic in the full width of float32."""
+    """Compute float32 arithmetic in the full width of float32 while the context lasts."""
     if device != "cuda":
         yield
         return

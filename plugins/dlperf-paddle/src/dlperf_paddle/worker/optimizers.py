@@ -8,7 +8,7 @@ from dlperf_sdk.worker.schedule import decay_groups
 
 
 def optimizer(parameters, request):
-    """Paddle's optimizer with the request's numbers, and weight decay where the manifest says so."""
+    """Return Paddle's optimizer with the request's numbers, and weight decay as in the manifest."""
     numbers = request.optimizer
     decays = {entry["name"] for entry in request.parameters if entry["decay"]}
     clip = numbers.get("clip_norm")
@@ -38,7 +38,7 @@ def optimizer(parameters, request):
 
 
 def rounding_of_adamw(beta1, beta2):
-    """√(1 - β₂ᵗ) / (1 - β₁ᵗ) as it is, ÷ as Paddle's AdamW has it, for t = 1, 2, …: a factor for the rate.
+    """Yield the exact √(1 - β₂ᵗ) / (1 - β₁ᵗ) over that of Paddle's AdamW, for t = 1, 2, …: a factor of the rate.
 
     Paddle multiplies βᵗ up in float32. There 1 - 0.999³ is off by 1.3e-5, and half as much each weight's step.
     (β itself is rounded alike in everything that it is in, which cancels.)

@@ -11,14 +11,14 @@ from dlperf_sdk.worker.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMEN
 
 
 def convolution(inputs, outputs, kernel, stride, layout):
-    """A convolution without bias, padded on all sides by half its kernel."""
+    """Return a convolution without bias, padded on all sides by half its kernel."""
     return nn.Conv2D(
         inputs, outputs, kernel, stride, padding=kernel // 2, bias_attr=False, data_format=layout
     )
 
 
 def batch_norm(channels, layout):
-    """Batch norm over this replica's micro-batch; Paddle's momentum is the share of the old statistics."""
+    """Return a batch norm over this replica's micro-batch; Paddle's momentum is the share of the old statistics."""
     return nn.BatchNorm2D(
         channels, momentum=1 - BATCH_NORM_MOMENTUM, epsilon=BATCH_NORM_EPSILON, data_format=layout
     )
@@ -40,7 +40,7 @@ class Bottleneck(nn.Layer):
             )
 
     def forward(self, x):
-        """(B, inputs, H, W) → (B, 4 × width, H / stride, W / stride), or channels last."""
+        """Apply the block: (B, inputs, H, W) → (B, 4 × width, H / stride, W / stride), or channels last."""
         shortcut = x if self.downsample is None else self.downsample(x)
         x = F.relu(self.bn1(self.conv1(x)))
         x = F.relu(self.bn2(self.conv2(x)))
@@ -67,7 +67,7 @@ class ResNet50(nn.Layer):
         self.fc = nn.Linear(channels, classes)
 
     def forward(self, x):
-        """(B, 3, H, W), or (B, H, W, 3) in the layout nhwc → (B, classes)."""
+        """Classify images: (B, 3, H, W), or (B, H, W, 3) in the layout nhwc → (B, classes)."""
         x = F.relu(self.bn1(self.conv1(x)))
         x = F.max_pool2d(x, 3, stride=2, padding=1, data_format=self.layout)
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
@@ -78,14 +78,14 @@ class ResNet50Trainer(PaddleTrainer):
     """Images to classes, cross entropy with label smoothing."""
 
     def build(self, options):
-        """ResNet-50 with `num_classes`."""
+        """Build ResNet-50 with `num_classes`."""
         return ResNet50(options["num_classes"], self.layout.upper())
 
     def outputs(self, network, batch):
-        """The logits (B, classes)."""
+        """Return the logits (B, classes)."""
         return (network(batch["image"]),)
 
     def loss(self, outputs, batch):
-        """(1 - ε) · (-log p[label]) + ε · mean over the classes of -log p, mean over the batch."""
+        """Return (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p, mean over the batch."""
         smoothing = self.request.model_options["label_smoothing"]
         return F.cross_entropy(outputs[0].astype("float32"), batch["label"], label_smoothing=smoothing)

@@ -67,18 +67,18 @@ class PaddleRuntime(Runtime):
         set_tf32(self.precision.tf32)
 
     def synchronize(self):
-        """On a CPU every call has finished when it returns, the collectives in `step` included."""
+        """Wait for the device. On a CPU every call has finished when it returns, collectives included."""
         if self.request.device == "cuda":
             paddle.device.synchronize()
 
     def mark(self):
-        """An event on the current stream."""
+        """Record an event on the current stream."""
         event = paddle.device.Event(enable_timing=True)
         event.record()
         return event
 
     def elapsed(self, marks):
-        """Seconds between neighbouring events."""
+        """Return the seconds between neighboring events."""
         return [earlier.elapsed_time(later) / 1e3 for earlier, later in pairwise(marks)]
 
     def reset_peak_memory(self):
@@ -87,11 +87,11 @@ class PaddleRuntime(Runtime):
             paddle.device.cuda.reset_max_memory_allocated()
 
     def peak_memory(self):
-        """Bytes that tensors took at the peak; what the allocator holds in reserve is not counted."""
+        """Return the peak bytes of tensors, without the allocator's reserve."""
         return paddle.device.cuda.max_memory_allocated() if self.request.device == "cuda" else None
 
     def facts(self):
-        """Versions, devices, threads and transport."""
+        """Return versions, devices, threads and transport."""
         report = {
             "framework_version": paddle.__version__,
             "devices": ["cpu"],
@@ -112,7 +112,7 @@ class PaddleRuntime(Runtime):
         return report
 
     def is_out_of_memory(self, error):
-        """Paddle says it with the interpreter's own exception, and names its own in the text."""
+        """Recognize the interpreter's exception, and the name of Paddle's own in its message."""
         return isinstance(error, MemoryError) or (
             isinstance(error, (RuntimeError, SystemError)) and "ResourceExhaustedError" in str(error)
         )

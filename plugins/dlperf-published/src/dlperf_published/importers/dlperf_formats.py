@@ -59,12 +59,12 @@ class Format:
 
 
 def _date(text: str) -> float:
-    """`2020-08-17 13:02:37.529145`, or with a comma before the fraction."""
+    """Parse `2020-08-17 13:02:37.529145`, or with a comma before the fraction."""
     return datetime.fromisoformat(text.replace(",", ".")).replace(tzinfo=UTC).timestamp()
 
 
 def _glog(text: str) -> float:
-    """`0817 13:02:37.529145`: glog's stamps have no year. A run over the turn of a year is refused further on."""
+    """Parse `0817 13:02:37.529145`: glog's stamps have no year. A run across New Year is refused later."""
     return datetime.strptime(f"2020{text}", "%Y%m%d %H:%M:%S.%f").replace(tzinfo=UTC).timestamp()
 
 

@@ -13,14 +13,14 @@ _STATUS = "/proc/self/status"
 
 
 def join():
-    """The strategy of this process, which TF_CONFIG calls the chief, and its coordinator; both need all servers."""
+    """Return the strategy of this process (TF_CONFIG's chief) and its coordinator; both need all servers."""
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver(rpc_layer="grpc")
     strategy = tf.distribute.ParameterServerStrategy(resolver)
     return strategy, tf.distribute.coordinator.ClusterCoordinator(strategy)
 
 
 def servers(job):
-    """The names of the CPUs of all servers of a job (`worker`, `ps`), in order."""
+    """Return the names of the CPUs of all servers of a job (`worker`, `ps`), in order."""
     names = [device.name for device in tf.config.list_logical_devices("CPU")]
     return [name for name in names if name.startswith("/job:%s/" % job)]
 
@@ -34,7 +34,7 @@ def read_max_status(name):
 
 
 def _status(device):
-    """Sizes in bytes, by name, as the process that has this device finds them in its own status."""
+    """Return sizes in bytes, by name, from the kernel status of the process that has this device."""
     with tf.device(device):
         lines = [line.numpy().decode("ascii", "replace") for line in tf.data.TextLineDataset(_STATUS)]
     fields = (line.partition(":")[::2] for line in lines)
@@ -42,7 +42,7 @@ def _status(device):
 
 
 def address_beside(variable):
-    """The device scope in which a variable is updated: its own server's."""
+    """Return the device scope in which a variable is updated: its own server's."""
     return tf.device(variable.device)
 
 
@@ -71,7 +71,7 @@ class Scheduled:
         """Return None: the workers hold the canonical shards."""
 
     def step(self, batch, rate):
-        """One function for each replica; the handle is a list of TensorFlow's RemoteValues, the losses.
+        """Schedule one function per replica; the handle is a list of TensorFlow's RemoteValues, the losses.
 
         `batch` is None. Each function updates with its share of the rate: together they weigh what one update with the
         mean of the gradients does.
@@ -106,5 +106,5 @@ class Scheduled:
 
 
 def _select_shard(iterator, shard):
-    """The batch of one shard, which lies in the worker's memory."""
+    """Return the batch of one shard from the worker's memory."""
     return {name: value[shard] for name, value in iterator.get_next().items()}

@@ -51,7 +51,7 @@ class Embeddings(tf.Module):
         self.norm = LayerNorm(weights, "embeddings.norm")
 
     def __call__(self, input_ids, segment_ids, dtype, dropout):
-        """(B, S), (B, S) → (B, S, H)."""
+        """Embed token and segment ids: (B, S), (B, S) → (B, S, H)."""
         position = self.position[: input_ids.shape[1]]
         x = tf.gather(self.word, input_ids) + position + tf.gather(self.segment, segment_ids)
         return apply_dropout(tf.cast(self.norm(x), dtype), dropout)
@@ -70,7 +70,7 @@ class Attention(tf.Module):
         self.norm = LayerNorm(weights, name + ".norm")
 
     def __call__(self, x, mask, dropout):
-        """(B, S, H), and what is added to the scores, (B, 1, 1, S) → (B, S, H)."""
+        """Attend: (B, S, H), and the addend of the scores, (B, 1, 1, S) → (B, S, H)."""
         sequences, tokens, hidden = x.shape
         width = hidden // self.heads
         query, key, value = (
@@ -94,7 +94,7 @@ class Layer(tf.Module):
         self.norm = LayerNorm(weights, name + ".norm")
 
     def __call__(self, x, mask, dropout):
-        """(B, S, H) → (B, S, H)."""
+        """Apply the layer: (B, S, H) → (B, S, H)."""
         x = self.attention(x, mask, dropout)
         return self.norm(x + apply_dropout(self.output(gelu(self.intermediate(x))), dropout))
 
@@ -109,7 +109,7 @@ class MaskedLM(tf.Module):
         self.bias = weights("masked_lm.bias")
 
     def __call__(self, x, word_embeddings):
-        """(B · P, H), (V, H) → (B · P, V)."""
+        """Predict words: (B · P, H), (V, H) → (B · P, V)."""
         x = self.norm(gelu(self.transform(x)))
         return tf.matmul(x, tf.cast(word_embeddings, x.dtype), transpose_b=True) + tf.cast(self.bias, x.dtype)
 
@@ -126,7 +126,7 @@ class Bert(tf.Module):
         self.masked_lm = MaskedLM(weights)
 
     def __call__(self, input_ids, segment_ids, attention_mask, masked_positions, dtype, dropout):
-        """(B, S) three times, (B, P) → logits of the words (B · P, V), of the next sentence (B, 2)."""
+        """Compute logits: (B, S) three times, (B, P) → words (B · P, V), next sentence (B, 2)."""
         x = self.embeddings(input_ids, segment_ids, dtype, dropout)
         mask = tf.where(attention_mask == 0, -float("inf"), 0.0)[:, None, None, :]
         for layer in self.encoder:
@@ -137,12 +137,12 @@ class Bert(tf.Module):
 
 
 def gelu(x):
-    """The exact one, with erf."""
+    """Return the exact GELU, with erf."""
     return tf.nn.gelu(x, approximate=False)
 
 
 def apply_dropout(x, rate):
-    """`tf.nn.dropout`; nothing at all where the rate is 0."""
+    """Apply `tf.nn.dropout`; return the input unchanged if the rate is 0."""
     return tf.nn.dropout(x, rate) if rate else x
 
 
@@ -150,11 +150,11 @@ class BertBaseTrainer(TensorFlowTrainer):
     """Sequences to the words that were masked, and whether their second part follows the first."""
 
     def build(self, options):
-        """BERT; its sizes are the weights', but for the number of heads and layers."""
+        """Build BERT; the weights give all sizes except the numbers of heads and layers."""
         return Bert(self.weights, options["heads"], options["layers"])
 
     def outputs(self, network, batch):
-        """The logits (B · P, V) and (B, 2)."""
+        """Return the logits (B · P, V) and (B, 2)."""
         return network(
             batch["input_ids"],
             batch["segment_ids"],
@@ -165,7 +165,7 @@ class BertBaseTrainer(TensorFlowTrainer):
         )
 
     def loss(self, outputs, batch):
-        """The mean of -log p over the predictions in use, plus its mean over the next-sentence labels."""
+        """Return the mean of -log p over the predictions in use, plus its mean over the next-sentence labels."""
         words, follows = (tf.cast(logits, tf.float32) for logits in outputs)
         weights = tf.reshape(batch["masked_weights"], (-1,))
         per_token = cross_entropy(tf.reshape(batch["masked_ids"], (-1,)), words)
@@ -174,5 +174,5 @@ class BertBaseTrainer(TensorFlowTrainer):
 
 
 def cross_entropy(labels, logits):
-    """-log p[label] of each row."""
+    """Return -log p[label] of each row."""
     return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)

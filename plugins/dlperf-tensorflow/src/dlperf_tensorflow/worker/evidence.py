@@ -23,7 +23,7 @@ class Seen:
         return [tf.as_dtype(_type_of(node)) for node in self._products]
 
     def compiler(self):
-        """`xla` if XLA must compile any of it."""
+        """Return `xla` if XLA must compile any part of the graph."""
         return "xla" if any(node.attr["_XlaMustCompile"].b for node in self._nodes) else "none"
 
     def layout(self):
@@ -35,7 +35,7 @@ class Seen:
 
 
 def _type_of(product):
-    """The enum of the type that a convolution or matrix product takes."""
+    """Return the enum of the input type of a convolution or matrix product."""
     return product.attr["Ta" if product.op == "BatchMatMulV3" else "T"].type
 
 
@@ -46,7 +46,7 @@ def allows_tf32(device):
 
 @contextlib.contextmanager
 def preserve_state(strategy, statistics):
-    """The variables `statistics`, every replica's copy of them, are put back at the end."""
+    """Restore the variables `statistics`, in every replica's copy, when the context is left."""
     copies = [copy for variable in statistics for copy in strategy.experimental_local_results(variable)]
     before = [copy.numpy() for copy in copies]
     try:
@@ -58,7 +58,7 @@ def preserve_state(strategy, statistics):
 
 @contextlib.contextmanager
 def use_plain_fp32():
-    """float32 arithmetic in the full width of float32."""
+    """Compute float32 arithmetic in the full width of float32 while the context lasts."""
     before = tf.config.experimental.tensor_float_32_execution_enabled()
     tf.config.experimental.enable_tensor_float_32_execution(False)
     try:

@@ -71,7 +71,7 @@ class JpegPipeline:
 
 
 def augment(encoded, height, width, seed):
-    """A random crop of a JPEG, as (height, width, 3) float32 from 0 to 255, perhaps mirrored."""
+    """Return a random crop of a JPEG as (height, width, 3) float32 from 0 to 255, randomly mirrored."""
     begin, size, _ = tf.image.stateless_sample_distorted_bounding_box(
         tf.io.extract_jpeg_shape(encoded),
         tf.zeros((1, 0, 4)),  # no object that it must hold
@@ -90,12 +90,12 @@ def augment(encoded, height, width, seed):
 
 
 def decode(encoded):
-    """A JPEG at its full size, (H, W, 3) bytes."""
+    """Decode a JPEG at its full size: (H, W, 3) bytes."""
     return tf.io.decode_jpeg(encoded, channels=3, dct_method="INTEGER_ACCURATE")
 
 
 def normalize(pixels):
-    """With ImageNet's mean and deviation taken out; white is 255."""
+    """Normalize by ImageNet's mean and deviation; white is 255."""
     return (pixels - [255 * value for value in MEAN]) / [255 * value for value in STD]
 
 

@@ -23,7 +23,7 @@ def optimizer_for(numbers, variables, decays, near):
 
 
 def _zeros_like(variables):
-    """For each variable one of its shape, where it is."""
+    """Return a zero variable of each variable's shape, on its device."""
     found = []
     for variable in variables:
         with tf.distribute.get_strategy().extended.colocate_vars_with(variable):
@@ -46,7 +46,7 @@ class Momentum:
         return ((variable, 0.0) for variable in self.moments)
 
     def apply(self, gradients, rate):
-        """One step with these gradients; `rate` is a scalar tensor."""
+        """Apply one step with these gradients; `rate` is a scalar tensor."""
         for variable, velocity, decay, gradient in zip(
             self.variables, self.velocities, self.decays, gradients
         ):
@@ -81,7 +81,7 @@ class AdamW:
         return ((variable, 0.0) for variable in (*self.moments, self.steps))
 
     def apply(self, gradients, rate):
-        """One step with these gradients; `rate` is a scalar tensor."""
+        """Apply one step with these gradients; `rate` is a scalar tensor."""
         self.steps.assign_add(tf.ones((), tf.float64))
         bias1 = 1.0 - tf.pow(tf.constant(float(self.beta1), tf.float64), self.steps)
         root2 = tf.sqrt(1.0 - tf.pow(tf.constant(float(self.beta2), tf.float64), self.steps))

@@ -79,7 +79,7 @@ class Bottleneck(tf.Module):
             )
 
     def __call__(self, x):
-        """(B, H, W, inputs) → (B, H / stride, W / stride, 4 × width)."""
+        """Apply the block: (B, H, W, inputs) → (B, H / stride, W / stride, 4 × width)."""
         shortcut = x
         if self.downsample is not None:
             convolution, norm = self.downsample
@@ -109,7 +109,7 @@ class ResNet50(tf.Module):
         self.weight, self.bias = weights("fc.weight", (1, 0)), weights("fc.bias")
 
     def __call__(self, x):
-        """(B, H, W, 3), or (B, 3, H, W) in the layout nchw → (B, classes)."""
+        """Classify images: (B, H, W, 3), or (B, 3, H, W) in the layout nchw → (B, classes)."""
         x = tf.nn.relu(self.bn1(self.conv1(x)))
         # Behind a ReLU, zeros are as good a padding of a maximum as -∞, and XLA takes no other.
         x = tf.nn.max_pool2d(
@@ -122,7 +122,7 @@ class ResNet50(tf.Module):
 
 
 def spatial(layout, both, others):
-    """`both` for height and width, `others` for samples and channels, in this layout's order."""
+    """Return `both` for height and width, `others` for samples and channels, in this layout's order."""
     return [others, both, both, others] if layout == "NHWC" else [others, others, both, both]
 
 
@@ -130,15 +130,15 @@ class ResNet50Trainer(TensorFlowTrainer):
     """Images to classes, cross entropy with label smoothing."""
 
     def build(self, options):
-        """ResNet-50; the number of classes is the weights'."""
+        """Build ResNet-50; the weights give the number of classes."""
         return ResNet50(self.weights)
 
     def outputs(self, network, batch):
-        """The logits (B, classes)."""
+        """Return the logits (B, classes)."""
         return (network(tf.cast(batch["image"], self.dtype)),)
 
     def loss(self, outputs, batch):
-        """(1 - ε) · (-log p[label]) + ε · mean over the classes of -log p, mean over the batch."""
+        """Return (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p, mean over the batch."""
         smoothing = self.request.model_options["label_smoothing"]
         minus_log = -tf.nn.log_softmax(tf.cast(outputs[0], tf.float32))
         per_sample = tf.gather(minus_log, batch["label"], batch_dims=1)

@@ -113,13 +113,13 @@ class TensorFlowRuntime(Runtime):
             tf.test.experimental.sync_devices()
 
     def losses(self, handle):
-        """The tensors behind the handle of a step's loss, one per replica of this process."""
+        """Return the tensors behind the handle of a step's loss, one per replica of this process."""
         if self.served:
             return [value.get() for value in handle]
         return self.strategy.experimental_local_results(handle)
 
     def wait(self, loss):
-        """Until the loss of every replica of this process has been computed; with servers, and its update is done."""
+        """Wait for the loss of every replica of this process; with servers, for its update as well."""
         for value in self.losses(loss):
             value.numpy()
 
@@ -134,16 +134,16 @@ class TensorFlowRuntime(Runtime):
             tf.config.experimental.reset_memory_stats(device)
 
     def peak_memory(self):
-        """Bytes that tensors took at the peak, over all devices; what is held in reserve is not counted."""
+        """Return the peak bytes of tensors over all devices, without reserves."""
         gpus = self._gpus()
         return sum(tf.config.experimental.get_memory_info(gpu)["peak"] for gpu in gpus) if gpus else None
 
     def peak_host_memory(self):
-        """Of this process; with servers, of whoever of them all took the most."""
+        """Return the peak of this process; with servers, the largest of all processes."""
         return asynchronous.read_max_status("VmHWM") if self.served else super().peak_host_memory()
 
     def facts(self):
-        """Versions, devices, libraries, threads and transport. What servers have of it, this process does not know."""
+        """Return versions, devices, libraries, threads and transport; those of servers are not known."""
         if self.served:
             limited = self.request.memory_limit is not None
             return {
@@ -184,7 +184,7 @@ class TensorFlowRuntime(Runtime):
         return "memory" if isinstance(self.strategy, tf.distribute.MirroredStrategy) else "grpc"
 
     def is_out_of_memory(self, error):
-        """TensorFlow's own exception, and the interpreter's."""
+        """Recognize TensorFlow's own exception, and the interpreter's."""
         return isinstance(error, (tf.errors.ResourceExhaustedError, MemoryError))
 
 
@@ -204,7 +204,7 @@ def _must_round():
 
 
 def _take_cpus(count):
-    """So many logical devices of the one CPU, which share its threads."""
+    """Create logical devices of the one CPU, which share its threads."""
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
     return ["CPU:%d" % i for i in range(count)]

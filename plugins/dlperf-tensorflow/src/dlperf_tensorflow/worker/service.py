@@ -4,7 +4,7 @@ import os
 
 
 def serve() -> None:
-    """Be the worker or the parameter server that TF_CONFIG says, until the agent ends this process.
+    """Run the worker or the parameter server of TF_CONFIG until the agent ends this process.
 
     A worker has the threads that its share of the cores allows. A parameter server has no device, and so no share: it
     may use all cores. Every worker may ask a server for something at the same time, which takes a thread each.

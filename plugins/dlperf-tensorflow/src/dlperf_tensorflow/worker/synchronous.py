@@ -25,7 +25,7 @@ class Together:
         """Of the strategy in effect."""
 
     def placed(self, batches):
-        """One batch per replica, each on its replica's device, as `strategy.run` takes them."""
+        """Return one batch per replica, each on its replica's device, as `strategy.run` takes them."""
         placed = []
         for replica, batch in enumerate(batches):
             with tf.device("%s:%d" % (self._device, replica)):
@@ -37,7 +37,7 @@ class Together:
         )
 
     def step(self, batch, rate):
-        """One step of all replicas; the handle has a loss per replica."""
+        """Run one step of all replicas; the handle has a loss per replica."""
         return self._train(batch, tf.constant(rate, tf.float32))
 
     def _one_step(self, batch, rate):

@@ -25,7 +25,7 @@ class Embeddings(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, input_ids, segment_ids):
-        """(B, S), (B, S) → (B, S, H)."""
+        """Embed token and segment ids: (B, S), (B, S) → (B, S, H)."""
         position = self.position.weight[: input_ids.shape[1]]
         return self.dropout(self.norm(self.word(input_ids) + position + self.segment(segment_ids)))
 
@@ -44,7 +44,7 @@ class Attention(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x, mask):
-        """(B, S, H), and what is added to the scores, (B, 1, 1, S) → (B, S, H)."""
+        """Attend: (B, S, H), and the addend of the scores, (B, 1, 1, S) → (B, S, H)."""
         layers = (self.query, self.key, self.value)
         projected = levers.apply_packed(x, layers) if self.packed else [layer(x) for layer in layers]
         query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in projected)
@@ -66,7 +66,7 @@ class Layer(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x, mask):
-        """(B, S, H) → (B, S, H)."""
+        """Apply the layer: (B, S, H) → (B, S, H)."""
         x = self.attention(x, mask)
         return self.norm(x + self.dropout(self.output(F.gelu(self.intermediate(x)))))
 
@@ -82,7 +82,7 @@ class MaskedLM(nn.Module):
         self.bias = nn.Parameter(torch.zeros(words))
 
     def forward(self, x, word_embeddings):
-        """(B · P, H), (V, H) → (B · P, V)."""
+        """Predict words: (B · P, H), (V, H) → (B · P, V)."""
         x = self.norm(F.gelu(self.transform(x)))
         return levers.apply_padded_linear(x, word_embeddings, self.bias, self.multiple)
 
@@ -101,7 +101,7 @@ class Bert(nn.Module):
         self.masked_lm = MaskedLM(words, hidden, multiple)
 
     def forward(self, input_ids, segment_ids, attention_mask, masked_positions):
-        """(B, S) three times, (B, P) → logits of the words (B · P, V), of the next sentence (B, 2)."""
+        """Compute logits: (B, S) three times, (B, P) → words (B · P, V), next sentence (B, 2)."""
         x = self.embeddings(input_ids, segment_ids)
         mask = additive(attention_mask, x)
         for layer in self.encoder:
@@ -111,7 +111,7 @@ class Bert(nn.Module):
 
 
 def additive(attention_mask, x):
-    """0 for keys that get attention, -∞ for the others, (B, S) → (B, 1, 1, S), in the type of the scores.
+    """Return 0 for keys that get attention, -∞ for the others: (B, S) → (B, 1, 1, S), in the scores' type.
 
     Made once: given as whole numbers, or in another type than the queries, every layer would convert them.
     """
@@ -122,7 +122,7 @@ def additive(attention_mask, x):
 
 
 def gather_positions(x, positions):
-    """The tokens at these positions of each sequence: (B, S, H), (B, P) → (B · P, H)."""
+    """Gather the tokens at these positions of each sequence: (B, S, H), (B, P) → (B · P, H)."""
     sequences, tokens, _ = x.shape
     first = torch.arange(0, sequences * tokens, tokens, device=x.device)[:, None]
     return x.flatten(0, 1).index_select(0, (first + positions).flatten())
@@ -132,7 +132,7 @@ class BertBaseTrainer(TorchTrainer):
     """Sequences to the words that were masked, and whether their second part follows the first."""
 
     def build(self, options):
-        """BERT with the request's sizes."""
+        """Build BERT with the request's sizes."""
         chosen = self.request.framework_options
         levers.probe_attention(
             chosen["attention"],
@@ -155,13 +155,13 @@ class BertBaseTrainer(TorchTrainer):
         )
 
     def outputs(self, network, batch):
-        """The logits (B · P, V) and (B, 2)."""
+        """Return the logits (B · P, V) and (B, 2)."""
         return network(
             batch["input_ids"], batch["segment_ids"], batch["attention_mask"], batch["masked_positions"]
         )
 
     def loss(self, outputs, batch):
-        """The mean of -log p over the predictions in use, plus its mean over the next-sentence labels."""
+        """Return the mean of -log p over the predictions in use, plus its mean over the next-sentence labels."""
         words, follows = outputs
         weights = batch["masked_weights"].flatten()
         per_token = F.cross_entropy(words, batch["masked_ids"].flatten(), reduction="none")

@@ -49,7 +49,7 @@ def watch_products(network, note):
 
 @contextlib.contextmanager
 def preserve_state(network):
-    """Dropout off, and the buffers (batch norm's running statistics) put back at the end."""
+    """Disable dropout, and restore the buffers (batch norm's running statistics) when the context is left."""
     buffers = {name: buffer.clone() for name, buffer in network.named_buffers()}
     dropouts = [(module, module.p) for module in network.modules() if isinstance(module, nn.Dropout)]
     for module, _ in dropouts:
@@ -65,7 +65,7 @@ def preserve_state(network):
 
 @contextlib.contextmanager
 def use_plain_fp32():
-    """float32 arithmetic in the full width of float32, and any attention: some implementations have no float32."""
+    """Compute in the full width of float32, with any attention (some lack float32), while the context lasts."""
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     before = matmul.allow_tf32, cudnn.allow_tf32
     matmul.allow_tf32 = cudnn.allow_tf32 = False

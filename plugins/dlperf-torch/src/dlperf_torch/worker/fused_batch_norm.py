@@ -27,7 +27,7 @@ STRIPS = 1024
 
 @triton.jit
 def _tile(row, rows, channels, ROWS: tl.constexpr, CHANNELS: tl.constexpr):
-    """Offsets and mask of the tile that begins at this row, and the channels with their mask."""
+    """Return offsets and mask of the tile that begins at this row, and the channels with their mask."""
     r = row + tl.arange(0, ROWS)
     c = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
     real = c < channels
@@ -36,7 +36,7 @@ def _tile(row, rows, channels, ROWS: tl.constexpr, CHANNELS: tl.constexpr):
 
 @triton.jit
 def _keep(out, first, second, channels, ROWS: tl.constexpr, CHANNELS: tl.constexpr):
-    """Two values per channel of this strip into `out` (2, strips, channels)."""
+    """Store two values per channel of this strip in `out` (2, strips, channels)."""
     _, _, c, real = _tile(0, 1, channels, ROWS, CHANNELS)
     at = tl.program_id(0) * channels + c
     tl.store(out + at, first, real)
@@ -45,7 +45,7 @@ def _keep(out, first, second, channels, ROWS: tl.constexpr, CHANNELS: tl.constex
 
 @triton.jit
 def _merge(mean, square, count, new_mean, new_square, new):
-    """Groups of values, each an element of (ROWS, CHANNELS), with `new` more each, (ROWS,): mean, squares and count."""
+    """Merge groups of values (ROWS, CHANNELS) with `new` more each (ROWS,); return mean, squares and count."""
     share = new / tl.maximum(count + new, 1.0)
     delta = new_mean - mean
     square += new_square + delta * delta * (count * share)[:, None]
@@ -54,7 +54,7 @@ def _merge(mean, square, count, new_mean, new_square, new):
 
 @triton.jit
 def _merge_rows(mean, square, count):
-    """The groups of all rows as one per channel: mean, and the sum of squares around it."""
+    """Merge the groups of all rows per channel; return the mean, and the sum of squares around it."""
     middle = tl.sum(mean * count[:, None], 0) / tl.sum(count, 0)
     apart = mean - middle[None, :]
     return middle, tl.sum(square + apart * apart * count[:, None], 0)
@@ -62,7 +62,7 @@ def _merge_rows(mean, square, count):
 
 @triton.jit
 def _moments(x, moments, rows, channels, strip, ROWS: tl.constexpr, CHANNELS: tl.constexpr):
-    """Of each strip of rows: the mean, and the sum of squares around it."""
+    """Compute the mean of each strip of rows, and the sum of squares around it."""
     first = tl.program_id(0) * strip
     mean, square = tl.zeros((ROWS, CHANNELS), tl.float32), tl.zeros((ROWS, CHANNELS), tl.float32)
     count = tl.zeros((ROWS,), tl.float32)
@@ -80,7 +80,7 @@ def _finish(
     moments, mean_out, scale_out, running_mean, running_variance,
     rows, channels, strip, strips, momentum, epsilon, ROWS: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
-    """The strips' moments as one: mean, 1/√(σ² + ε) with the biased σ², and the running ones with the unbiased σ²."""
+    """Merge the strips' moments: mean, 1/√(σ² + ε) with the biased σ², running ones with the unbiased σ²."""
     means, squares = tl.zeros((ROWS, CHANNELS), tl.float32), tl.zeros((ROWS, CHANNELS), tl.float32)
     count = tl.zeros((ROWS,), tl.float32)
     for i in range(0, strips, ROWS):
@@ -102,7 +102,7 @@ def _finish(
 
 @triton.jit
 def _normalize(x, at, inside, c, real, mean, scale, gamma, beta):
-    """x̂ and γ x̂ + β of a tile."""
+    """Return x̂ and γ x̂ + β of a tile."""
     values = tl.load(x + at, inside, 0.0).to(tl.float32)
     values = (values - tl.load(mean + c, real, 0.0)[None, :]) * tl.load(scale + c, real, 0.0)[None, :]
     return values, values * tl.load(gamma + c, real, 0.0)[None, :] + tl.load(beta + c, real, 0.0)[None, :]
@@ -127,7 +127,7 @@ def _sums(
     dy, x, y, masked, parts, mean, scale, gamma, beta, rows, channels, strip,
     RELU: tl.constexpr, RESIDUAL: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
-    """Of each strip: the sums of dy x̂ and of dy, where ReLU let through; that dy is kept where there is a residual."""
+    """Sum dy x̂ and dy of each strip where ReLU is open; keep that dy if there is a residual."""
     first = tl.program_id(0) * strip
     d_gamma, d_beta = tl.zeros((ROWS, CHANNELS), tl.float32), tl.zeros((ROWS, CHANNELS), tl.float32)
     for row in range(first, tl.minimum(first + strip, rows), ROWS):
@@ -149,7 +149,7 @@ def _input_gradient(
     dy, x, dx, d_gamma, d_beta, mean, scale, gamma, beta, rows, channels,
     RELU: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
-    """dx = γ / √(σ² + ε) · (dy - mean of dy - x̂ · mean of dy x̂): Ioffe and Szegedy 2015, section 3."""
+    """Compute dx = γ / √(σ² + ε) · (dy - mean of dy - x̂ · mean of dy x̂): Ioffe and Szegedy 2015, section 3."""
     at, inside, c, real = _tile(tl.program_id(0) * ROWS, rows, channels, ROWS, CHANNELS)
     gradient = tl.load(dy + at, inside, 0.0).to(tl.float32)
     normalised, before_relu = _normalize(x, at, inside, c, real, mean, scale, gamma, beta)
@@ -163,12 +163,12 @@ def _input_gradient(
 
 
 def _matrix(images):
-    """(B, C, H, W) → (B·H·W, C), contiguous: a view of images in channels_last, a copy of others."""
+    """Reshape (B, C, H, W) → (B·H·W, C), contiguous: a view of images in channels_last, a copy of others."""
     return images.permute(0, 2, 3, 1).contiguous().view(-1, images.shape[1])
 
 
 def _images(matrix, shape):
-    """(B·H·W, C) → `shape` (B, C, H, W), a view in channels_last."""
+    """Reshape (B·H·W, C) → `shape` (B, C, H, W), a view in channels_last."""
     return matrix.view(shape[0], shape[2], shape[3], shape[1]).permute(0, 3, 1, 2)
 
 
@@ -225,11 +225,11 @@ class FusedBatchNorm(BatchNorm):
     """Batch norm in training, over this replica's micro-batch, in the kernels above."""
 
     def forward(self, x):
-        """(B, C, H, W) → (B, C, H, W), of x's type."""
+        """Normalize (B, C, H, W) → (B, C, H, W), of x's type."""
         return self._apply_fused(x, None, relu=False)
 
     def activate(self, x, shortcut=None):
-        """ReLU of it, with the shortcut added before that where there is one."""
+        """Return ReLU of the normalized input, with the shortcut, if any, added before."""
         return self._apply_fused(x, shortcut, relu=True)
 
     def _apply_fused(self, x, residual, relu):

@@ -46,7 +46,7 @@ class BatchNorm(nn.BatchNorm2d):
     """Batch norm and what follows it in a network, in torch's own kernels."""
 
     def activate(self, x, shortcut=None):
-        """ReLU of it, with the shortcut added before that where there is one."""
+        """Return ReLU of the normalized input, with the shortcut, if any, added before."""
         x = self(x)
         if shortcut is not None:
             x = x.add_(shortcut)
@@ -57,7 +57,7 @@ class BatchNormFp32(BatchNorm):
     """Batch norm in float32 whatever the convolutions give out, and its output in their type again."""
 
     def forward(self, x):
-        """(B, C, H, W) → (B, C, H, W)."""
+        """Normalize (B, C, H, W) → (B, C, H, W)."""
         return super().forward(x.float()).to(x.dtype)
 
 
@@ -69,7 +69,7 @@ def apply_packed(x, layers):
 
 
 def apply_padded_linear(x, weight, bias, multiple):
-    """`F.linear` with the outputs padded to a multiple by rows of zeros, which are cut off again.
+    """Return `F.linear` with the outputs padded to a multiple by rows of zeros, which are removed again.
 
     Nothing sees the extra outputs, so no loss and no gradient knows of them; but the matrix product has the
     size that the hardware likes.

@@ -14,12 +14,12 @@ from dlperf_torch.worker.training import TorchTrainer
 
 
 def convolution(inputs, outputs, kernel, stride=1):
-    """A convolution without bias, padded on all sides by half its kernel."""
+    """Return a convolution without bias, padded on all sides by half its kernel."""
     return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
 
 
 def batch_norm(channels, kind=BatchNorm):
-    """Batch norm over this replica's micro-batch."""
+    """Return a batch norm over this replica's micro-batch."""
     norm = kind(channels, eps=BATCH_NORM_EPSILON, momentum=BATCH_NORM_MOMENTUM)
     # torch counts batches for a cumulative average, which a fixed momentum does not use: one kernel less.
     norm.num_batches_tracked = None
@@ -40,7 +40,7 @@ class Bottleneck(nn.Module):
             self.downsample = nn.Sequential(convolution(inputs, outputs, 1, stride), batch_norm(outputs))
 
     def forward(self, x):
-        """(B, inputs, H, W) → (B, 4 × width, H / stride, W / stride)."""
+        """Apply the block: (B, inputs, H, W) → (B, 4 × width, H / stride, W / stride)."""
         shortcut = x if self.downsample is None else self.downsample(x)
         x = self.bn1.activate(self.conv1(x))
         x = self.bn2.activate(self.conv2(x))
@@ -64,7 +64,7 @@ class ResNet50(nn.Module):
         self.fc = nn.Linear(channels, classes)
 
     def forward(self, x):
-        """(B, 3, H, W) → (B, classes)."""
+        """Classify images: (B, 3, H, W) → (B, classes)."""
         x = self.bn1.activate(self.conv1(x.to(self.conv1.weight.dtype)))
         x = F.max_pool2d(x, 3, stride=2, padding=1)
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
@@ -75,7 +75,7 @@ class ResNet50Trainer(TorchTrainer):
     """Images to classes, cross entropy with label smoothing."""
 
     def build(self, options):
-        """ResNet-50 with `num_classes`."""
+        """Build ResNet-50 with `num_classes`."""
         return ResNet50(options["num_classes"], partial(batch_norm, kind=self._batch_norm()))
 
     def _batch_norm(self):
@@ -88,10 +88,10 @@ class ResNet50Trainer(TorchTrainer):
         return BatchNormFp32 if chosen["batch_norm_fp32"] else BatchNorm
 
     def outputs(self, network, batch):
-        """The logits (B, classes)."""
+        """Return the logits (B, classes)."""
         return (network(batch["image"]),)
 
     def loss(self, outputs, batch):
-        """(1 - ε) · (-log p[label]) + ε · mean over the classes of -log p, mean over the batch."""
+        """Return (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p, mean over the batch."""
         smoothing = self.request.model_options["label_smoothing"]
         return F.cross_entropy(outputs[0], batch["label"], label_smoothing=smoothing)

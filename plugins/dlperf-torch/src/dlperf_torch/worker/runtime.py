@@ -94,18 +94,18 @@ class TorchRuntime(Runtime):
         torch.backends.cudnn.benchmark_limit = self.request.framework_options["cudnn_benchmark_limit"]
 
     def synchronize(self):
-        """On a CPU every call has finished when it returns, the collectives in `step` included."""
+        """Wait for the device. On a CPU every call has finished when it returns, collectives included."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
     def mark(self):
-        """An event on the current stream."""
+        """Record an event on the current stream."""
         event = torch.cuda.Event(enable_timing=True)
         event.record()
         return event
 
     def elapsed(self, marks):
-        """Seconds between neighbouring events."""
+        """Return the seconds between neighboring events."""
         return [earlier.elapsed_time(later) / 1e3 for earlier, later in pairwise(marks)]
 
     def reset_peak_memory(self):
@@ -114,12 +114,12 @@ class TorchRuntime(Runtime):
             torch.cuda.reset_peak_memory_stats(self.device)
 
     def peak_memory(self):
-        """Bytes that tensors took at the peak; what the allocator holds in reserve is not counted."""
+        """Return the peak bytes of tensors, without the allocator's reserve."""
         return torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else None
 
     @contextmanager
     def trace(self, path):
-        """torch.profiler's Chrome trace of the processor and, where there is one, the GPU."""
+        """Write torch.profiler's Chrome trace of the processor and, if there is one, the GPU."""
         activities = [torch.profiler.ProfilerActivity.CPU]
         if self.device.type == "cuda":
             activities.append(torch.profiler.ProfilerActivity.CUDA)
@@ -128,7 +128,7 @@ class TorchRuntime(Runtime):
         profiler.export_chrome_trace(path)
 
     def facts(self):
-        """Versions, devices, libraries, threads and transport."""
+        """Return versions, devices, libraries, threads and transport."""
         report = {
             "framework_version": torch.__version__,
             "devices": ["cpu"],
@@ -158,7 +158,7 @@ class TorchRuntime(Runtime):
         return report
 
     def is_out_of_memory(self, error):
-        """torch's own exception, the interpreter's, and the messages of those libraries that have none."""
+        """Recognize torch's exception, the interpreter's, and the messages of libraries without their own."""
         if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
             return True
         if not isinstance(error, RuntimeError):
