@@ -57,7 +57,7 @@ def _tolerances(reference: Reference) -> str:
         updates = f"as a whole {'' if has_means else least}{one.updates:.2g} at most"
         means = f"as a whole {least}{one.means:.2g} at most" if has_means else "none"
         held = (updates, means) if one.parameter is None else (each, each if has_means else "none")
-        rows.append(f"| {name} | {one.losses:.2g} | {' | '.join(held)} | {one.why} |")
+        rows.append(f"| {name} | {one.losses:.2g} | {' | '.join(held)} | {one.reason} |")
     return "\n".join(rows)
 
 

@@ -54,7 +54,7 @@ def tolerance(**changes: Any) -> dict[str, Any]:
         "means": 1e-3,
         "least": 0.0,
         "parameter": 1e-3,
-        "why": "for tests",
+        "reason": "for tests",
     }
     return {**made, **changes}
 

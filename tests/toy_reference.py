@@ -40,7 +40,14 @@ def descent(shards: list[int], rate: float = RATE) -> list[dict[str, Any]]:
 
 def write(folder: Path) -> None:
     """The reference, as `mine.json`."""
-    fine = {"losses": 1e-5, "updates": 1e-5, "means": 1e-5, "least": 0.0, "parameter": 1e-5, "why": "float32"}
+    fine = {
+        "losses": 1e-5,
+        "updates": 1e-5,
+        "means": 1e-5,
+        "least": 0.0,
+        "parameter": 1e-5,
+        "reason": "float32",
+    }
     case = {
         "options": {"learning_rate": RATE},
         "batch_size": BATCH,

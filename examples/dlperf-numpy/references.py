@@ -98,7 +98,7 @@ def reference(model, loss):
             for place in places
         ],
     }
-    fp32 = {"losses": 4e-6, "updates": 5e-5, "means": 5e-5, "least": 0.0, "parameter": 5e-5, "why": WHY}
+    fp32 = {"losses": 4e-6, "updates": 5e-5, "means": 5e-5, "least": 0.0, "parameter": 5e-5, "reason": WHY}
     return {
         "schema_version": "1.0",
         "model": model.name,

@@ -32,7 +32,7 @@ _FIELDS = {field.name for field in attrs.fields(RunSpec)}
 
 
 def run(
-    what: str | RunSpec | Mapping[str, Any] | Path,
+    case: str | RunSpec | Mapping[str, Any] | Path,
     model: str | None = None,
     *,
     store: ResultStore | str | Path | None = RESULTS,
@@ -51,9 +51,9 @@ def run(
         run("case.toml")
 
     Args:
-        what: A framework's name (with `model` and the fields of `RunSpec`), or a whole spec: a `RunSpec`, a mapping, or
-            the path of a JSON, TOML or YAML file.
-        model: The model's name, where `what` is a framework's.
+        case: A framework's name (with `model` and the fields of `RunSpec`), or a complete spec: a `RunSpec`, a
+            mapping, or the path of a JSON, TOML or YAML file.
+        model: The model's name; not with a complete spec.
         store: Where the run's directory is written as it goes; None keeps nothing.
         observers: Objects with hook implementations, see `dlperf_sdk.hookspecs`.
         registry: The plugins to choose from; those that are installed, unless given.
@@ -61,7 +61,7 @@ def run(
         trace: Take an extra attempt under the framework's own profiler; its trace, for Perfetto, is kept in the store.
         progress: `"auto"` shows the progress on a terminal and in a notebook, and nothing elsewhere; True shows it
             anywhere, False nowhere; a function is called with each `dlperf_sdk.progress.watching.Progress`.
-        fields: Fields of `RunSpec`, in place of those in `what`.
+        fields: Fields of `RunSpec`, in place of those in `case`.
 
     Returns:
         The result; a case that failed is a result with a `failure`. A store that fails in the middle is one, too, of
@@ -82,15 +82,15 @@ def run(
     from dlperf_sdk.registry.plugins import Registry
 
     registry = registry or Registry()
-    spec = spec_from(what, model, fields, _keywords(run), registry)
+    spec = spec_from(case, model, fields, _keywords(run), registry)
     data.check_exists(spec.data)
     with watching(progress) as displays:
         loaded = Observers.load([*observers, *displays])
         if spec.wants_max_batch:
-            case = max_batch.begin_case(spec, store, loaded, registry)
+            execution = max_batch.begin_case(spec, store, loaded, registry)
         else:
-            case = Case.begin(spec, store, loaded, registry)
-        result = execute(case, trace=trace)
+            execution = Case.begin(spec, store, loaded, registry)
+        result = execute(execution, trace=trace)
     return result.raise_for_status() if raise_on_failure else result
 
 
@@ -162,7 +162,7 @@ def _list_unlisted_packages(spec: RunSpec, environment: Environment, registry: R
 
 
 def dry_run(
-    what: str | RunSpec | Mapping[str, Any] | Path,
+    case: str | RunSpec | Mapping[str, Any] | Path,
     model: str | None = None,
     *,
     registry: Registry | None = None,
@@ -177,11 +177,11 @@ def dry_run(
     from dlperf_sdk.planning.plan import make_plan
     from dlperf_sdk.registry.plugins import Registry
 
-    return make_plan(spec_from(what, model, fields, _keywords(dry_run), registry), registry or Registry())
+    return make_plan(spec_from(case, model, fields, _keywords(dry_run), registry), registry or Registry())
 
 
 def campaign(
-    what: Matrix | Campaign | str | Path,
+    cases: Matrix | Campaign | str | Path,
     directory: str | Path | None = None,
     *,
     observers: Iterable[Any] = (),
@@ -196,7 +196,7 @@ def campaign(
         campaign("preset:smoke")
 
     Args:
-        what: A `Matrix`, or the path of a campaign file, or `preset:NAME`.
+        cases: A `Matrix`, or the path of a campaign file, or `preset:NAME`.
         directory: Where it is kept; a new one in `dlperf-campaigns` unless given.
         observers: Objects with hook implementations, told of every case.
         registry: The plugins to choose from; those that are installed, unless given.
@@ -219,7 +219,7 @@ def campaign(
     from dlperf_sdk.hookspecs import Observers
     from dlperf_sdk.registry.plugins import Registry
 
-    definition = make_campaign(load_campaign(what) if isinstance(what, str | Path) else what, **settings)
+    definition = make_campaign(load_campaign(cases) if isinstance(cases, str | Path) else cases, **settings)
     plugins = registry or Registry()
     stamp, entries = plan_campaign(definition, plugins)
     path = CAMPAIGNS / f"{stamp}-{definition.name}" if directory is None else Path(directory)
@@ -259,7 +259,7 @@ def resume(
 
 
 def spec_from(
-    what: str | RunSpec | Mapping[str, Any] | Path,
+    case: str | RunSpec | Mapping[str, Any] | Path,
     model: str | None = None,
     fields: Mapping[str, Any] | None = None,
     keywords: Iterable[str] = (),
@@ -272,19 +272,19 @@ def spec_from(
     fields = dict(fields or {})
     for name in fields:
         if name not in _FIELDS:
-            hint = _option_hint(name, fields[name], [what, model], registry)
+            hint = _option_hint(name, fields[name], [case, model], registry)
             raise UnknownName("argument", name, {*_FIELDS, *keywords}, hint)
-    if isinstance(what, str) and model is not None:
-        return RunSpec(**{"framework": what, "model": model, **fields})
+    if isinstance(case, str) and model is not None:
+        return RunSpec(**{"framework": case, "model": model, **fields})
     if model is not None:
         raise UsageError(
             "A model's name belongs to a framework's name; a whole spec already names its model."
         )
-    if isinstance(what, str | Path):
+    if isinstance(case, str | Path):
         from dlperf_sdk.planning.spec_file import load_spec
 
-        return load_spec(Path(what), fields, registry)
-    spec = what if isinstance(what, RunSpec) else RunSpec.from_dict(what)
+        return load_spec(Path(case), fields, registry)
+    spec = case if isinstance(case, RunSpec) else RunSpec.from_dict(case)
     return attrs.evolve(spec, **fields)
 
 

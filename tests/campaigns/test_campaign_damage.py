@@ -276,7 +276,7 @@ def test_a_journal_that_is_a_pipe_is_refused(copy):
         {"name": 3},
         {"stamp": None},
         {"source": 1.5},
-        {"given": [1]},
+        {"overridden": [1]},
         {"settings": {"cooldown": "1"}},
         {"settings": {"interleave": 1}},
         {"settings": {"retry": {"crashed": True}}},

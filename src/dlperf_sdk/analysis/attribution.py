@@ -81,10 +81,10 @@ def attribute(
 
 
 def _check(a: Case, b: Case, allowed: set[str]) -> None:
-    held = {*a.holds(), *b.holds()} - allowed
+    fixed = {*a.holds(), *b.holds()} - allowed
     reasons = [
         f"{name}: {a.facts.get(name)} against {b.facts.get(name)}"
-        for name in sorted(differing_facts((a, b)) & held)
+        for name in sorted(differing_facts((a, b)) & fixed)
     ]
     if a.unit != b.unit:
         reasons.append(f"unit: {a.unit} against {b.unit}")

@@ -146,7 +146,7 @@ def require_fact(name: str, many: Iterable[Case]) -> str:
     Raises:
         UnknownName: none does.
     """
-    names = {each for case in many for each in case.facts}
+    names = {fact_name for case in many for fact_name in case.facts}
     if name not in names:
         raise UnknownName("fact of these cases", name, names)
     return name
@@ -176,8 +176,8 @@ def _case_from_result(result: Result) -> Case:
         raise AnalysisError(f"{result.id} has no throughput: its status is {result.status}.")
     if not result.ok:
         failed = [v.name for v in result.verdicts if v.kind == "integrity" and v.outcome == "fail"]
-        why = f"it failed {', '.join(failed)}" if failed else f"its status is {result.status}"
-        raise AnalysisError(f"The throughput of {result.id} does not stand: {why}.")
+        reason = f"it failed {', '.join(failed)}" if failed else f"its status is {result.status}"
+        raise AnalysisError(f"The throughput of {result.id} does not stand: {reason}.")
     if result.spec.wants_max_batch:
         raise AnalysisError(f"The throughput of {result.id} is of no batch size: the largest was not found.")
     facts = {f.name: f.requested if f.observed is None else f.observed for f in result.facts}

@@ -162,7 +162,7 @@ def _sum_energies(case: Case, parts: Sequence[Metric]) -> Quantity:
             )
     # Repeat by repeat, where all have them: the median of sums is not the sum of medians.
     lengths = {len(part.repeats) for part in parts}
-    sums = [math.fsum(each) for each in zip(*(part.repeats for part in parts), strict=False)]
+    sums = [math.fsum(joules) for joules in zip(*(part.repeats for part in parts), strict=False)]
     if len(lengths) > 1 or not sums:
         value, interval = math.fsum(part.value for part in parts), None
     else:

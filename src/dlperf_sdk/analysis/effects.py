@@ -22,7 +22,7 @@ class Pair:
 
     a: Case
     b: Case
-    held: Mapping[str, Any]
+    shared: Mapping[str, Any]
     """The facts that both share, of those in which pairs differ."""
 
     @property
@@ -118,22 +118,22 @@ def effect(
         )
     }
     holds = {name for case in sides for name in case.holds()}
-    held = tuple(sorted((varying & holds) - settled))
-    first, second = (_group_by_held_facts(sides, of, level, held) for level in (a, b))
+    fixed = tuple(sorted((varying & holds) - settled))
+    first, second = (_group_by_held_facts(sides, of, level, fixed) for level in (a, b))
     pairs = tuple(
-        Pair(case, second[at], {name: case.facts.get(name) for name in held})
+        Pair(case, second[at], {name: case.facts.get(name) for name in fixed})
         for at, case in first.items()
         if at in second
     )
     if not pairs:
         raise AnalysisError(
-            f"No case with {of} {a} has a partner with {of} {b} that is equal in {', '.join(held) or 'the rest'}."
+            f"No case with {of} {a} has a partner with {of} {b} that is equal in {', '.join(fixed) or 'the rest'}."
         )
     units = {case.unit for pair in pairs for case in (pair.a, pair.b)}
     if len(units) > 1:
         raise AnalysisError(f"The throughputs of a pair have different units: {', '.join(sorted(units))}.")
     confounded = tuple(sorted(settled))
-    return Effect(of, (a, b), held, confounded, pairs, len(sides) - 2 * len(pairs))
+    return Effect(of, (a, b), fixed, confounded, pairs, len(sides) - 2 * len(pairs))
 
 
 def _levels(many: Sequence[Case], of: str, levels: Sequence[Any] | None) -> tuple[Any, Any]:
@@ -152,18 +152,18 @@ def _levels(many: Sequence[Case], of: str, levels: Sequence[Any] | None) -> tupl
 
 
 def _group_by_held_facts(
-    sides: Sequence[Case], of: str, level: Any, held: Sequence[str]
+    sides: Sequence[Case], of: str, level: Any, fixed: Sequence[str]
 ) -> dict[tuple[str, ...], Case]:
-    found: dict[tuple[str, ...], Case] = {}
+    groups: dict[tuple[str, ...], Case] = {}
     for case in sides:
         if key(case.facts.get(of)) != key(level):
             continue
-        at = tuple(key(case.facts.get(name)) for name in held)
-        if at in found:
-            names = ", ".join(sorted(differing_facts((case, found[at])))) or "nothing that is known"
+        at = tuple(key(case.facts.get(name)) for name in fixed)
+        if at in groups:
+            names = ", ".join(sorted(differing_facts((case, groups[at])))) or "nothing that is known"
             raise AnalysisError(
-                f"{case.name} and {found[at].name} are the same side of a pair: they differ in {names}. Hold one "
+                f"{case.name} and {groups[at].name} are the same side of a pair: they differ in {names}. Hold one "
                 "of these, or leave one case out."
             )
-        found[at] = case
-    return found
+        groups[at] = case
+    return groups

@@ -78,7 +78,7 @@ class Gate:
             "minimum_effect": self.minimum_effect,
             "level": self.level,
             "exit_code": self.exit_code,
-            "decisions": [attrs.asdict(each) for each in self.decisions],
+            "decisions": [attrs.asdict(decision) for decision in self.decisions],
         }
 
 
@@ -259,24 +259,26 @@ def _unmatched(before: dict[str, Result], after: dict[str, Result]) -> list[Deci
     """Decide the cases of one side only; two that were meant to be the same and differ are refused."""
     gone = [result for key, result in before.items() if key not in after]
     added = [result for key, result in after.items() if key not in before]
-    found: list[Decision] = []
+    decisions: list[Decision] = []
     for old in gone:
         alike = [new for new in added if _loosely(new.spec) == _loosely(old.spec)]
-        rivals = [each for each in gone if _loosely(each.spec) == _loosely(old.spec)]
+        rivals = [other for other in gone if _loosely(other.spec) == _loosely(old.spec)]
         if len(alike) == 1 and len(rivals) == 1:
             added.remove(alike[0])
-            said = "; ".join(_differences(old.spec, alike[0].spec))
-            detail = f"The specs differ, so the numbers mean different things: {said}."
-            found.append(Decision(old.spec.label, REFUSED, detail, baseline=old.id, candidate=alike[0].id))
+            differences = "; ".join(_differences(old.spec, alike[0].spec))
+            detail = f"The specs differ, so the numbers mean different things: {differences}."
+            decisions.append(
+                Decision(old.spec.label, REFUSED, detail, baseline=old.id, candidate=alike[0].id)
+            )
         else:
-            found.append(
+            decisions.append(
                 Decision(old.spec.label, VANISHED, "The candidate does not have this case.", baseline=old.id)
             )
-    found += [
+    decisions += [
         Decision(new.spec.label, NEW, "The baseline does not have this case.", candidate=new.id)
         for new in added
     ]
-    return found
+    return decisions
 
 
 def _loosely(spec: RunSpec) -> Sequence[Any]:

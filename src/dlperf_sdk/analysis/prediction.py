@@ -243,9 +243,13 @@ def _uncertainty(measured: float) -> float:
 def _cases_by_units(series: Mapping[TopologySpec, Case], wanted: TopologySpec) -> dict[int, Case]:
     """Return the cases by number of nodes, or of devices where `wanted` is one node."""
     if wanted.nodes == 1:
-        return {each.devices_per_node: case for each, case in series.items() if each.nodes == 1}
+        return {
+            topology.devices_per_node: case for topology, case in series.items() if topology.nodes == 1
+        }
     return {
-        each.nodes: case for each, case in series.items() if each.devices_per_node == wanted.devices_per_node
+        topology.nodes: case
+        for topology, case in series.items()
+        if topology.devices_per_node == wanted.devices_per_node
     }
 
 
@@ -276,26 +280,26 @@ def _series(many: Sequence[Case]) -> dict[TopologySpec, Case]:
     """
     if not many:
         raise AnalysisError("There is nothing to predict from.")
-    found = group_by_series(many)
-    if len(found) > 1:
+    groups = group_by_series(many)
+    if len(groups) > 1:
         names = ", ".join(sorted((differing_facts(many) & many[0].holds()) - {"topology"}))
-        raise AnalysisError(f"These are {len(found)} series, not one: they differ in {names}.")
-    if len(found[0]) < len(many):
+        raise AnalysisError(f"These are {len(groups)} series, not one: they differ in {names}.")
+    if len(groups[0]) < len(many):
         raise AnalysisError("A topology is there twice; predict from one case of each.")
-    return found[0]
+    return groups[0]
 
 
 def group_by_series(many: Iterable[Case]) -> list[dict[TopologySpec, Case]]:
     """Group cases that differ in their topology only; a case without a strategy belongs to every strategy."""
     groups: dict[tuple[str, str], dict[TopologySpec, Case]] = {}
     for case in many:
-        held = sorted(case.holds() - {"topology", "strategy"})
-        at = key({name: case.facts[name] for name in held})
+        fixed = sorted(case.holds() - {"topology", "strategy"})
+        at = key({name: case.facts[name] for name in fixed})
         groups.setdefault((at, str(case.facts.get("strategy", NO_STRATEGY))), {})[case.topology] = case
     for (at, strategy), alone in list(groups.items()):
         others = [group for (same, other), group in groups.items() if same == at and other != strategy]
         if strategy == NO_STRATEGY and others:
             for group in others:
-                group.update({each: case for each, case in alone.items() if each not in group})
+                group.update({topology: case for topology, case in alone.items() if topology not in group})
             del groups[at, strategy]
     return list(groups.values())

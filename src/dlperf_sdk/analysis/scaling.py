@@ -52,17 +52,17 @@ def speedup(
     if scaling not in _HELD:
         raise UnknownName("kind of scaling", scaling, _HELD)
     wanted, one = TopologySpec.parse(baseline), Case.from_source(case)
-    found = [
+    baselines = [
         other
         for other in cases(among)
         if (other.topology.nodes, other.topology.devices_per_node) == (wanted.nodes, wanted.devices_per_node)
         and _differ_in_topology_only(one, other, scaling)
     ]
-    if len(found) != 1:
-        how_many = f"are {len(found)}" if found else "is no"
+    if len(baselines) != 1:
+        how_many = f"are {len(baselines)}" if baselines else "is no"
         reason = f"There {how_many} {baseline} of this case with {_HELD[scaling]} held."
         return Scaled(one, None, scaling, None, reason=reason)
-    base = found[0]
+    base = baselines[0]
     value = one.throughput / base.throughput
     if one == base:
         return Scaled(one, base, scaling, value, 1.0, 1.0)
@@ -102,5 +102,5 @@ def _differ_in_topology_only(one: Case, other: Case, scaling: str) -> bool:
         return False
     if scaling == "strong" and one.global_batch_size != other.global_batch_size:
         return False
-    held = (one.holds() | other.holds()) - unheld
-    return all(key(one.facts.get(name)) == key(other.facts.get(name)) for name in held)
+    fixed = (one.holds() | other.holds()) - unheld
+    return all(key(one.facts.get(name)) == key(other.facts.get(name)) for name in fixed)

@@ -33,11 +33,11 @@ RETRIES: Mapping[str, int] = {
 would only fail again."""
 
 
-def _retries(given: Mapping[str, int]) -> dict[str, int]:
-    for kind in given:
+def _retries(retries: Mapping[str, int]) -> dict[str, int]:
+    for kind in retries:
         if kind not in RETRIES:
             raise UnknownName("failure to retry after", kind, RETRIES)
-    return {**RETRIES, **given}
+    return {**RETRIES, **retries}
 
 
 @frozen(kw_only=True)
@@ -109,7 +109,7 @@ class Campaign:
     settings: Settings = Settings()
     source: str | None = None
     """The file that it was read from."""
-    given: tuple[str, ...] = ()
+    overridden: tuple[str, ...] = ()
     """The settings that were given instead of the file's."""
 
     @property
@@ -240,7 +240,7 @@ def _shorten_count(count: int) -> str:
     return f"{count:,}" if count < 10**15 else f"more than 10^{int(math.log10(count))}"
 
 
-def make_campaign(what: Matrix | Campaign, **settings: Any) -> Campaign:
+def make_campaign(cases: Matrix | Campaign, **settings: Any) -> Campaign:
     """Make a campaign from one matrix, with `settings` instead of the defaults.
 
     Raises:
@@ -250,12 +250,12 @@ def make_campaign(what: Matrix | Campaign, **settings: Any) -> Campaign:
     for name in settings:
         if name not in known:
             raise UnknownName("setting of a campaign", name, known)
-    if isinstance(what, Campaign):
+    if isinstance(cases, Campaign):
         return attrs.evolve(
-            what,
-            settings=attrs.evolve(what.settings, **settings),
-            given=tuple(sorted({*what.given, *settings})),
+            cases,
+            settings=attrs.evolve(cases.settings, **settings),
+            overridden=tuple(sorted({*cases.overridden, *settings})),
         )
-    if not isinstance(what, Matrix):
-        raise SpecError(f"A campaign is made of a Matrix, not of a {type(what).__name__}.")
-    return Campaign(name="campaign", blocks=(Block(matrix=what),), settings=Settings(**settings))
+    if not isinstance(cases, Matrix):
+        raise SpecError(f"A campaign is made of a Matrix, not of a {type(cases).__name__}.")
+    return Campaign(name="campaign", blocks=(Block(matrix=cases),), settings=Settings(**settings))

@@ -51,7 +51,7 @@ class CampaignDirectory:
     cases: tuple[CampaignCase, ...]
     skipped: tuple[RunSpec, ...]
     """Cases that were left out, because something that they need was not installed."""
-    given: tuple[str, ...]
+    overridden: tuple[str, ...]
     """The settings that were given instead of those of its file."""
     journal: journal.Journal = field(init=False)
     store: ResultStore = field(init=False)
@@ -102,7 +102,7 @@ def create_campaign(path: Path, campaign: Campaign, entries: list[Entry], stamp:
     source = None if campaign.source is None else str(Path(campaign.source).resolve())
     specs = tuple(skipped_case.spec for skipped_case in skipped)
     directory = CampaignDirectory(
-        path, campaign.name, stamp, source, campaign.settings, cases, specs, campaign.given
+        path, campaign.name, stamp, source, campaign.settings, cases, specs, campaign.overridden
     )
     document = {
         "schema_version": DIRECTORY_VERSION,
@@ -112,7 +112,7 @@ def create_campaign(path: Path, campaign: Campaign, entries: list[Entry], stamp:
         "stamp": stamp,
         "source": source,
         "settings": attrs.asdict(campaign.settings),
-        "given": list(campaign.given),
+        "overridden": list(campaign.overridden),
         "order": "of a round: the cases in the order of this file, shuffled by a seed of the settings' and the round's",
         "cases": [{"id": case.id, "from": case.where, "spec": case.spec.to_dict()} for case in cases],
         "skipped": [
@@ -120,7 +120,7 @@ def create_campaign(path: Path, campaign: Campaign, entries: list[Entry], stamp:
                 "id": skipped_case.id,
                 "from": skipped_case.where,
                 "spec": skipped_case.spec.to_dict(),
-                "why": missing[skipped_case.id],
+                "reason": missing[skipped_case.id],
             }
             for skipped_case in skipped
         ],
@@ -168,7 +168,7 @@ def open_campaign(path: Path) -> CampaignDirectory:
             _settings(document["settings"]),
             tuple(_case_from(entry) for entry in document["cases"]),
             tuple(_case_from(entry).spec for entry in document["skipped"]),
-            tuple(map(_text, document["given"])),
+            tuple(map(_text, document["overridden"])),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DocumentError(f"{file} does not say what a campaign consists of: {error!r}.") from error

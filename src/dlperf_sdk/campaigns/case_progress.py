@@ -231,10 +231,10 @@ def _matches_journal(attempt: Attempt, throughput: float) -> bool:
     return math.isclose(metrics.throughput(attempt.repeat), throughput, rel_tol=1e-9)
 
 
-def _lose(directory: CampaignDirectory, progress: CaseProgress, number: int, why: str) -> None:
+def _lose(directory: CampaignDirectory, progress: CaseProgress, number: int, reason: str) -> None:
     """Set an attempt aside that does not count."""
     place = directory.set_aside(progress.case.id, number)
-    progress.problems.append(f"Attempt {number} {why} It lies in {place} now, and does not count.")
+    progress.problems.append(f"Attempt {number} {reason} It lies in {place} now, and does not count.")
     progress.apply(directory.journal.append("attempt-lost", case=progress.case.id, attempt=number))
 
 

@@ -32,7 +32,7 @@ def describe_edits(directory: CampaignDirectory) -> list[str]:
     """
     if directory.source is None:
         return []
-    overrides = {name: getattr(directory.settings, name) for name in directory.given}
+    overrides = {name: getattr(directory.settings, name) for name in directory.overridden}
     try:
         now = make_campaign(load_campaign(Path(directory.source)), **overrides)
         specs = [case.spec for case in expand_cases(now, directory.stamp)]

@@ -27,7 +27,7 @@ class Snapshot:
 
     at: float
     busy: float
-    ours: float
+    own_seconds: float
     processes: dict[int, tuple[str, float]]
     """Of every process: its name, and its processor seconds."""
 
@@ -53,8 +53,8 @@ def take_snapshot() -> Snapshot:
         spent = process.info["cpu_times"]
         if spent is not None:
             processes[process.pid] = (process.info["name"] or "?", spent.user + spent.system)
-    ours = sum(usage.ru_utime + usage.ru_stime for usage in used)
-    return Snapshot(time.monotonic(), sum(times) - idle - guest, ours, processes)
+    own_seconds = sum(usage.ru_utime + usage.ru_stime for usage in used)
+    return Snapshot(time.monotonic(), sum(times) - idle - guest, own_seconds, processes)
 
 
 def foreign_load(before: Snapshot, after: Snapshot) -> Foreign:
@@ -64,7 +64,7 @@ def foreign_load(before: Snapshot, after: Snapshot) -> Foreign:
     """
     cores = os.cpu_count() or 1
     passed = max(after.at - before.at, 1e-6)
-    used = max(0.0, (after.busy - before.busy) - (after.ours - before.ours))
+    used = max(0.0, (after.busy - before.busy) - (after.own_seconds - before.own_seconds))
     spent = {
         pid: (seconds - before.processes.get(pid, ("", 0.0))[1], name)
         for pid, (name, seconds) in after.processes.items()

@@ -84,8 +84,10 @@ def run_campaign(
                 session.write("interrupted")
             raise
         except StoreError as error:
-            then = f"then go on with `dlperf campaign resume {directory.path}`."
-            raise Unavailable(f"The campaign was ended: {error} What is finished is kept; {then}") from error
+            advice = f"then go on with `dlperf campaign resume {directory.path}`."
+            raise Unavailable(
+                f"The campaign was ended: {error} What is finished is kept; {advice}"
+            ) from error
         return Outcome(directory, session.cases, ended)
 
 

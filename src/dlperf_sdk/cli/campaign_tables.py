@@ -106,9 +106,9 @@ def plan_of(
             (
                 many[0].case.spec.label + (f" and {len(many) - 1} more" if len(many) > 1 else ""),
                 where,
-                f"{kind}: {why}",
+                f"{kind}: {reason}",
             )
-            for (where, (kind, why)), many in reasons.items()
+            for (where, (kind, reason)), many in reasons.items()
         ]
         blocks += [Heading("Skipped"), *_limit_rows(("case", "from", "why"), rows, all)]
     return blocks

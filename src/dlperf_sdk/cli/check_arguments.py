@@ -26,24 +26,24 @@ FRAMEWORK, MODEL = "numpy", "linear"
 """The case that topologies and measurers are tried with, unless another is named."""
 
 
-def members(group: str, name: str, given: Mapping[str, Any], registry: Registry) -> dict[str, Any]:
+def members(group: str, name: str, values: Mapping[str, Any], registry: Registry) -> dict[str, Any]:
     """Return the attributes that the conformance suite's subclass for this plugin sets.
 
-    `given` holds the options that were given, those of `--set` as typed.
+    `values` holds the options that were given, those of `--set` as typed.
 
     Raises:
         UsageError: an option does not belong to the plugin's kind, or its value is invalid.
         PluginError: a plugin that is needed cannot be used.
     """
-    for option in given:
+    for option in values:
         if option not in _TAKES[group]:
             raise UsageError(_explain_misplaced(option, group, name))
     if group == "frameworks":
-        return _framework_members(name, given, registry)
+        return _framework_members(name, values, registry)
     if group == "models":
-        chosen = option_values(given.get("options", {}), registry.model(name))
+        chosen = option_values(values.get("options", {}), registry.model(name))
         return _model_members(name, chosen, registry)
-    return _case_members(given.get("framework", FRAMEWORK), given.get("model", MODEL), registry)
+    return _case_members(values.get("framework", FRAMEWORK), values.get("model", MODEL), registry)
 
 
 def _explain_misplaced(option: str, group: str, name: str) -> str:
@@ -58,7 +58,7 @@ def _flag(option: str) -> str:
     return _FLAGS.get(option, f"--{option}")
 
 
-def _framework_members(name: str, given: Mapping[str, Any], registry: Registry) -> dict[str, Any]:
+def _framework_members(name: str, values: Mapping[str, Any], registry: Registry) -> dict[str, Any]:
     from dlperf_sdk import environments
     from dlperf_sdk.harness.in_process import SMALL
 
@@ -68,23 +68,23 @@ def _framework_members(name: str, given: Mapping[str, Any], registry: Registry) 
         for model_name in registry.names("models")
         if registry.trainer(plugin, registry.model(model_name))
     ]
-    for model in given.get("models", ()):
+    for model in values.get("models", ()):
         if registry.trainer(plugin, registry.model(model)) is None:
             raise UsageError(f"{name} has no trainer for {model}; it has some for {', '.join(implemented)}.")
-    device, offered = given.get("device", "auto"), plugin.capabilities.devices
+    device, offered = values.get("device", "auto"), plugin.capabilities.devices
     if device not in VOCABULARY["device"] | offered | {"auto"}:
         raise UnknownName("kind of device", device, VOCABULARY["device"] | offered | {"auto"})
     if device not in offered | {"auto"}:
         raise UsageError(
             f"{name} does not offer the device {device!r}; it offers {', '.join(sorted(offered))}."
         )
-    if given.get("python") is not None:
-        environments.must_be_there(given["python"])
-    settings = {key: given[key] for key in ("batch_size", "device", "python") if key in given}
-    models = tuple(dict.fromkeys(given.get("models") or implemented))
-    if "models" in given:
+    if values.get("python") is not None:
+        environments.must_be_there(values["python"])
+    settings = {key: values[key] for key in ("batch_size", "device", "python") if key in values}
+    models = tuple(dict.fromkeys(values.get("models") or implemented))
+    if "models" in values:
         settings["models"] = models
-    chosen = option_values(given.get("options", {}), plugin, *map(registry.model, models))
+    chosen = option_values(values.get("options", {}), plugin, *map(registry.model, models))
     own = {field.name for field in attrs.fields(plugin.Options)}
     of_models = {
         model: {field.name for field in attrs.fields(registry.model(model).Options)} for model in models

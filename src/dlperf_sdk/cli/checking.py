@@ -104,7 +104,7 @@ def check(
         from dlperf_sdk.testing.passed_checks import PassedChecks
     except ImportError as error:
         raise PluginError(str(error)) from error
-    given = {
+    values = {
         "models": models,
         "framework": framework,
         "model": model,
@@ -113,10 +113,10 @@ def check(
         "python": python,
         "options": parse_entries("options", options) if options else None,
     }
-    given = {option: value for option, value in given.items() if value is not None}
+    values = {option: value for option, value in values.items() if value is not None}
     shown = _Shown(quiet=common.json)
     passed = PassedChecks(
-        group_name, name, {**given, "distribution": registry.distribution(group_name, name)}
+        group_name, name, {**values, "distribution": registry.distribution(group_name, name)}
     )
     if resume and not passed.read():
         say("There is no check of this plugin with the same arguments to resume: all tests are run.")
@@ -135,7 +135,7 @@ def check(
         shown.show_start,
         skip=skip or (),
         passed=before,
-        **members(group_name, name, given, registry),
+        **members(group_name, name, values, registry),
     )
     counts = {outcome: sum(result.outcome == outcome for result in checks) for outcome in _MARKS}
     code = 1 if counts["fail"] else 0

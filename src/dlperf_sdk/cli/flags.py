@@ -132,11 +132,11 @@ def option_values(written: Mapping[str, str], *owners: Any) -> dict[str, Scalar]
     return {name: value if name in texts else parse_scalar(value) for name, value in written.items()}
 
 
-def collect_fields(given: Mapping[str, Any]) -> dict[str, Any]:
+def collect_fields(flags: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of `RunSpec` for the given flags, options unchanged; raises as `parse_entries` does."""
     return {
         name: parse_entries(name, value) if name in _MAPPINGS else value
-        for name, value in given.items()
+        for name, value in flags.items()
         if value is not None
     }
 

@@ -26,7 +26,7 @@ def bundle(
     *,
     output: Annotated[Path, Parameter(name=["--output", "-o"], metavar="FILE", help="The file to write.")],
     common: Common = AS_USUAL,
-    **given: Any,
+    **flags: Any,
 ) -> int:
     """Write a case as one file, for a machine without dlperf.
 
@@ -34,7 +34,7 @@ def bundle(
     """
     from dlperf_sdk.execution import replay
 
-    packed = replay.pack(spec_of(framework, model, given), output)
+    packed = replay.pack(spec_of(framework, model, flags), output)
     if common.json:
         emit({"path": str(packed.path), "sha256": packed.digest, "files": list(packed.files)})
     else:

@@ -116,7 +116,7 @@ def run(
     ] = False,
     shown: Shown = SHOWN_AS_USUAL,
     common: Common = AS_USUAL,
-    **given: Any,
+    **flags: Any,
 ) -> int:
     """Measure one case: train MODEL in FRAMEWORK for a few steps, and again in new processes, several times.
 
@@ -124,7 +124,7 @@ def run(
     """
     from dlperf_sdk import api
 
-    spec = spec_of(framework, model, given)
+    spec = spec_of(framework, model, flags)
     if dry_run:
         return _show_plan(spec, common)
     return run_case(
@@ -149,7 +149,7 @@ def plan(
         Parameter(negative=(), show_default=False, help="List the files that each node gets, instead."),
     ] = False,
     common: Common = AS_USUAL,
-    **given: Any,
+    **flags: Any,
 ) -> int:
     """Show what a run would do, and start nothing: processes, variables, commands, environment.
 
@@ -158,10 +158,10 @@ def plan(
     from dlperf_sdk.campaigns.file import is_campaign
 
     if model is None and is_campaign(framework):
-        if collect_fields(given) or files:
+        if collect_fields(flags) or files:
             raise UsageError("A campaign's cases have their fields in its file; leave the flags out.")
         return campaigning.show_plan(framework, False, common)
-    return _show_plan(spec_of(framework, model, given), common, files)
+    return _show_plan(spec_of(framework, model, flags), common, files)
 
 
 @command
@@ -189,24 +189,24 @@ def rerun(
     )
 
 
-def spec_of(what: str, model: str | None, given: dict[str, Any]) -> RunSpec:
+def spec_of(case: str, model: str | None, flags: dict[str, Any]) -> RunSpec:
     """Return the case that the arguments and flags describe; raises UsageError."""
     from dlperf_sdk import api
     from dlperf_sdk.registry.plugins import Registry
 
-    fields, registry = collect_fields(given), Registry()
-    if model is None and not Path(what).suffix and not Path(what).exists():
+    fields, registry = collect_fields(flags), Registry()
+    if model is None and not Path(case).suffix and not Path(case).exists():
         known = ", ".join(registry.names("models")) or "none"
         raise UsageError(
-            f"Which model? Write `dlperf run {what} MODEL` (models: {known}), or name a spec file: case.toml."
+            f"Which model? Write `dlperf run {case} MODEL` (models: {known}), or name a spec file: case.toml."
         )
     repeated = {name: fields.pop(name, {}) for name in REPEATED}
-    spec = api.spec_from(what, model, fields)
+    spec = api.spec_from(case, model, fields)
     if repeated["options"]:
         owners = registry.model(spec.model), registry.framework(spec.framework)
         launcher = registry.topology(spec.topology.launcher)
         repeated["options"] = option_values(repeated["options"], *owners, launcher)
-    merged = {name: {**getattr(spec, name), **given} for name, given in repeated.items()}
+    merged = {name: {**getattr(spec, name), **flags} for name, flags in repeated.items()}
     return api.spec_from(spec, None, merged)
 
 
@@ -248,21 +248,21 @@ def run_case(measure: Any, shown: Shown, common: Common) -> int:
 
 
 def _conclude_interrupted(witness: _ResultObserver, store: ResultStore, shown: Shown, common: Common) -> int:
-    kept = witness.result
-    if kept is None:
+    result = witness.result
+    if result is None:
         where = "" if witness.directory is None else f" What there is lies in {witness.directory}."
         return complain(KeyboardInterrupt(_redact_text(f"Interrupted.{where}", shown)), common, INTERRUPTED)
-    if kept.repeats and not common.json:
-        _present(kept, store, shown, common)
+    if result.repeats and not common.json:
+        _present(result, store, shown, common)
     elif common.json:
-        emit(_redact_result(kept, shown).to_dict())
-    count = len(kept.repeats)
+        emit(_redact_result(result, shown).to_dict())
+    count = len(result.repeats)
     repeats = (
         "No repeat had finished"
         if not count
         else f"{count} finished repeat{'s are' if count > 1 else ' is'} kept"
     )
-    say(f"Interrupted. {repeats}: {kept.id if shown.redact else store.directory / kept.id}", "red")
+    say(f"Interrupted. {repeats}: {result.id if shown.redact else store.directory / result.id}", "red")
     return INTERRUPTED
 
 

@@ -101,8 +101,8 @@ def check_memory(data: bytes, source: str) -> None:
 class _Misread(Exception):
     """A text that its parser refuses: as what, why, and in which line, counted from 1."""
 
-    def __init__(self, kind: str, why: str, line: int) -> None:
-        super().__init__(f"{kind}: {why}")
+    def __init__(self, kind: str, reason: str, line: int) -> None:
+        super().__init__(f"{kind}: {reason}")
         self.line = line
 
 
@@ -110,8 +110,10 @@ def _json(text: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_reject_duplicates, parse_constant=_reject_constant)
     except json.JSONDecodeError as error:
-        why = error.msg if text.strip() else "there is nothing in it"
-        raise _Misread("JSON", f"{why[:1].lower()}{why[1:]} at column {error.colno}", error.lineno) from None
+        reason = error.msg if text.strip() else "there is nothing in it"
+        raise _Misread(
+            "JSON", f"{reason[:1].lower()}{reason[1:]} at column {error.colno}", error.lineno
+        ) from None
     except ValueError as error:
         from dlperf_sdk.documents import source_positions
 
@@ -131,11 +133,11 @@ def _toml(text: str) -> Any:
     try:
         return tomllib.loads(text)
     except ValueError as error:
-        why, last = str(error), text.count("\n") + 1
-        match = re.search(r" \(at line ([0-9]+), (column [0-9]+)\)$", why)
+        reason, last = str(error), text.count("\n") + 1
+        match = re.search(r" \(at line ([0-9]+), (column [0-9]+)\)$", reason)
         if match is None:  # at the end of the document, or a number with too many digits
-            raise _Misread("TOML", why, last) from None
-        raise _Misread("TOML", f"{why[: match.start()]} at {match[2]}", int(match[1])) from None
+            raise _Misread("TOML", reason, last) from None
+        raise _Misread("TOML", f"{reason[: match.start()]} at {match[2]}", int(match[1])) from None
 
 
 def _yaml(text: str) -> Any:
@@ -146,16 +148,16 @@ def _yaml(text: str) -> Any:
     try:
         return yaml.load(text, PlainLoader)  # noqa: S506 - it is stricter than the safe loader
     except yaml.MarkedYAMLError as error:
-        why, mark, began = error.problem or "it cannot be read", error.problem_mark, error.context_mark
+        reason, mark, began = error.problem or "it cannot be read", error.problem_mark, error.context_mark
         if mark is not None:
-            why += f" at column {mark.column + 1}"
+            reason += f" at column {mark.column + 1}"
         if error.context is not None and began is not None:
-            why += f", {error.context} that begins in line {began.line + 1}"
+            reason += f", {error.context} that begins in line {began.line + 1}"
         position = mark or began
-        raise _Misread("YAML", why, 1 if position is None else position.line + 1) from None
+        raise _Misread("YAML", reason, 1 if position is None else position.line + 1) from None
     except yaml.reader.ReaderError as error:
-        why = f"it holds the character U+{ord(text[error.position]):04X}, which no text has"
-        raise _Misread("YAML", why, text.count("\n", 0, error.position) + 1) from None
+        reason = f"it holds the character U+{ord(text[error.position]):04X}, which no text has"
+        raise _Misread("YAML", reason, text.count("\n", 0, error.position) + 1) from None
 
 
 _PARSERS: dict[str, Callable[[str], Any]] = {

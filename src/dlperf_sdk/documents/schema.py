@@ -104,9 +104,9 @@ def _refusal(
     """Return the exception for one error; of several unknown keys it is about `key`, or the first."""
     unknown = schema_messages.find_unknown_keys(error)[:1] if key is None else [key]
     hint = _newer_minor(name, document) if error.validator in ("additionalProperties", "enum") else ""
-    where, why = schema_messages.json_path(error), schema_messages.explain(error, unknown)
+    where, reason = schema_messages.json_path(error), schema_messages.explain(error, unknown)
     place = (*error.absolute_path, *(unknown or schema_messages.find_misnamed_keys(error)))
-    return DocumentError(f"The {title} is not valid at {where}: {why}.{hint}", place)
+    return DocumentError(f"The {title} is not valid at {where}: {reason}.{hint}", place)
 
 
 def load(name: str) -> dict[str, Any]:
@@ -209,11 +209,14 @@ def _check_version(name: str, title: str, document: Any) -> None:
 def _newer_minor(name: str, document: Any) -> str:
     """Explain why a document of a newer minor version may have unknown keys."""
     document_version = document.get("schema_version") if isinstance(document, Mapping) else None
-    ours = version(name)
+    own_version = version(name)
     if (
         isinstance(document_version, str)
         and re.fullmatch(r"1\.[0-9]{1,9}", document_version)
-        and int(document_version[2:]) > int(ours[2:])
+        and int(document_version[2:]) > int(own_version[2:])
     ):
-        return f" It is of version {document_version}, this dlperf-sdk writes {ours}: update it to read what is newer."
+        return (
+            f" It is of version {document_version}, this dlperf-sdk writes {own_version}: update dlperf-sdk to read "
+            "newer documents."
+        )
     return ""

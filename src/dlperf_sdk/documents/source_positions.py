@@ -42,11 +42,11 @@ def location(path: Path | str, lines: Mapping[Place, int], place: Place) -> str:
 
 def find_repeated_key(text: str) -> tuple[str | int, int]:
     """Return the first key of a JSON text that its object already has, and its line."""
-    seen: set[Place] = set()
+    places: set[Place] = set()
     for place, line in _json_positions(text):
-        if place in seen:
+        if place in places:
             return place[-1], line
-        seen.add(place)
+        places.add(place)
     raise ValueError("no key is there twice")
 
 

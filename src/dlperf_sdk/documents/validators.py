@@ -50,8 +50,10 @@ def explaining_validator(root: Schema, schemas: Iterable[Schema]) -> Draft202012
     parts = ({key: part for key, part in schema.items() if key != "$schema"} for schema in schemas)
     resources = [(schema["$id"], DRAFT202012.create_resource(schema)) for schema in parts]
     extend: Any = validators.extend
-    ours: type[Draft202012Validator] = extend(Draft202012Validator, {"pattern": _pattern, "items": _items})
-    return ours(root, registry=Registry().with_resources(resources))
+    validator: type[Draft202012Validator] = extend(
+        Draft202012Validator, {"pattern": _pattern, "items": _items}
+    )
+    return validator(root, registry=Registry().with_resources(resources))
 
 
 def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[ValidationError]:

@@ -39,8 +39,8 @@ class PlainLoader(yaml.SafeLoader):
             raise ComposerError(None, None, "tags are refused: a document is data", event.start_mark)
         self._nodes += 1
         if self._nodes > _MOST_NODES:
-            why = f"it has more than {_MOST_NODES} keys and values: write it as JSON"
-            raise ComposerError(None, None, why, event.start_mark)
+            reason = f"it has more than {_MOST_NODES} keys and values: write it as JSON"
+            raise ComposerError(None, None, reason, event.start_mark)
         self._depth += 1
         if self._depth > DEEPEST:
             raise ComposerError(None, None, f"it is nested more than {DEEPEST} deep", event.start_mark)

@@ -98,6 +98,6 @@ def prepare(
         requirements=spec.requirements,
         lock=lock,
         uv_options=spec.uv_options,
-        asked=spec.requirements,
+        requested=spec.requirements,
     )
     return managed.obtain(recipe, on_progress)

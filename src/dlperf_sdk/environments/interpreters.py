@@ -34,17 +34,17 @@ class _Search:
 
     specifier: SpecifierSet
     environ: Mapping[str, str]
-    seen: dict[Path, Interpreter | None] = field(factory=dict)
+    interpreters: dict[Path, Interpreter | None] = field(factory=dict)
     places: dict[str, list[str]] = field(factory=dict)
 
     def look(self, place: str, path: Path) -> Interpreter | None:
         """Return the interpreter at a path if it is a CPython of an accepted version, else None."""
         versions = self.places.setdefault(place, [])
         target = path.resolve()
-        first = target not in self.seen
+        first = target not in self.interpreters
         if first:
-            self.seen[target] = probe.version_of(path, self.environ)
-        interpreter = self.seen[target]
+            self.interpreters[target] = probe.version_of(path, self.environ)
+        interpreter = self.interpreters[target]
         if interpreter is None:
             return None
         if first:

@@ -42,7 +42,7 @@ class Recipe:
     lock: str | None
     """Exact versions, in requirements format, that the requirements are resolved within."""
     uv_options: tuple[str, ...]
-    asked: tuple[str, ...]
+    requested: tuple[str, ...]
     """The requirements that name distributions which are wanted whatever the device."""
     exact: bool = False
     """The requirements are a whole lock: nothing is added to them, and nothing may differ."""
@@ -212,7 +212,7 @@ def _fill(recipe: Recipe, installer: Installer) -> PreparedEnvironment:
         recipe.requirements,
         recipe.lock,
         recipe.uv_options,
-        requested=recipe.asked,
+        requested=recipe.requested,
         exact=recipe.exact,
         framework=recipe.framework,
         device=recipe.device,

@@ -124,44 +124,50 @@ def convert_for_uv(pip: Mapping[str, str], environ: Mapping[str, str], folder: P
     Raises:
         EnvironmentFailed: `no-index`, `timeout` or `retries` has a value that pip would refuse as well.
     """
-    given = {name: value for name, value in environ.items() if value}
-    variables = {**given, **_indexes(pip, given, folder), **_network(pip, given, folder)}
+    environ_settings = {name: value for name, value in environ.items() if value}
+    variables = {
+        **environ_settings,
+        **_indexes(pip, environ_settings, folder),
+        **_network(pip, environ_settings, folder),
+    }
     secrets = frozenset(secret for secret in _secrets(variables) if len(secret) >= _SHORTEST)
-    return UvSettings(variables, tuple(_arguments(pip, given)), secrets)
+    return UvSettings(variables, tuple(_arguments(pip, environ_settings)), secrets)
 
 
-def _indexes(pip: Mapping[str, str], given: Mapping[str, str], folder: Path) -> dict[str, str]:
+def _indexes(pip: Mapping[str, str], environ_settings: Mapping[str, str], folder: Path) -> dict[str, str]:
     variables = {}
     # uv runs in another folder, so the user's own relative paths are made absolute as well.
     links = (
-        given["UV_FIND_LINKS"].split(",") if "UV_FIND_LINKS" in given else pip.get("find-links", "").split()
+        environ_settings["UV_FIND_LINKS"].split(",")
+        if "UV_FIND_LINKS" in environ_settings
+        else pip.get("find-links", "").split()
     )
     if links:
         addresses = [_address(link.strip(), folder) for link in links if link.strip()]
         variables["UV_FIND_LINKS"] = ",".join(address.replace(",", "%2C") for address in addresses)
     if _switch(pip, "no-index"):
         return variables
-    if "index-url" in pip and not given.keys() & {"UV_DEFAULT_INDEX", "UV_INDEX_URL"}:
+    if "index-url" in pip and not environ_settings.keys() & {"UV_DEFAULT_INDEX", "UV_INDEX_URL"}:
         variables["UV_DEFAULT_INDEX"] = _address(pip["index-url"].strip(), folder)
     extra = [_address(index, folder) for index in pip.get("extra-index-url", "").split()]
-    if extra and not given.keys() & {"UV_INDEX", "UV_EXTRA_INDEX_URL"}:
+    if extra and not environ_settings.keys() & {"UV_INDEX", "UV_EXTRA_INDEX_URL"}:
         variables["UV_INDEX"] = " ".join(extra)
         # pip takes the best version that any index has; uv would take the first index that has the name.
-        variables["UV_INDEX_STRATEGY"] = given.get("UV_INDEX_STRATEGY", "unsafe-best-match")
+        variables["UV_INDEX_STRATEGY"] = environ_settings.get("UV_INDEX_STRATEGY", "unsafe-best-match")
     return variables
 
 
-def _network(pip: Mapping[str, str], given: Mapping[str, str], folder: Path) -> dict[str, str]:
+def _network(pip: Mapping[str, str], environ_settings: Mapping[str, str], folder: Path) -> dict[str, str]:
     variables = {}
-    if "cert" in pip and not given.keys() & {"SSL_CERT_FILE", "SSL_CERT_DIR"}:
+    if "cert" in pip and not environ_settings.keys() & {"SSL_CERT_FILE", "SSL_CERT_DIR"}:
         cert = _path(pip["cert"], folder)
         variables["SSL_CERT_DIR" if cert.is_dir() else "SSL_CERT_FILE"] = str(cert)
-    if "client-cert" in pip and "SSL_CLIENT_CERT" not in given:
+    if "client-cert" in pip and "SSL_CLIENT_CERT" not in environ_settings:
         variables["SSL_CLIENT_CERT"] = str(_path(pip["client-cert"], folder))
     seconds = pip.get("timeout") or pip.get("default-timeout")
-    if seconds and not given.keys() & {"UV_HTTP_TIMEOUT", "UV_REQUEST_TIMEOUT", "HTTP_TIMEOUT"}:
+    if seconds and not environ_settings.keys() & {"UV_HTTP_TIMEOUT", "UV_REQUEST_TIMEOUT", "HTTP_TIMEOUT"}:
         variables["UV_HTTP_TIMEOUT"] = _number("timeout", seconds)
-    if "retries" in pip and "UV_HTTP_RETRIES" not in given:
+    if "retries" in pip and "UV_HTTP_RETRIES" not in environ_settings:
         variables["UV_HTTP_RETRIES"] = _number("retries", pip["retries"])
     if "proxy" in pip:
         proxy = pip["proxy"].strip()
@@ -171,11 +177,11 @@ def _network(pip: Mapping[str, str], given: Mapping[str, str], folder: Path) -> 
     return variables
 
 
-def _arguments(pip: Mapping[str, str], given: Mapping[str, str]) -> Iterator[str]:
+def _arguments(pip: Mapping[str, str], environ_settings: Mapping[str, str]) -> Iterator[str]:
     own = {"UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL"}
-    if _switch(pip, "no-index") and not given.keys() & own:
+    if _switch(pip, "no-index") and not environ_settings.keys() & own:
         yield "--no-index"
-    if "UV_INSECURE_HOST" not in given:
+    if "UV_INSECURE_HOST" not in environ_settings:
         for host in pip.get("trusted-host", "").split():
             yield from ("--allow-insecure-host", host)
     for option in ("only-binary", "no-binary"):

@@ -24,13 +24,13 @@ def obtain_from_lock(
     python_version: str,
     lock_text: str,
     *,
-    asked: tuple[str, ...] = (),
+    requested: tuple[str, ...] = (),
     uv_options: tuple[str, ...] = (),
     on_progress: Progress = lambda text: None,
 ) -> PreparedEnvironment:
     """Return a managed environment with exactly the versions of a lock: an existing one, or a new one.
 
-    `python_version` is the version that the lock was taken from; another patch release of it will do. `asked`
+    `python_version` is the version that the lock was taken from; another patch release of it will do. `requested`
     and `uv_options` are the plugin's `requirements` and `uv_options`, if it is installed here.
 
     Raises:
@@ -52,7 +52,7 @@ def obtain_from_lock(
         requirements=pins,
         lock=None,
         uv_options=uv_options,
-        asked=asked,
+        requested=requested,
         exact=True,
     )
     return managed.obtain(recipe, on_progress)

@@ -155,5 +155,5 @@ def _describe_damage(root: Path, row: list[str]) -> str | None:
         return f"cannot be read: {error.strerror}"
     except (ValueError, TypeError):
         return f"has a hash of the unknown algorithm {algorithm!r}"
-    found = base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode()
-    return None if found == expected.rstrip("=") else "differs from its recorded hash"
+    actual = base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode()
+    return None if actual == expected.rstrip("=") else "differs from its recorded hash"

@@ -70,7 +70,7 @@ class _ImportedLog:
 def import_logs(
     importer: str,
     paths: Iterable[str | Path],
-    given: Mapping[str, Any] | None = None,
+    stated: Mapping[str, Any] | None = None,
     registry: Registry | None = None,
 ) -> tuple[Result, ...]:
     """Return a result for each case in the logs. Logs with the same facts are repeats of one result, in their order.
@@ -78,13 +78,13 @@ def import_logs(
     Args:
         importer: The name of an installed importer.
         paths: The logs.
-        given: Facts that the logs do not state, or state wrongly, under the names of a run spec's fields
+        stated: Facts that the logs do not state, or state wrongly, under the names of a run spec's fields
             (`precision`, `data`, …) and of published figures' (`hardware`, `clip_norm`, …); `warmup` and `steps`
             choose another window, where the importer has one.
         registry: The plugins to choose from; those that are installed, unless given.
 
     Raises:
-        UnknownName: there is no such importer, or `given` names no fact of a case.
+        UnknownName: there is no such importer, or `stated` names no fact of a case.
         PluginError: the importer cannot be used.
         DocumentError: a log is malformed; the message names the line.
         UsageError: the same file is given twice, or a fact that a case needs is neither in a log nor given.
@@ -92,8 +92,8 @@ def import_logs(
     """
     registry = registry or Registry()
     reader = registry.importer(importer)
-    given = _check_given(reader, given or {})
-    logs = [_read(reader, Path(path), given, registry) for path in paths]
+    stated = _check_given(reader, stated or {})
+    logs = [_read(reader, Path(path), stated, registry) for path in paths]
     if not logs:
         raise UsageError("There is no log to import: name one or more files.")
     cases: dict[str, list[_ImportedLog]] = {}
@@ -109,22 +109,22 @@ def import_logs(
         reading = log.reading
         known = {
             **reading.facts,
-            **given,
+            **stated,
             "estimator": reading.estimator,
             "how": reading.estimator_description,
         }
         cases.setdefault(json.dumps(known, sort_keys=True), []).append(log)
-    return tuple(_result(reader, logs, given) for logs in cases.values())
+    return tuple(_result(reader, logs, stated) for logs in cases.values())
 
 
-def _read(importer: Importer, path: Path, given: Mapping[str, Any], registry: Registry) -> _ImportedLog:
+def _read(importer: Importer, path: Path, stated: Mapping[str, Any], registry: Registry) -> _ImportedLog:
     log = Log(path)
     with registry.wrap_plugin_errors("importers", importer.name, f"read {path}"):
-        reading = importer.read(log, given)
+        reading = importer.read(log, stated)
     return _ImportedLog(Source(path.name, log.sha256(), log.line_count), log.modified, reading)
 
 
-def _check_given(importer: Importer, given: Mapping[str, Any]) -> dict[str, Any]:
+def _check_given(importer: Importer, stated: Mapping[str, Any]) -> dict[str, Any]:
     """Return the given facts, with a topology in its one spelling.
 
     Raises:
@@ -133,20 +133,20 @@ def _check_given(importer: Importer, given: Mapping[str, Any]) -> dict[str, Any]
     """
     window = ("warmup", "steps") if importer.has_window else ()
     names = {*_SPEC, *window, *OPTION_ROLES, "framework_version", "hardware", "implementation", "machine"}
-    for name in given:
+    for name in stated:
         if name not in names:
             raise UnknownName("fact of an imported case", name, names)
     for name, least in (("warmup", 0), ("steps", 1), ("batch_size", 1)):
-        value = given.get(name, least)
+        value = stated.get(name, least)
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**31:
             raise SpecError(f"{name} is {format_value(value)}; it must be a whole number, {least} or more.")
-    topology = {"topology": str(TopologySpec.parse(given["topology"]))} if "topology" in given else {}
-    return {**given, **topology}
+    topology = {"topology": str(TopologySpec.parse(stated["topology"]))} if "topology" in stated else {}
+    return {**stated, **topology}
 
 
-def _result(importer: Importer, logs: Sequence[_ImportedLog], given: Mapping[str, Any]) -> Result:
+def _result(importer: Importer, logs: Sequence[_ImportedLog], stated: Mapping[str, Any]) -> Result:
     first = logs[0].reading
-    known = {**first.facts, **given}
+    known = {**first.facts, **stated}
     for name in _NEEDED:
         if name not in known:
             raise UsageError(
@@ -164,7 +164,7 @@ def _result(importer: Importer, logs: Sequence[_ImportedLog], given: Mapping[str
         status="ok",
         failure=None,
         spec=spec,
-        facts=_facts({**known, "estimator": first.estimator}, given),
+        facts=_facts({**known, "estimator": first.estimator}, stated),
         metrics=(
             metrics.metric("throughput", unit, rates, note),
             metrics.metric(
@@ -177,7 +177,7 @@ def _result(importer: Importer, logs: Sequence[_ImportedLog], given: Mapping[str
         environment=None,
         hardware=(),
         workload=None,
-        notes=_notes(first, given),
+        notes=_notes(first, stated),
         # Few logs state when the run was; the file system knows when they were last written to.
         started_at=min(modified).isoformat(timespec="seconds"),
         finished_at=max(modified).isoformat(timespec="seconds"),
@@ -192,24 +192,24 @@ def _result(importer: Importer, logs: Sequence[_ImportedLog], given: Mapping[str
     )
 
 
-def _facts(known: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[Fact, ...]:
+def _facts(known: Mapping[str, Any], stated: Mapping[str, Any]) -> tuple[Fact, ...]:
     """Return the log's facts as observed and the given ones as requested."""
     return tuple(
         Fact(
             name,
             _ROLES.get(name, "context"),
-            value if name in given else None,
-            None if name in given else value,
+            value if name in stated else None,
+            None if name in stated else value,
         )
         for name, value in sorted(known.items())
     )
 
 
-def _notes(reading: Reading, given: Mapping[str, Any]) -> tuple[str, ...]:
+def _notes(reading: Reading, stated: Mapping[str, Any]) -> tuple[str, ...]:
     """Return a note for each given fact that the log contradicts."""
     return tuple(
         f"{name} is {reading.facts[name]} in the logs, and was said to be {value}."
-        for name, value in given.items()
+        for name, value in stated.items()
         if reading.facts.get(name, value) != value
     )
 

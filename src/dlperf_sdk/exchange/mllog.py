@@ -96,8 +96,8 @@ def _list_request(result: Result) -> Iterator[tuple[str, Any]]:
     yield "num_warmup_steps", facts.get("warmup")
     yield "max_steps", facts.get("steps")
     yield "max_sequence_length", facts.get("sequence_length")
-    for ours, theirs in _OPTIMIZER:
-        yield theirs, optimizer.get(ours)
+    for own_name, key in _OPTIMIZER:
+        yield key, optimizer.get(own_name)
     yield "dlperf_framework", spec.framework
     yield "dlperf_model", spec.model
     yield "dlperf_precision", facts.get("precision")

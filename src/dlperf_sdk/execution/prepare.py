@@ -124,7 +124,7 @@ def _prepare_environment(
         plan.device,
         environment_from.python,
         environment_from.lock,
-        asked=plan.environment.requirements,
+        requested=plan.environment.requirements,
         uv_options=plan.environment.uv_options,
         on_progress=on_progress,
     )

@@ -65,8 +65,8 @@ def _replay(
     first = next(_skip_to_start(events, waiting), None)
     if first is None or first["event"] == "ended":
         failed = None if first is None else first.get("failure")
-        why = f": {failed.get('message')}" if isinstance(failed, Mapping) else ""
-        raise DocumentError(f"The run was over before it said anything{why}.")
+        reason = f": {failed.get('message')}" if isinstance(failed, Mapping) else ""
+        raise DocumentError(f"The run was over before it said anything{reason}.")
     try:
         spec, run_id = RunSpec.from_dict(first["spec"]), first["id"]
         environment = _environment(first, spec, registry)

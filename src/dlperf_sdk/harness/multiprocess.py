@@ -38,10 +38,10 @@ def answers(program: str, *arguments: str, ports: int, processes: int = 2) -> li
         RuntimeError: a process had a nonzero exit code; its own output gives the reason.
         subprocess.TimeoutExpired: a process did not end in time.
     """
-    given = [",".join(free_ports("127.0.0.1", ports)), *arguments]
+    words = [",".join(free_ports("127.0.0.1", ports)), *arguments]
     variables = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     started = [
-        subprocess.Popen([sys.executable, program, str(rank), *given], stdout=subprocess.PIPE, env=variables)
+        subprocess.Popen([sys.executable, program, str(rank), *words], stdout=subprocess.PIPE, env=variables)
         for rank in range(processes)
     ]
     try:

@@ -103,15 +103,15 @@ class Importer(ABC):
     """True if it measures over a window of steps, which `warmup` and `steps` choose."""
 
     @abstractmethod
-    def read(self, log: Log, given: Mapping[str, Any]) -> Reading:
+    def read(self, log: Log, stated: Mapping[str, Any]) -> Reading:
         """Read one log of one training run.
 
         Args:
             log: The file, line by line.
-            given: Facts that the user states, under the names of `Reading.facts`; with `has_window` also
+            stated: Facts that the user states, under the names of `Reading.facts`; with `has_window` also
                 `warmup` and `steps`. They take precedence over the log's.
 
         Raises:
             DocumentError: the log is malformed, incomplete or of several runs; the message names the line.
-            UsageError: a fact that is needed here is neither in the log nor in `given`.
+            UsageError: a fact that is needed here is neither in the log nor in `stated`.
         """

@@ -30,8 +30,8 @@ def host_memory(processes: int) -> int:
     """Return this machine's bytes for each of so many processes, by rlimit, cgroup and free memory."""
     limits = [psutil.virtual_memory().available * HEADROOM / processes]
     limits += [(most - used) * HEADROOM / processes for most, used in _cgroups()]
-    for which in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
-        soft = resource.getrlimit(which)[0]
+    for limit_kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
+        soft = resource.getrlimit(limit_kind)[0]
         if soft != resource.RLIM_INFINITY:
             limits.append(float(soft))
     return max(1, int(min(limits)))

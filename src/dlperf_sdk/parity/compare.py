@@ -123,25 +123,25 @@ def _explain_misfit(
     for one, other in zip(followers, right, strict=True):
         if len(one.losses) != case.steps:
             return f"Replica {one.index} has {len(one.losses)} losses instead of {case.steps}."
-        for subject, ours, theirs in (
+        for subject, actual, expected in (
             ("parameter", one.updates, other.updates),
             ("running mean", one.running_means, other.running_means),
         ):
-            if one.index < 2 and theirs and list(ours) != list(theirs):
-                return f"Replica {one.index}: {_mismatch(subject, list(ours), list(theirs))}"
+            if one.index < 2 and expected and list(actual) != list(expected):
+                return f"Replica {one.index}: {_mismatch(subject, list(actual), list(expected))}"
     return None
 
 
-def _mismatch(subject: str, ours: list[str], theirs: list[str]) -> str:
+def _mismatch(subject: str, actual: list[str], expected: list[str]) -> str:
     """Return a sentence on the first name that is not where the reference has it."""
-    for name in theirs:
-        if name not in ours:
+    for name in expected:
+        if name not in actual:
             return f"the trainer gives no {subject} {name}, which the reference has."
-    for name in ours:
-        if name not in theirs:
+    for name in actual:
+        if name not in expected:
             return f"the trainer gives a {subject} {name}, which the reference does not have."
-    place = next(i for i, name in enumerate(theirs) if ours[i] != name)
-    return f"where the reference has the {subject} {theirs[place]}, the trainer gives {ours[place]}."
+    place = next(i for i, name in enumerate(expected) if actual[i] != name)
+    return f"where the reference has the {subject} {expected[place]}, the trainer gives {actual[place]}."
 
 
 def _list_differing_replicas(
@@ -159,13 +159,13 @@ def _list_beyond_bound(
     distances: Mapping[str, float], case: ReferenceCase, tolerance: Tolerance
 ) -> Iterator[str]:
     """Yield the names of the arrays whose distance exceeds the allowed one."""
-    return (name for name, apart in distances.items() if apart > allowed_distance(name, case, tolerance))
+    return (name for name, value in distances.items() if value > allowed_distance(name, case, tolerance))
 
 
 def _problems(deviations: _Deviations, case: ReferenceCase, tolerance: Tolerance) -> Iterator[str]:
-    for step, apart in enumerate(deviations.losses):
-        if apart > tolerance.losses:
-            yield f"The loss of step {step} deviates from float64 by {apart:.2g}; it may by {tolerance.losses:.2g}."
+    for step, value in enumerate(deviations.losses):
+        if value > tolerance.losses:
+            yield f"The loss of step {step} deviates from float64 by {value:.2g}; it may by {tolerance.losses:.2g}."
             break
     for label, distances, whole, most in (
         ("first updates", deviations.updates, deviations.update, tolerance.updates),

@@ -16,37 +16,41 @@ NOISE = 10.0
 fingerprint's estimate of a norm is good to a factor of two."""
 
 
-def deviation(ours: float, theirs: float) -> float:
+def deviation(actual: float, expected: float) -> float:
     """Return the relative deviation of a loss; infinite if ours is not finite."""
-    relative = abs(ours - theirs) / abs(theirs) if theirs else abs(ours)
+    relative = abs(actual - expected) / abs(expected) if expected else abs(actual)
     return relative if math.isfinite(relative) else math.inf
 
 
-def distance(ours: Fingerprint, theirs: Fingerprint, usual: float = 0.0) -> float:
+def distance(actual: Fingerprint, expected: Fingerprint, usual: float = 0.0) -> float:
     """Estimate ‖a - b‖ / ‖b‖ of the arrays that the fingerprints are of; infinite if ours is not finite.
 
     Exact to the extent that eight products can tell: the root mean square of their differences has the expectation
     ‖a - b‖, and is within a factor of two of it in 99 of 100 cases. Two norms differ by ‖a - b‖ at most, so
     their difference is a lower bound. `usual` is a norm that stands in place of a smaller ‖b‖.
     """
-    squares = sum((a - b) ** 2 for a, b in zip(ours[1:], theirs[1:], strict=True)) / (len(theirs) - 1)
-    apart = max(math.sqrt(squares) if squares >= 0 else math.inf, abs(ours[0] - theirs[0]))
-    norm = max(theirs[0], usual)
-    relative = apart / norm if norm else apart
+    squares = sum((a - b) ** 2 for a, b in zip(actual[1:], expected[1:], strict=True)) / (len(expected) - 1)
+    difference = max(math.sqrt(squares) if squares >= 0 else math.inf, abs(actual[0] - expected[0]))
+    norm = max(expected[0], usual)
+    relative = difference / norm if norm else difference
     return relative if math.isfinite(relative) else math.inf
 
 
 def distances_by_name(
-    ours: Mapping[str, Fingerprint],
-    theirs: Mapping[str, Fingerprint],
+    actual: Mapping[str, Fingerprint],
+    expected: Mapping[str, Fingerprint],
     usual: Mapping[str, Fingerprint] | None = None,
 ) -> dict[str, float]:
-    """Return the distance of each array that both have, by name, in the order of `theirs`.
+    """Return the distance of each array that both have, by name, in the order of `expected`.
 
     `usual` has the norms that stand in place of smaller ones.
     """
     norms = {name: fingerprint[0] for name, fingerprint in (usual or {}).items()}
-    return {name: distance(ours[name], theirs[name], norms.get(name, 0.0)) for name in theirs if name in ours}
+    return {
+        name: distance(actual[name], expected[name], norms.get(name, 0.0))
+        for name in expected
+        if name in actual
+    }
 
 
 Pairs = Iterable[tuple[Mapping[str, Fingerprint], Mapping[str, Fingerprint]]]
@@ -56,9 +60,9 @@ Pairs = Iterable[tuple[Mapping[str, Fingerprint], Mapping[str, Fingerprint]]]
 def largest_distances(pairs: Pairs) -> dict[str, float]:
     """Return the largest distance over the replicas, by name, in the model's order."""
     maxima: dict[str, float] = {}
-    for ours, theirs in pairs:
-        for name, apart in distances_by_name(ours, theirs).items():
-            maxima[name] = max(maxima.get(name, 0.0), apart)
+    for actual, expected in pairs:
+        for name, value in distances_by_name(actual, expected).items():
+            maxima[name] = max(maxima.get(name, 0.0), value)
     return maxima
 
 
@@ -68,13 +72,14 @@ def combined_distance(pairs: Pairs) -> float | None:
     What hardly moves hardly counts, so that noise does not hide in numbers.
     """
     distances: list[float] = []
-    for ours, theirs in pairs:
-        norm = math.sqrt(math.fsum(theirs[name][0] ** 2 for name in theirs if name in ours))
+    for actual, expected in pairs:
+        norm = math.sqrt(math.fsum(expected[name][0] ** 2 for name in expected if name in actual))
         if norm:
-            apart = (
-                ratio * (theirs[name][0] or 1.0) for name, ratio in distances_by_name(ours, theirs).items()
+            components = (
+                ratio * (expected[name][0] or 1.0)
+                for name, ratio in distances_by_name(actual, expected).items()
             )
-            distances.append(math.sqrt(math.fsum(component**2 for component in apart)) / norm)
+            distances.append(math.sqrt(math.fsum(component**2 for component in components)) / norm)
     return max(distances, default=None)
 
 
@@ -93,5 +98,5 @@ def distance_in_tolerances(
 ) -> float:
     """Return the largest distance, as a multiple of its tolerance."""
     return max(
-        (apart / allowed_distance(name, case, tolerance) for name, apart in distances.items()), default=0.0
+        (value / allowed_distance(name, case, tolerance) for name, value in distances.items()), default=0.0
     )

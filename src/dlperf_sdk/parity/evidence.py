@@ -74,9 +74,9 @@ def plan_parity_run(
         reference_case: The case of the model's reference that the losses must follow.
         use_cache: Let the evidence of an earlier run serve.
     """
-    reference, why = _reference(plan, registry, reference_case)
+    reference, obstacle = _reference(plan, registry, reference_case)
     if reference is None:
-        return _make_parity_without_trajectory(INCONCLUSIVE, reference_case, why)
+        return _make_parity_without_trajectory(INCONCLUSIVE, reference_case, obstacle)
     of_case = reference.cases[reference_case]
     possible = expected_trajectories(of_case, plan.spec.strategy, plan.spec.topology.devices)
     if isinstance(possible, Comparison):
@@ -169,9 +169,9 @@ def _compare_records(run: ParityRun, records: Sequence[ParityRecord]) -> Compari
 
 def describe_parity_run(plan: Plan, registry: Registry) -> str:
     """Describe the parity run of a plan in a sentence; nothing is started."""
-    reference, why = _reference(plan, registry, REFERENCE_CASE)
+    reference, obstacle = _reference(plan, registry, REFERENCE_CASE)
     if reference is None:
-        return f"none: {why}"
+        return f"none: {obstacle}"
     of_case, replicas = reference.cases[REFERENCE_CASE], plan.spec.topology.devices
     possible = expected_trajectories(of_case, plan.spec.strategy, replicas)
     if isinstance(possible, Comparison):

@@ -49,8 +49,8 @@ def separation(mistake: Mistake, case: ReferenceCase, tolerance: Tolerance) -> f
 
 
 def _largest_in_tolerances(
-    ours: Mapping[str, Fingerprint],
-    theirs: Mapping[str, Fingerprint],
+    actual: Mapping[str, Fingerprint],
+    expected: Mapping[str, Fingerprint],
     whole: float,
     case: ReferenceCase,
     tolerance: Tolerance,
@@ -61,12 +61,12 @@ def _largest_in_tolerances(
 
     A mistake's trajectory keeps the fingerprints that are furthest off: of all as one, they give a lower bound.
     """
-    distances = distances_by_name(ours, theirs)
+    distances = distances_by_name(actual, expected)
     if tolerance.parameter is not None:
         return distance_in_tolerances(distances, case, tolerance)
-    norm = math.sqrt(math.fsum(fingerprint[0] ** 2 for fingerprint in theirs.values()))
-    apart = math.sqrt(math.fsum((distance * theirs[name][0]) ** 2 for name, distance in distances.items()))
-    return apart / norm / whole if norm else 0.0
+    norm = math.sqrt(math.fsum(fingerprint[0] ** 2 for fingerprint in expected.values()))
+    total = math.sqrt(math.fsum((distance * expected[name][0]) ** 2 for name, distance in distances.items()))
+    return total / norm / whole if norm else 0.0
 
 
 def _excess(
@@ -88,7 +88,7 @@ def _excess(
             continue  # the mistake is known for the first shard only
         reference = replicas[follower.index % 2]
         losses = (deviation(a, b) for a, b in zip(follower.losses, reference.losses, strict=True))
-        worst = max(worst, *(apart / tolerance.losses for apart in losses))
+        worst = max(worst, *(value / tolerance.losses for value in losses))
         usual = right[follower.index % len(right)]
         updates = distances_by_name(follower.updates, reference.updates, usual.updates)
         worst = max(worst, distance_in_tolerances(updates, case, tolerance))

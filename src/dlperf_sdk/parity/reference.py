@@ -99,7 +99,7 @@ class Tolerance:
     parameter: Deviation | None
     """Largest deviation of a single update or running mean, relative to its norm, or ten times its noise if that is
     more; null if they are not compared."""
-    why: str
+    reason: str
     """Source of these bounds."""
 
 

@@ -71,10 +71,10 @@ def check_capabilities(spec: RunSpec, device: str, framework: Framework, model: 
         known = VOCABULARY[kind] | offered
         if value not in known:
             raise UnknownName("data source" if kind == "data" else kind, value, known)
-        why = framework.lacks.get(value)
+        reason = framework.lacks.get(value)
         raise Unsupported(
             f"{framework.name} does not offer the {kind} {value!r}; it offers {listed(offered)}."
-            + (f" {why}" if why else "")
+            + (f" {reason}" if reason else "")
         )
     if spec.layout != "auto" and not model.has_images:
         raise Unsupported(

@@ -15,20 +15,22 @@ from dlperf_sdk.spec.values import Scalar
 def split_options(spec: RunSpec, *owners: Any) -> tuple[Any, ...]:
     """Return the options of model, framework and topology, each as the attrs class that declares them."""
     declared = [{field.name for field in attrs.fields(owner.Options)} for owner in owners]
-    for (first, mine), (second, theirs) in itertools.combinations(zip(owners, declared, strict=True), 2):
-        if mine & theirs:
+    for (first, names), (second, other_names) in itertools.combinations(
+        zip(owners, declared, strict=True), 2
+    ):
+        if names & other_names:
             raise SpecError(
-                f"{first.name} and {second.name} both declare the option {min(mine & theirs)!r}; "
+                f"{first.name} and {second.name} both declare the option {min(names & other_names)!r}; "
                 "one must rename it."
             )
     known = set().union(*declared)
     for name in spec.options:
         if name not in known:
-            having = [owner.name for owner, mine in zip(owners, declared, strict=True) if mine]
+            having = [owner.name for owner, names in zip(owners, declared, strict=True) if names]
             described = " and ".join(f"`dlperf describe {owner}`" for owner in having)
             verb = "lists" if len(having) == 1 else "list"
             raise UnknownName(f"option of {' or '.join(having)}", name, known, f"{described} {verb} them.")
-    return tuple(_options(owner, spec, mine) for owner, mine in zip(owners, declared, strict=True))
+    return tuple(_options(owner, spec, names) for owner, names in zip(owners, declared, strict=True))
 
 
 def options_of(owner: Any, spec: RunSpec) -> Any:

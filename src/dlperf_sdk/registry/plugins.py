@@ -149,9 +149,11 @@ class Registry:
 
     def _hint(self, group: str) -> str:
         """Return the command or the document that tells how to add a plugin to the group."""
-        ours = GROUPS[group].distribution
-        if ours is not None and not any(row.distribution.startswith(f"{ours} ") for row in self.rows(group)):
-            return f"`pip install {ours}` adds the {group} of this project."
+        distribution = GROUPS[group].distribution
+        if distribution is not None and not any(
+            row.distribution.startswith(f"{distribution} ") for row in self.rows(group)
+        ):
+            return f"`pip install {distribution}` adds the {group} of this project."
         return f"Install a plugin that adds it (entry-point group {GROUPS[group].entry_points!r})."
 
     def _import(self, group: str, row: Row) -> Any:

@@ -150,8 +150,8 @@ def _table(group: Group, differing: set[str], outcomes: Sequence[Cell], swept: s
     sizes = [[str(value)] for value in _values(group, swept)] if swept else [[] for _ in group.results]
     cases, same = _cases([_treatments(result) for result in group.results])
     notes: dict[str, int] = {}
-    found = [_column(group.results, *column) for column in _COLUMNS]
-    measured = [column for column in found if column is not None]
+    metric_columns = [_column(group.results, *column) for column in _COLUMNS]
+    measured = [column for column in metric_columns if column is not None]
     rows: list[tuple[Cell | str, ...]] = [
         (
             case,
@@ -205,14 +205,14 @@ def _cases(factors: Sequence[dict[str, str]]) -> tuple[list[str], str]:
     return cases, ", ".join(shared)
 
 
-def _column(results: Sequence[Result], name: str, heading: str, what: str) -> tuple[str, list[Cell]] | None:
+def _column(results: Sequence[Result], name: str, heading: str, note: str) -> tuple[str, list[Cell]] | None:
     """Return a metric's column, all rows in one unit; None if no result has it."""
     metrics = [result.metric(name) for result in results]
     known = [metric for metric in metrics if metric is not None]
     if not known or len({metric.unit for metric in known}) > 1:
         return None
     how = common_scale([metric.value for metric in known], known[0].unit)
-    if what == "interval":
+    if note == "interval":
         return heading, [_interval(metric, how) for metric in metrics]
     cells = [Cell("" if metric is None else how(metric.value)) for metric in metrics]
     # The first column says the unit of the throughputs.

@@ -67,7 +67,7 @@ def context_of(result: Result) -> list[tuple[str, str]]:
     Values of more than 40 characters are left out; result.json has them.
     """
     fields = set(result.spec.to_dict())
-    found = []
+    parts = []
     for fact in result.facts:
         if (
             fact.role == "context"
@@ -76,8 +76,8 @@ def context_of(result: Result) -> list[tuple[str, str]]:
         ):
             text = str(fact.observed)
             if 0 < len(text) <= 40:
-                found.append((fact.name, text))
-    return found
+                parts.append((fact.name, text))
+    return parts
 
 
 def hardware(nodes: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:

@@ -159,19 +159,19 @@ def labels(cases: Sequence[Case], without: Sequence[str] = ()) -> list[str]:
     Two cases have the same name only if they differ in nothing that makes a case but the facts of `without`, or
     in what one of them does not state.
     """
-    held = sorted({name for case in cases for name in case.holds()} - set(without) - set(_NAMED))
+    fixed = sorted({name for case in cases for name in case.holds()} - set(without) - set(_NAMED))
     parts: dict[str, list[str]] = {}
-    apart = 0
-    for name in (*_NAMED, *held):
+    distinct = 0
+    for name in (*_NAMED, *fixed):
         if name in without:
             continue
         texts = [_part(name, case.facts.get(name)) for case in cases]
         if name == "strategy" and len({*texts} - {""}) < 2:
             continue  # what one device lacks is no difference: that the others meet, their topology says
         kinds = len(set(zip(*parts.values(), texts, strict=True)))
-        if name in _FIRST or kinds > max(apart, 1):
+        if name in _FIRST or kinds > max(distinct, 1):
             parts[name] = texts
-            apart = kinds
+            distinct = kinds
     order = [name for name in _PHRASES if name in parts] + [name for name in parts if name not in _PHRASES]
     return [" ".join(filter(None, (parts[name][at] for name in order))) for at in range(len(cases))]
 

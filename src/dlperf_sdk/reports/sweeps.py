@@ -40,7 +40,7 @@ def size_of(case: Case, name: str) -> float:
 
 def sweeps(merged: Sequence[Merged]) -> list[Sweep]:
     """Return the sweeps of two values or more, those with most values first."""
-    found = []
+    result = []
     for of in SWEPT:
         groups: dict[tuple[str, ...], dict[float, Merged]] = {}
         for run in merged:
@@ -49,10 +49,10 @@ def sweeps(merged: Sequence[Merged]) -> list[Sweep]:
                 names = sorted(run.case.holds() - {of, *_FOLLOWING.get(of, ())})
                 identity = (run.case.unit, *(f"{name}={key(run.case.facts.get(name))}" for name in names))
                 groups.setdefault(identity, {})[size] = run
-        found += [
+        result += [
             Sweep(of, tuple(runs[size] for size in sorted(runs))) for runs in groups.values() if len(runs) > 1
         ]
-    return sorted(found, key=lambda sweep: -len(sweep.runs))
+    return sorted(result, key=lambda sweep: -len(sweep.runs))
 
 
 def swept_size(differing: Collection[str]) -> str | None:

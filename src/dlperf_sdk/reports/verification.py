@@ -23,8 +23,8 @@ def page(verifications: Iterable[Verification], *, tracebacks: bool = False) -> 
 def _model(verification: Verification, tracebacks: bool) -> Iterator[Block]:
     compiler = "" if verification.compiler == "none" else f", {verification.compiler}"
     settings = f"{verification.topology}, {verification.precision}{compiler}"
-    what = f"{verification.model}: case {verification.case}, {settings}"
-    yield Heading(what, Cell("relative deviation from float64", "quiet"))
+    title = f"{verification.model}: case {verification.case}, {settings}"
+    yield Heading(title, Cell("relative deviation from float64", "quiet"))
     steps = max((len(losses) for losses in verification.losses), default=0)
     columns = (
         Column("framework", whole=True),

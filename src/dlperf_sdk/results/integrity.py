@@ -92,9 +92,9 @@ def _incomplete_record(record: Record, repeat: Repeat, expected: Expected) -> It
             (f"warm-up {label}", len(replica.warmup_losses), protocol.warmup),
             (label, len(replica.losses), protocol.steps),
         ]
-    for what, actual_count, expected_count in counts:
+    for item, actual_count, expected_count in counts:
         if actual_count != expected_count:
-            yield f"{actual_count} {what} instead of {expected_count}"
+            yield f"{actual_count} {item} instead of {expected_count}"
     samples = expected.batch_size * protocol.steps * len(record.replicas)
     if record.samples != samples:
         yield f"{record.samples} samples instead of {samples}"
@@ -229,9 +229,9 @@ def precision_effective(repeats: tuple[Repeat, ...], precision: str) -> Verdict:
                 amplified = amplified or Verdict(name, kind, INCONCLUSIVE, detail)
                 continue  # a failure of another rank weighs more
             too_close = deviation < bounds.low
-            why = f"{precision} was not in effect" if too_close else "coarser or wrong arithmetic"
+            cause = f"{precision} was not in effect" if too_close else "coarser or wrong arithmetic"
             where = f"(attempt {attempt}, rank {record.rank})"
-            detail = f"max deviation from fp32: {deviation:.3g} ({limits}): {why} {where}."
+            detail = f"max deviation from fp32: {deviation:.3g} ({limits}): {cause} {where}."
             return Verdict(name, kind, FAIL, detail)
     if amplified is not None:
         return amplified

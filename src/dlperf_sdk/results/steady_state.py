@@ -119,13 +119,13 @@ def _deviations(traces: Sequence[Sequence[float]]) -> tuple[Deviation, ...]:
     cuts = [round(steps * part / 4) for part in (1, 2, 3)]
     units = [math.sqrt(cut / (steps * (steps - cut))) for cut in cuts] + [math.sqrt(3 / steps)]
     per_repeat = zip(*(_compare(values, cuts) for values in traces), strict=True)
-    found = []
+    deviations = []
     for cut, unit, values in zip([*cuts, None], units, per_repeat, strict=True):
         variance = (batch_freedom * (noise * unit) ** 2 + _squares(values)) / freedom
         error = math.sqrt(variance / repeats)
         bound, fail_bound = (quantile(level, freedom) * error for level in (CONFIDENCE, FAIL_CONFIDENCE))
-        found.append(Deviation(cut, _mean(values), bound, fail_bound))
-    return tuple(found)
+        deviations.append(Deviation(cut, _mean(values), bound, fail_bound))
+    return tuple(deviations)
 
 
 def _compare(values: Sequence[float], cuts: Sequence[int]) -> list[float]:

@@ -135,7 +135,7 @@ class ResultStore:
             except DlperfError as error:
                 yield Unreadable(path, error)
 
-    def load(self, which: str | Path) -> Result:
+    def load(self, run: str | Path) -> Result:
         """Load a result by its run's name, or by the path of its file or directory.
 
         Raises:
@@ -143,10 +143,10 @@ class ResultStore:
             StoreError: the run has no result.
             DocumentError: the file is corrupt, or of a newer version.
         """
-        path = Path(which)
-        if isinstance(which, str) and _ID.fullmatch(which) and not path.is_file():
-            in_store = self.directory / which
-            path = self._find(which) if in_store.is_dir() or not path.is_dir() else path
+        path = Path(run)
+        if isinstance(run, str) and _ID.fullmatch(run) and not path.is_file():
+            in_store = self.directory / run
+            path = self._find(run) if in_store.is_dir() or not path.is_dir() else path
         if path.is_dir():
             path /= "result.json"
             if not path.exists():

@@ -264,12 +264,12 @@ def _checked(repeats: Sequence[Repeat]) -> str:
         )
         for kind in ("parameters", "moments", "running-means")
     }
-    seen = ", ".join(f"{count} {kind.replace('-', ' ')}" for kind, count in counts.items() if count)
+    counted = ", ".join(f"{count} {kind.replace('-', ' ')}" for kind, count in counts.items() if count)
     unseen = [kind for kind in ("moments",) if not counts[kind]]
     if any(record.updates is None for _, record, _ in replicas):
         unseen.append("the optimizer's own count of updates")
     steps = min((len(replica.audit_losses) for *_, replica in replicas), default=0)
     batches = min((replica.batches.compared for *_, replica in replicas), default=0)
-    compared = f"{seen or 'nothing'}, {batches} batches"
+    compared = f"{counted or 'nothing'}, {batches} batches"
     sentence = f"Compared over the window: {compared}; repeated behind it after a reset: {steps} steps"
     return f"{sentence}; not reported: {' and '.join(unseen)}." if unseen else f"{sentence}."

@@ -10,9 +10,9 @@ import pytest
 MARKER = "pairwise: a combination of declared values; without these tests each value is tried once"
 
 
-def advice(wrong: str, why: str, change: str) -> str:
+def advice(wrong: str, reason: str, change: str) -> str:
     """Return the text of a failure: what is wrong, why it matters, what to change."""
-    return f"{wrong}\n  Why it matters: {why}\n  What to change: {change}"
+    return f"{wrong}\n  Why it matters: {reason}\n  What to change: {change}"
 
 
 class Conformance:
@@ -53,7 +53,7 @@ class Conformance:
                 nothing = pytest.param(
                     None, id="none", marks=pytest.mark.skip(reason=f"the plugin declares no {name} to try")
                 )
-                given = [
+                argument_values = [
                     value
                     if isinstance(value, Mapping)
                     else pytest.param(
@@ -66,7 +66,7 @@ class Conformance:
                     )
                     for value in values
                 ]
-                metafunc.parametrize(name, given or [nothing])
+                metafunc.parametrize(name, argument_values or [nothing])
 
     def test_known_gaps_are_names_of_tests(self) -> None:
         """A gap that names no test would hide nothing, and nobody would notice."""

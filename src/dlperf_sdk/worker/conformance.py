@@ -157,9 +157,9 @@ def _ask(
     answers["prefetched"] = trainer.prefetched_batches()
     answers["asked"] = "synchronize"
     runtime.synchronize()
-    then = digest_of(request.parameters, trainer.parameters(0))
+    digest = digest_of(request.parameters, trainer.parameters(0))
     time.sleep(PAUSE)
-    answers["settled"] = digest_of(request.parameters, trainer.parameters(0)) == then
+    answers["settled"] = digest_of(request.parameters, trainer.parameters(0)) == digest
 
     answers["asked"] = "facts"
     answers["facts"] = json.loads(json.dumps(runtime.facts(), allow_nan=False))

@@ -50,11 +50,11 @@ def checksum(path: str) -> str:
     return digest.hexdigest()
 
 
-def _data_error(path: str, why: str) -> DataError:
+def _data_error(path: str, problem: str) -> DataError:
     return DataError(
         "The prepared data %s %s. The controller prepares data on its own machine, before the run: "
         "run again, and on several nodes let all of them see this file and the data's folder under the same "
-        "paths." % (path, why)
+        "paths." % (path, problem)
     )
 
 

@@ -62,9 +62,9 @@ def measure(
     start = monotonic()
     clock.begin(start)
     for i in range(protocol["steps"]):
-        asked = monotonic()
+        requested_at = monotonic()
         batch = next(batches)
-        waits.append(monotonic() - asked)
+        waits.append(monotonic() - requested_at)
         loss, taken, label = trainer.step(batch)
         clock.step(loss)
         losses.append(loss)

@@ -33,8 +33,8 @@ class Runtime(interface.Runtime):
         if self.peers and self.process.rank:
             self.peers[0].send_bytes(array.tobytes())
             return np.frombuffer(self.peers[0].recv_bytes(), array.dtype).reshape(array.shape)
-        theirs = [np.frombuffer(peer.recv_bytes(), array.dtype).reshape(array.shape) for peer in self.peers]
-        mean = np.mean([array, *theirs], axis=0)
+        arrays = [np.frombuffer(peer.recv_bytes(), array.dtype).reshape(array.shape) for peer in self.peers]
+        mean = np.mean([array, *arrays], axis=0)
         for peer in self.peers:
             peer.send_bytes(mean.tobytes())
         return mean

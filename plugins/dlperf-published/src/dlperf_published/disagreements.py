@@ -111,13 +111,13 @@ def _instead(number: float, value: Value, figures: Figures) -> str:
     """Describe where a wrong number comes from, if that can be found."""
     if not value.figures:
         return f", where the figures have {value.text}"
-    for mine in value.figures:
+    for own_figure in value.figures:
         for other in figures:
-            if other.throughput == number and _kin(mine, other):
+            if other.throughput == number and _kin(own_figure, other):
                 differing = [
-                    f"{name.replace('_', ' ')} {other.value(name)} instead of {mine.value(name)}"
-                    for name in mine.roles()
-                    if other.value(name) != mine.value(name)
+                    f"{name.replace('_', ' ')} {other.value(name)} instead of {own_figure.value(name)}"
+                    for name in own_figure.roles()
+                    if other.value(name) != own_figure.value(name)
                 ]
                 return f", which is the figure with {', '.join(differing)}"
     ratio = number / value.number - 1
@@ -127,5 +127,5 @@ def _instead(number: float, value: Value, figures: Figures) -> str:
     return difference
 
 
-def _kin(mine: PublishedFigure, other: PublishedFigure) -> bool:
-    return (mine.framework, mine.model, mine.topology) == (other.framework, other.model, other.topology)
+def _kin(figure: PublishedFigure, other: PublishedFigure) -> bool:
+    return (figure.framework, figure.model, figure.topology) == (other.framework, other.model, other.topology)

@@ -97,7 +97,7 @@ def _superlinear(figures: Figures) -> tuple[str, str]:
     )
 
 
-def _effect_by_count(by_count: Mapping[int, Effect], what: str) -> tuple[str, str]:
+def _effect_by_count(by_count: Mapping[int, Effect], subject: str) -> tuple[str, str]:
     """Test for an effect at each number of GPUs; "no effect" holds only where the intervals exclude a larger one."""
     p_values = dict(zip(by_count, holm_adjusted([effect.p for effect in by_count.values()]), strict=True))
     shown = [count for count, p in p_values.items() if p <= LEVEL]
@@ -110,7 +110,10 @@ def _effect_by_count(by_count: Mapping[int, Effect], what: str) -> tuple[str, st
         f"{count}: {effect.median:.3f} ({_interval(effect)}, p {p_values[count]:.3g})"
         for count, effect in by_count.items()
     ]
-    text = f"{what}, median by number of GPUs (95 % interval, p adjusted for {len(parts)} tests): {'; '.join(parts)}."
+    text = (
+        f"{subject}, median by number of GPUs (95 % interval, p adjusted for {len(parts)} tests): "
+        f"{'; '.join(parts)}."
+    )
     text += f" Significant on {_join(shown)} GPUs." if shown else " Nowhere significant."
     if possible:
         text += f" An effect of {MINIMUM_EFFECT:.0%} or more is not excluded on {_join(possible)} GPUs."

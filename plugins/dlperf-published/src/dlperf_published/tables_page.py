@@ -123,13 +123,13 @@ def _figures(grid: Grid, marks: Mapping[tuple[str, str], str]) -> Table:
     for row, (square,) in grid.rows.items():
         for value in square.values:
             (figure,) = value.figures
-            what = [figure.framework, figure.framework_version, figure.implementation, figure.model]
-            what += [figure.precision, *([figure.compiler] if figure.compiler != "none" else [])]
-            what += [f"{name.replace('_', ' ')} {value}" for name, value in sorted(figure.options.items())]
+            names = [figure.framework, figure.framework_version, figure.implementation, figure.model]
+            names += [figure.precision, *([figure.compiler] if figure.compiler != "none" else [])]
+            names += [f"{name.replace('_', ' ')} {value}" for name, value in sorted(figure.options.items())]
             mark = marks.get((row, "speedup"), "")
             rows.append(
                 (
-                    " ".join(what),
+                    " ".join(names),
                     str(figure.batch_size),
                     str(figure.topology),
                     f"{figure.throughput:.2f}",

@@ -22,12 +22,14 @@ def tables(figures: Figures) -> tuple[Grid, ...]:
 def _grid_by_devices(figures: Figures, strategy: str) -> Grid:
     rows = {}
     for topology in figures.values("topology"):
-        here = figures.where(topology=topology)
-        ours = [here.one(implementation="tensorpack", input_pipeline=pipeline) for pipeline in _PIPELINES]
-        theirs = here.one(implementation="tf_cnn_benchmarks")
+        on_topology = figures.where(topology=topology)
+        own_figures = [
+            on_topology.one(implementation="tensorpack", input_pipeline=pipeline) for pipeline in _PIPELINES
+        ]
+        other_figure = on_topology.one(implementation="tf_cnn_benchmarks")
         rows[str(topology.devices)] = (
-            Square(tuple(_value(figure) for figure in ours)),
-            Square((_value(theirs, 2),)),
+            Square(tuple(_value(figure) for figure in own_figures)),
+            Square((_value(other_figure, 2),)),
         )
     columns = ("tensorpack (GPU/CPU/Python)", "tensorflow/benchmarks")
     title = f"September 2017: P100, {_STRATEGIES[strategy]}, img/s"

@@ -81,8 +81,8 @@ def predict_topologies(figures: Iterable[PublishedFigure]) -> tuple[Trial, ...]:
         for before, last, target in _triples(series):
             truth = series[target]
             prediction = predict([series[before], series[last]], target, reference=reference)
-            held = series[last].throughput * target.devices / last.devices
-            trials.append(Trial(truth, prediction, held))
+            ideal = series[last].throughput * target.devices / last.devices
+            trials.append(Trial(truth, prediction, ideal))
     return tuple(trials)
 
 

@@ -63,10 +63,10 @@ def _units(cases: Sequence[Case]) -> Iterator[list[Case]]:
 
 
 def _effects(cases: Sequence[Case], factors: Sequence[str]) -> Iterator[Effect]:
-    held = {name for case in cases for name in case.holds()}
+    fixed = {name for case in cases for name in case.holds()}
     roles = {name: role for case in cases for name, role in case.roles.items()}
     wanted = factors or sorted(
-        name for name in held - {"topology"} if roles[name] != "workload" or name in _OF_WORKLOAD
+        name for name in fixed - {"topology"} if roles[name] != "workload" or name in _OF_WORKLOAD
     )
     for name in wanted:
         for level, against in _levels(cases, name):
@@ -138,10 +138,10 @@ def _items(estimates: Sequence[Effect]) -> tuple[Item, ...]:
             }
         summaries.append(summary)
         for pair in estimate.pairs:
-            held = ", ".join(
-                format_fact(fact, value) for fact, value in pair.held.items() if value is not None
+            fixed = ", ".join(
+                format_fact(fact, value) for fact, value in pair.shared.items() if value is not None
             )
-            rows.append({"label": name, "held": held, "ratio": pair.ratio, "shown": f"{pair.ratio:.3f}"})
+            rows.append({"label": name, "held": fixed, "ratio": pair.ratio, "shown": f"{pair.ratio:.3f}"})
     _, largest = max(drawn, key=lambda entry: abs(math.log(entry[1].median)))
     caption = _sentence(largest)
     if len(drawn) > 1:

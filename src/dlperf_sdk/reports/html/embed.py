@@ -24,8 +24,8 @@ _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&'\u2028\u2029"}
 
 def text(value: str, longest: int = LONGEST) -> str:
     """Return a text for the page: no control characters or changes of direction, and of bounded length."""
-    seen = replace_control_characters(value)
-    return seen if len(seen) <= longest else f"{seen[:longest]}… ({len(seen):,} letters)"
+    visible = replace_control_characters(value)
+    return visible if len(visible) <= longest else f"{visible[:longest]}… ({len(visible):,} letters)"
 
 
 def to_json(value: Any) -> str:

@@ -56,11 +56,11 @@ def _counts_table(title: str, heading: str, counts: Counter[str]) -> list[Item]:
     return [table if len(rows) <= _MAX_UNSORTED else Sortable(table)]
 
 
-def _versions(lock: str, who: str) -> list[Item]:
+def _versions(lock: str, owner: str) -> list[Item]:
     """Return the packages of a lock, without its comments and hashes."""
     lines = [line.removesuffix("\\").strip() for line in lock.splitlines()]
     packages = [line for line in lines if line and not line.startswith(("#", "--"))]
     if not packages:
         return []
     table = Table((Column("package"),), tuple((line,) for line in packages))
-    return [Folded(f"Exact versions: {who} ({format_count(len(packages), 'package')})", (table,))]
+    return [Folded(f"Exact versions: {owner} ({format_count(len(packages), 'package')})", (table,))]

@@ -35,8 +35,8 @@ def series_of(workload: Workload, kind: Scaling = "weak") -> list[Series]:
     groups: dict[tuple[str, ...], list[Merged]] = {}
     for merged in workload.merged:
         # One device has nobody to meet: it belongs to the series of every strategy.
-        held = sorted(merged.case.holds() - unheld)
-        groups.setdefault(tuple(f"{name}={key(merged.case.facts.get(name))}" for name in held), []).append(
+        fixed = sorted(merged.case.holds() - unheld)
+        groups.setdefault(tuple(f"{name}={key(merged.case.facts.get(name))}" for name in fixed), []).append(
             merged
         )
     several = [

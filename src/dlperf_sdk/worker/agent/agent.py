@@ -195,18 +195,18 @@ class Agent:
         if not os.path.exists(self._bundle):
             return self._removed()
         if isinstance(error, OSError):
-            said = "A worker could not be started on node %d with %s: %s" % (
+            message = "A worker could not be started on node %d with %s: %s" % (
                 self.node,
                 self.request.command,
                 error,
             )
-            return failure("environment", said, "start", self.node)
-        said = "The workers of node %d could not be laid out: %s: %s" % (
+            return failure("environment", message, "start", self.node)
+        message = "The workers of node %d could not be laid out: %s: %s" % (
             self.node,
             type(error).__name__,
             error,
         )
-        return failure("crashed", said, "start", self.node)
+        return failure("crashed", message, "start", self.node)
 
     def _watch(self) -> None:
         """Look at the workers, tell what is new."""

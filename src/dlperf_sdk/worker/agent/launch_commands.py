@@ -40,9 +40,9 @@ def orders_for(
         if process.devices:
             index = place.host_index * len(computing) + computing.index(process)
             cpus = share(cores, index, len(computing) * place.host_count)
-        mine = [cluster.nodes[place.node].devices[device] for device in process.devices]
+        devices_of_process = [cluster.nodes[place.node].devices[device] for device in process.devices]
         threads = thread_variables(core_count(cpus)) if cpus else {}
-        launch = dict(devices.visible(cluster.device, mine), **process.variables)
+        launch = dict(devices.visible(cluster.device, devices_of_process), **process.variables)
         orders.append(
             {
                 "name": name,

@@ -65,10 +65,10 @@ def prepared(request: Request, node: int, message: Dict[str, Any], ports: Sequen
     try:
         return _chosen(request, message, ports)
     except Exception as error:
-        why = "%s: %s" % (type(error).__name__, error)
+        reason = "%s: %s" % (type(error).__name__, error)
         return {
             "event": "unprepared",
-            "message": "Node %d cannot choose its devices and ports: %s" % (node, why),
+            "message": "Node %d cannot choose its devices and ports: %s" % (node, reason),
         }
 
 

@@ -180,8 +180,8 @@ class Roster:
         outbox = self._outboxes.pop(node, None)
         if outbox is not None:
             outbox.close(0.0)
-        said = "The agent of %s %s. The other nodes' workers were ended; finished repeats are kept."
-        return Failed(failure("lost-node", said % (self.name(node), reason), None, node))
+        message = "The agent of %s %s. The other nodes' workers were ended; finished repeats are kept."
+        return Failed(failure("lost-node", message % (self.name(node), reason), None, node))
 
     def _receive(self, joined: link.Link) -> None:
         """Pass on what one node's agent says, in a thread of its own, until the connection closes."""

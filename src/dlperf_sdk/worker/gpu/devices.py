@@ -30,8 +30,8 @@ def choose(
     while True:
         choice = gpus.survey(count * host_count, on_busy)
         if choice.uuids:
-            mine = choice.uuids[host_index * count : (host_index + 1) * count]
-            return Chosen(mine, (choice.message,) if choice.message else ())
+            own_uuids = choice.uuids[host_index * count : (host_index + 1) * count]
+            return Chosen(own_uuids, (choice.message,) if choice.message else ())
         if not (choice.busy and on_busy == "wait" and time.monotonic() < end):
             advice = (
                 " Free them, or choose what to do about it: on_busy wait, note or refuse."

@@ -110,13 +110,13 @@ def visible(gpus: Sequence[Gpu], variable: Optional[str]) -> List[Gpu]:
 def choose(
     count: int,
     gpus: Sequence[Gpu],
-    held: Mapping[str, Sequence[Holder]],
+    holders: Mapping[str, Sequence[Holder]],
     on_busy: str,
     variable: Optional[str] = None,
 ) -> Choice:
     """Choose `count` GPUs; pure.
 
-    `held` maps UUIDs to the holders of those that are busy, `variable` is the content of
+    `holders` maps UUIDs to the holders of those that are busy, `variable` is the content of
     `CUDA_VISIBLE_DEVICES`. Idle GPUs are chosen first. If there are too few, `on_busy` decides: "note" adds the
     busy GPUs whose holders use the least memory, and names the holders; "wait" and "refuse" choose none and name
     the holders.
@@ -126,14 +126,14 @@ def choose(
         where = "this node has" if variable is None else "CUDA_VISIBLE_DEVICES=%s leaves" % variable
         message = "%d GPU%s asked for, but %s %d." % (count, _s(count), where, len(candidates))
         return Choice((), False, message)
-    idle = [gpu for gpu in candidates if not held.get(gpu.uuid)]
-    busy = [gpu for gpu in candidates if held.get(gpu.uuid)]
+    idle = [gpu for gpu in candidates if not holders.get(gpu.uuid)]
+    busy = [gpu for gpu in candidates if holders.get(gpu.uuid)]
     if len(idle) >= count:
         return Choice(tuple(gpu.uuid for gpu in idle[:count]), False, "")
-    sentences = " ".join(_sentence(gpu, held[gpu.uuid]) for gpu in busy)
+    sentences = " ".join(_sentence(gpu, holders[gpu.uuid]) for gpu in busy)
     if on_busy == "note":
         # A holder whose memory is not told may hold anything: it comes last.
-        busy.sort(key=lambda gpu: sum(2**63 if h.bytes is None else h.bytes for h in held[gpu.uuid]))
+        busy.sort(key=lambda gpu: sum(2**63 if h.bytes is None else h.bytes for h in holders[gpu.uuid]))
         chosen = sorted((idle + busy)[:count], key=candidates.index)
         return Choice(tuple(gpu.uuid for gpu in chosen), True, sentences)
     lacking = "%d GPU%s asked for, %d idle. %s" % (count, _s(count), len(idle), sentences)

@@ -15,14 +15,14 @@ def type_of(output):
 @contextlib.contextmanager
 def preserve_state(network):
     """Restore batch norm's running statistics when the context is left."""
-    kept = [
+    saved = [
         (parameter, [values.copy() for values in parameter.list_data()])
         for parameter in network.collect_params().values()
         if parameter.grad_req == "null"
     ]
     yield
     mx.nd.waitall()
-    for parameter, copies in kept:
+    for parameter, copies in saved:
         for values, copy in zip(parameter.list_data(), copies):
             copy.copyto(values)
 

@@ -65,20 +65,20 @@ class SGD(mx.optimizer.SGD):
 
     def __init__(self, **numbers):
         super().__init__(**numbers)
-        self._kept = []
+        self._states = []
 
     def create_state(self, index, weight):
         """Return zeros for -rate·v; None without momentum."""
         state = super().create_state(index, weight)
         if state is not None:
-            self._kept.append(state)
+            self._states.append(state)
         return state
 
     def set_learning_rate(self, lr):
         """Set the rate of the following steps."""
         if lr != self.lr:
-            for kept in self._kept:
-                kept[:] = kept * (lr / self.lr)
+            for state in self._states:
+                state[:] = state * (lr / self.lr)
         super().set_learning_rate(lr)
 
 

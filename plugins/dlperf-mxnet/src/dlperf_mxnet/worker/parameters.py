@@ -26,10 +26,10 @@ def configure(parameters, request):
 def map_parameters(network):
     """Return the network's trainable parameters under the manifest's names; one that is shared, once."""
     renamed = {"gamma": "weight", "beta": "bias"}
-    parameters, seen = {}, set()
+    parameters, ids = {}, set()
     for path, parameter in network._collect_params_with_prefix().items():
         stem, _, last = path.rpartition(".")
-        if parameter.grad_req != "null" and id(parameter) not in seen:
+        if parameter.grad_req != "null" and id(parameter) not in ids:
             parameters[(stem + "." if stem else "") + renamed.get(last, last)] = parameter
-            seen.add(id(parameter))
+            ids.add(id(parameter))
     return parameters

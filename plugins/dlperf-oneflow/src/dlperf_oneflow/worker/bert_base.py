@@ -147,6 +147,6 @@ class BertBaseTrainer(OneFlowTrainer):
         words, follows = outputs
         # A row for each replica whose predictions are in this batch: they are not all in use on each as often.
         weights = batch["masked_weights"].reshape(self.replicas, -1)
-        each = negative_log_likelihood(words, batch["masked_ids"].flatten()).reshape(self.replicas, -1)
-        masked = ((weights * each).sum(dim=1) / weights.sum(dim=1)).mean()
+        per_word = negative_log_likelihood(words, batch["masked_ids"].flatten()).reshape(self.replicas, -1)
+        masked = ((weights * per_word).sum(dim=1) / weights.sum(dim=1)).mean()
         return masked + negative_log_likelihood(follows, batch["next_sentence_label"]).mean()

@@ -33,14 +33,14 @@ class DlLogger(Importer):
     version = "2"
     has_window = True
 
-    def read(self, log: Log, given: Mapping[str, Any]) -> Reading:
+    def read(self, log: Log, stated: Mapping[str, Any]) -> Reading:
         """Measure over a window of one training run's iterations.
 
         Raises:
             DocumentError: a line is no JSON of DLLogger's, several runs are mixed, or the log is cut short.
-            UsageError: neither the log nor `given` gives the topology and the batch size.
+            UsageError: neither the log nor `stated` gives the topology and the batch size.
         """
-        window = LogWindow(log, given.get("warmup", WARMUP), given.get("steps", STEPS))
+        window = LogWindow(log, stated.get("warmup", WARMUP), stated.get("steps", STEPS))
         parameters: dict[str, Any] = {}
         metric: str | None = None
         epoch: Any = None
@@ -67,7 +67,7 @@ class DlLogger(Importer):
             if metric in data and at[0] == epoch:
                 window.take(line, Tick(at[1], stamp=_stamp(log, line, record)))
         facts = {"implementation": "NVIDIADeepLearningExamples", **_facts(parameters)}
-        known = {**facts, **given}
+        known = {**facts, **stated}
         for name in ("topology", "batch_size"):
             if name not in known:
                 raise UsageError(f"{log.path} does not say the {name.replace('_', ' ')}: add --set {name}=….")
@@ -107,11 +107,11 @@ def _stamp(log: Log, line: int, record: Mapping[str, Any]) -> float:
 
 def _facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
     facts: dict[str, Any] = {}
-    for theirs, ours in _PARAMETERS:
-        value = parameters.get(theirs)
-        wanted = int if ours == "batch_size" else str
-        if ours not in facts and isinstance(value, wanted) and not isinstance(value, bool):
-            facts[ours] = value.lower().replace("_", "-") if isinstance(value, str) else value
+    for key, name in _PARAMETERS:
+        value = parameters.get(key)
+        wanted = int if name == "batch_size" else str
+        if name not in facts and isinstance(value, wanted) and not isinstance(value, bool):
+            facts[name] = value.lower().replace("_", "-") if isinstance(value, str) else value
     # fp16 without amp is half precision throughout.
     if parameters.get("amp") is True:
         facts["precision"] = "amp-fp16"

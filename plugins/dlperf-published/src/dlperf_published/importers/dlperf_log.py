@@ -41,16 +41,16 @@ class DlperfLog(Importer):
     version = "2"
     has_window = True
 
-    def read(self, log: Log, given: Mapping[str, Any]) -> Reading:
+    def read(self, log: Log, stated: Mapping[str, Any]) -> Reading:
         """Measure over a window of one run's iterations.
 
         Raises:
             DocumentError: it has no lines about iterations that are known, holds several runs or the lines of some
                 ranks only, or is cut short.
-            UsageError: neither path nor log nor `given` gives the topology and the batch size.
+            UsageError: neither path nor log nor `stated` gives the topology and the batch size.
         """
-        window = LogWindow(log, given.get("warmup", WARMUP), given.get("steps", STEPS))
-        known = {**_parse_path(log.path), **given}
+        window = LogWindow(log, stated.get("warmup", WARMUP), stated.get("steps", STEPS))
+        known = {**_parse_path(log.path), **stated}
         lines: dict[str, str] = {}
         chosen: Format | None = None
         first_epoch = ""
@@ -60,7 +60,7 @@ class DlperfLog(Importer):
             for candidate in FORMATS if chosen is None else (chosen,):
                 if candidate.holds not in text or len(text) > _LONGEST:
                     continue
-                size, topology = _case(log.path, {**known, **_parse_lines(log, line, lines), **given})
+                size, topology = _case(log.path, {**known, **_parse_lines(log, line, lines), **stated})
                 try:
                     epoch_tick = candidate.tick(text, size * topology.devices)
                 except ValueError as error:
@@ -83,7 +83,7 @@ class DlperfLog(Importer):
         }
         if chosen.framework:
             facts["framework"] = chosen.framework
-        size, topology = _case(log.path, {**facts, **given})
+        size, topology = _case(log.path, {**facts, **stated})
         estimate = window.estimate(size * topology.devices)
         facts |= {"warmup": window.warmup, "steps": window.steps}
         return Reading(

@@ -42,7 +42,7 @@ class TfCnnBenchmarks(Importer):
     name = "tf-cnn-benchmarks"
     version = "2"
 
-    def read(self, log: Log, given: Mapping[str, Any]) -> Reading:
+    def read(self, log: Log, stated: Mapping[str, Any]) -> Reading:
         """Return the total of one training run.
 
         Raises:
@@ -138,7 +138,7 @@ def _topology(log: Log, header: Mapping[str, tuple[int, str]], per_device: tuple
     line, text = header["Devices"]
     tasks = set(re.findall(r"/task:?([0-9]+)/", text))
     listed = len(re.findall(r"'[^']+'", text))
-    here = listed // len(tasks) if tasks else listed
-    if not here or devices % here or not devices:
+    per_task = listed // len(tasks) if tasks else listed
+    if not per_task or devices % per_task or not devices:
         raise log.error_at(line, f"it lists {listed} devices, but the batch sizes make them {devices}")
-    return f"{devices // here}n{here}d"
+    return f"{devices // per_task}n{per_task}d"

@@ -58,9 +58,9 @@ class Scheduled:
 
     def __init__(self, coordinator, replica_step, shards):
         self._coordinator, self._replica_step = coordinator, replica_step
-        held = {name: tf.constant(np.stack([shard[name] for shard in shards])) for name in shards[0]}
+        stacked = {name: tf.constant(np.stack([shard[name] for shard in shards])) for name in shards[0]}
         # The coordinator would hand a plain function to AutoGraph, whose file stays if this process is killed.
-        dataset = tf.function(lambda: tf.data.Dataset.from_tensors(held).repeat(), autograph=False)
+        dataset = tf.function(lambda: tf.data.Dataset.from_tensors(stacked).repeat(), autograph=False)
         self._iterator = iter(coordinator.create_per_worker_dataset(dataset))
         self._shards = [tf.constant(index) for index in range(len(shards))]
         self._train = tf.function(self._one_step, autograph=False)

@@ -7,7 +7,7 @@ import tensorflow as tf
 _PRODUCTS = frozenset({"Conv2D", "MatMul", "BatchMatMulV2", "BatchMatMulV3"})
 
 
-class Seen:
+class GraphEvidence:
     """The graph of a traced function, and those of all functions that it calls."""
 
     def __init__(self, graph):

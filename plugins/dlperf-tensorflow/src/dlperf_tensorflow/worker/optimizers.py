@@ -24,11 +24,11 @@ def optimizer_for(numbers, variables, decays, near):
 
 def _zeros_like(variables):
     """Return a zero variable of each variable's shape, on its device."""
-    found = []
+    zeros = []
     for variable in variables:
         with tf.distribute.get_strategy().extended.colocate_vars_with(variable):
-            found.append(tf.Variable(tf.zeros(variable.shape), trainable=False))
-    return found
+            zeros.append(tf.Variable(tf.zeros(variable.shape), trainable=False))
+    return zeros
 
 
 class Momentum:

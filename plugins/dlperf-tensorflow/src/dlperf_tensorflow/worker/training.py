@@ -161,11 +161,11 @@ class TensorFlowTrainer(ReplicaState):
 
     def in_effect(self):
         """Return what the graph that `step` runs says."""
-        seen = evidence.Seen(self._replicas.graph(self.canonical_batch()))
-        self.product_types = seen.product_types()
+        graph_evidence = evidence.GraphEvidence(self._replicas.graph(self.canonical_batch()))
+        self.product_types = graph_evidence.product_types()
         return {
             "precision": self.name_precision(self.weights.types(), evidence.allows_tf32(self.request.device)),
-            "compiler": seen.compiler(),
-            "layout": seen.layout() or None,
+            "compiler": graph_evidence.compiler(),
+            "layout": graph_evidence.layout() or None,
             "strategy": self._replicas.name,
         }

@@ -56,8 +56,8 @@ def _merge(mean, square, count, new_mean, new_square, new):
 def _merge_rows(mean, square, count):
     """Merge the groups of all rows per channel; return the mean, and the sum of squares around it."""
     middle = tl.sum(mean * count[:, None], 0) / tl.sum(count, 0)
-    apart = mean - middle[None, :]
-    return middle, tl.sum(square + apart * apart * count[:, None], 0)
+    deviation = mean - middle[None, :]
+    return middle, tl.sum(square + deviation * deviation * count[:, None], 0)
 
 
 @triton.jit

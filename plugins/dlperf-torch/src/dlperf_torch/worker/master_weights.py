@@ -15,11 +15,13 @@ class MasterWeights:
         self._network = network
         self.named = dict(network.named_parameters())
         """Parameter → the tensor that the optimizer updates."""
-        kept = {id(p) for m in network.modules() if isinstance(m, nn.BatchNorm2d) for p in m.parameters()}
+        norm_parameters = {
+            id(p) for m in network.modules() if isinstance(m, nn.BatchNorm2d) for p in m.parameters()
+        }
         narrow = {
             name: parameter
             for name, parameter in self.named.items()
-            if parameter.dtype != dtype and id(parameter) not in kept
+            if parameter.dtype != dtype and id(parameter) not in norm_parameters
         }
         for name, parameter in narrow.items():
             master = self.named[name] = parameter.detach().clone()
@@ -35,7 +37,10 @@ class MasterWeights:
     def receive_gradients(self, loss_scale):
         """Take over the network's gradients, divided by the loss scale."""
         if self._narrow:
-            torch._foreach_copy_([each.grad for each in self._masters], [each.grad for each in self._narrow])
+            torch._foreach_copy_(
+                [parameter.grad for parameter in self._masters],
+                [parameter.grad for parameter in self._narrow],
+            )
         if loss_scale != 1:
             torch._foreach_div_([master.grad for master in self.named.values()], loss_scale)
 
