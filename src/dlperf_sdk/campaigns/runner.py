@@ -123,7 +123,7 @@ def _open_session(
 
 
 def _reopen(session: Session, kinds: Iterable[str]) -> None:
-    """Let the cases be tried again that had ended in a failure of these kinds."""
+    """Retry the cases that ended in a failure of these kinds."""
     kinds = sorted(kinds)
     failed = find_failed(session.cases, kinds)
     for id in failed:
