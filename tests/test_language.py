@@ -22,7 +22,7 @@ VERBS = frozenset(
         Disable Discard Divide Do Draw Embed Enable Encode End Enqueue Escape Estimate Evaluate Exclude Execute Expand
         Explain Export Extend Extract Fail Fetch Fill Filter Find Finish Fit Flatten Flush Follow Forget Format Gather
         Generate Get Give Go Group Hand Handle Have Hide Hold Ignore Import Initialize Insert Inspect Install
-        Interpolate Join Keep Launch Leave List Listen Load Locate Lock Look Make Mark Match Measure Merge Move
+        Interpolate Join Keep Launch Leave Let List Listen Load Lock Look Make Mark Match Measure Merge Move
         Name Normalize Note Obtain Open Order Pack Pair Parse Partition Pass Perform Place Plan Plot Predict Prepare
         Print Probe Process Produce Provide Publish Put Query Quote Raise Rank Read Receive Recognize Record Redact
         Reduce Refuse Regenerate Register Reject Release Remove Rename Render Repeat Replace Replay Report Request

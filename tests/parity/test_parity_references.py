@@ -99,7 +99,7 @@ def test_every_precision_has_its_bounds_and_its_reasons(name: str) -> None:
     tolerances = load(MODELS[name].references).tolerances
     assert set(tolerances) == PRECISIONS.names
     for tolerance in tolerances.values():
-        assert len(tolerance.why) > 50
+        assert len(tolerance.reason) > 50
         assert tolerance.least < min(tolerance.updates, tolerance.means)
 
 

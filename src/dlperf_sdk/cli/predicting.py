@@ -58,7 +58,7 @@ def predict(
             errors.append(str(error))
     predictions: list[tuple[Case, Prediction]] = []
     for series in group_by_series(cases):
-        largest = series[max(series, key=lambda each: each.devices)]
+        largest = series[max(series, key=lambda size: size.devices)]
         try:
             prediction = predict_topology(series.values(), topology, reference=reference)
             predictions.append((largest, prediction))
@@ -114,7 +114,7 @@ def _blocks(predictions: list[tuple[Case, Prediction]]) -> list[Block]:
         how = scale(prediction.throughput, prediction.unit)
         notes += [note for note in prediction.notes if note not in notes]
         marks = "".join(f" [{notes.index(note) + 1}]" for note in prediction.notes)
-        held = case.throughput * prediction.topology.devices / case.topology.devices
+        ideal = case.throughput * prediction.topology.devices / case.topology.devices
         rows.append(
             (
                 f"{name}, {case.facts.get('model')}, batch {case.batch_size}",
@@ -122,7 +122,7 @@ def _blocks(predictions: list[tuple[Case, Prediction]]) -> list[Block]:
                 f"{prediction.topology}{marks}",
                 how.with_unit(prediction.throughput),
                 how.interval(prediction.low, prediction.high),
-                f"{prediction.throughput / held:.1%}",
+                f"{prediction.throughput / ideal:.1%}",
             )
         )
     columns = (

@@ -45,7 +45,7 @@ def section(
 
 
 def strong(workloads: Sequence[Workload], weak: Sequence[Workload]) -> Section:
-    """Strong scaling, for the `strong_workloads` that ran on more than one number of devices.
+    """Return strong scaling, for the `strong_workloads` that ran on more than one number of devices.
 
     Two points that are also points of weak series, as those of 1n1d with 64 and of 1n2d with 32 per device may be,
     are none of strong scaling that anybody has measured: they are left out.
