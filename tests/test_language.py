@@ -16,20 +16,27 @@ VERBS = frozenset(
     re.findall(
         r"\w+",
         """
-        Accept Add Adjust Allow Answer Append Apply Ask Assemble Assess Attempt Attend Average Become Begin Block Build
-        Call Cancel Change Check Choose Classify Clear Clip Close Collect Compare Compile Compose Compute Configure
-        Connect Construct Continue Convert Cool Copy Count Create Decide Decode Delete Derive Describe Detect Determine
-        Disable Discard Divide Do Draw Embed Enable Encode End Enqueue Escape Estimate Evaluate Exclude Execute Expand
-        Explain Export Extend Extract Fail Fetch Fill Filter Find Finish Fit Flatten Flush Follow Forget Format Gather
-        Generate Get Give Go Group Hand Handle Have Hide Hold Ignore Import Initialize Insert Inspect Install
-        Interpolate Join Keep Launch Leave Let List Listen Load Lock Look Make Mark Match Measure Merge Move
-        Name Normalize Note Obtain Open Order Pack Pair Parse Partition Pass Perform Place Plan Plot Predict Prepare
-        Print Probe Process Produce Provide Publish Put Query Quote Raise Rank Read Receive Recognize Record Redact
-        Reduce Refuse Regenerate Register Reject Release Remove Rename Render Repeat Replace Replay Report Request
-        Require Reserve Reset Reshape Resolve Restore Restrict Retry Return Reuse Round Run Sample Save Scale Scan
-        Schedule Search See Select Send Separate Serve Set Show Shorten Shuffle Simulate Skip Sort Split Start Step Stop
-        Store Strip Submit Subtract Suggest Sum Summarize Suppress Synchronize Take Tell Test Tokenize Trace Track Train
-        Translate Truncate Try Turn Undo Unpack Update Use Validate Vary Verify Visit Wait Warm Watch Wrap Write Yield
+        Abort Accept Add Adjust Advance Allow Answer Append Apply Arrange Ask Assemble Assess Assign Attach
+        Attempt Attend Average Become Begin Bind Block Bound Build Call Cancel Capture Cast Change Check Choose
+        Classify Clear Clip Close Collect Combine Compare Compile Compose Compute Configure Connect Construct
+        Consume Continue Convert Cool Copy Count Cover Create Decide Decode Define Delete Deliver Derive
+        Describe Detach Detect Determine Disable Discard Display Distribute Divide Do Download Draw Drop Embed
+        Enable Encode End Enqueue Ensure Enter Enumerate Erase Escape Estimate Evaluate Exchange Exclude Execute
+        Exit Expand Explain Export Extend Extract Fail Fetch Fill Filter Find Finish Fit Flatten Flush Follow
+        Forget Format Forward Freeze Gather Generate Get Give Go Group Guard Hand Handle Have Hide Hold Identify
+        Ignore Import Include Indicate Infer Initialize Insert Inspect Install Interpolate Iterate Join Keep
+        Kill Launch Leave Let Limit Link List Listen Load Lock Log Look Make Mark Mask Match Measure Merge
+        Modify Move Multiply Name Normalize Note Notify Obtain Open Order Override Pack Pair Parse Partition
+        Pass Patch Perform Perturb Place Plan Plant Plot Poll Predict Prepare Preserve Print Probe Process
+        Produce Propagate Prove Provide Publish Pull Push Put Query Quote Raise Rank Reach Read Rebuild Receive
+        Recognize Record Redact Reduce Refresh Refuse Regenerate Register Reject Release Remove Rename Render
+        Repeat Replace Replay Report Request Require Rerun Reserve Reset Reshape Resolve Restore Restrict Retry
+        Return Reuse Rewrite Rotate Round Run Sample Save Scale Scan Scatter Schedule Search See Seed Select
+        Send Separate Serve Set Shorten Show Shrink Shuffle Shut Sign Signal Simulate Skip Sort Split Spread
+        Start State Step Stop Store Stream Strip Submit Substitute Subtract Suggest Sum Summarize Supply
+        Suppress Swap Switch Synchronize Take Tell Terminate Test Tokenize Trace Track Train Transfer Transform
+        Translate Transpose Trim Truncate Try Turn Undo Unlock Unpack Unwrap Update Use Validate Vary Verify
+        Visit Wait Warm Warn Watch Widen Wrap Write Yield
         """,
     )
 )
