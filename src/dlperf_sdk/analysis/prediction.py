@@ -243,9 +243,7 @@ def _uncertainty(measured: float) -> float:
 def _cases_by_units(series: Mapping[TopologySpec, Case], wanted: TopologySpec) -> dict[int, Case]:
     """Return the cases by number of nodes, or of devices where `wanted` is one node."""
     if wanted.nodes == 1:
-        return {
-            topology.devices_per_node: case for topology, case in series.items() if topology.nodes == 1
-        }
+        return {topology.devices_per_node: case for topology, case in series.items() if topology.nodes == 1}
     return {
         topology.nodes: case
         for topology, case in series.items()
