@@ -136,6 +136,13 @@ def test_a_window_much_faster_than_its_audit_fails_if_all_repeats_show_it():
     assert window_verified(one, expected()).outcome == PASS
 
 
+def test_steps_that_a_busy_machine_may_have_lengthened_leave_a_doubt():
+    found = repeats(3, step_times=(0.003,) * 20, audit_step_times=(0.02,) * 3)
+    verdict = window_verified(found, expected())
+    assert verdict.outcome == INCONCLUSIVE
+    assert "or the machine was busy" in verdict.detail
+
+
 def test_short_steps_are_not_timed_against_the_audit():
     found = repeats(3, step_times=(0.0001,) * 20, audit_step_times=(0.004,) * 3)
     assert window_verified(found, expected()).outcome == PASS
