@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from dlperf_published.validation_page import HEADER, LIMIT, METHOD, ONE_SIDED, PLAIN, rows_by_depth
+from dlperf_published.validation_page import HEADER, METHOD, ONE_SIDED, PLAIN, limitation, rows_by_depth
 
 from dlperf_sdk.analysis.case import Case
 from dlperf_sdk.analysis.gate_decision import Pairing, decide_cases
@@ -438,7 +438,7 @@ DESIGNS = Table(
 
 PREDICTION = Table(
     "Prediction",
-    f"{METHOD} {LIMIT} {ONE_SIDED} [Prediction](prediction.md) has every trial.",
+    f"{METHOD} {limitation()} {ONE_SIDED} [Prediction](prediction.md) has every trial.",
     f"| {' | '.join((*HEADER, *PLAIN))} |",
     [Row(depth, lambda _, cells=cells: cells) for depth, cells in rows_by_depth().items()],
 )
@@ -448,8 +448,9 @@ TABLES = [STATIONARY, UNFINISHED, SPREAD, ADAPTIVE, INTERVALS, GATE, DESIGNS, PR
 INTRODUCTION = """# Operating characteristics
 
 Look up here how often verdicts, intervals, the gate and predictions are wrong. All rates but those of the last table
-are simulated by `scripts/operating_characteristics.py`, which writes this page; 200, 400 and 1500 cases determine a
-rate of 5 % to within ±3.0, ±2.1 and ±1.1 points. [Statistics](../explanation/statistics.md) explains the methods."""
+are simulated by `scripts/operating_characteristics.py`, which writes this page; 200, 400, 600 and 1500 cases
+determine a rate of 5 % to within ±3.0, ±2.1, ±1.7 and ±1.1 points. [Statistics](../explanation/statistics.md) explains
+the methods."""
 
 
 def page() -> str:

@@ -14,7 +14,8 @@ from dlperf_sdk.reports.series import format_fact, labels
 TITLE = "Fastest framework"
 LEDE = (
     "Only cases of equal workload, precision, topology, data and hardware are compared; others are named as not "
-    "compared. Batch sizes are per device. A ratio has a 95 % interval where both sides have four repeats or more."
+    "compared. Batch sizes are per device. A ratio has a 95 % interval where both sides have four repeats or more; "
+    "without one, nothing shows that a lead is more than noise."
 )
 _NAMED = ("topology", "model", "batch_size", "precision")
 """Facts that have a column; others are named where rankings differ in them."""

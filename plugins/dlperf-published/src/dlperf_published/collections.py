@@ -21,9 +21,9 @@ class _Stored(Collection):
         return tables_page.blocks(self.figures)
 
     def disagreements(self) -> tuple[Disagreement, ...]:
-        """Return the printed cells that the figures contradict, in the tables' order, and deviating protocols."""
+        """Return deviating protocols, and the printed cells that the figures contradict, in the tables' order."""
         cells = tuple(mismatch.to_disagreement() for mismatch in disagreements.mismatches(self.figures))
-        return (*cells, *protocol_deviations(self.figures))
+        return (*protocol_deviations(self.figures), *cells)
 
 
 class DlperfV1(_Stored):

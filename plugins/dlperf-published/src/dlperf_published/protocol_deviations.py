@@ -31,6 +31,7 @@ def protocol_deviations(figures: Figures) -> tuple[Disagreement, ...]:
             repeats = format_count(protocol.repeats, "repeat")
             text = format_count(figure.repeat_count or 0, "repeat")
             groups.setdefault((figure.source.document, repeats, text), []).append(figure)
+    count = len({id(figure) for members in groups.values() for figure in members})
     return tuple(
         Disagreement(
             document,
@@ -38,7 +39,7 @@ def protocol_deviations(figures: Figures) -> tuple[Disagreement, ...]:
             f"protocol of {format_count(len(members), 'figure')}",
             prescribed,
             measured,
-            "the source prescribes another protocol than these figures were measured with",
+            f"the source prescribes another protocol, as for {count} of {len(figures)} figures in all",
         )
         for (document, prescribed, measured), members in groups.items()
     )

@@ -19,11 +19,8 @@ ONE_SIDED = (
     "(OneFlow v0.2 with small batches, PaddleNLP with AMP) each doubling costs as much as the one before. What was "
     "measured before does not tell these apart, so the interval is wider towards lower throughput."
 )
-LIMIT = (
-    "The goal of 4 % in the median and 8 % at the 90th percentile is met from two to four nodes and from two to four "
-    "devices. It is not met to eight devices of a node: in one of ten series the input pipeline of the host saturates "
-    "between four and eight devices, and smaller topologies do not show that. The interval covers it."
-)
+LARGE = 0.16
+"""Share of the published throughput above which an error is counted as large."""
 HEADER = ("depth", "trials", "median error", "90th percentile", "largest", "too high")
 PLAIN = ("median, if the last efficiency holds", "90th percentile, if it holds", "in the 90 % interval")
 
@@ -41,10 +38,23 @@ def validation() -> list[Block]:
         Heading("Prediction, validated"),
         Paragraph(METHOD),
         Table(heads, tuple((depth, *cells) for depth, cells in rows_by_depth().items())),
-        Paragraph(LIMIT),
+        Paragraph(limitation()),
         Paragraph(ONE_SIDED),
         _every(trials()),
     ]
+
+
+def limitation() -> str:
+    """Return where the goal is met, and how many of the large errors the interval covers where it is not."""
+    large = [trial for trial in trials() if "8 devices" in trial.depth and abs(trial.error) > LARGE]
+    covered = sum(trial.covered for trial in large)
+    return (
+        "The goal of 4 % in the median and 8 % at the 90th percentile is met from two to four nodes and from two to "
+        "four devices. It is not met to eight devices of a node: in one of ten series the input pipeline of the host "
+        "saturates between four and eight devices, and smaller topologies do not show that. Nor does the interval "
+        f"cover it reliably: it holds {covered} of the {len(large)} trials to eight devices that are off by more than "
+        f"{LARGE:.0%}."
+    )
 
 
 def rows_by_depth() -> dict[str, tuple[str, ...]]:
