@@ -25,7 +25,10 @@ TAIL = """\
 ## Faults that no check detects
 
 - A worker half that behaves correctly only while it is checked: it recognizes the parity program or the sizes of a
-  reference case, or leaves out work in the window and does it again after the reset, while its state changes.
+  reference case, or leaves out work in the window and does it again after the reset, while its state and its losses
+  change.
+- In the window, what moves the losses of the audit by less than 5 %: a small tensor without updates, no weight decay,
+  coarser arithmetic; and batches that were loaded before the window.
 - A step of the window that trains on another batch than it was given, or right labels with other images or tokens.
 - A worker half that falsifies its record in fields other than the window's length, shortens that length by little
   more than a second, or reports wrong phases to its agent.
@@ -51,7 +54,7 @@ PARTS = (
     ("Caught by a verdict of every run", "verdicts of `run()`; toy plugins, two replicas", faults.BY_VERDICT),
     (
         "Caught by verifying the window",
-        "the verdict `window-verified` of every run; toy plugins, two replicas, two repeats",
+        "the verdict `window-verified` of every run; toy plugins, two replicas and two repeats (thread: 1 and 3)",
         faults.BY_WINDOW,
     ),
     (

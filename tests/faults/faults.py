@@ -416,6 +416,31 @@ BY_WINDOW = (
         "after a reset",
     ),
     Fault(
+        "forward-only-until-the-reset",
+        "from the ninth step on: every second step a forward pass only, and right again behind a reset",
+        "window-verified",
+        "exactly the loss of the step before",
+    ),
+    Fault(
+        "randomly-until-the-reset",
+        "from the ninth step on: steps at random a forward pass only, and right again behind a reset",
+        "window-verified",
+        "exactly the loss of the step before",
+    ),
+    Fault(
+        "nothing-until-the-reset",
+        "from the ninth step on: every second step does nothing, and right again behind a reset",
+        "window-verified",
+        "exactly the loss of the step before",
+    ),
+    Fault(
+        "works-behind-the-window",
+        "steps that a thread takes when the clock has stopped",
+        "window-verified",
+        "work is missing in the window",
+        where=(("topology", "1n1d"), ("repeats", 3)),
+    ),
+    Fault(
         "other-numbers",
         "behind the first steps: batches of another seed",
         "window-verified",
@@ -457,6 +482,13 @@ BY_WINDOW_OF_TORCH = (
         "window-verified",
         "the optimizer counted",
         "bert-base",
+    ),
+    Fault(
+        "UpdatesEveryFourth",
+        "from the ninth step on: a backward pass in every fourth step only, and right again behind a reset",
+        "window-verified",
+        "exactly the loss of the step before",
+        "resnet50",
     ),
     Fault(
         "RateOfZeroResNet",

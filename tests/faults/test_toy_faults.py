@@ -180,8 +180,9 @@ def test_a_verdict_catches(fault):
 @pytest.mark.usefixtures("planted_fault", "without_reference")
 @pytest.mark.parametrize("fault", BY_WINDOW, ids=lambda fault: fault.plugin)
 def test_the_window_is_verified(fault):
-    fields = {"batch_size": 8, "warmup": 4, "steps": 5, "repeats": 2, "store": None, "registry": REGISTRY}
-    result = run(fault.plugin, "linear", topology="1n2d", **fields)
+    fields = {"batch_size": 8, "warmup": 4, "steps": 5, "store": None, "registry": REGISTRY}
+    case = {"topology": "1n2d", "repeats": 2, **dict(fault.where)}
+    result = run(fault.plugin, "linear", **case, **fields)
     found = verdict(result, fault.by)
     assert found.outcome == "fail", found
     assert fault.said in found.detail, found

@@ -340,6 +340,54 @@ class AloneFromTheNinthStep(late_toy.FromTheNinthStep):
         return worker.Linear.train(self, batch, rate)
 
 
+# -- the window: wrong from the ninth step on, and right again behind the reset
+
+
+class ForwardOnlyUntilTheReset(late_toy.UntilTheReset):
+    def go_wrong(self, batch, rate):
+        return self.evaluate(batch) if self.steps % 2 else worker.Linear.train(self, batch, rate)
+
+
+class RandomlyUntilTheReset(late_toy.UntilTheReset):
+    def go_wrong(self, batch, rate):
+        skips = np.random.RandomState(self.steps).random_sample() < 0.7
+        return self.evaluate(batch) if skips else worker.Linear.train(self, batch, rate)
+
+
+class NothingUntilTheReset(late_toy.UntilTheReset):
+    """Every second step does nothing, and hands back the loss of the step before."""
+
+    kept = None
+
+    def go_wrong(self, batch, rate):
+        if self.kept is None or self.steps % 2:
+            self.kept = worker.Linear.train(self, batch, rate)
+        return self.kept
+
+
+class WorksBehindTheWindow(asynchronous_toy.Linear):
+    """Its steps are done by a thread; whatever reads the state waits for it, and `synchronize` does not."""
+
+    def work(self, batch):
+        time.sleep(0.1)  # short steps are not timed
+        return super().work(batch)
+
+    def wait(self):
+        if self.runtime.last is not None:
+            self.runtime.last.result()
+
+    def step(self, batch):
+        return super().step(batch)._replace(labels=self.labels(batch))
+
+    def parameters(self, replica):
+        self.wait()
+        return super().parameters(replica)
+
+    def reset(self):
+        self.wait()
+        super().reset()
+
+
 # -- the data source: right canonical batches, and others behind them
 
 

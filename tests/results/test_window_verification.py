@@ -146,3 +146,50 @@ def test_steps_that_a_busy_machine_may_have_lengthened_leave_a_doubt():
 def test_short_steps_are_not_timed_against_the_audit():
     found = repeats(3, step_times=(0.0001,) * 20, audit_step_times=(0.004,) * 3)
     assert window_verified(found, expected()).outcome == PASS
+
+
+def test_a_window_of_fast_and_slow_steps_is_judged_by_its_mean():
+    halves = (0.1,) * 11 + (0.0,) * 9
+    assert (
+        window_verified(repeats(3, step_times=halves, audit_step_times=(0.12,) * 3), expected()).outcome
+        == FAIL
+    )
+
+
+def losses_that_repeat(*steps, move=0.05):
+    """Losses of 20 steps that fall by `move`, but for those that have the loss of the step before."""
+    losses = [5.0]
+    for step in range(1, 20):
+        losses.append(losses[-1] - (0 if step in steps else move))
+    return replica(0, losses=tuple(losses))
+
+
+def test_steps_with_exactly_the_loss_of_the_step_before_fail():
+    found = verdict_of(losses_that_repeat(3, 4, 9))
+    assert found.outcome == FAIL
+    assert (
+        "3 of 20 steps of the window have exactly the loss of the step before, step 3 for one" in found.detail
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "changes"),
+    [
+        (losses_that_repeat(3), {}),
+        (losses_that_repeat(3, 9), {"skipped_steps": 1, "updates": 19}),
+        (losses_that_repeat(3, 9, 12, move=1e-5), {}),
+        (replica(0, losses=(5.0, 2e-5, *(1e-6,) * 18)), {}),
+        (losses_that_repeat(3, 9, 12), {"plan": attrs.evolve(expected(), precision="amp-bf16")}),
+        (losses_that_repeat(3, 9, 12), {"plan": attrs.evolve(expected(), strategy="parameter_server_async")}),
+    ],
+    ids=[
+        "by chance",
+        "skipped by the loss scaler",
+        "moves of rounding",
+        "at rest",
+        "a narrow precision",
+        "asynchronous",
+    ],
+)
+def test_a_loss_may_repeat_itself(one, changes):
+    assert verdict_of(one, **changes).outcome == PASS

@@ -77,8 +77,8 @@ VERDICTS = Table(
         Check(
             name=window_verification.NAME,
             kind=INTEGRITY,
-            passes_if="the batches of the window are those that are due, the state changes in it, and after a reset "
-            "the first steps have the same losses again",
+            passes_if="the batches of the window are those that are due, the state and the loss change in it, and "
+            "after a reset the first steps have the same losses again",
             judge=window_verification.window_verified,
         ),
         Check(

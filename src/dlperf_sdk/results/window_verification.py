@@ -27,9 +27,12 @@ DROPOUT_MARGIN = 0.3
 """The same where dropout draws other masks; beyond it the verdict is inconclusive, since few samples are noisy."""
 REST = 1e-5
 """A loss that changes by less than this share has come to rest."""
+REPEATED = 0.02
+"""The share of a window's steps, and one at least, that may have the loss of the step before by chance."""
 FASTEST = 1 / 2
-"""The least that the window's median step may take, as a share of the audit's fastest one. A host that prepares a step
-while the device computes the one before can halve the time, and the audit waits for the device after each step."""
+"""The least that the window's median and mean step may take, as a share of the audit's fastest one. A host that
+prepares a step while the device computes the one before can halve the time, and the audit waits for the device after
+each step."""
 TIMED = 0.005
 """Seconds: steps of the audit that are faster than this are not compared, the cost of synchronizing each weighs."""
 PRECISELY_TIMED = 0.05
@@ -45,6 +48,7 @@ def window_verified(repeats: tuple[Repeat, ...], expected: Expected) -> Verdict:
         *_state_failures(repeats, expected),
         *_batch_failures(repeats),
         *_audit_failures(repeats, expected),
+        *_repeated_losses(repeats, expected),
         *(f"{clause}: work is missing in the window" for clause in _too_fast(repeats, PRECISELY_TIMED)),
     ]
     if failures:
@@ -219,6 +223,37 @@ def _moves(losses: Sequence[float], expected: Expected) -> bool:
     return _movement(losses) > 3 * _rounding(losses, expected)
 
 
+def _repeated_losses(repeats: Sequence[Repeat], expected: Expected) -> Iterator[str]:
+    """Yield a sentence if steps have exactly the loss of the step before, while the loss moves: nothing was updated.
+
+    Asynchronous replicas may read the same weights twice.
+    """
+    if STRATEGIES[expected.strategy].is_asynchronous:
+        return
+    for where, record, replica in _replicas(repeats):
+        steps = _steps_without_update(replica, expected)
+        excused = record.skipped_steps + max(1, REPEATED * len(replica.losses))
+        if len(steps) > excused:
+            yield (
+                f"{len(steps)} of {len(replica.losses)} steps of the window have exactly the loss of the step before, "
+                f"step {steps[0]} for one: there was no update between them {where}"
+            )
+
+
+def _steps_without_update(replica: Replica, expected: Expected) -> list[int]:
+    """Return the steps of the window whose loss is that of the step before, behind a move well above rounding."""
+    earlier = (*replica.canonical_losses, *replica.warmup_losses)
+    losses = (*earlier, *replica.losses)
+    rest = REST * max(map(abs, losses), default=0.0)
+    steps, last_move = [], 0.0
+    for step, (before, after) in enumerate(itertools.pairwise(losses), start=1 - len(earlier)):
+        if after != before:
+            last_move = abs(after - before)
+        elif step > 0 and last_move > max(rest, 3 * _rounding((after,), expected)):
+            steps.append(step)
+    return steps
+
+
 def _too_fast(repeats: Sequence[Repeat], shortest: float) -> Iterator[str]:
     """Yield a clause if in every repeat the window's steps are faster than the audit's by more than the margin.
 
@@ -227,17 +262,18 @@ def _too_fast(repeats: Sequence[Repeat], shortest: float) -> Iterator[str]:
     shares = [share for repeat in repeats for share in _shares(repeat, shortest)]
     if len(repeats) >= TIMED_REPEATS and shares and max(shares) < FASTEST:
         yield (
-            f"in each of {len(repeats)} repeats the median step of the window took at most {max(shares):.2f} of the "
+            f"in each of {len(repeats)} repeats the typical step of the window took at most {max(shares):.2f} of the "
             f"fastest step of the audit (limit {FASTEST:.2f})"
         )
 
 
 def _shares(repeat: Repeat, shortest: float) -> Iterator[float]:
-    """Yield for each rank the median step of the window as a share of the fastest one of the audit."""
+    """Yield for each rank the window's median or mean step, the shorter one, as a share of the audit's fastest."""
     for record in repeat.records:
         fastest = min(record.audit_step_times, default=0.0)
         if fastest >= shortest and record.step_times:
-            yield statistics.median(record.step_times) / fastest
+            mean = record.window.seconds / len(record.step_times)
+            yield min(statistics.median(record.step_times), mean) / fastest
 
 
 def _missing(repeats: Sequence[Repeat], expected: Expected) -> Iterator[str]:

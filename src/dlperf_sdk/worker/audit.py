@@ -31,7 +31,8 @@ def repeat_first_steps(
         began = monotonic()
         loss = trainer.step(batch).loss
         runtime.synchronize()
-        seconds.append(monotonic() - began)
+        # A loss can be read when its step is over, whatever `synchronize` waits for.
         losses.append(trainer.read_loss(loss))
+        seconds.append(monotonic() - began)
         progress.counters[1] = i + 1
     return {"audit_losses": losses, "audit_step_times": seconds, "audit_seeded": seeded}
