@@ -136,8 +136,9 @@ def _check_sides(sides: tuple[Path, ...], against: tuple[str, ...], settings: tu
 
 def _check_distinct_runs(before: list[Result], after: list[Result]) -> None:
     """Raise UsageError if a run is on both sides: compared with itself, a run would pass."""
-    runs = {result.id: result for result in before}
-    shared = [result.id for result in after if runs.get(result.id) == result]
+    # Not the whole results: their records are read only when needed, and need not be there.
+    runs = {result.id: (result.started_at, result.metrics) for result in before}
+    shared = [result.id for result in after if runs.get(result.id) == (result.started_at, result.metrics)]
     if shared:
         runs_shared = f"The run {shared[0]} is" if len(shared) == 1 else f"{len(shared)} runs are"
         raise UsageError(
