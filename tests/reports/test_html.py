@@ -673,6 +673,13 @@ def test_an_effect_is_named_by_what_it_compares_and_never_twice():
     assert sorted(row[0].text for row in table.rows) == sorted(names)
 
 
+def test_every_pair_of_an_effect_is_listed():
+    *_, fold = (item for item in section(page_of("dlperf-v1.0"), "Effects").items if isinstance(item, Folded))
+    (pairs,) = fold.items
+    rows = [[cell.text for cell in row] for row in pairs.table.rows]
+    assert ["xla ÷ none, resnet50", "tensorflow", "resnet50", "1n1d", "224", "1.268"] in rows
+
+
 def test_what_helps_by_how_much_and_how_certain_is_answered_in_a_row():
     """Before the plot, and before the batch sizes, which are sweeps."""
     (table, *_) = section(page_of("dlperf-v1.0"), "Effects").items
@@ -709,8 +716,10 @@ def test_two_frameworks_on_one_case_are_one_pair():
         facts = (attrs.evolve(fact, observed=observed.get(fact.name, fact.observed)) for fact in result.facts)
         found.append(attrs.evolve(result, facts=tuple(facts)))
     page = measured.page(found)
-    table, plot = section(page, "Effects").items
+    table, plot, fold = section(page, "Effects").items
     assert len(table.rows) == len(plot.numbers.rows) == 1
+    ((row,),) = (pairs.table.rows for pairs in fold.items)
+    assert row[1].text.startswith("tensorflow 2.16.1 (nhwc) ÷ torch")
     assert len([row for row in plot.spec["data"]["values"] if "ratio" in row]) == 1
     assert re.fullmatch(
         r"tensorflow 2\.16\.1 \(nhwc\) reaches 1\.\d+ times the throughput of torch 2\.4\.1 \(nchw\): "

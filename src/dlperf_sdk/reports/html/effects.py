@@ -13,7 +13,7 @@ from dlperf_sdk.analysis.effects import Effect, effect
 from dlperf_sdk.errors import AnalysisError
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Notes, Paragraph, Table
 from dlperf_sdk.reports.html import case_charts
-from dlperf_sdk.reports.html.page import Item, Plot, Section
+from dlperf_sdk.reports.html.page import Folded, Item, Plot, Section, Sortable
 from dlperf_sdk.reports.numbers import format_count
 from dlperf_sdk.reports.series import format_fact
 from dlperf_sdk.spec.compiler import COMPILERS
@@ -35,6 +35,8 @@ MOST = 16
 """Effects that are plotted."""
 _MOST_MODELS = 2
 """Models that the name of an effect lists."""
+MOST_PAIRS = 1000
+"""Pairs that are listed: each takes half a kilobyte of the page."""
 MOST_CASES = 2000
 """Cases that are paired: beyond, every factor would be looked for in millions of combinations."""
 
@@ -154,7 +156,29 @@ def _items(estimates: Sequence[Effect]) -> tuple[Item, ...]:
         partial(case_charts.ratios, rows, summaries),
         _table(named),
     )
-    return (_answers(named), plot, *_notes(named))
+    return (_answers(named), plot, _pairs(named), *_notes(named))
+
+
+def _pairs(named: Sequence[tuple[str, Effect]]) -> Folded:
+    """Return a row for each pair of cases: where the setting helps, and where no pair shows it."""
+    facts = ("framework", "model", "topology", "batch_size")
+    rows = []
+    for name, estimate in named:
+        for pair in estimate.pairs:
+            shared = {fact: pair.shared.get(fact) for fact in facts}
+            if estimate.of == "framework":
+                shared["framework"] = f"{pair.a.framework} ÷ {pair.b.framework}"
+            shared["topology"] = shared["topology"] or str(pair.a.topology)
+            cells = ("–" if shared[fact] is None else str(shared[fact]) for fact in facts)
+            rows.append((name, *cells, f"{pair.ratio:.3f}"))
+    columns = (
+        Column("effect"),
+        *(Column(fact.replace("_", " ")) for fact in facts),
+        Column("ratio", right=True),
+    )
+    title = "Every pair" if len(rows) <= MOST_PAIRS else f"The first {MOST_PAIRS:,} of {len(rows):,} pairs"
+    table = Table(columns, tuple(rows[:MOST_PAIRS]))
+    return Folded(title, (Sortable(table, ("effect", "framework", "model", "topology")),))
 
 
 def _answers(named: Sequence[tuple[str, Effect]]) -> Table:
