@@ -32,7 +32,7 @@ _FIELDS = {field.name for field in attrs.fields(RunSpec)}
 
 
 def run(
-    case: str | RunSpec | Mapping[str, Any] | Path,
+    spec: str | RunSpec | Mapping[str, Any] | Path,
     model: str | None = None,
     *,
     store: ResultStore | str | Path | None = RESULTS,
@@ -51,7 +51,7 @@ def run(
         run("case.toml")
 
     Args:
-        case: A framework's name (with `model` and the fields of `RunSpec`), or a complete spec: a `RunSpec`, a
+        spec: A framework's name (with `model` and the fields of `RunSpec`), or a complete spec: a `RunSpec`, a
             mapping, or the path of a JSON, TOML or YAML file.
         model: The model's name; not with a complete spec.
         store: Where the run's directory is written as it goes; None keeps nothing.
@@ -61,7 +61,7 @@ def run(
         trace: Take an extra attempt under the framework's own profiler; its trace, for Perfetto, is kept in the store.
         progress: `"auto"` shows the progress on a terminal and in a notebook, and nothing elsewhere; True shows it
             anywhere, False nowhere; a function is called with each `dlperf_sdk.progress.watching.Progress`.
-        fields: Fields of `RunSpec`, in place of those in `case`.
+        fields: Fields of `RunSpec`, in place of those in `spec`.
 
     Returns:
         The result; a case that failed is a result with a `failure`. A store that fails in the middle is one, too, of
@@ -82,15 +82,15 @@ def run(
     from dlperf_sdk.registry.plugins import Registry
 
     registry = registry or Registry()
-    spec = spec_from(case, model, fields, _keywords(run), registry)
-    data.check_exists(spec.data)
+    run_spec = spec_from(spec, model, fields, _keywords(run), registry)
+    data.check_exists(run_spec.data)
     with watching(progress) as displays:
         loaded = Observers.load([*observers, *displays])
-        if spec.wants_max_batch:
-            execution = max_batch.begin_case(spec, store, loaded, registry)
+        if run_spec.wants_max_batch:
+            case = max_batch.begin_case(run_spec, store, loaded, registry)
         else:
-            execution = Case.begin(spec, store, loaded, registry)
-        result = execute(execution, trace=trace)
+            case = Case.begin(run_spec, store, loaded, registry)
+        result = execute(case, trace=trace)
     return result.raise_for_status() if raise_on_failure else result
 
 
@@ -162,7 +162,7 @@ def _list_unlisted_packages(spec: RunSpec, environment: Environment, registry: R
 
 
 def dry_run(
-    case: str | RunSpec | Mapping[str, Any] | Path,
+    spec: str | RunSpec | Mapping[str, Any] | Path,
     model: str | None = None,
     *,
     registry: Registry | None = None,
@@ -177,7 +177,7 @@ def dry_run(
     from dlperf_sdk.planning.plan import make_plan
     from dlperf_sdk.registry.plugins import Registry
 
-    return make_plan(spec_from(case, model, fields, _keywords(dry_run), registry), registry or Registry())
+    return make_plan(spec_from(spec, model, fields, _keywords(dry_run), registry), registry or Registry())
 
 
 def campaign(
@@ -259,7 +259,7 @@ def resume(
 
 
 def spec_from(
-    case: str | RunSpec | Mapping[str, Any] | Path,
+    spec: str | RunSpec | Mapping[str, Any] | Path,
     model: str | None = None,
     fields: Mapping[str, Any] | None = None,
     keywords: Iterable[str] = (),
@@ -272,20 +272,20 @@ def spec_from(
     fields = dict(fields or {})
     for name in fields:
         if name not in _FIELDS:
-            hint = _option_hint(name, fields[name], [case, model], registry)
+            hint = _option_hint(name, fields[name], [spec, model], registry)
             raise UnknownName("argument", name, {*_FIELDS, *keywords}, hint)
-    if isinstance(case, str) and model is not None:
-        return RunSpec(**{"framework": case, "model": model, **fields})
+    if isinstance(spec, str) and model is not None:
+        return RunSpec(**{"framework": spec, "model": model, **fields})
     if model is not None:
         raise UsageError(
             "A model's name belongs to a framework's name; a whole spec already names its model."
         )
-    if isinstance(case, str | Path):
+    if isinstance(spec, str | Path):
         from dlperf_sdk.planning.spec_file import load_spec
 
-        return load_spec(Path(case), fields, registry)
-    spec = case if isinstance(case, RunSpec) else RunSpec.from_dict(case)
-    return attrs.evolve(spec, **fields)
+        return load_spec(Path(spec), fields, registry)
+    run_spec = spec if isinstance(spec, RunSpec) else RunSpec.from_dict(spec)
+    return attrs.evolve(run_spec, **fields)
 
 
 def _option_hint(name: str, value: Any, plugins: Iterable[Any], registry: Registry | None) -> str:
