@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def read_unfinished(store: ResultStore, run_id: str, redact_text: Callable[[str], str]) -> list[Block]:
     """Return the finished repeats of a run without a result, and a note on each file that cannot be read.
 
-    `told` redacts messages that name files.
+    `redact_text` redacts messages that name files.
     """
     from dlperf_sdk.cli.lookup import unit_of
     from dlperf_sdk.registry.plugins import Registry

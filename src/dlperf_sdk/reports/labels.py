@@ -39,7 +39,7 @@ def batch_size(spec: RunSpec, devices: int = 1) -> str:
 
 
 def outcome(result: Result, contradicted: Sequence[str]) -> Cell:
-    """Return the outcome of a case in a word or two; `contradicted` holds its `contradictions`."""
+    """Return the outcome of a case in a word or two; `contradicted` lists where its file contradicts itself."""
     if result.failure is not None:
         done = f" after {format_count(len(result.repeats), 'repeat')}" if result.repeats else ""
         return Cell(f"failed: {result.status}{done}", "bad")

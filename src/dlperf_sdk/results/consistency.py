@@ -136,7 +136,7 @@ def _document(path: Path, name: str, problems: list[str]) -> dict[str, Any] | No
 
 
 def _ranks(plan: Mapping[str, Any], problems: list[str]) -> int | None:
-    """Return the number of trainers in a plan; if it is malformed, append a sentence to `found` and return None."""
+    """Return the number of trainers in a plan; if it is malformed, append a sentence to `problems` and return None."""
     processes = plan.get("processes")
     if isinstance(processes, list) and all(isinstance(process, Mapping) for process in processes):
         return [process.get("role") for process in processes].count(TRAINER)

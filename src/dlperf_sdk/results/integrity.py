@@ -70,7 +70,7 @@ def _incomplete(repeats: tuple[Repeat, ...], expected: Expected) -> Iterator[str
 
 
 def _is_contiguous(numbers: list[int], count: int) -> bool:
-    """Return True if `found` is 0 to count - 1.
+    """Return True if `numbers` are 0 to count - 1.
 
     `count` is untrusted input from a file and may be huge, so no range of that length is built.
     """

@@ -85,7 +85,7 @@ def _rebuild(task: Task, request: Request) -> Task:
 
 
 def _answers(task: Task) -> Dict[str, Any]:
-    """Ask one question after another; `asked` is the one that failed, None if all were answered.
+    """Return the answers to all questions; `asked` in them is the question that failed, None if all were answered.
 
     A failure ends the attempt only where other workers would wait for this one.
     """

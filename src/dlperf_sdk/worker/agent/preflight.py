@@ -153,6 +153,10 @@ def unreachable(doors: Sequence[Sequence[Any]]) -> List[int]:
 
 
 def skewed(reported: float) -> Optional[float]:
-    """Return seconds that a node's clock is ahead of this one's, if it is too many; `told` is what it said just now."""
+    """Return the seconds by which a node's clock is ahead of this one's (negative: behind); None if that is tolerable.
+
+    Args:
+        reported: The node's time, in seconds since the epoch.
+    """
     ahead = reported - time.time()
     return ahead if abs(ahead) > SKEW else None

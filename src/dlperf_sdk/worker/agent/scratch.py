@@ -21,7 +21,7 @@ _UNLOCKED = 3600.0
 
 @contextmanager
 def scratch(existing: Optional[str] = None) -> Iterator[str]:
-    """Provide a directory (0700) of this process's own, removed when the context is left; `made` is an existing one."""
+    """Provide a directory (0700) of this process's own, removed when the context is left: a new one, or `existing`."""
     sweep(existing)
     path = existing or tempfile.mkdtemp(prefix=PREFIX)
     try:

@@ -66,7 +66,7 @@ class Supervised:
             pass  # it has died; its exit says so
 
     def look(self) -> None:
-        """Note how far it is, and when it last got on."""
+        """Read the worker's progress, and record when it last changed."""
         before = time.monotonic()
         progress = self.progress.read()
         after = time.monotonic()
