@@ -45,7 +45,7 @@ class Theirs(NamedTuple):
     """Their model in a plain loop."""
 
     step: Callable[[], object]
-    """One step; where the framework works on while it returns, a block ends when the runtime has synchronised."""
+    """One step; where the framework works on while it returns, a block ends when the runtime has synchronized."""
     last_loss: Callable[[], float]
     parameters: int
     """Trainable ones."""

@@ -5,7 +5,7 @@
 1. `dlperf_sdk.worker.loop.measure` with a trainer whose step does nothing, against a bare `for` loop over the
    same step. The difference per step is the loop's own time. Bound: 1 µs, for each of the three clocks.
 2. The same around a training step of ResNet-50 in torch (64 px, batch size 4): one trainer object, one batch,
-   blocks in turns, the device synchronised once in each timed window. This corroborates the first, as far as
+   blocks in turns, the device synchronized once in each timed window. This corroborates the first, as far as
    the noise of A/A (the bare loop against itself) lets it.
 
 The second part is left out where torch is not installed.
@@ -114,23 +114,23 @@ class SameSteps(NothingTrainer):
 
 
 class Edges(Progress):
-    """Progress as a worker tells it; at a window's two edges it notes processor time and synchronisations."""
+    """Progress as a worker tells it; at a window's two edges it notes processor time and synchronizations."""
 
     def __init__(self, path: str, runtime: Runtime) -> None:
         super().__init__(path)
-        self.synchronisations = 0
+        self.synchronizations = 0
         self.at: dict[str, tuple[float, int]] = {}
         synchronize = runtime.synchronize
 
         def counted() -> None:
-            self.synchronisations += 1
+            self.synchronizations += 1
             synchronize()
 
         runtime.synchronize = counted  # type: ignore[method-assign]
 
     def enter(self, phase: str) -> None:
         """A phase begins."""
-        self.at[phase] = process_time(), self.synchronisations
+        self.at[phase] = process_time(), self.synchronizations
         super().enter(phase)
 
 
@@ -141,14 +141,14 @@ class Sides:
         self.runtime, self.trainer, self.warmup, self.steps = runtime, trainer, warmup, steps
         self.edges = Edges(str(folder / "progress"), runtime)
         self.seen: dict[str, set[int]] = {"measured": set(), "bare": set()}
-        """Side → how often the device was synchronised in its timed windows."""
+        """Side → how often the device was synchronized in its timed windows."""
 
     def measured(self) -> Spent:
         """A window of `dlperf_sdk.worker.loop.measure`, from its own stamps."""
         protocol = {"canonical_steps": 0, "warmup": self.warmup, "steps": self.steps}
         found = loop.measure(self.runtime, self.trainer, protocol, self.edges, lambda: None)
-        (cpu, synchronised), (cpu_end, synchronised_end) = self.edges.at["measure"], self.edges.at["verify"]
-        self.seen["measured"].add(synchronised_end - synchronised)
+        (cpu, synchronized), (cpu_end, synchronized_end) = self.edges.at["measure"], self.edges.at["verify"]
+        self.seen["measured"].add(synchronized_end - synchronized)
         return Spent(found["window"]["end"] - found["window"]["start"], cpu_end - cpu)
 
     def bare(self) -> Spent:
@@ -157,13 +157,13 @@ class Sides:
         for batch in itertools.islice(batches, self.warmup):
             step(batch)
         self.runtime.synchronize()
-        synchronised = self.edges.synchronisations
+        synchronized = self.edges.synchronizations
         cpu, start = process_time(), monotonic()
         for batch in itertools.islice(batches, self.steps):
             step(batch)
         self.runtime.synchronize()
         end, cpu_end = monotonic(), process_time()
-        self.seen["bare"].add(self.edges.synchronisations - synchronised)
+        self.seen["bare"].add(self.edges.synchronizations - synchronized)
         return Spent(end - start, cpu_end - cpu)
 
     def comparisons(self, name: str) -> list[Comparison]:
@@ -175,13 +175,13 @@ class Sides:
 
 
 def compared(every: dict[str, Sides], pairs: int, told: Callable[[str], None]) -> list[dict[str, Any]]:
-    """The rows of these sides, after making sure that both synchronised the device once per window."""
+    """The rows of these sides, after making sure that both synchronized the device once per window."""
     comparisons = [comparison for name, sides in every.items() for comparison in sides.comparisons(name)]
     found = paired.interleaved(comparisons, pairs, told)
     for name, sides in every.items():
         if sides.seen["measured"] != {1} or sides.seen["bare"] != {1}:
             raise RuntimeError(
-                f"{name}: synchronisations per window were {sides.seen}, not one on both sides"
+                f"{name}: synchronizations per window were {sides.seen}, not one on both sides"
             )
     return [paired.summary(comparison, of) for comparison, of in zip(comparisons, found, strict=True)]
 

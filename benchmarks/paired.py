@@ -1,7 +1,7 @@
 """Two sides timed in turns in one run, and what their ratio is, with its interval.
 
 A block is a callable that does one side's work and says what it took. Pairs go A B, B A, A B, …: a machine
-that gets slower during the run, or a neighbour that comes and goes, meets both sides alike. Each pair gives
+that gets slower during the run, or a neighbor that comes and goes, meets both sides alike. Each pair gives
 one ratio, and the median of the pairs' log-ratios has an order-statistic interval that assumes nothing about
 the noise (`dlperf_sdk.worker.estimate`). Beside it stands the same side against itself (A/A), which must give
 1: what it is off by is what the method cannot resolve on this machine, now.

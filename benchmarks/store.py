@@ -1,4 +1,4 @@
-"""What a large store costs: loading, filtering and summarising 100, 1,000 and 10,000 results.
+"""What a large store costs: loading, filtering and summarizing 100, 1,000 and 10,000 results.
 
     .venv/bin/python benchmarks/store.py [--results 100,1000,10000]
 

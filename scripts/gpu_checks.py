@@ -28,7 +28,7 @@ from dlperf_sdk.worker.gpu.gpus import list_gpus
 ROOT = Path(__file__).resolve().parent.parent
 GIBI = 2**30
 CLOCKS_APART = 0.002
-"""The steps' times by device events may miss the synchronised window by this fraction of it, …"""
+"""The steps' times by device events may miss the synchronized window by this fraction of it, …"""
 CLOCKS_SLACK = 0.001
 """… and by so many seconds: the host stamps before the first event, and wakes after the last."""
 OVERHEAD = 0.002
@@ -101,7 +101,7 @@ def clocks_agree(clock: str, step_times: Sequence[float], window: float, result:
     total = math.fsum(step_times)
     figures = {"clock": clock, "steps": len(step_times), "sum_of_steps": total, "window": window}
     said = (
-        f"{len(step_times)} steps take {total:.6f} s by the clock {clock!r}, and the synchronised window is "
+        f"{len(step_times)} steps take {total:.6f} s by the clock {clock!r}, and the synchronized window is "
         f"{window:.6f} s: {(total / window - 1) * 100:+.3f} %."
     )
     if clock != "event":

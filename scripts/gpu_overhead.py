@@ -3,7 +3,7 @@
     PYTHONPATH=src:plugins/dlperf-torch/src PYTHON scripts/gpu_overhead.py --device cuda
 
 The method is that of `benchmarks/overhead.py`: one trainer, one batch, the worker's loop and a bare `for` loop in
-turns, the device synchronised once in each timed window, and the bare loop against itself beside it. Here the batch
+turns, the device synchronized once in each timed window, and the bare loop against itself beside it. Here the batch
 size is chosen so that a step takes about `--step` seconds. Prints one JSON object. Runs in an interpreter that has
 torch, NumPy and attrs; `gpu_check.py` starts it there.
 """

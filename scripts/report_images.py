@@ -27,7 +27,7 @@ SIGHTS: dict[str, dict[str, Any]] = {
     "dark": {**DESKTOP, "color_scheme": "dark"},
     "phone": {**PHONE, "color_scheme": "light"},
 }
-COLOURS = 256
+COLORS = 256
 """Of a picture."""
 MARGIN = 24
 """Pixels around a section."""
@@ -45,7 +45,7 @@ def kept(path: Path) -> None:
     """Reduce a picture to a palette."""
     with Image.open(path) as picture:
         reduced = picture.convert("RGB").quantize(
-            COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
+            COLORS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
         )
     reduced.save(path, optimize=True)
     print(f"{path.name}: {path.stat().st_size:,} bytes")

@@ -1,5 +1,5 @@
 /* A stand-in for libnvidia-ml.so.1 with two GPUs, to the signatures and structures of nvml.h.
-   -DOLD leaves out what old drivers lack; -DBROKEN fails to initialise, as without a loaded driver.
+   -DOLD leaves out what old drivers lack; -DBROKEN fails to initialize, as without a loaded driver.
    State that tests change is in the fake_* variables. */
 #include <stdio.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 
 An implementation of its own, in float64, from the models' docstrings. Only the losses are written out: their gradients
 come from the complex step (Squire & Trapp 1998: ∂f/∂w = Im f(w + ih) / h, exact to rounding for a tiny h), so no
-formula for a gradient is shared with the plugin. Known mistakes are followed as well, to be recognised by name.
+formula for a gradient is shared with the plugin. Known mistakes are followed as well, to be recognized by name.
 """
 
 import json

@@ -25,7 +25,7 @@ class Variant:
     epsilon: float = 1e-5
     momentum_of_means: float = 0.1
     evaluation: bool = False
-    synchronised: bool = False
+    synchronized: bool = False
     smoothing: bool = True
     summed_loss: bool = False
     decay: str = "marked"
@@ -65,7 +65,7 @@ MISTAKES: dict[str, tuple[tuple[str, ...], Variant]] = {
     "momentum with dampening": (BOTH, replace(RIGHT, dampened=True)),
     "gradients summed over the replicas instead of averaged": (("pair",), replace(RIGHT, meet="sum")),
     "every replica updates with the first replica's gradients": (("pair",), replace(RIGHT, meet="first")),
-    "batch norm synchronised over the replicas": (("pair",), replace(RIGHT, synchronised=True)),
+    "batch norm synchronized over the replicas": (("pair",), replace(RIGHT, synchronized=True)),
 }
 CASES = {
     # A rate and a decay at which float32 keeps to 1e-4, and a missing exemption from decay can be seen.
@@ -104,7 +104,7 @@ class Network:
 
     def norm(self, name: str, x: torch.Tensor) -> torch.Tensor:
         """Batch norm. `x` is (replicas, B, C, H, W): statistics per replica, but for the mistake over all."""
-        over = (0, 1, 3, 4) if self.v.synchronised else (1, 3, 4)
+        over = (0, 1, 3, 4) if self.v.synchronized else (1, 3, 4)
         mean = x.mean(over, keepdim=True)
         variance = ((x - mean) ** 2).mean(over, keepdim=True)
         moved = (self.v.momentum_of_means * mean.detach()).expand(x.shape[0], 1, x.shape[2], 1, 1)
@@ -165,7 +165,7 @@ def loss(logits: torch.Tensor, labels: torch.Tensor, v: Variant) -> torch.Tensor
 
 
 def meet(gradients: list[Tensors], v: Variant, setting: Setting) -> Tensors:
-    """The mean over the replicas. (Synchronised batch norm's gradients meet in the same way.)"""
+    """The mean over the replicas. (Synchronized batch norm's gradients meet in the same way.)"""
     if v.meet == "first":
         return gradients[0]
     count = 1 if v.meet == "sum" else len(gradients)

@@ -198,7 +198,7 @@ def test_holm_against_an_example_by_hand():
 
 
 def simulated(chance, count=7, steps=100, slowdown=1.0, runs=REAL):
-    """Throughputs of repeats whose steps are blocks of real ones (so that neighbours stay neighbours and spikes stay
+    """Throughputs of repeats whose steps are blocks of real ones (so that neighbors stay neighbors and spikes stay
     spikes), with a drift over the window and a real repeat's level."""
     found = []
     for _ in range(count):
@@ -257,14 +257,14 @@ def results_with(repeats, seed=0, **changes):
 
 
 def follows(run):
-    """How alike neighbouring steps are: the autocorrelation at lag 1."""
+    """How alike neighboring steps are: the autocorrelation at lag 1."""
     middle = statistics.mean(run)
     spread = sum((each - middle) ** 2 for each in run)
     return sum((x - middle) * (y - middle) for x, y in itertools.pairwise(run)) / spread
 
 
 def test_what_is_simulated_is_like_what_was_measured():
-    """The real runs have what makes a naive test fail: neighbouring steps are alike, and some are spikes."""
+    """The real runs have what makes a naive test fail: neighboring steps are alike, and some are spikes."""
     assert all(len(run) >= 200 for run in REAL)
     assert sum(max(run) > 1.1 * statistics.median(run) for run in REAL) >= 6
     assert sum(follows(run) > 0.2 for run in REAL) >= 4

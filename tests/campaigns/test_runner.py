@@ -496,11 +496,11 @@ def test_the_whole_may_take_only_so_long_and_goes_on_later(tmp_path):
     assert resume(tmp_path / "it").exit_code == 0
 
 
-def test_a_neighbour_is_noticed():
+def test_a_neighbor_is_noticed():
     burn = "import time; end = time.monotonic() + 30\nwhile time.monotonic() < end: pass"
     before = machine_load.take_snapshot()
-    neighbour = subprocess.Popen(["/bin/sh", "-c", 'exec "$0" -c "$1" &', sys.executable, burn])
-    neighbour.wait()  # what it started is no child of ours any more
+    neighbor = subprocess.Popen(["/bin/sh", "-c", 'exec "$0" -c "$1" &', sys.executable, burn])
+    neighbor.wait()  # what it started is no child of ours any more
     try:
         time.sleep(0.4)
         found = machine_load.foreign_load(before, machine_load.take_snapshot())
@@ -521,7 +521,7 @@ def test_a_neighbour_is_noticed():
 
 
 @pytest.mark.long
-def test_what_we_do_ourselves_is_no_neighbour():
+def test_what_we_do_ourselves_is_no_neighbor():
     before = machine_load.take_snapshot()
     burn = "import time; end = time.process_time() + 1\nwhile time.process_time() < end: pass"
     subprocess.run([sys.executable, "-c", burn], check=True)

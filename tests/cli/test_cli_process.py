@@ -180,7 +180,7 @@ def on_a_terminal(*words, columns=80, **variables):
         return program.wait(60), written.decode()
 
 
-def test_a_terminal_gets_a_live_display_and_colours():
+def test_a_terminal_gets_a_live_display_and_colors():
     steps = ["--warmup", "1", "--steps", "20000", "--repeats", "1"]
     code, text = on_a_terminal("run", "numpy", "linear", *steps)
     assert code == 0

@@ -293,7 +293,7 @@ def test_ctrl_c_leaves_neither_files_nor_processes(wheels: Path, tmp_path: Path)
 
 
 @pytest.mark.long
-def test_what_a_killed_creator_leaves_is_recognised_and_made_anew(wheels: Path, tmp_path: Path) -> None:
+def test_what_a_killed_creator_leaves_is_recognized_and_made_anew(wheels: Path, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     gated(wheels, "toybuild", gate)
     with creator("toybuild") as process:

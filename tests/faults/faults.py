@@ -44,50 +44,50 @@ class Fault:
 
 BY_CONFORMANCE = (
     Fault(
-        "never-waits", "no synchronisation at the window's end", "test_synchronize_waits", "before the steps"
+        "never-waits", "no synchronization at the window's end", "test_synchronize_waits", "before the steps"
     ),
     Fault(
         "always-waits",
-        "synchronisation in every step",
+        "synchronization in every step",
         "test_step_does_not_synchronize",
         "hardly anything was left",
     ),
     Fault(
         "waits-and-says-so",
-        "synchronisation in every step, and a clock that says so, on a device that works by itself",
+        "synchronization in every step, and a clock that says so, on a device that works by itself",
         "test_an_accelerator_works_by_itself",
         "the clock of rank [0] is 'blocking'",
     ),
     Fault(
         "never-waits-compiled",
-        "no synchronisation at the window's end under a compiler, and only there",
+        "no synchronization at the window's end under a compiler, and only there",
         "test_synchronize_waits",
         "before the steps",
         where=COMPILED,
     ),
     Fault(
         "always-waits-compiled",
-        "synchronisation in every step under a compiler, and only there",
+        "synchronization in every step under a compiler, and only there",
         "test_step_does_not_synchronize",
         "hardly anything was left",
         where=COMPILED,
     ),
     Fault(
         "waits-for-the-loss",
-        "synchronisation that waits for the last loss, and not for what the device does after it",
+        "synchronization that waits for the last loss, and not for what the device does after it",
         "test_synchronize_waits",
         "by the device's own events",
     ),
     Fault(
         "never-waits-in-company",
-        "no synchronisation at the window's end of two replicas",
+        "no synchronization at the window's end of two replicas",
         "test_synchronize_waits",
         "before the steps",
         where=COMPANY,
     ),
     Fault(
         "always-waits-in-company",
-        "synchronisation in every step of two replicas",
+        "synchronization in every step of two replicas",
         "test_step_does_not_synchronize",
         "hardly anything was left",
         where=COMPANY,
@@ -139,7 +139,7 @@ BY_CONFORMANCE = (
     ),
     Fault(
         "alone-when-compiled",
-        "replicas that are not synchronised under a compiler, and only there",
+        "replicas that are not synchronized under a compiler, and only there",
         "test_replicas_are_equal",
         "different parameters",
         where=COMPILED,
@@ -252,7 +252,7 @@ BY_CONFORMANCE = (
     ),
     Fault(
         "always-meets",
-        "replicas that should be independent are synchronised",
+        "replicas that should be independent are synchronized",
         "test_independent_replicas_do_not_meet",
         "end equal",
     ),
@@ -330,7 +330,7 @@ BY_CONFORMANCE = (
     Fault("past-its-record", "a worker writing past its record", "test_it_trains", "invalid-record"),
 )
 BY_VERDICT = (
-    Fault("unsynchronised", "replicas not synchronised", "replicas-equal", "different parameters"),
+    Fault("unsynchronized", "replicas not synchronized", "replicas-equal", "different parameters"),
     Fault(
         "meets-in-pairs",
         "four replicas of which two and two meet, as in an all-reduce over the wrong group",
@@ -675,10 +675,10 @@ BY_TRAJECTORY = (
 
 BY_PAIR = (
     Fault(
-        "SynchronisedBatchNorm",
-        "batch norm synchronised where local is asked for",
+        "SynchronizedBatchNorm",
+        "batch norm synchronized where local is asked for",
         "parity",
-        "batch norm synchronised over the replicas",
+        "batch norm synchronized over the replicas",
         "resnet50",
     ),
 )

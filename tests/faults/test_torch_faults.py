@@ -1,4 +1,4 @@
-"""Every wrong torch trainer is caught by parity, and recognised; the right ones pass. In torch's environment."""
+"""Every wrong torch trainer is caught by parity, and recognized; the right ones pass. In torch's environment."""
 
 from __future__ import annotations
 

@@ -109,12 +109,12 @@ class EverySecondBackward(resnet50.ResNet50Trainer):
             super().update()
 
 
-class SynchronisedBatchNorm(resnet50.ResNet50Trainer):
+class SynchronizedBatchNorm(resnet50.ResNet50Trainer):
     def build(self, options):
         network = super().build(options)
         for layer in network.modules():
             if isinstance(layer, nn.BatchNorm2d):
-                layer.forward = lambda x, layer=layer: synchronised(layer, x)
+                layer.forward = lambda x, layer=layer: synchronized(layer, x)
         return network
 
 
@@ -130,7 +130,7 @@ class Mean(torch.autograd.Function):
     backward = forward
 
 
-def synchronised(layer, x):
+def synchronized(layer, x):
     mean = Mean.apply(x.mean((0, 2, 3)))
     variance = Mean.apply(x.square().mean((0, 2, 3))) - mean.square()
     with torch.no_grad():

@@ -164,7 +164,7 @@ class NoMemory(asynchronous_toy.Runtime):
 # -- replicas: over the example
 
 
-class Unsynchronised(worker.Runtime):
+class Unsynchronized(worker.Runtime):
     def mean(self, array):
         return array
 

@@ -108,7 +108,7 @@ WRONG = {
     "before-the-optimizer": (Asynchronous, linear("BeforeTheOptimizer")),
     "one-buffer": (Asynchronous, linear("OneBufferForAllLosses")),
     "no-memory": (Asynchronous, runtime("NoMemory")),
-    "unsynchronised": (NumPy, runtime("Unsynchronised")),
+    "unsynchronized": (NumPy, runtime("Unsynchronized")),
     "meets-in-pairs": (NumPy, runtime("MeetsInPairs")),
     "first-of-all": (NumPy, runtime("FirstOfAll")),
     "summed": (NumPy, runtime("Summed")),

@@ -202,7 +202,7 @@ def test_the_largest_batch_is_found_with_few_probes_and_remembered():
 
 @pytest.mark.long
 def test_under_data_parallel_each_process_has_its_limit():
-    """And it is searched for anew: what fits beside a neighbour need not be what fits alone."""
+    """And it is searched for anew: what fits beside a neighbor need not be what fits alone."""
     listener = Listener()
     result = measured(listener, batch_size="max", topology="1n2d")
     assert result.ok, result.failure

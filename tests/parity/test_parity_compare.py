@@ -185,7 +185,7 @@ def test_what_is_rounding_alone_is_told_in_terms_of_rounding() -> None:
     assert "2 deviate too far, w the most: by 9" in found.detail
 
 
-def test_a_mistake_that_leaves_an_update_out_is_recognised_through_the_rounding() -> None:
+def test_a_mistake_that_leaves_an_update_out_is_recognized_through_the_rounding() -> None:
     """What is left of the update is as small as rounding: relative to itself it could deviate by anything."""
     left_out = {**trajectory(1.1), "updates": {"w": fingerprint(0.33, 0.1), "b": fingerprint(0.0, 1e-4)}}
     mistake = {"name": "no b", "topology": "alone", "replicas": [left_out]}

@@ -235,19 +235,19 @@ def test_every_plot_is_valid_and_says_what_it_shows(campaign):
         assert plot.spec["width"] == "container"
 
 
-def luminance(colour):
-    channels = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+def luminance(color):
+    channels = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     linear = [each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in channels]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def test_the_colours_of_plots_stand_out_on_light_and_dark_paper():
+def test_the_colors_of_plots_stand_out_on_light_and_dark_paper():
     papers = set(re.findall(r"--paper: (#[0-9a-f]{6})", render._file("style.css")))
     assert len(papers) == 2
-    for colour in chart_parts.COLOURS:
+    for color in chart_parts.COLORS:
         for paper in papers:
-            bright, dim = sorted((luminance(colour), luminance(paper)), reverse=True)
-            assert (bright + 0.05) / (dim + 0.05) >= 3, (colour, paper)
+            bright, dim = sorted((luminance(color), luminance(paper)), reverse=True)
+            assert (bright + 0.05) / (dim + 0.05) >= 3, (color, paper)
 
 
 @given(st.floats(1e-3, 1e6), st.floats(1.5, 1e5))

@@ -167,14 +167,14 @@ def test_nodes_that_are_alike_share_a_line():
     ]
 
 
-def test_colours_only_where_they_are_asked_for(monkeypatch):
+def test_colors_only_where_they_are_asked_for(monkeypatch):
     blocks = result_page.page(a_result())
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
-    plain, coloured = terminal.text_of(blocks, width=80), terminal.text_of(blocks, width=80, styled=True)
+    plain, colored = terminal.text_of(blocks, width=80), terminal.text_of(blocks, width=80, styled=True)
     assert "\x1b" not in plain
-    assert "\x1b[32m" in coloured
-    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured).split() == plain.split()
+    assert "\x1b[32m" in colored
+    assert re.sub(r"\x1b\[[0-9;]*m", "", colored).split() == plain.split()
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b[3" not in terminal.text_of(blocks, width=80, styled=True)
 

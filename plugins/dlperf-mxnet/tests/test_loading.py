@@ -82,7 +82,7 @@ def test_a_broken_image_is_named(tmp_path, make_trainer):
         next(trainer.batches())
 
 
-def test_orientation_is_ignored_and_grey_is_colour(tmp_path):
+def test_orientation_is_ignored_and_grey_is_color(tmp_path):
     turned = data_samples.gradient(60, 40)
     exif = turned.getexif()
     exif[0x0112] = 6  # to be turned by 90°

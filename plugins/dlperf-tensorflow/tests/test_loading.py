@@ -69,7 +69,7 @@ def test_a_batch_is_what_the_model_reads(tmp_path):
     batch = next(batches)
     assert batch["image"].shape == (4, 32, 32, 3) and batch["image"].dtype == tf.float32
     assert batch["label"].shape == (4,) and batch["label"].dtype == tf.int64
-    # Normalised: black is (0 - mean) / std, white (1 - mean) / std.
+    # Normalized: black is (0 - mean) / std, white (1 - mean) / std.
     assert tf.reduce_min(batch["image"]) >= -0.485 / 0.229 - 1e-5
     assert tf.reduce_max(batch["image"]) <= (1 - 0.406) / 0.225 + 1e-5
     assert batches.facts["samples"] == count and batches.facts["loader_workers"] == 2
@@ -103,8 +103,8 @@ def test_the_order_is_the_seeds_and_replicas_share_nothing(tmp_path):
 def test_every_jpeg_becomes_rgb(mode):
     from PIL import Image
 
-    colour = {"L": 200, "CMYK": (0, 255, 255, 0), "RGB": (255, 0, 0)}[mode]
-    encoded = data_samples.jpeg(Image.new(mode, (16, 16), colour), quality=100, subsampling=0)
+    color = {"L": 200, "CMYK": (0, 255, 255, 0), "RGB": (255, 0, 0)}[mode]
+    encoded = data_samples.jpeg(Image.new(mode, (16, 16), color), quality=100, subsampling=0)
     decoded = images.decode(encoded).numpy().astype(int)
     expected = (200, 200, 200) if mode == "L" else (255, 0, 0)
     assert decoded.shape == (16, 16, 3) and np.abs(decoded - expected).max() <= 4

@@ -1,4 +1,4 @@
-"""The named optimisations: each computes the same thing, and one that cannot is refused before anything is measured."""
+"""The named optimizations: each computes the same thing, and one that cannot is refused before anything is measured."""
 
 import pytest
 

@@ -47,7 +47,7 @@ class Settings:
     seed: int = 0
     """Decides the order inside a round."""
     interleave: bool = True
-    """One repeat of every case before the next repeat of any, so that drift and heat favour none."""
+    """One repeat of every case before the next repeat of any, so that drift and heat favor none."""
     adjacent: int = 1
     """Consecutive cases whose repeats of one round run one after the other, in random order: 2 in an interleaved gate,
     whose cases are the baseline and the candidate of each pair."""

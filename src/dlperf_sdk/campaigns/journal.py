@@ -1,6 +1,6 @@
 """The journal: what a campaign has done, a line each, on the disk before anything else happens.
 
-Lines are only ever appended, and each is synchronised. A controller that was killed leaves at worst half a last line,
+Lines are only ever appended, and each is synchronized. A controller that was killed leaves at worst half a last line,
 which the next one cuts off. What the journal says of results is checked against the results themselves.
 """
 

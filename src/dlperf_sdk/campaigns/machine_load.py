@@ -1,4 +1,4 @@
-"""Measure the load of other processes on a machine: a busy neighbour is noted, or waited for.
+"""Measure the load of other processes on a machine: a busy neighbor is noted, or waited for.
 
 The controller looks at its own machine; of the other nodes, their agents have sampled what the processors did.
 """
@@ -91,7 +91,7 @@ def foreign_load_by_node(
     The agents have sampled it.
 
     `nodes` are the facts of the nodes in order, and `here` is this machine's boot id: nodes on this machine are left
-    out, and so are those that share one (they are each other's neighbours); what was not sampled is not there.
+    out, and so are those that share one (they are each other's neighbors); what was not sampled is not there.
     """
     boots = [facts.get("boot_id") for facts in nodes]
     grown: dict[tuple[int, str], float] = {

@@ -58,7 +58,7 @@ class Distribution:
     """One installed distribution."""
 
     name: str
-    """Normalised: lower case, with hyphens."""
+    """Normalized: lower case, with hyphens."""
     version: str
     origin: str = ""
     """`editable`, `folder`, `archive` or `vcs`; empty for what came from an index or a folder of wheels."""

@@ -41,7 +41,7 @@ class Measured:
     unit: str
     """Unit of the model's throughput."""
     batch_size: int
-    """Samples per device and optimisation step."""
+    """Samples per device and optimization step."""
     devices: int
     """On all nodes together."""
     device: str

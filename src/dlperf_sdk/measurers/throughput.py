@@ -28,6 +28,6 @@ class Throughput(Measurer):
             ),
         ]
         if PRECISIONS[measured.precision].scales_loss or any(skipped):
-            note = "optimisation steps in the window that the loss scaler skipped"
+            note = "optimization steps in the window that the loss scaler skipped"
             results.append(metrics.metric("skipped-steps", "steps", skipped, note))
         return tuple(results)

@@ -11,7 +11,7 @@ from typing import Literal
 from attrs import field, frozen
 
 Tone = Literal["plain", "quiet", "good", "bad", "doubt"]
-"""Tone of a text. Colour only ever repeats what the words say."""
+"""Tone of a text. Color only ever repeats what the words say."""
 
 
 @frozen

@@ -1,4 +1,4 @@
-"""Blocks on a terminal, or in a pipe: readable at 80 columns and without colour."""
+"""Blocks on a terminal, or in a pipe: readable at 80 columns and without color."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def data_wait(repeat: Repeat) -> float:
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """Return the value below which `percent` % of the values lie, interpolated linearly between neighbours.
+    """Return the value below which `percent` % of the values lie, interpolated linearly between neighbors.
 
     Source: R. J. Hyndman and Y. Fan, Sample Quantiles in Statistical Packages, The American Statistician 50
     (1996) 361-365, definition 7 (the default of NumPy and R).

@@ -205,7 +205,7 @@ class RunSpec:
 
     @property
     def global_batch_size(self) -> int:
-        """Samples per optimisation step over all devices."""
+        """Samples per optimization step over all devices."""
         return self.batch_size * self.topology.devices
 
     @property

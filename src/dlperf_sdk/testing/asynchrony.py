@@ -59,7 +59,7 @@ class Asynchrony(Training):
                         "anything was left to wait for.",
                         "a device that waits for the host between steps is slower than it could be, and the number "
                         "is not the framework's",
-                        "wait for nothing in `step`: no reading of the loss, no synchronisation. If steps are simply "
+                        "wait for nothing in `step`: no reading of the loss, no synchronization. If steps are simply "
                         "too short to tell, raise `batch_size` (`--batch-size`); if on a CPU the framework cannot do "
                         "otherwise in this case (look what the failing ones share: the compiler, often), let the "
                         "runtime's constructor set the clock 'blocking' for it: on a device that works by itself no "
@@ -121,7 +121,7 @@ def _describe_times(rank: int, times: list[Times]) -> str:
     last = times[-1]
     text = (
         f"on rank {rank} {last['steps']} steps took {last['enqueue'] * 1e3:.1f} ms to enqueue, "
-        f"{last['synchronize'] * 1e3:.1f} ms to synchronise, {last['read'] * 1e3:.1f} ms to read"
+        f"{last['synchronize'] * 1e3:.1f} ms to synchronize, {last['read'] * 1e3:.1f} ms to read"
     )
     return (
         text

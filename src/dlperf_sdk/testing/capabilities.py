@@ -53,7 +53,7 @@ class DeclaredCapabilities(FrameworkSubject):
             )
 
     def test_accumulation_is_one_step(self) -> None:
-        """Micro-batches are one optimisation step of all samples, or they are refused."""
+        """Micro-batches are one optimization step of all samples, or they are refused."""
         model = self.models_to_test()[0]
         if not self.plugin.capabilities.accumulation:
             refused = self.refusal(self.spec(model, accumulation=2))

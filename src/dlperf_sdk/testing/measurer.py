@@ -50,7 +50,7 @@ class MeasurerConformance(Conformance):
         first, second = self.plugin.summarize(measured), self.plugin.summarize(measured)
         assert first == second, advice(
             f"Twice the same records, and different metrics: {first} and {second}.",
-            "results are summarised again whenever they are read in another way",
+            "results are summarized again whenever they are read in another way",
             "compute from the argument alone: no clock, no files, no state",
         )
         assert before == attrs.asdict(measured, recurse=False)

@@ -65,7 +65,7 @@ class ModelConformance(Conformance):
         assert inputs, "the model has no inputs"
         assert any((first[name] != second[name]).any() for name in first), advice(
             "The two canonical shards are the same batch.",
-            "replicas that train on the same samples are equal without synchronisation",
+            "replicas that train on the same samples are equal without synchronization",
             "draw at least one input from 'normal', 'integers' or 'distinct'",
         )
         for entry in inputs:

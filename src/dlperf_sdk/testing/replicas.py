@@ -60,12 +60,12 @@ class Replicas(FrameworkSubject):
         first, second = _losses(self.require_valid_result(spec))
         assert first[0] != second[0], advice(
             f"{describe(spec)}: both replicas have the loss {first[0]} on their first batch.",
-            "replicas that train on the same samples need no synchronisation to be equal, and do half the work",
+            "replicas that train on the same samples need no synchronization to be equal, and do half the work",
             "take `canonical.batch_of(request, replica)` of the global index in `process.replicas`",
         )
 
     def test_independent_replicas_do_not_meet(self) -> None:
-        """The control experiment: without synchronisation they end different, so that equality means something."""
+        """The control experiment: without synchronization they end different, so that equality means something."""
         if INDEPENDENT not in self.plugin.capabilities.strategies:
             pytest.skip(f"the plugin does not declare the strategy {INDEPENDENT!r}")
         spec = self.select_accepted_spec(topology="1n2d", strategy=INDEPENDENT)

@@ -71,7 +71,7 @@ class Training(FrameworkSubject):
             f"{', '.join(other[:8])}.",
             "every framework starts from the same numbers, or no two can be compared",
             "fill each parameter from `canonical.weights(request.parameters, request.seed)` in the constructor, "
-            "transposed as the framework wants it, and let nothing initialise it afterwards",
+            "transposed as the framework wants it, and let nothing initialize it afterwards",
         )
 
     def test_deviation_leaves_no_trace(self, cell: Cell) -> None:
@@ -80,7 +80,7 @@ class Training(FrameworkSubject):
         assert self._values_of(spec)[0]["traceless"], advice(
             f"{describe(spec)}: `deviation` changed the parameters.",
             "the training that is measured would start from other numbers than in other frameworks",
-            "compute both outputs without an optimisation step, and put back what was changed",
+            "compute both outputs without an optimization step, and put back what was changed",
         )
 
     def test_every_step_updates(self, cell: Cell) -> None:

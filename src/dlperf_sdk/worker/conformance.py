@@ -236,13 +236,13 @@ def _enqueue(runtime: Runtime, trainer: Trainer, batch: Any) -> Tuple[Dict[str, 
     marks += [runtime.mark()] if events else []
     enqueued = time.monotonic()
     runtime.synchronize()
-    synchronised = time.monotonic()
+    synchronized = time.monotonic()
     losses = [trainer.read_loss(handle) for handle in handles]
     read = time.monotonic()
     times = {
         "enqueue": enqueued - begin,
-        "synchronize": synchronised - enqueued,
-        "read": read - synchronised,
+        "synchronize": synchronized - enqueued,
+        "read": read - synchronized,
         "device": sum(runtime.elapsed(marks)) if events else None,
         "steps": FURTHER,
     }

@@ -126,7 +126,7 @@ class Trainer:
         raise NotImplementedError("a trainer implements batches()")
 
     def step(self, batch: Any) -> Step:
-        """Enqueue one optimisation step, without synchronising.
+        """Enqueue one optimization step, without synchronizing.
 
         Its numbers are `request.optimizer`, which may lack those that do not apply: `clip_norm`, for one. Weight decay
         is for the entries of `request.parameters` that say `decay`.

@@ -19,7 +19,7 @@ def measure(
     """Run one repeat and return what the record says about it.
 
     `wait_for_go` returns when every worker of the case stands at its window's first edge. The window holds the fetching
-    of the batch, the step, and one or two readings of the clock; the device is synchronised at its edges only.
+    of the batch, the step, and one or two readings of the clock; the device is synchronized at its edges only.
     """
     counters = progress.counters
     began = monotonic()

@@ -111,7 +111,7 @@ def tree(root: Path, per_node: dict[int, str], siblings: dict[int, str]) -> str:
     return str(root)
 
 
-def test_hardware_threads_of_one_core_are_neighbours(tmp_path: Path) -> None:
+def test_hardware_threads_of_one_core_are_neighbors(tmp_path: Path) -> None:
     """Two sockets of two cores with two threads each, counted as Linux does: the second threads come last."""
     pairs = {cpu: f"{cpu % 4},{cpu % 4 + 4}" for cpu in range(8)}
     root = tree(tmp_path, {0: "0-1,4-5", 1: "2-3,6-7"}, pairs)

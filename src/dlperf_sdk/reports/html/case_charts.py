@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from dlperf_sdk.reports.html.chart_parts import (
-    COLOURS,
+    COLORS,
     Rows,
-    colour_of,
+    color_of,
     finished_chart,
     height_of,
     interval_bars,
@@ -26,15 +26,15 @@ def dots(rows: Rows, title: str) -> dict[str, Any]:
 
     base = alt.Chart().encode(y=label_axis(rows))
     x = alt.X("value:Q", title=title, scale=alt.Scale(zero=True, nice=True), axis=alt.Axis(tickCount=8))
-    stem = base.mark_rule(opacity=0.35).encode(x=alt.X("zero:Q"), x2="value:Q", color=colour_of(rows))
+    stem = base.mark_rule(opacity=0.35).encode(x=alt.X("zero:Q"), x2="value:Q", color=color_of(rows))
     stem = stem.transform_calculate(zero="0")
     dot = base.mark_point(filled=True, size=90, opacity=1).encode(
         x=x,
-        color=colour_of(rows),
+        color=color_of(rows),
         shape=shape_of(rows),
         tooltip=tooltip_of(rows, label="case", shown="value", interval="interval"),
     )
-    interval = interval_bars(base, rows, colour_of(rows))
+    interval = interval_bars(base, rows, color_of(rows))
     return finished_chart([stem, *interval, dot], height_of(rows), rows)
 
 
@@ -46,17 +46,17 @@ def boxes(rows: Rows, title: str) -> dict[str, Any]:
     import altair as alt
 
     base = alt.Chart().encode(y=label_axis(rows))
-    colour = alt.value(COLOURS[0])
+    color = alt.value(COLORS[0])
     whisker = base.mark_rule(strokeWidth=1.5).encode(
         x=alt.X("p1:Q", title=title, scale=alt.Scale(zero=True, nice=True), axis=alt.Axis(tickCount=8)),
         x2="p99:Q",
-        color=colour,
+        color=color,
     )
     box = base.mark_bar(size=14, opacity=0.6).encode(
-        x=alt.X("p25:Q"), x2="p75:Q", color=colour, tooltip=tooltip_of(rows, label="case", shown="times")
+        x=alt.X("p25:Q"), x2="p75:Q", color=color, tooltip=tooltip_of(rows, label="case", shown="times")
     )
     tick = base.mark_tick(size=18, thickness=3, opacity=1).encode(
-        x=alt.X("p50:Q"), color=alt.value(COLOURS[1])
+        x=alt.X("p50:Q"), color=alt.value(COLORS[1])
     )
     return finished_chart([whisker, box, tick], height_of(rows), rows)
 
@@ -86,14 +86,14 @@ def ratios(rows: Rows, summaries: Rows) -> dict[str, Any]:
     pairs = pairs.encode(
         x=x,
         y=label_axis(summaries),
-        color=alt.value(COLOURS[0]),
+        color=alt.value(COLORS[0]),
         tooltip=tooltip_of(rows, label="effect", held="pair", shown="ratio"),
     )
     base = alt.Chart().transform_filter("isValid(datum.value)").encode(y=label_axis(summaries))
-    interval = interval_bars(base, summaries, alt.value(COLOURS[1]))
+    interval = interval_bars(base, summaries, alt.value(COLORS[1]))
     middle = base.mark_point(filled=True, shape="diamond", size=150, opacity=1).encode(
         x=alt.X("value:Q"),
-        color=alt.value(COLOURS[1]),
+        color=alt.value(COLORS[1]),
         tooltip=tooltip_of(summaries, label="effect", shown="median", interval="interval"),
     )
     return finished_chart([one, pairs, *interval, middle], height_of(summaries), [*rows, *summaries])

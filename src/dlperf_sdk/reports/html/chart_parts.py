@@ -1,6 +1,6 @@
-"""Parts of plots: colours, symbols, axes, tooltips, and the finished Vega-Lite document.
+"""Parts of plots: colors, symbols, axes, tooltips, and the finished Vega-Lite document.
 
-Colours are such that one set stands out on light and dark paper alike; everything else of the look (letters,
+Colors are such that one set stands out on light and dark paper alike; everything else of the look (letters,
 axes, grid) is the page's style sheet's. Rows hold bare values, so nothing that is said in a result is ever an
 expression.
 """
@@ -17,7 +17,7 @@ from dlperf_sdk.reports.html.embed import text
 if TYPE_CHECKING:
     import altair
 
-COLOURS = (
+COLORS = (
     "#3178c6",
     "#c9660a",
     "#2b8a3e",
@@ -56,7 +56,7 @@ HEIGHT = 300
 _STEP = 30
 """Pixels of a row."""
 
-MOST_SERIES = len(COLOURS)
+MOST_SERIES = len(COLORS)
 """Lines of a plot."""
 
 Rows = Sequence[Mapping[str, Any]]
@@ -64,10 +64,10 @@ Rows = Sequence[Mapping[str, Any]]
 
 @frozen
 class LegendEntry:
-    """A series with its colour and the path of its symbol."""
+    """A series with its color and the path of its symbol."""
 
     name: str
-    colour: str
+    color: str
     path: str
 
 
@@ -77,18 +77,18 @@ def legend(spec: Mapping[str, Any]) -> list[LegendEntry]:
     if len(names) < 2:
         return []
     return [
-        LegendEntry(name, COLOURS[at % len(COLOURS)], _PATHS[_SHAPES[at % len(_SHAPES)]])
+        LegendEntry(name, COLORS[at % len(COLORS)], _PATHS[_SHAPES[at % len(_SHAPES)]])
         for at, name in enumerate(names)
     ]
 
 
 def lines_of(base: altair.Chart, y: altair.Y, rows: Rows) -> list[altair.Chart]:
     """Return lines through the rows with `line`, and a point per row."""
-    line = base.transform_filter("datum.line").mark_line(strokeWidth=2).encode(y=y, color=colour_of(rows))
+    line = base.transform_filter("datum.line").mark_line(strokeWidth=2).encode(y=y, color=color_of(rows))
     point = base.transform_filter("isValid(datum.value)").mark_point(filled=True, size=70, opacity=1)
     point = point.encode(
         y=y,
-        color=colour_of(rows),
+        color=color_of(rows),
         shape=shape_of(rows),
         tooltip=tooltip_of(
             rows, series="series", topology="topology", at="size", shown="value", interval="interval"
@@ -105,15 +105,15 @@ def forecast_layers(base: altair.Chart, rows: Rows) -> list[altair.Chart]:
         return []
     predicted = base.transform_filter("isValid(datum.forecast)")
     band = predicted.mark_area(opacity=0.18).encode(
-        y=alt.Y("forecast_low:Q"), y2="forecast_high:Q", color=colour_of(rows)
+        y=alt.Y("forecast_low:Q"), y2="forecast_high:Q", color=color_of(rows)
     )
     line = predicted.mark_line(strokeDash=[2, 3], strokeWidth=2).encode(
-        y=alt.Y("forecast:Q"), color=colour_of(rows)
+        y=alt.Y("forecast:Q"), color=color_of(rows)
     )
     point = predicted.transform_filter("isValid(datum.topology)").mark_point(filled=False, size=70)
     point = point.encode(
         y=alt.Y("forecast:Q"),
-        color=colour_of(rows),
+        color=color_of(rows),
         shape=shape_of(rows),
         tooltip=tooltip_of(
             rows, series="series", topology="topology", shown="value", interval="90 % interval"
@@ -122,14 +122,14 @@ def forecast_layers(base: altair.Chart, rows: Rows) -> list[altair.Chart]:
     return [band, line, point]
 
 
-def interval_bars(base: altair.Chart, rows: Rows, colour: Any) -> list[altair.Chart]:
+def interval_bars(base: altair.Chart, rows: Rows, color: Any) -> list[altair.Chart]:
     """Return pale bars from `low` to `high`; none where no row has them."""
     import altair as alt
 
     if not have_intervals(rows):
         return []
     bar = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=5, opacity=0.45)
-    return [bar.encode(x=alt.X("low:Q"), x2="high:Q", color=colour)]
+    return [bar.encode(x=alt.X("low:Q"), x2="high:Q", color=color)]
 
 
 def have_intervals(rows: Rows) -> bool:
@@ -170,12 +170,12 @@ def _names(rows: Rows) -> list[str]:
     return list(dict.fromkeys(text(row["series"]) for row in rows))
 
 
-def colour_of(rows: Rows) -> altair.Color:
-    """Return the colour of each series."""
+def color_of(rows: Rows) -> altair.Color:
+    """Return the color of each series."""
     import altair as alt
 
     names = _names(rows)
-    scale = alt.Scale(domain=names, range=[COLOURS[i % len(COLOURS)] for i in range(len(names))])
+    scale = alt.Scale(domain=names, range=[COLORS[i % len(COLORS)] for i in range(len(names))])
     return alt.Color("series:N", scale=scale, legend=None)
 
 

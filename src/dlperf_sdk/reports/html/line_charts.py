@@ -8,7 +8,7 @@ from typing import Any
 from dlperf_sdk.reports.html.chart_parts import (
     HEIGHT,
     Rows,
-    colour_of,
+    color_of,
     devices_axis,
     finished_chart,
     forecast_layers,
@@ -42,12 +42,12 @@ def scaling(rows: Rows, unit: str) -> dict[str, Any]:
     ideal = (
         base.transform_filter("datum.line && isValid(datum.ideal)")
         .mark_line(strokeDash=[4, 4], opacity=0.6, strokeWidth=1.5)
-        .encode(y=alt.Y("ideal:Q"), color=colour_of(rows))
+        .encode(y=alt.Y("ideal:Q"), color=color_of(rows))
     )
     layers = [ideal, *forecast_layers(base, rows), *lines_of(base, y, rows)]
     if have_intervals(rows):
         bar = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=5, opacity=0.45)
-        layers.append(bar.encode(y=alt.Y("low:Q"), y2="high:Q", color=colour_of(rows)))
+        layers.append(bar.encode(y=alt.Y("low:Q"), y2="high:Q", color=color_of(rows)))
     return finished_chart(layers, HEIGHT, rows)
 
 
@@ -98,7 +98,7 @@ def curves(rows: Rows, x_title: str, y_title: str) -> dict[str, Any]:
     layers = lines_of(base, y, rows)
     if have_intervals(rows):
         bar = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=5, opacity=0.45)
-        layers.append(bar.encode(y=alt.Y("low:Q"), y2="high:Q", color=colour_of(rows)))
+        layers.append(bar.encode(y=alt.Y("low:Q"), y2="high:Q", color=color_of(rows)))
     return finished_chart(layers, HEIGHT, rows)
 
 

@@ -23,7 +23,7 @@ def document(page: Page) -> str:
     from markupsafe import Markup
 
     plotted = any(_has_plot(section.items) for section in page.sections)
-    scripts = [*([_vega()] if plotted else []), _file("behaviour.js")]
+    scripts = [*([_vega()] if plotted else []), _file("behavior.js")]
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_file),
         autoescape=True,

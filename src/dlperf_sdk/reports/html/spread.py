@@ -26,7 +26,7 @@ class Value:
     facet: str
     """The plot that it belongs to, where one cannot hold all values."""
     series: str
-    """Series of the value, which sets its colour."""
+    """Series of the value, which sets its color."""
     value: float
     low: float | None = None
     high: float | None = None

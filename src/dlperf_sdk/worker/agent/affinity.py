@@ -66,7 +66,7 @@ def cpus_by_numa(root: str = "/sys", allowed: Optional[Iterable[int]] = None) ->
     homeless = usable.difference(*by_node.values())
     if homeless:
         by_node.setdefault(0, []).extend(homeless)
-    # Ordered by core first: a share of neighbours then holds whole cores, where it can.
+    # Ordered by core first: a share of neighbors then holds whole cores, where it can.
     return {
         node: tuple(sorted(by_node[node], key=lambda cpu: (_core(root, cpu), cpu)))
         for node in sorted(by_node)

@@ -79,7 +79,7 @@ class Nvml:
 
     @classmethod
     def open(cls, path: str = LIBRARY) -> "Optional[Nvml]":
-        """Load the library and initialise it; None where either is impossible."""
+        """Load the library and initialize it; None where either is impossible."""
         try:
             library = ctypes.CDLL(path)
         except OSError:

@@ -1,7 +1,7 @@
 """`images`: JPEGs, decoded and augmented in parallel by tf.data, for ResNet's training recipe.
 
 Per image: decode to RGB at full resolution with the accurate integer transform (greyscale and CMYK as well),
-crop at random, resize bilinearly with antialiasing, mirror half of the time, normalise. Only what lies in
+crop at random, resize bilinearly with antialiasing, mirror half of the time, normalize. Only what lies in
 the crop is decoded, which gives the same pixels. EXIF orientation is ignored, as is usual for ImageNet. The
 crop is TensorFlow's own: 8 to 100 % of the area at an aspect ratio from 3/4 to 4/3 (C. Szegedy et al., Going
 Deeper with Convolutions, CVPR 2015, section 6), the whole image where ten attempts do not fit.

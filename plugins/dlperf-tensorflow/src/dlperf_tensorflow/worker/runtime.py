@@ -46,7 +46,7 @@ class TensorFlowRuntime(Runtime):
         if request.layout != "auto":
             # Left alone, the graph optimizer chooses a layout of its own for GPUs.
             tf.config.optimizer.set_experimental_options({"layout_optimizer": False})
-        # Before anything is computed: the workers' server must be there when the context is initialised.
+        # Before anything is computed: the workers' server must be there when the context is initialized.
         if self.served:
             self.strategy, self.coordinator = asynchronous.join()
         else:
@@ -189,7 +189,7 @@ class TensorFlowRuntime(Runtime):
 
 
 def _must_round():
-    """See that a product in bfloat16 is rounded: 1 + 0.75 · 2⁻⁷ to 1 + 2⁻⁷, its neighbour below being 1.
+    """See that a product in bfloat16 is rounded: 1 + 0.75 · 2⁻⁷ to 1 + 2⁻⁷, its neighbor below being 1.
 
     TensorFlow 2.21 was seen to cut it to 1 on an AMD EPYC with AVX2 (not its convolutions, nor XLA), where BERT's
     losses came out 6e-3 off.

@@ -133,13 +133,13 @@ def _sums(
     for row in range(first, tl.minimum(first + strip, rows), ROWS):
         at, inside, c, real = _tile(row, rows, channels, ROWS, CHANNELS)
         gradient = tl.load(dy + at, inside, 0.0).to(tl.float32)
-        normalised, before_relu = _normalize(x, at, inside, c, real, mean, scale, gamma, beta)
+        normalized, before_relu = _normalize(x, at, inside, c, real, mean, scale, gamma, beta)
         if RESIDUAL:
             gradient = tl.where(tl.load(y + at, inside, 0.0).to(tl.float32) <= 0.0, 0.0, gradient)
             tl.store(masked + at, gradient.to(masked.dtype.element_ty), inside)
         elif RELU:
             gradient = tl.where(before_relu <= 0.0, 0.0, gradient)
-        d_gamma += gradient * normalised
+        d_gamma += gradient * normalized
         d_beta += gradient
     _keep(parts, tl.sum(d_gamma, 0), tl.sum(d_beta, 0), channels, ROWS, CHANNELS)
 
@@ -152,13 +152,13 @@ def _input_gradient(
     """Compute dx = γ / √(σ² + ε) · (dy - mean of dy - x̂ · mean of dy x̂): Ioffe and Szegedy 2015, section 3."""
     at, inside, c, real = _tile(tl.program_id(0) * ROWS, rows, channels, ROWS, CHANNELS)
     gradient = tl.load(dy + at, inside, 0.0).to(tl.float32)
-    normalised, before_relu = _normalize(x, at, inside, c, real, mean, scale, gamma, beta)
+    normalized, before_relu = _normalize(x, at, inside, c, real, mean, scale, gamma, beta)
     if RELU:
         gradient = tl.where(before_relu <= 0.0, 0.0, gradient)
     factor = tl.load(gamma + c, real, 0.0) * tl.load(scale + c, real, 0.0)
     along = tl.load(d_gamma + c, real, 0.0) / rows
     mean_gradient = tl.load(d_beta + c, real, 0.0) / rows
-    values = factor[None, :] * (gradient - mean_gradient[None, :] - normalised * along[None, :])
+    values = factor[None, :] * (gradient - mean_gradient[None, :] - normalized * along[None, :])
     tl.store(dx + at, values.to(dx.dtype.element_ty), inside)
 
 

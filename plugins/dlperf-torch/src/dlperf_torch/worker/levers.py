@@ -1,4 +1,4 @@
-"""The optimisations that have names: options of the plugin that change how a model is computed, never what.
+"""The optimizations that have names: options of the plugin that change how a model is computed, never what.
 
 None of them has been measured on a GPU yet; the defaults leave the arithmetic as the models' files write it.
 """
