@@ -248,7 +248,7 @@ BY_CONFORMANCE = (
         "one-shard",
         "all replicas train on the same samples",
         "test_replicas_see_different_samples",
-        "on their first batch",
+        "have other labels",
     ),
     Fault(
         "always-meets",
