@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
 import sys
@@ -103,6 +104,15 @@ def interrupt_at(place):
     return call, passed
 
 
+@pytest.fixture
+def no_collection():
+    """Keep the garbage collector, and the functions that it calls, out of what is traced."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collection")
 def test_an_interruption_of_the_wait_for_a_line_stays_one(job):
     """A `Queue` whose lock was being taken back made a RuntimeError of it."""
     line = b'{"event": "note", "text": "here"}'
