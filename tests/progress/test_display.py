@@ -227,3 +227,13 @@ def test_a_display_for_no_terminal_draws_nothing():
 
 def test_the_course_is_the_plans():
     assert course_of(a_plan(protocol="adaptive", repeats=None)) == Course(10, 100, 6, 30, 8, "samples/s")
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_a_redacted_display_does_not_say_where_the_results_are(live):
+    console = Console(file=io.StringIO(), width=120)
+    hooks_of(display(console, live=live, redact=True)).dlperf_run_started(
+        run_id="r", plan=a_plan(), directory="/home/somebody/r"
+    )
+    assert "results in r" in console.file.getvalue()
+    assert "somebody" not in console.file.getvalue()

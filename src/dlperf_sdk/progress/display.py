@@ -157,7 +157,7 @@ class Drawn(Lines):
         redact: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(console, verbose=verbose, clock=clock)
+        super().__init__(console, verbose=verbose, redact=redact, clock=clock)
         self._spinner = Spinner("dots")
         self._live = Live(
             console=console,

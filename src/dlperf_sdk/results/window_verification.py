@@ -1,9 +1,9 @@
 """The integrity verdict on the window itself: whether its steps were the training steps that parity verifies.
 
-Three kinds of evidence, all taken outside the clock. The batches: each step was given the labels that were due. The
-state: over the window every tensor changes, and the framework counts an update for each step. The audit: behind the
-window the trainer is reset, and its losses must be those of its first steps again, in no less time than the window's
-steps took.
+Four kinds of evidence, all taken outside the clock. The batches: each step was given the labels that were due. The
+state: over the window every tensor changes, and the framework counts an update for each step. The losses: while they
+move, no step repeats the loss before it. The audit: behind the window the trainer is reset, and its losses must be
+those of its first steps again, in no less time than the window's steps took.
 """
 
 from __future__ import annotations
