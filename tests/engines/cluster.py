@@ -225,17 +225,19 @@ class Cluster:
         """Until all nodes can take a job."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            told = subprocess.run(
-                ["sinfo", "-h", "-o", "%t %D"],
-                env={**os.environ, **self.environment},
-                capture_output=True,
-                text=True,
-                check=False,
-            ).stdout.split()
-            if told == ["idle", "4"]:
+            if self._sinfo("-h", "-o", "%t %D").split() == ["idle", "4"]:
                 return
             time.sleep(0.2)
-        raise AssertionError(f"Slurm's nodes are not idle: {told}; see {self.home}/log")
+        raise AssertionError(f"Slurm's nodes are not idle:\n{self._sinfo('-N', '-o', '%N %t %H %E')}")
+
+    def _sinfo(self, *flags: str) -> str:
+        return subprocess.run(
+            ["sinfo", *flags],
+            env={**os.environ, **self.environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        ).stdout
 
     def _ssh(self) -> None:
         folder = self.home / "ssh"
