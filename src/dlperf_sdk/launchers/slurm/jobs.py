@@ -66,6 +66,11 @@ def run_slurm(command: Sequence[str], text: str = "") -> str:
     return done.stdout
 
 
+def is_busy(error: Unavailable) -> bool:
+    """Return whether a command failed because Slurm's controller is busy or restarting: it may answer later."""
+    return re.search(_BUSY, str(error)) is not None
+
+
 def query_job(number: str) -> dict[str, str]:
     """Return the fields that `scontrol` prints about a job: `JobState`, `JobName`, `BatchHost` and others.
 
@@ -78,7 +83,7 @@ def query_job(number: str) -> dict[str, str]:
     try:
         output = run_slurm(command)
     except Unavailable as error:
-        if not re.search(_BUSY, str(error)):
+        if not is_busy(error):
             raise
         time.sleep(_RETRY)
         output = run_slurm(command)

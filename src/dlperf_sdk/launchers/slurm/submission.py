@@ -28,6 +28,7 @@ from dlperf_sdk.launchers.slurm.jobs import (
     COMPLETING,
     FINAL_STATES,
     NAME_PREFIX,
+    is_busy,
     job_label,
     query_job_or,
     run_slurm,
@@ -173,10 +174,11 @@ def _cancel_by_name(job: Job) -> None:
     """Cancel what an interruption came before the number of, until Slurm says that it has ended, or for a while."""
     deadline = time.monotonic() + STOP_TIMEOUT
     while True:
-        with contextlib.suppress(Unavailable):
-            if not cancel_orphaned_jobs({job.id}):
-                return
-        if time.monotonic() > deadline:
+        try:
+            done = not cancel_orphaned_jobs({job.id})
+        except Unavailable as error:
+            done = not is_busy(error)
+        if done or time.monotonic() > deadline:
             return
         time.sleep(0.2)
 
