@@ -29,7 +29,8 @@ from dlperf_sdk.analysis.rank_test import (
 )
 from dlperf_sdk.analysis.significance import holm_adjusted
 from dlperf_sdk.cli import main
-from dlperf_sdk.cli.gating import fraction, junit_of
+from dlperf_sdk.cli.gate_output import junit_of
+from dlperf_sdk.cli.gating import fraction
 from dlperf_sdk.errors import AnalysisError, UsageError
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.registry.plugins import Registry

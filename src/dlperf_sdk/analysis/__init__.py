@@ -13,7 +13,8 @@ from dlperf_sdk.analysis.case import Case, cases
 from dlperf_sdk.analysis.comparison import Comparison, compare
 from dlperf_sdk.analysis.cost import Cost, Price, cost
 from dlperf_sdk.analysis.effects import Effect, Pair, effect
-from dlperf_sdk.analysis.gate import Gate, gate, gate_interleaved
+from dlperf_sdk.analysis.gate import gate, gate_interleaved
+from dlperf_sdk.analysis.gate_outcome import Gate
 from dlperf_sdk.analysis.prediction import Prediction, predict
 from dlperf_sdk.analysis.ranking import Ranking, rankings
 from dlperf_sdk.analysis.scaling import Scaled, efficiency, speedup

@@ -11,75 +11,33 @@ from functools import partial
 from typing import Any
 
 import attrs
-from attrs import frozen
 
 from dlperf_sdk.analysis.case import Case, differing_facts
 from dlperf_sdk.analysis.comparison import Comparison, compare
 from dlperf_sdk.analysis.gate_decision import (
-    IMPROVEMENT,
-    INCONCLUSIVE,
     INTERLEAVED,
-    NOT_SLOWER,
-    REGRESSION,
     SEPARATE_REPEATS,
     SEPARATE_RUNS,
-    UNCHANGED,
-    Decision,
     Pairing,
     decide_cases,
+)
+from dlperf_sdk.analysis.gate_outcome import (
+    BROKEN,
+    MENDED,
+    NEW,
+    REFUSED,
+    UNMEASURED,
+    VANISHED,
+    Decision,
+    Gate,
 )
 from dlperf_sdk.analysis.rank_test import RankSum, SignedRank, repeats_to_reach
 from dlperf_sdk.errors import AnalysisError, NotComparable
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.spec.run_spec import RunSpec
 
-BROKEN, MENDED, VANISHED, NEW, REFUSED, UNMEASURED = (
-    "broken",
-    "mended",
-    "vanished",
-    "new",
-    "refused",
-    "unmeasured",
-)
-FAILING = (REGRESSION, BROKEN)
-"""Outcomes that close the gate."""
-DECIDED = (*FAILING, IMPROVEMENT, UNCHANGED, NOT_SLOWER, INCONCLUSIVE, MENDED)
-"""Outcomes that say something of the candidate. A gate without any has not been passed."""
-
 _LOOSE = ("framework", "model", "topology", "precision")
 """Fields that match in two specs of one intended case whose keys differ."""
-
-
-@frozen
-class Gate:
-    """All cases."""
-
-    decisions: tuple[Decision, ...]
-    minimum_effect: float
-    level: float
-
-    @property
-    def exit_code(self) -> int:
-        """Return the exit code of `dlperf gate`.
-
-        1 with a regression or a case that works no more, else 2 where specs were refused or nothing compared, else 6
-        with an inconclusive case, else 0.
-        """
-        outcomes = {decision.outcome for decision in self.decisions}
-        if outcomes & set(FAILING):
-            return 1
-        if REFUSED in outcomes or not outcomes & set(DECIDED):
-            return 2
-        return 6 if INCONCLUSIVE in outcomes else 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return {
-            "minimum_effect": self.minimum_effect,
-            "level": self.level,
-            "exit_code": self.exit_code,
-            "decisions": [attrs.asdict(decision) for decision in self.decisions],
-        }
 
 
 def gate(

@@ -20,44 +20,20 @@ from collections.abc import Mapping
 from attrs import frozen
 
 from dlperf_sdk.analysis.case import Case
+from dlperf_sdk.analysis.gate_outcome import (
+    IMPROVEMENT,
+    INCONCLUSIVE,
+    NOT_SLOWER,
+    REGRESSION,
+    UNCHANGED,
+    Decision,
+)
 from dlperf_sdk.analysis.rank_test import RankTest, Shift
 from dlperf_sdk.analysis.significance import holm_adjusted
-
-REGRESSION, IMPROVEMENT, UNCHANGED, NOT_SLOWER, INCONCLUSIVE = (
-    "regression",
-    "improvement",
-    "unchanged",
-    "not-slower",
-    "inconclusive",
-)
 
 INTERLEAVED = "interleaved in one run"
 SEPARATE_REPEATS = "two separate runs; day-to-day offsets are not covered"
 SEPARATE_RUNS = "several separate runs per side, each of which is one unit"
-
-
-@frozen
-class Decision:
-    """One case."""
-
-    name: str
-    outcome: str
-    detail: str
-    """The reason, in a sentence."""
-    shift: Shift | None = None
-    """The candidate's throughput over the baseline's."""
-    p: float | None = None
-    """The p-value that it is slower, adjusted for the number of cases."""
-    baseline: str | None = None
-    candidate: str | None = None
-    """The runs that were compared."""
-    required_repeats: int | None = None
-    """Repeats or runs per side, or pairs, that should decide an inconclusive case; None where nothing can be planned
-    for."""
-    basis: str | None = None
-    """The design that the conclusion rests on."""
-    differences: tuple[str, ...] = ()
-    """Differences of the candidate from the baseline in context, and in factors that were compared."""
 
 
 @frozen
