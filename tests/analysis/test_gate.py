@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import random
+import re
 import statistics
 from functools import partial
 from pathlib import Path
@@ -29,9 +30,9 @@ from dlperf_sdk.analysis.rank_test import (
 )
 from dlperf_sdk.analysis.significance import holm_adjusted
 from dlperf_sdk.cli import main
-from dlperf_sdk.cli.gate_output import junit_of
+from dlperf_sdk.cli.gate_output import blocks_of, junit_of
 from dlperf_sdk.cli.gating import fraction
-from dlperf_sdk.errors import AnalysisError, UsageError
+from dlperf_sdk.errors import AnalysisError, UnknownName, UsageError
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.records import Failure
@@ -442,6 +443,29 @@ def test_an_inconclusive_case_says_how_many_repeats_would_tell():
     assert f"Measure at least {decision.required_repeats} repeats per side." in decision.detail
 
 
+def test_an_impractical_number_of_repeats_comes_with_a_way_out():
+    """Hundreds of repeats are no advice: longer ones, pairs, or an effect that some dozens can rule out."""
+    noisy = [100.0, 80, 115, 90, 105, 85, 110]
+    (decision,) = decide([results_with(noisy)], [results_with(noisy)]).decisions
+    assert decision.required_repeats == RankSum(noisy, noisy).units_to_detect(0.02, 0.05) > 400
+    sentence = decision.detail[decision.detail.index("Deciding it takes") :]
+    assert re.fullmatch(
+        rf"Deciding it takes about {decision.required_repeats} repeats per side, which is impractical: measure longer "
+        r"repeats, interleave both sides \(dlperf gate CASES --against BASELINE\), or raise the minimum effect to "
+        r"(\d+) %, which takes (\d+)\.",
+        sentence,
+    ), sentence
+    effect, count = (int(number) for number in re.findall(r"to (\d+) %, which takes (\d+)", sentence)[0])
+    assert RankSum(noisy, noisy).units_to_detect(effect / 100, 0.05) == count <= 50
+    assert RankSum(noisy, noisy).units_to_detect((effect - 1) / 100, 0.05) > 50
+    (decision,) = gate_interleaved([(results_with(noisy), results_with(noisy[::-1]))]).decisions
+    assert "measure longer repeats, or raise the minimum effect to " in decision.detail
+    assert "--against" not in decision.detail
+    hopeless = [100.0, 1, 10_000, 3, 500, 20, 7]
+    (decision,) = decide([results_with(hopeless)], [results_with(hopeless)]).decisions
+    assert decision.detail.endswith("or interleave both sides (dlperf gate CASES --against BASELINE).")
+
+
 def test_a_gate_that_could_not_see_the_minimum_effect_is_not_passed():
     """Two cases, three repeats each, one slower by 58 %: significant in neither, and no sign of health."""
     before = [results_with([100.0, 101.0, 102.0], seed) for seed in (0, 1)]
@@ -536,7 +560,73 @@ def test_cases_of_one_side_only_are_reported():
         "vanished",
         "vanished",
     ]
-    assert found.exit_code == 0
+
+
+def test_a_gate_with_missing_cases_is_incomplete():
+    """What was not compared is no evidence: neither the exit code, the heading nor JUnit is green."""
+    before = [results_with(FAST, seed) for seed in (0, 1, 2)] + [failed(5)]
+    after = [results_with(FAST, seed) for seed in (0, 3)] + [failed(5)]
+    found = decide(before, after)
+    assert found.exit_code == 5
+    names = {f"torch resnet50 1n2d b32 fp32 seed={seed}": seed for seed in (1, 2, 3, 5)}
+    assert {names[decision.name]: decision.outcome for decision in found.missing} == {
+        1: "vanished",
+        2: "vanished",
+        3: "new",
+        5: "unmeasured",
+    }
+    sentence = found.describe_coverage()
+    assert sentence.startswith("1 of 5 cases compared; 4 missing: ")
+    assert "torch resnet50 1n2d b32 fp32 seed=3 (new)" in sentence
+    heading, coverage, *_ = blocks_of(found)
+    assert heading.aside.text == "incomplete: 1 of 5 cases compared"
+    assert coverage.text.startswith(sentence) and "--expect-missing" in coverage.text
+    suite = ElementTree.fromstring(junit_of(found).partition("?>")[2])
+    assert [suite.get(name) for name in ("tests", "failures", "errors", "skipped")] == ["5", "0", "4", "0"]
+    assert {case.find("error").get("type") for case in suite if case.find("error") is not None} == {
+        "vanished",
+        "new",
+        "unmeasured",
+    }
+    # Whatever is decided of the others weighs more.
+    assert decide([results_with(FAST, 0), *before[1:]], [results_with(SLOW, 0)]).exit_code == 1
+    assert decide([results_with(NOISY, 0), *before[1:]], [results_with(NOISY, 0)]).exit_code == 6
+
+
+def test_cases_that_are_expected_to_be_missing_may_be():
+    before = [results_with(FAST, seed) for seed in (0, 1, 2)]
+    after = [results_with(FAST, seed) for seed in (0, 3)]
+    one = "torch resnet50 1n2d b32 fp32 seed=1"
+    found = decide(before, after, expect_missing=[one])
+    assert found.exit_code == 5 and len(found.missing) == 2
+    assert f"1 missing as expected: {one} (vanished)" in found.describe_coverage()
+    found = decide(before, after, expect_missing=["torch * seed=[123]"])
+    assert found.exit_code == 0 and not found.missing
+    assert found.describe_coverage().startswith("1 of 4 cases compared; 3 missing as expected: ")
+    suite = ElementTree.fromstring(junit_of(found).partition("?>")[2])
+    assert (suite.get("errors"), suite.get("skipped")) == ("0", "3")
+    # Only a missing case is excused, and only one that there is.
+    assert decide(before, [results_with(SLOW, 0), *after[1:]], expect_missing=["*"]).exit_code == 1
+    assert decide(before, [results_with(FAST, 3)], expect_missing=["*"]).exit_code == 2
+    with pytest.raises(UnknownName, match=r"Did you mean '.*seed=1'"):
+        decide(before, after, expect_missing=["torch resnet50 1n2d b32 fp32 seed=11"])
+    brackets = results_with(FAST, fields={"options": {"sizes": "[1, 2]"}})
+    name = "torch resnet50 1n2d b32 fp32 sizes=[1, 2]"
+    assert decide([*before, brackets], before, expect_missing=[name]).exit_code == 0
+
+
+def test_a_long_list_of_missing_cases_is_cut():
+    before = [results_with(FAST, seed) for seed in range(9)]
+    sentence = decide(before, before[:1]).describe_coverage()
+    assert "8 missing: " in sentence and sentence.endswith(", 3 more.")
+
+
+def test_an_unfinished_pair_is_missing():
+    pair = results_with(FAST), results_with(FAST)
+    found = gate_interleaved([pair], unfinished=["torch resnet50"])
+    assert found.exit_code == 5
+    assert found.describe_coverage() == "1 of 2 cases compared; 1 missing: torch resnet50 (unfinished)."
+    assert gate_interleaved([pair], unfinished=["torch resnet50"], expect_missing=["torch*"]).exit_code == 0
 
 
 def failed(seed=0):
@@ -605,6 +695,7 @@ def test_the_command_says_it_to_people_and_to_machines(stores, tmp_path, capfd):
     assert len(json.loads(capfd.readouterr().out)["decisions"]) == 3
     assert main(["gate", stores[0], stores[1], "--minimum-effect", "50%"]) == 1  # one is broken all the same
     assert main(["gate", f"{stores[0]}/run-1", f"{stores[1]}/run-1/result.json"]) == 0
+    assert "1 of 1 cases compared." in capfd.readouterr().out
 
 
 def test_a_result_that_cannot_be_read_is_told(stores, capfd):
@@ -613,8 +704,19 @@ def test_a_result_that_cannot_be_read_is_told(stores, capfd):
     (Path(stores[1]) / "run-2" / "result.json").unlink()
     unchanged = (Path(stores[0]) / "run-0" / "result.json").read_text().replace("before-0", "after-0")
     (Path(stores[1]) / "run-0" / "result.json").write_text(unchanged)
-    assert main(["gate", *stores]) == 5
-    assert "Left out: " in capfd.readouterr().err
+    junit = Path(stores[0]).parent / "gate.xml"
+    names = "torch resnet50 1n2d b32 fp32 seed=*"
+    assert main(["gate", *stores, "--expect-missing", names, "--junit", str(junit)]) == 5
+    output = " ".join(capfd.readouterr().out.split())
+    assert "1 of 3 cases compared; 2 missing as expected" in output
+    assert "; unreadable results: 2." in output and "Left out: " in output
+    cases = ElementTree.parse(junit).getroot().findall("testcase[error]")
+    assert len(cases) == 2
+    assert all(case.get("name").startswith("unreadable result: ") for case in cases)
+    assert main(["gate", *stores, "--json"]) == 5
+    answer = json.loads(capfd.readouterr().out)
+    assert (answer["exit_code"], answer["compared"], answer["cases"]) == (5, 1, 3)
+    assert len(answer["missing"]) == 2 and len(answer["unreadable"]) == 2
 
 
 def test_a_run_compared_with_itself_passes_nothing(stores, capfd):

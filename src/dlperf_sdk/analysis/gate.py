@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
@@ -24,15 +25,17 @@ from dlperf_sdk.analysis.gate_decision import (
 from dlperf_sdk.analysis.gate_outcome import (
     BROKEN,
     MENDED,
+    MISSING,
     NEW,
     REFUSED,
+    UNFINISHED,
     UNMEASURED,
     VANISHED,
     Decision,
     Gate,
 )
 from dlperf_sdk.analysis.rank_test import RankSum, SignedRank, repeats_to_reach
-from dlperf_sdk.errors import AnalysisError, NotComparable
+from dlperf_sdk.errors import AnalysisError, NotComparable, UnknownName
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.spec.run_spec import RunSpec
 
@@ -46,6 +49,8 @@ def gate(
     *,
     minimum_effect: float = 0.02,
     level: float = 0.05,
+    expect_missing: Sequence[str] = (),
+    unreadable: Sequence[str] = (),
 ) -> Gate:
     """Decide for each case of two sets of results from separate runs.
 
@@ -57,8 +62,18 @@ def gate(
     Where both sides have enough runs of a case, of the versions and settings of their newest one, the runs are the
     units, each with its median. Elsewhere the units are the repeats of the newest run.
 
+    Args:
+        baseline: The results of one side.
+        candidate: The results of the other.
+        minimum_effect: The smallest slowdown that counts.
+        level: The probability of a false alarm in any case.
+        expect_missing: Names of cases that may be missing on a side, with `*` for any text. Without them a missing case
+            makes the gate incomplete.
+        unreadable: Reasons why results of either side could not be read.
+
     Raises:
         AnalysisError: a level or an effect that is none, or one side has no results.
+        UnknownName: no case has a name in `expect_missing`.
     """
     _check_limits(minimum_effect, level)
     before, after = _newest_first(baseline), _newest_first(candidate)
@@ -69,25 +84,53 @@ def gate(
     }
     decisions = _decide(matched, minimum_effect, level)
     newest_before, newest_after = ({key: runs[0] for key, runs in side.items()} for side in (before, after))
-    return Gate((*decisions, *_unmatched(newest_before, newest_after)), minimum_effect, level)
+    every = _mark_expected((*decisions, *_unmatched(newest_before, newest_after)), expect_missing)
+    return Gate(every, minimum_effect, level, tuple(unreadable))
 
 
 def gate_interleaved(
-    pairs: Iterable[tuple[Result, Result]], *, minimum_effect: float = 0.02, level: float = 0.05
+    pairs: Iterable[tuple[Result, Result]],
+    *,
+    minimum_effect: float = 0.02,
+    level: float = 0.05,
+    expect_missing: Sequence[str] = (),
+    unfinished: Sequence[str] = (),
 ) -> Gate:
     """Decide for each case of an interleaved run: a result of the baseline and one of the candidate.
 
     Their n-th repeats ran one after the other in random order. The outcomes are those of `gate`, by the exact
-    signed-rank test of the pairs' ratios.
+    signed-rank test of the pairs' ratios. `unfinished` names the cases whose pairs are not all measured.
 
     Raises:
         AnalysisError: a level or an effect that is none, or there are no results.
+        UnknownName: no case has a name in `expect_missing`.
     """
     _check_limits(minimum_effect, level)
     matched = {str(number): _match_pairs(*pair) for number, pair in enumerate(pairs)}
     if not matched:
         raise AnalysisError("No case of the interleaved run is finished.")
-    return Gate(_decide(matched, minimum_effect, level), minimum_effect, level)
+    waiting = (Decision(name, UNFINISHED, "Its pairs are not all measured.") for name in unfinished)
+    every = _mark_expected((*_decide(matched, minimum_effect, level), *waiting), expect_missing)
+    return Gate(every, minimum_effect, level)
+
+
+def _mark_expected(decisions: Sequence[Decision], patterns: Sequence[str]) -> tuple[Decision, ...]:
+    """Mark the missing cases that `patterns` name."""
+    names = [decision.name for decision in decisions]
+    for pattern in patterns:
+        if not any(_is_named(name, pattern) for name in names):
+            raise UnknownName("case of this gate", pattern, names)
+    return tuple(
+        attrs.evolve(decision, is_expected=True)
+        if decision.outcome in MISSING and any(_is_named(decision.name, pattern) for pattern in patterns)
+        else decision
+        for decision in decisions
+    )
+
+
+def _is_named(name: str, pattern: str) -> bool:
+    # An option's value may have brackets, which a pattern takes for a set of characters.
+    return name == pattern or fnmatchcase(name, pattern)
 
 
 def _check_limits(minimum_effect: float, level: float) -> None:

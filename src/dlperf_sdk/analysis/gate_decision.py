@@ -15,6 +15,7 @@ Statistical Science 11 (1996), 283-319.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from attrs import frozen
@@ -34,6 +35,11 @@ from dlperf_sdk.analysis.significance import holm_adjusted
 INTERLEAVED = "interleaved in one run"
 SEPARATE_REPEATS = "two separate runs; day-to-day offsets are not covered"
 SEPARATE_RUNS = "several separate runs per side, each of which is one unit"
+
+MOST_UNITS = 50
+"""Units beyond which a required number is impractical: in hours of measuring no machine stays the same."""
+MOST_PERCENT = 25
+"""Largest minimum effect that is suggested instead, in percent."""
 
 
 @frozen
@@ -89,16 +95,32 @@ def _decide(
         detail = (
             f"{change}; a slowdown of {limit} is neither shown nor ruled out ({evidence.format(slower)})."
         )
-        if required is None:
-            detail += f" No number of {test.unit}s rules out a slowdown of 0 %: set a minimum effect."
-        else:
-            per_side = "" if test.unit == "pair" else " per side"
-            detail += f" Measure at least {required} {test.unit}s{per_side}."
+        detail += f" {_advise(test, required, minimum_effect, level / comparisons)}"
         outcome = INCONCLUSIVE
     names = pairing.baseline.name, pairing.candidate.name
     return Decision(
         pairing.name, outcome, detail, shift, p[0], *names, required, pairing.basis, pairing.differences
     )
+
+
+def _advise(test: RankTest, required: int | None, effect: float, level: float) -> str:
+    """Return the sentence that says how to decide an inconclusive case."""
+    if required is None:
+        return f"No number of {test.unit}s rules out a slowdown of 0 %: set a minimum effect."
+    units = f"{required} {test.unit}s" if test.unit == "pair" else f"{required} {test.unit}s per side"
+    if required <= MOST_UNITS:
+        return f"Measure at least {units}."
+    remedies = ["measure longer repeats"]
+    if test.unit != "pair":
+        remedies.append("interleave both sides (dlperf gate CASES --against BASELINE)")
+    for percent in range(math.floor(100 * effect) + 1, MOST_PERCENT + 1):
+        count = test.units_to_detect(percent / 100, level)
+        if count <= MOST_UNITS:
+            remedies.append(f"raise the minimum effect to {percent} %, which takes {count}")
+            break
+    *others, last = remedies
+    choice = f"{', '.join(others)}, or {last}" if others else last
+    return f"Deciding it takes about {units}, which is impractical: {choice}."
 
 
 def _interval(shift: Shift, level: float, unit: str) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
+from dlperf_sdk.analysis.gate_outcome import INCONCLUSIVE, MISSING
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Notes, Paragraph, Table, Tone
 
 if TYPE_CHECKING:
-    from dlperf_sdk.analysis.gate_outcome import Gate
+    from dlperf_sdk.analysis.gate_outcome import Decision, Gate
 
 _TONES: dict[str, Tone] = {
     "regression": "bad",
@@ -17,7 +19,9 @@ _TONES: dict[str, Tone] = {
     "refused": "bad",
     "inconclusive": "doubt",
     "vanished": "doubt",
+    "new": "doubt",
     "unmeasured": "doubt",
+    "unfinished": "doubt",
     "not-slower": "good",
     "improvement": "good",
     "mended": "good",
@@ -30,10 +34,9 @@ def blocks_of(gate: Gate) -> list[Block]:
     order = list(_TONES)
     notes: list[str] = []
     rows = []
-    for decision in sorted(
-        gate.decisions, key=lambda d: order.index(d.outcome) if d.outcome in order else len(order)
-    ):
+    for decision in sorted(gate.decisions, key=lambda d: (d.is_expected, order.index(d.outcome))):
         mark = ""
+        tone: Tone = "plain" if decision.is_expected else _TONES[decision.outcome]
         if decision.outcome != "unchanged":
             notes.append(decision.detail)
             mark = f" [{len(notes)}]"
@@ -46,14 +49,16 @@ def blocks_of(gate: Gate) -> list[Block]:
                 decision.name,
                 ratio,
                 interval,
-                Cell(decision.outcome + mark, _TONES.get(decision.outcome, "plain")),
+                Cell(decision.outcome + (", as expected" if decision.is_expected else "") + mark, tone),
             )
         )
     refused = any(decision.outcome == "refused" for decision in gate.decisions)
+    of_all = f"{gate.compared} of {len(gate.decisions)} cases compared"
     verdict: dict[int, tuple[str, Tone]] = {
         0: ("passed", "good"),
         1: ("failed", "bad"),
         2: ("refused: not comparable" if refused else "nothing was compared", "bad"),
+        5: (f"incomplete: {of_all}", "doubt"),
         6: ("inconclusive: too few repeats, or too noisy", "doubt"),
     }
     effect, level = f"{100 * gate.minimum_effect:g} %", f"{100 * gate.level:g} %"
@@ -72,6 +77,8 @@ def blocks_of(gate: Gate) -> list[Block]:
     )
     blocks: list[Block] = [
         Heading("gate", Cell(*verdict[gate.exit_code])),
+        Paragraph(_describe_coverage(gate), "doubt" if gate.missing or gate.unreadable else "plain"),
+        *(Paragraph(f"Left out: {reason}", "doubt") for reason in gate.unreadable),
         Paragraph(summary, "quiet"),
         *(Paragraph(f"Design: {basis}.") for basis in bases),
         *([Paragraph(f"The candidate differs: {'; '.join(differences)}.", "quiet")] if differences else []),
@@ -80,38 +87,50 @@ def blocks_of(gate: Gate) -> list[Block]:
     return [*blocks, Notes(tuple(notes))] if notes else blocks
 
 
-def junit_of(gate: Gate) -> str:
-    """Return JUnit XML: a test case per case.
+def _describe_coverage(gate: Gate) -> str:
+    """Return the sentence on the cases compared, with what to do about missing ones."""
+    advice = " If a case is meant to be missing, name it with --expect-missing." if gate.missing else ""
+    return gate.describe_coverage() + advice
 
-    What closes the gate is a failure; what could not be compared or decided is skipped.
+
+def junit_of(gate: Gate) -> str:
+    """Return JUnit XML: a test case per case, and one per result that could not be read.
+
+    What closes the gate is a failure, what is missing an error; what could not be decided, and what is missing as
+    expected, is skipped.
     """
-    failing = ("regression", "broken", "refused")
-    skipped = ("inconclusive", "vanished", "new", "unmeasured")
-    about = {
-        "name": "dlperf gate",
-        "tests": str(len(gate.decisions)),
-        "failures": str(sum(decision.outcome in failing for decision in gate.decisions)),
-        "skipped": str(sum(decision.outcome in skipped for decision in gate.decisions)),
-        "errors": "0",
-    }
-    suite = ElementTree.Element("testsuite", about)
+    suite = ElementTree.Element("testsuite", {"name": "dlperf gate"})
+    counts: Counter[str] = Counter()
     for decision in gate.decisions:
         case = ElementTree.SubElement(
             suite, "testcase", {"classname": "dlperf.gate", "name": _xml(decision.name)}
         )
-        if decision.outcome in failing:
-            element = ElementTree.SubElement(
-                case, "failure", {"type": decision.outcome, "message": _xml(decision.detail)}
-            )
-            element.text = _xml(decision.detail)
-        elif decision.outcome in skipped:
-            ElementTree.SubElement(
-                case, "skipped", {"message": _xml(f"{decision.outcome}: {decision.detail}")}
-            )
+        kind = _junit_kind(decision)
+        counts[kind] += 1
+        text = _xml(f"{decision.outcome}: {decision.detail}")
+        if kind == "system-out":
+            ElementTree.SubElement(case, kind).text = text
         else:
-            ElementTree.SubElement(case, "system-out").text = _xml(f"{decision.outcome}: {decision.detail}")
+            about = {"message": text} if kind == "skipped" else {"type": decision.outcome, "message": text}
+            ElementTree.SubElement(case, kind, about)
+    for reason in gate.unreadable:
+        about = {"classname": "dlperf.gate", "name": _xml(f"unreadable result: {reason}")}
+        case = ElementTree.SubElement(suite, "testcase", about)
+        ElementTree.SubElement(case, "error", {"type": "unreadable", "message": _xml(reason)})
+        counts["error"] += 1
+    for name, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        suite.set(name, str(counts[kind]))
+    suite.set("tests", str(len(suite)))
     ElementTree.indent(suite)
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _junit_kind(decision: Decision) -> str:
+    if decision.outcome in ("regression", "broken", "refused"):
+        return "failure"
+    if decision.outcome in MISSING and not decision.is_expected:
+        return "error"
+    return "skipped" if decision.outcome in (INCONCLUSIVE, *MISSING) else "system-out"
 
 
 def _xml(text: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from dlperf_sdk.cli.screen import AS_USUAL, PARTIAL, Common, command, emit, say, show
+from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show
 from dlperf_sdk.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
@@ -56,6 +56,16 @@ def gate(
     level: Annotated[
         str, Parameter(metavar="X%", help="Probability of a false alarm of the whole gate.")
     ] = "5%",
+    expect_missing: Annotated[
+        tuple[str, ...],
+        Parameter(
+            metavar="CASE",
+            negative=(),
+            show_default=False,
+            help="Name of a case that may be missing on a side, as the gate prints it, with * for any text (may be "
+            "repeated). Any other missing case makes the gate incomplete.",
+        ),
+    ] = (),
     junit: Annotated[
         Path | None, Parameter(metavar="FILE", help="Also write JUnit XML to this file.")
     ] = None,
@@ -70,12 +80,13 @@ def gate(
     `dlperf gate CASES --against BASELINE` measures both sides now, in pairs of random order: differences between days
     affect both sides alike. `dlperf gate BASELINE CANDIDATE` compares runs that are there.
 
-    Exit codes: 1 a case is slower or no longer works; 2 specs differ, or nothing was comparable; 5 passed, but some
-    results could not be read; 6 inconclusive: the repeats of a case neither show nor rule out a slowdown by the minimum
-    effect.
+    Exit codes: 1 a case is slower or no longer works; 2 specs differ, or nothing was comparable; 5 incomplete: a case
+    is missing on a side, or a result could not be read; 6 inconclusive: the repeats of a case neither show nor rule out
+    a slowdown by the minimum effect.
     """
     from dlperf_sdk.analysis.gate import gate as decide
     from dlperf_sdk.analysis.gate import gate_interleaved
+    from dlperf_sdk.analysis.gate_outcome import UNFINISHED
     from dlperf_sdk.cli.gate_output import blocks_of, junit_of
     from dlperf_sdk.cli.interleaved_gate import measure_interleaved, pairs_in
     from dlperf_sdk.reports import markdown as as_markdown
@@ -85,16 +96,17 @@ def gate(
         "level": fraction(level, "--level"),
     }
     _check_sides(sides, against, (repeats, output, quiet or None))
-    missing: list[str] = []
+    unreadable: list[str] = []
     if len(sides) == 2:
-        before, after = (list(results_in(side, missing)) for side in sides)
+        before, after = (list(results_in(side, unreadable)) for side in sides)
         _check_distinct_runs(before, after)
-        outcome = decide(before, after, **limits)
+        outcome = decide(before, after, **limits, expect_missing=expect_missing, unreadable=unreadable)
     else:
         (path,) = sides
         if against:
             path = measure_interleaved(str(path), against, repeats, output, quiet).path
-        outcome = gate_interleaved(pairs_in(path, missing), **limits)
+        pairs, unfinished = pairs_in(path)
+        outcome = gate_interleaved(pairs, **limits, expect_missing=expect_missing, unfinished=unfinished)
     if junit is not None:
         _write(junit, junit_of(outcome))
     if markdown is not None:
@@ -103,9 +115,9 @@ def gate(
         emit(outcome.to_dict())
     else:
         show(blocks_of(outcome))
-    for reason in missing:
-        say(f"Left out: {reason}", "yellow")
-    return outcome.exit_code or (PARTIAL if missing else 0)
+    if any(decision.outcome == UNFINISHED for decision in outcome.missing):
+        say(f"Go on with `dlperf campaign resume {path}`, then `dlperf gate {path}`.", "yellow")
+    return outcome.exit_code
 
 
 def _check_sides(sides: tuple[Path, ...], against: tuple[str, ...], settings: tuple[object, ...]) -> None:

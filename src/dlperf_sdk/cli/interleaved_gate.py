@@ -44,8 +44,8 @@ def measure_interleaved(
     return run_shown(create_campaign(path, campaign, entries, stamp), quiet).directory
 
 
-def pairs_in(path: Path, unfinished: list[str]) -> list[tuple[Result, Result]]:
-    """Return the finished pairs of an interleaved gate's directory; append sentences on the others to a list."""
+def pairs_in(path: Path) -> tuple[list[tuple[Result, Result]], list[str]]:
+    """Return the finished pairs of an interleaved gate's directory, and the names of its other cases."""
     from dlperf_sdk.campaigns.campaign_directory import open_campaign
     from dlperf_sdk.campaigns.interleaved import finished_pairs, is_interleaved
 
@@ -55,13 +55,8 @@ def pairs_in(path: Path, unfinished: list[str]) -> list[tuple[Result, Result]]:
             f"{path} is not the directory of an interleaved gate. Write `dlperf gate BASELINE CANDIDATE`, or measure "
             "both sides now: `dlperf gate CASES --against BASELINE`."
         )
-    labels: list[str] = []
-    pairs = list(finished_pairs(directory, labels))
-    unfinished += [
-        f"{label} is not finished; go on with `dlperf campaign resume {path}`, then `dlperf gate {path}`."
-        for label in labels
-    ]
-    return pairs
+    unfinished: list[str] = []
+    return list(finished_pairs(directory, unfinished)), unfinished
 
 
 def _baseline(against: Sequence[str]) -> str | Mapping[str, Any]:
