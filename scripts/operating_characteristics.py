@@ -16,9 +16,11 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import attrs
 from dlperf_published.validation_page import HEADER, METHOD, ONE_SIDED, PLAIN, limitation, rows_by_depth
 
 from dlperf_sdk.analysis.case import Case
+from dlperf_sdk.analysis.effects import Effect, Pair, adjust_effects
 from dlperf_sdk.analysis.gate_decision import Pairing, decide_cases
 from dlperf_sdk.analysis.rank_test import (
     RankSum,
@@ -27,6 +29,7 @@ from dlperf_sdk.analysis.rank_test import (
     hodges_lehmann_shift,
     mann_whitney_p,
 )
+from dlperf_sdk.reports.numbers import format_count
 from dlperf_sdk.results import quality
 from dlperf_sdk.results.steady_state import assess
 from dlperf_sdk.spec.values import TopologySpec
@@ -316,13 +319,13 @@ INTERVALS = Table(
 
 
 def simulated_case(source: Random, repeats: int, noise: float, speed: float) -> Case:
-    """Return a case of log-normal throughputs."""
+    """Return a case of log-normal throughputs; without repeats, one of this speed."""
     values = tuple(speed * lognormal(source, noise) for _ in range(repeats))
     return Case(
         name="simulated",
         topology=TopologySpec.parse("1n1d"),
         batch_size=1,
-        throughput=estimate.median(values),
+        throughput=estimate.median(values or (speed,)),
         unit="samples/s",
         repeats=values,
         facts={},
@@ -434,6 +437,84 @@ DESIGNS = Table(
     ],
 )
 
+# -- effects in a report
+
+
+def pairs_of_framework(source: Random, framework: str, count: int) -> list[Pair]:
+    """Return pairs whose ratios differ between frameworks by 5 %, and within one by 2 %."""
+    shift = source.gauss(0, 0.05)
+    pairs = []
+    for _ in range(count):
+        a, b = (
+            attrs.evolve(simulated_case(source, 0, 0.0, speed), facts={"framework": framework})
+            for speed in (math.exp(shift + source.gauss(0, 0.02)), 1.0)
+        )
+        pairs.append(Pair(a, b, {}))
+    return pairs
+
+
+def effect_rates(source: Random, frameworks: int, pairs: int, effects: int = 1500) -> list[float]:
+    """Return coverage and false alarms with frameworks as units, and with pairs as units."""
+    covered, alarms = [0, 0], [0, 0]
+    for _ in range(effects):
+        drawn = tuple(
+            pair for name in range(frameworks) for pair in pairs_of_framework(source, str(name), pairs)
+        )
+        for index, pairs_are_units in enumerate((False, True)):
+            effect = Effect("simulated", (1, 0), (), (), drawn, 0, pairs_are_units)
+            alarms[index] += effect.significant is True
+            covered[index] += (
+                effect.low is not None and effect.high is not None and effect.low <= 1 <= effect.high
+            )
+    return [rate / effects for index in (0, 1) for rate in (covered[index], alarms[index])]
+
+
+def family_rates(source: Random, number: int, reports: int = 600) -> list[float]:
+    """Return how often all intervals of a report hold, and any raises a false alarm; adjusted, and each by itself."""
+    covered, alarms = [0, 0], [0, 0]
+    for _ in range(reports):
+        single = [
+            Effect(
+                "simulated",
+                (1, 0),
+                (),
+                (),
+                (Pair(*(simulated_case(source, 7, 0.02, 1.0) for _ in "ab"), {}),),
+                0,
+            )
+            for _ in range(number)
+        ]
+        for index, effects in enumerate((adjust_effects(single), single)):
+            held = [
+                effect.low is not None and effect.high is not None and effect.low <= 1 <= effect.high
+                for effect in effects
+            ]
+            covered[index] += all(held)
+            alarms[index] += any(effect.significant for effect in effects)
+    return [rate / reports for index in (0, 1) for rate in (covered[index], alarms[index])]
+
+
+EFFECTS = Table(
+    "Effects in a report",
+    "The interval of a factor's effect (stated: at least 95 %) and its test at 5 %, for 1500 effects whose true median "
+    "ratio over frameworks is 1. Ratios differ between frameworks by 5 % and between pairs of one framework by 2 % "
+    "(standard deviations). Reports take frameworks as units; the last two columns show what pairs as units would do. "
+    "The rows of several effects are 600 reports of effects of one pair each, with 7 repeats per side and 2 % noise: "
+    "coverage of all intervals together, and any false alarm. Reports adjust for the number of effects; the last two "
+    "columns show each effect at 95 % by itself.",
+    "| effects | coverage | false alarms | coverage without | false alarms without |",
+    [
+        *(
+            Row(
+                f"{frameworks} frameworks, {format_count(pairs, 'pair')} each",
+                partial(effect_rates, frameworks=frameworks, pairs=pairs),
+            )
+            for frameworks, pairs in ((6, 1), (6, 4), (6, 16), (12, 4))
+        ),
+        *(Row(f"{number} effects of one pair", partial(family_rates, number=number)) for number in (5, 20)),
+    ],
+)
+
 # -- prediction, which is not simulated
 
 PREDICTION = Table(
@@ -443,12 +524,12 @@ PREDICTION = Table(
     [Row(depth, lambda _, cells=cells: cells) for depth, cells in rows_by_depth().items()],
 )
 
-TABLES = [STATIONARY, UNFINISHED, SPREAD, ADAPTIVE, INTERVALS, GATE, DESIGNS, PREDICTION]
+TABLES = [STATIONARY, UNFINISHED, SPREAD, ADAPTIVE, INTERVALS, GATE, DESIGNS, EFFECTS, PREDICTION]
 
 INTRODUCTION = """# Operating characteristics
 
-Look up here how often verdicts, intervals, the gate and predictions are wrong. All rates but those of the last table
-are simulated by `scripts/operating_characteristics.py`, which writes this page; 200, 400, 600 and 1500 cases
+Look up here how often verdicts, intervals, effects, the gate and predictions are wrong. All rates but those of the last
+table are simulated by `scripts/operating_characteristics.py`, which writes this page; 200, 400, 600 and 1500 cases
 determine a rate of 5 % to within ±3.0, ±2.1, ±1.7 and ±1.1 points. [Statistics](../explanation/statistics.md) explains
 the methods."""
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from result_samples import a_result, fact
 
 from dlperf_sdk.analysis import Case, attribute, cases, compare, effect, efficiency, speedup
+from dlperf_sdk.analysis.effects import adjust_effects
 from dlperf_sdk.analysis.rank_test import mann_whitney_p, smallest_p
 from dlperf_sdk.analysis.significance import sign_test
 from dlperf_sdk.errors import AnalysisError, NotComparable, UnknownName
@@ -220,9 +221,55 @@ def test_an_effect_of_one_pair_has_the_test_of_its_repeats():
     assert effect(few, of="precision").significant is None
 
 
+def case_of(framework, precision, batch_size, speed):
+    facts = {"framework": framework, "batch_size": batch_size, "precision": precision}
+    return a_case(speed, **facts)
+
+
+def pairs_of_frameworks(ratios):
+    """Three pairs of each framework, close to the framework's ratio."""
+    return [
+        case_of(framework, precision, size, speed)
+        for framework, ratio in ratios.items()
+        for size, change in ((8, 0.99), (16, 1.0), (32, 1.01))
+        for precision, speed in (("tf32", 100 * ratio * change), ("fp32", 100))
+    ]
+
+
+def test_pairs_of_one_framework_are_one_unit():
+    """Eighteen pairs of six frameworks are six observations, and nine of three are too few."""
+    ratios = {"a": 1.1, "b": 1.2, "c": 1.3, "d": 1.4, "e": 1.5, "f": 1.6}
+    found = effect(pairs_of_frameworks(ratios), of="precision", levels=("tf32", "fp32"))
+    assert found.units == pytest.approx(ratios) and found.unit == "framework"
+    assert (len(found.pairs), found.median) == (18, pytest.approx(1.35))
+    assert (found.low, found.high, found.p) == (pytest.approx(1.1), pytest.approx(1.6), 2 / 2**6)
+    assert found.significant
+    three = pairs_of_frameworks({"a": 1.1, "b": 1.2, "c": 1.3})
+    found = effect(three, of="precision", levels=("tf32", "fp32"))
+    assert (len(found.pairs), found.low, found.significant) == (9, None, None)
+    found = effect(three, of="precision", levels=("tf32", "fp32"), pairs_are_units=True)
+    assert found.significant and found.p == 2 / 2**9
+    found = effect(pairs_of_frameworks({"a": 1.1, "b": 1.2})[1::2], of="framework", levels=("a", "b"))
+    assert (found.unit, len(found.units), found.significant) == ("model", 1, None)
+
+
+def test_effects_that_are_shown_together_are_adjusted_together():
+    """Interval and test still agree, and effects without an interval do not count."""
+    repeats = tuple(range(107, 114)), tuple(range(103, 110))
+    pair = a_case(110, repeats[0]), a_case(106, repeats[1], precision="tf32")
+    alone = effect(pair, of="precision")
+    untested = effect((a_case(110), a_case(100, precision="tf32")), of="precision")
+    assert alone.significant and adjust_effects([alone, untested]) == (alone, untested)
+    few, many = (adjust_effects(number * [alone])[0] for number in (2, 9))
+    assert few.p == 2 * alone.p and few.significant == (few.low > 1)
+    assert few.low <= alone.low and alone.high <= few.high
+    assert many.p > 0.05 and many.significant is False and many.low <= 1 <= many.high
+    assert adjust_effects([]) == ()
+
+
 def test_an_effect_names_what_cannot_be_told_apart_from_it():
     table = Registry().collection("tf-cnn-2017").figures
-    found = effect(table, of="hardware", levels=("Tesla P100", "Tesla K80"))
+    found = effect(table, of="hardware", levels=("Tesla P100", "Tesla K80"), pairs_are_units=True)
     assert found.confounded == ("machine",)
     assert len(found.pairs) == 32
     assert found.unpaired == 0

@@ -1,15 +1,22 @@
-"""Compute the effect of one factor, everything else equal: paired ratios, their median, and its significance."""
+"""Compute the effect of one factor, everything else equal: paired ratios, their median, and its significance.
+
+Pairs of one framework are alike: they share its kernels, its implementation of the model and mostly a machine. A test
+that takes them for independent finds effects where there are none, so the units of the interval and its test are
+frameworks, each with the median of its pairs; of the effect of `framework` itself they are models. Below six units no
+test of signs reaches 5 %. A single pair has the test of its repeats.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import attrs
 from attrs import field, frozen
 
 from dlperf_sdk.analysis.case import Case, cases, differing_facts, key, require_fact
 from dlperf_sdk.analysis.rank_test import LEVEL, hodges_lehmann_shift, mann_whitney_p
-from dlperf_sdk.analysis.significance import SignTest, sign_test
+from dlperf_sdk.analysis.significance import sign_test
 from dlperf_sdk.errors import AnalysisError
 from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.results.result import Result
@@ -44,40 +51,54 @@ class Effect:
     pairs: tuple[Pair, ...]
     unpaired: int
     """Cases of either level without a partner."""
+    pairs_are_units: bool = False
+    """True if the pairs are taken as independent of each other."""
+    comparisons: int = 1
+    """The number of effects for which interval and test hold together (Bonferroni)."""
+    units: Mapping[str, float] = field(init=False)
+    """The framework, model or number of each unit → the median ratio of its pairs."""
     median: float = field(init=False)
+    """The median over the units."""
     low: float | None = field(init=False)
     high: float | None = field(init=False)
-    """The 95 % interval that inverts the test of `p`; None where so few pairs or repeats cannot be significant."""
-    test: SignTest = field(init=False)
+    """The 95 % interval that inverts the test of `p`; None where so few units or repeats cannot be significant."""
     p: float = field(init=False)
-    """The p-value of the sign test of the pairs; of a single pair, of the rank-sum test of its repeats."""
+    """The p-value of the sign test of the units, of a single pair that of the rank-sum test of its repeats, times
+    `comparisons`."""
+    significant: bool | None = field(init=False)
+    """True if the interval excludes 1; None without an interval."""
 
     def __attrs_post_init__(self) -> None:
-        ratios = [pair.ratio for pair in self.pairs]
-        test = sign_test(ratios)
-        low, high = median_interval(ratios) or (None, None)
-        p = test.p
+        level = LEVEL / self.comparisons
+        units = self._medians_of_units()
+        ratios = list(units.values())
+        low, high = median_interval(ratios, 1 - level) or (None, None)
+        p = sign_test(ratios).p
         a, b = self.pairs[0].a.repeats, self.pairs[0].b.repeats
         if len(self.pairs) == 1 and a and b:
-            shift = hodges_lehmann_shift(a, b)
+            shift = hodges_lehmann_shift(a, b, level)
             low, high, p = shift.low, shift.high, mann_whitney_p(a, b)
         for name, value in (
+            ("units", units),
             ("median", median(ratios)),
             ("low", low),
             ("high", high),
-            ("test", test),
-            ("p", p),
+            ("p", min(1.0, p * self.comparisons)),
+            ("significant", None if low is None else p <= level),
         ):
             object.__setattr__(self, name, value)
 
     @property
-    def significant(self) -> bool | None:
-        """Return True if the interval excludes 1; None without an interval.
+    def unit(self) -> str:
+        """What the units are: `framework`, `model` or `pair`."""
+        return "pair" if self.pairs_are_units else "model" if self.of == "framework" else "framework"
 
-        Pairs that share a series (the same case at several topologies) are not independent: it is the
-        strength of a pattern, not a confirmed effect.
-        """
-        return None if self.low is None else self.p <= LEVEL
+    def _medians_of_units(self) -> dict[str, float]:
+        units: dict[str, list[float]] = {}
+        for number, pair in enumerate(self.pairs, 1):
+            name = str(number if self.pairs_are_units else pair.a.facts.get(self.unit))
+            units.setdefault(name, []).append(pair.ratio)
+        return {name: median(ratios) for name, ratios in units.items()}
 
 
 def effect(
@@ -85,6 +106,7 @@ def effect(
     *,
     of: str,
     levels: Sequence[Any] | None = None,
+    pairs_are_units: bool = False,
 ) -> Effect:
     """Compute the ratios of throughputs between two values of the factor `of`, over pairs with everything else equal.
 
@@ -97,6 +119,7 @@ def effect(
         of: The name of the factor.
         levels: The value whose throughput is divided, and the one that it is divided by. Without them the factor
             must have two values, and the first in the cases' order is divided by the second.
+        pairs_are_units: True to take the pairs as independent of each other, as cases of separate systems are.
 
     Raises:
         UnknownName: no case has a fact named `of`.
@@ -133,7 +156,17 @@ def effect(
     if len(units) > 1:
         raise AnalysisError(f"The throughputs of a pair have different units: {', '.join(sorted(units))}.")
     confounded = tuple(sorted(settled))
-    return Effect(of, (a, b), fixed, confounded, pairs, len(sides) - 2 * len(pairs))
+    return Effect(of, (a, b), fixed, confounded, pairs, len(sides) - 2 * len(pairs), pairs_are_units)
+
+
+def adjust_effects(effects: Sequence[Effect]) -> tuple[Effect, ...]:
+    """Widen the intervals of effects that are shown together, so that all of them hold at 95 %.
+
+    The p-values are multiplied by the number of effects that have an interval (Bonferroni), so the interval still
+    excludes 1 exactly where the test is significant.
+    """
+    tested = max(1, sum(effect.low is not None for effect in effects))
+    return tuple(attrs.evolve(effect, comparisons=tested) for effect in effects)
 
 
 def _levels(many: Sequence[Case], of: str, levels: Sequence[Any] | None) -> tuple[Any, Any]:

@@ -111,7 +111,8 @@ def _effect_by_count(by_count: Mapping[int, Effect], subject: str) -> tuple[str,
         for count, effect in by_count.items()
     ]
     text = (
-        f"{subject}, median by number of GPUs (95 % interval, p adjusted for {len(parts)} tests): "
+        f"{subject}, median by number of GPUs (95 % interval, p adjusted for {len(parts)} tests; settings taken as "
+        "independent): "
         f"{'; '.join(parts)}."
     )
     text += f" Significant on {_join(shown)} GPUs." if shown else " Nowhere significant."

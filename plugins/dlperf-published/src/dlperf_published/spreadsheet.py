@@ -40,10 +40,12 @@ def tables(figures: Figures) -> tuple[Grid, ...]:
 
 
 def effects(figures: Figures, of: str) -> dict[int, Effect]:
-    """Return the effect of a factor on the throughput, by the number of devices."""
+    """Return the effect of a factor on the throughput, by the number of devices; each setting is a unit."""
     first, second = _levels(of)
     return {
-        count: effect(figures.where(topology=f"1n{count}d"), of=of, levels=(first, second))
+        count: effect(
+            figures.where(topology=f"1n{count}d"), of=of, levels=(first, second), pairs_are_units=True
+        )
         for count in DEVICES
     }
 
@@ -57,7 +59,7 @@ def scaling_effects(figures: Figures, of: str) -> dict[int, Effect]:
             for figure in figures.where(topology=f"1n{count}d")
             if (value := speedup(figure, cases(figures)).value) is not None
         ]
-        by_count[count] = effect(scaled, of=of, levels=_levels(of))
+        by_count[count] = effect(scaled, of=of, levels=_levels(of), pairs_are_units=True)
     return by_count
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from dlperf_sdk.analysis.case import OF_FRAMEWORK, Case, key
-from dlperf_sdk.analysis.effects import Effect, effect
+from dlperf_sdk.analysis.effects import Effect, adjust_effects, effect
 from dlperf_sdk.errors import AnalysisError
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Notes, Paragraph, Table
 from dlperf_sdk.reports.html import case_charts
@@ -47,15 +47,29 @@ def section(cases: Sequence[Case], factors: Sequence[str] = ()) -> Section:
     if len(cases) > MOST_CASES:
         text = f"{len(cases):,} different cases are too many to pair: report on fewer of them to see the effects."
         return Section(title, (Paragraph(text, "quiet"),))
-    estimates = [estimate for unit in _units(cases) for estimate in _effects(unit, factors)]
+    estimates = adjust_effects([estimate for unit in _units(cases) for estimate in _effects(unit, factors)])
     if not estimates:
         return Section(title, ())
+    tested = sum(estimate.low is not None for estimate in estimates)
     lede = (
         "Does a setting help, by how much, and how certain is it? Cases that differ in this setting only are pairs. "
-        "The ratio of throughputs is the median over the pairs; above 1 the first of the two is faster. Its 95 % "
-        "interval takes six pairs, or the repeats of a single pair."
+        "Pairs of one framework are alike, so each framework counts once, with its median pair (between frameworks: "
+        "each model). The ratio is the median of these; above 1 the first of the two is faster. A 95 % interval takes "
+        f"six frameworks, or the repeats of a single pair. {_describe_multiplicity(tested)}"
     )
     return Section(title, _items(estimates), lede)
+
+
+def _describe_multiplicity(tested: int) -> str:
+    """Return the sentence on the number of effects that were tested together."""
+    if tested == 0:
+        return "No effect here has so many: the pairs describe these cases, and no others."
+    if tested == 1:
+        return "One effect here has an interval."
+    return (
+        f"{tested} effects here have an interval: intervals and p-values are adjusted for this number (Bonferroni), so "
+        "all of them hold together at 95 %."
+    )
 
 
 def _units(cases: Sequence[Case]) -> Iterator[list[Case]]:
@@ -207,7 +221,8 @@ def _certainty(estimate: Effect) -> Cell:
     ratios = [pair.ratio for pair in estimate.pairs]
     count, side = max((sum(r > 1 for r in ratios), "faster"), (sum(r < 1 for r in ratios), "slower"))
     text = (
-        f"{count} of {len(ratios)} pairs {side} ({min(ratios):.2f} – {max(ratios):.2f}); {significance.text}"
+        f"{count} of {len(ratios)} pairs {side} ({min(ratios):.2f} – {max(ratios):.2f}), {_describe_units(estimate)}; "
+        f"{significance.text}"
     )
     return Cell(text, significance.tone)
 
@@ -216,7 +231,9 @@ def _sentence(estimate: Effect) -> str:
     """Return the ratio, its interval and its test in one sentence."""
     levels = [format_fact(estimate.of, level) for level in estimate.levels]
     if len(estimate.pairs) > 1:
-        ratio = f"{estimate.median:.3f} times (median of {len(estimate.pairs)} pairs)"
+        over = f" over {_units_of(estimate)}" if len(estimate.units) > 1 else ""
+        pairs = f"{len(estimate.pairs)} pairs, {_describe_units(estimate)}"
+        ratio = f"{estimate.median:.3f} times (median{over}; {pairs})"
     else:
         (pair,) = estimate.pairs
         if estimate.of == "framework":
@@ -231,7 +248,13 @@ def _sentence(estimate: Effect) -> str:
 
 
 def _units_of(estimate: Effect) -> str:
-    return "repeats" if len(estimate.pairs) == 1 else "pairs"
+    return "repeats" if len(estimate.pairs) == 1 else f"{estimate.unit}s"
+
+
+def _describe_units(estimate: Effect) -> str:
+    """Return the frameworks or models of the pairs: `all of torch`, `of 2 frameworks`."""
+    names = list(estimate.units)
+    return f"all of {names[0]}" if len(names) == 1 else f"of {len(names)} {estimate.unit}s"
 
 
 def _table(named: Sequence[tuple[str, Effect]]) -> Table:
@@ -265,7 +288,7 @@ def _table(named: Sequence[tuple[str, Effect]]) -> Table:
 
 def _significance(estimate: Effect) -> Cell:
     if estimate.significant is None:
-        return Cell(f"too few {_units_of(estimate)} for 95 % certainty", "quiet")
+        return Cell(f"too few {_units_of(estimate)} for an interval", "quiet")
     p_value = f"p = {estimate.p:.2g}"
     return Cell(
         f"significant, {p_value}" if estimate.significant else f"not significant, {p_value}",
