@@ -425,7 +425,7 @@ def test_json_is_the_same_read_as_yaml(tmp_path, value):
     assert repr(load_document(path)) == repr(value)
 
 
-@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.sampled_from([".json", ".toml", ".yaml"]),
     st.binary(max_size=60) | st.text(max_size=60).map(str.encode),

@@ -28,7 +28,7 @@ from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.worker.request import RECORD_VERSION, Request
 
 ROOT = Path(__file__).parents[2]
-few = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def subschemas(part):

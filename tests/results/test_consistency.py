@@ -208,7 +208,7 @@ def places(value, keys=()):
 FILES = ("plan.json", "spec.json", "environment.json", "attempts/1/attempt.json", "attempts/1/rank-0.json")
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_whatever_stands_in_a_file_is_said_or_does_not_matter(directory, data):
     path = directory / data.draw(st.sampled_from(FILES))
@@ -291,7 +291,7 @@ def test_an_imported_result_claims_no_verdict_and_a_log_for_each_repeat():
     assert "finite-loss is pass, but an imported result" in list_contradictions(claimed)[0]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(any_results())
 def test_any_valid_result_can_be_asked(result):
     assert all(isinstance(said, str) for said in list_contradictions(result))

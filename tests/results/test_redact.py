@@ -192,7 +192,7 @@ def test_nothing_to_hide():
     assert repr(redact_result(one)) == repr(one)
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=20, suppress_health_check=list(HealthCheck))
 @given(
     results(),
     st.from_regex(r"qq[a-z0-9.-]{1,8}", fullmatch=True),

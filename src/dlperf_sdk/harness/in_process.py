@@ -20,6 +20,7 @@ from dlperf_sdk.spec.compiler import COMPILERS
 from dlperf_sdk.spec.data_source import DATA_SOURCES
 from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.strategy import STRATEGIES
+from dlperf_sdk.worker.base_trainer import BaseTrainer
 from dlperf_sdk.worker.interface import Runtime, Trainer
 from dlperf_sdk.worker.processes import Cluster, Node
 from dlperf_sdk.worker.request import Request, resolve
@@ -141,17 +142,19 @@ def start(request: Request, ports: Sequence[str] = (), rank: int = 0) -> tuple[R
 def small_trainers(plugin: type[Framework]) -> Iterator[Callable[..., Trainer]]:
     """Provide a factory of trainers of small cases with one replica.
 
-    It takes `small_request`'s arguments after the plugin; their runtimes are stopped at the end.
+    It takes `small_request`'s arguments after the plugin; their loaders are closed and their runtimes stopped at the
+    end.
     """
-    runtimes: list[Runtime] = []
+    started: list[tuple[Runtime, Trainer]] = []
 
     def make(model: str, **changes: Any) -> Trainer:
-        runtime, trainer = start(small_request(plugin, model, **changes))
-        runtimes.append(runtime)
-        return trainer
+        started.append(start(small_request(plugin, model, **changes)))
+        return started[-1][1]
 
     try:
         yield make
     finally:
-        for runtime in runtimes:
+        for runtime, trainer in started:
+            for loader in trainer.loaders if isinstance(trainer, BaseTrainer) else ():
+                loader.close()
             runtime.stop()

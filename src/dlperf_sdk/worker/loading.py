@@ -90,7 +90,7 @@ class Loader:
             **dataset.facts,
         )
         """Facts about the input for the record, as JSON values."""
-        self._batches = iter(self.open(dataset, Draws(request, replica), request))
+        self._batches: Iterator[Any] = iter(self.open(dataset, Draws(request, replica), request))
 
     def count_prefetched(self) -> int:
         """Return how many batches the loaders hold ready."""
@@ -99,6 +99,10 @@ class Loader:
     def open(self, dataset: Dataset, draws: Draws, request: Request) -> Iterable[Any]:
         """Start the framework's loaders; return what yields `dataset[keys]` for the keys of each draw, in order."""
         raise NotImplementedError("a loader implements open()")
+
+    def close(self) -> None:
+        """End the loaders now: a framework may take seconds for each that a collection of garbage finds."""
+        self._batches = iter(())
 
     def __iter__(self) -> "Loader":
         return self

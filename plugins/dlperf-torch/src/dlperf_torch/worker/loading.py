@@ -47,9 +47,9 @@ def _convert(label, batch):
 
 
 def _end(loader):
-    """Let go of the iterator, if it is still there: then torch ends its loaders, and waits for them."""
+    """Close the loader, if it is still there: then torch ends its processes, and waits for them."""
     if loader() is not None:
-        del loader()._batches
+        loader().close()
 
 
 def _begin(parent, loader):
