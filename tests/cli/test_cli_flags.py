@@ -28,7 +28,7 @@ def parameters(command):
 
 @pytest.mark.parametrize("command", [running.run, running.plan])
 def test_every_field_of_the_spec_has_a_flag_and_no_flag_is_without_a_field(command):
-    own = {"framework", "model", "shown", "common", "dry_run", "files", "trace"}
+    own = {"framework", "model", "output_options", "common", "dry_run", "files", "trace"}
     fields = {field.name for field in attrs.fields(RunSpec)} - {"framework", "model"}
     assert set(parameters(command)) - own == fields
 

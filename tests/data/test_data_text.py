@@ -72,12 +72,12 @@ def test_masking_by_hand():
     # draw 0.5 of 7 takes the fourth, 4, and leaves 4|2 3 1 6 7 8; 0.9 of 6 takes the last, 8. In order: 4
     # is masked (0.79 < 0.8), 8 is replaced (0.85 < 0.9) by word 0.25 of 8, the third.
     chance = Script(0.5, 0.9, 0.79, 0.85, 0.25)
-    masked = mask(tokens, fixed=(2, 3), mask_token=4, words=range(10, 18), most=20, source=chance)
+    masked = mask(tokens, fixed=(2, 3), mask_token=4, words=range(10, 18), maximum=20, source=chance)
     assert masked.tokens == [2, 10, 11, 12, 4, 3, 14, 15, 12, 3]
     assert masked.positions == [4, 8] and masked.originals == [13, 16]
     assert chance.draws == []
     # The same choice, but only one may be predicted, and it stays as it is.
-    masked = mask(tokens, fixed=(2, 3), mask_token=4, words=range(10, 18), most=1, source=Script(0.5, 0.9))
+    masked = mask(tokens, fixed=(2, 3), mask_token=4, words=range(10, 18), maximum=1, source=Script(0.5, 0.9))
     assert masked.tokens == tokens and masked.positions == [4] and masked.originals == [13]
 
 
@@ -126,7 +126,7 @@ def test_pairs_fit_and_their_labels_are_true(sizes, length, seed):
 def test_masks_spare_what_is_fixed_and_remember_the_rest(size, most, seed):
     tokens = [2, *range(100, 100 + size), 3, 200, 3]
     masked = mask(
-        tokens, fixed=(2, 3), mask_token=4, words=range(300, 400), most=most, source=random.Random(seed)
+        tokens, fixed=(2, 3), mask_token=4, words=range(300, 400), maximum=most, source=random.Random(seed)
     )
     count = min(most, max(1, round(0.15 * len(tokens))))
     assert len(masked.positions) == count and masked.positions == sorted(set(masked.positions))

@@ -24,10 +24,10 @@ def take_attempt(session: Session, progress: CaseProgress, case: Case) -> None:
     spare = math.inf if settings.case_limit is None else max(0.0, settings.case_limit - progress.seconds)
     limit = session.seconds_left(spare)
     session.write("attempt-started", case=case.id, attempt=number)
-    before, began, finished = machine_load.take_snapshot(), time.monotonic(), len(case.repeats)
+    before, started_at, finished = machine_load.take_snapshot(), time.monotonic(), len(case.repeats)
     with record_own_failures(case):
-        case.measure(number, None if math.isinf(limit) else began + limit)
-    seconds = time.monotonic() - began
+        case.measure(number, None if math.isinf(limit) else started_at + limit)
+    seconds = time.monotonic() - started_at
     foreign = machine_load.foreign_load(before, machine_load.take_snapshot())
     if session.is_ended_by_time(case.failure):
         case.withdraw_failure()
@@ -63,16 +63,16 @@ def _wait_before_attempt(session: Session) -> list[str]:
     return [] if foreign is None else [machine_load.note(foreign, f"After a wait of {timeout:.0f} s")]
 
 
-def _disturbances(session: Session, case: Case, repeat: Repeat, when: str) -> list[str]:
+def _disturbances(session: Session, case: Case, repeat: Repeat, period: str) -> list[str]:
     """Describe what other processes did on the other nodes, and on the devices, during a repeat."""
     shares = machine_load.foreign_load_by_node(repeat, case.hardware, session.boot_id)
     notes = [
-        machine_load.describe_node_load(node, share, when)
+        machine_load.describe_node_load(node, share, period)
         for node, share in shares.items()
         if share > session.settings.quiet_share
     ]
     notes += [
-        machine_load.describe_device_processes(node, device, others, when)
-        for (node, device), others in machine_load.count_device_processes(repeat).items()
+        machine_load.describe_device_processes(node, device, count, period)
+        for (node, device), count in machine_load.count_device_processes(repeat).items()
     ]
     return notes

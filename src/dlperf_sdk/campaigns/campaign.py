@@ -154,7 +154,7 @@ def expand_cases(campaign: Campaign, stamp: str, registry: Registry | None = Non
     look_up = declarations(plugins)
     if campaign.size > settings.max_cases:
         _refuse_explosion(campaign)
-    for fields, block, where in campaign:
+    for fields, block, location in campaign:
         try:
             spec = RunSpec(**fields)
         except (UsageError, TypeError) as error:
@@ -166,11 +166,11 @@ def expand_cases(campaign: Campaign, stamp: str, registry: Registry | None = Non
             if campaign.source is not None:
                 for setting in list_restricted_settings(spec.to_dict(), look_up):
                     raise CampaignError(_refusal(campaign, block, setting))
-            yield CampaignCase(run_id(spec, stamp, key), concealed, where)
+            yield CampaignCase(run_id(spec, stamp, key), concealed, location)
     if not digests:
-        where = f"{campaign.blocks[0].where}: " if campaign.blocks and campaign.blocks[0].where else ""
+        location = f"{campaign.blocks[0].where}: " if campaign.blocks and campaign.blocks[0].where else ""
         raise CampaignError(
-            f"{where}The campaign {campaign.name} has no case: "
+            f"{location}The campaign {campaign.name} has no case: "
             + (
                 f"all {campaign.size:,} are excluded."
                 if campaign.size
@@ -182,17 +182,17 @@ def expand_cases(campaign: Campaign, stamp: str, registry: Registry | None = Non
 def _refusal(campaign: Campaign, block: Block, setting: Restricted) -> str:
     """Return the message about a setting that a campaign file may not have, with the file and line of the setting."""
     setters = (
-        where
-        for override, where in reversed(campaign.overrides)
+        location
+        for override, location in reversed(campaign.overrides)
         if any(
             name == setting.field and value == setting.value
             for name, _, value in flatten_fields(override.set)
         )
     )
-    where = next(setters, None) or block.locate(setting.field, setting.value)
+    location = next(setters, None) or block.locate(setting.field, setting.value)
     return (
-        f"{_prefix(where)}The case {setting.description}. {NOT_FROM_A_FILE} Remove `{setting.name}` from the file, or "
-        "make the campaign in Python: campaign(Matrix(fields=…))."
+        f"{_prefix(location)}The case {setting.description}. {NOT_FROM_A_FILE} Remove `{setting.name}` from the file, "
+        "or make the campaign in Python: campaign(Matrix(fields=…))."
     )
 
 
@@ -203,10 +203,10 @@ def digest(spec: RunSpec) -> str:
 
 def locate_error(block: Block, fields: Mapping[str, Any], error: Exception) -> str:
     """Return `FILE:LINE: ` of the field that an error is about, or of the matrix if the field is not known."""
-    message, about = str(error), getattr(error, "kind", "").replace(" ", "_")
+    message, kind = str(error), getattr(error, "kind", "").replace(" ", "_")
     for name in fields:
         value = getattr(error, "name", None)
-        if name == about or (value is not None and fields[name] == value):
+        if name == kind or (value is not None and fields[name] == value):
             return _prefix(block.locate(name, fields[name]))
     for name in fields:
         if re.search(rf"\b{re.escape(name)}\b", message):
@@ -214,8 +214,8 @@ def locate_error(block: Block, fields: Mapping[str, Any], error: Exception) -> s
     return _prefix(block.where)
 
 
-def _prefix(where: str) -> str:
-    return f"{where}: " if where else ""
+def _prefix(location: str) -> str:
+    return f"{location}: " if location else ""
 
 
 def _sentence(error: Exception) -> str:

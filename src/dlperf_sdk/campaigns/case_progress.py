@@ -184,10 +184,8 @@ def _loss_reason(directory: CampaignDirectory, progress: CaseProgress) -> str | 
     spec = directory.store.recover(id).spec
     if spec is None or spec == _resolve_batch_size(requested, spec):
         return None
-    aside = directory.set_aside(id)
-    return (
-        f"its attempts were made with another spec; they lie in {aside} now, and the case is measured again"
-    )
+    set_aside = directory.set_aside(id)
+    return f"its attempts were made with another spec; they lie in {set_aside} now, and the case is measured again"
 
 
 def _resolve_batch_size(requested: RunSpec, measured: RunSpec) -> RunSpec:

@@ -65,8 +65,8 @@ def total_seconds(cases: Iterable[CampaignCase], known: Iterable[CaseProgress], 
     before = list(known)
     times = {digest(progress.case.spec): progress.times for progress in before if progress.times}
     planned = [CaseProgress(case, times=list(times.get(digest(case.spec), ()))) for case in cases]
-    others = [attrs.evolve(progress, status="ok") for progress in before]
-    return remaining_seconds([*planned, *others], settings)
+    assumed = [attrs.evolve(progress, status="ok") for progress in before]
+    return remaining_seconds([*planned, *assumed], settings)
 
 
 def remaining_repeats(progress: CaseProgress) -> int:

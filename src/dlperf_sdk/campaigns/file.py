@@ -82,33 +82,33 @@ class _Text:
         return CampaignError(f"{self.locate(*place)}: {error}")
 
 
-def _load(path: Path, above: tuple[Path, ...], known: dict[Path, Campaign]) -> Campaign:
-    """Load one file. `above` are the files that extend it, `known` the files already read: each is read once."""
+def _load(path: Path, ancestors: tuple[Path, ...], known: dict[Path, Campaign]) -> Campaign:
+    """Load one file. `ancestors` are the files that extend it, `known` the files already read: each is read once."""
     if path.resolve() in known:
         return known[path.resolve()]
     text = _read(path)
     document = text.document
-    bases = [_load(base, (*above, path), known) for base in _load_extended(text, (*above, path))]
-    wrong: list[str] = []
+    bases = [_load(base, (*ancestors, path), known) for base in _load_extended(text, (*ancestors, path))]
+    problems: list[str] = []
     blocks = _merge_unique(base.blocks for base in bases)
     if any(key in document for key in _MATRIX):
-        with diagnostics.gather_errors(wrong):
+        with diagnostics.gather_errors(problems):
             blocks.append(_make_block(text, document, ()))
     for i, matrix in enumerate(document.get("matrices", ())):
-        with diagnostics.gather_errors(wrong):
+        with diagnostics.gather_errors(problems):
             blocks.append(_make_block(text, matrix, ("matrices", i)))
     exclude = _merge_unique(base.exclude for base in bases)
     for i, entry in enumerate(document.get("exclude", ())):
-        with diagnostics.gather_errors(wrong):
+        with diagnostics.gather_errors(problems):
             exclude.append(
                 Excluded(when=_predicate(text, entry, "exclude", i), where=text.locate("exclude", i))
             )
     overrides = _merge_unique(base.overrides for base in bases)
     for i, entry in enumerate(document.get("overrides", ())):
-        with diagnostics.gather_errors(wrong):
+        with diagnostics.gather_errors(problems):
             overrides.append(_override(text, entry, i))
-    if wrong:
-        raise CampaignError(diagnostics.join_errors(wrong))
+    if problems:
+        raise CampaignError(diagnostics.join_errors(problems))
     settings = bases[-1].settings if bases else Settings()
     known[path.resolve()] = Campaign(
         name=document["name"],
@@ -142,13 +142,13 @@ def _read(path: Path) -> _Text:
     return text
 
 
-def _load_extended(text: _Text, above: tuple[Path, ...]) -> list[Path]:
+def _load_extended(text: _Text, ancestors: tuple[Path, ...]) -> list[Path]:
     """Return the files that a file extends; refuse files outside its directory and cycles."""
     paths = []
     folder = text.path.resolve().parent
     for i, name in enumerate(text.document.get("extends", ())):
         place = ("extends", i)
-        if len(above) > DEEPEST:
+        if len(ancestors) > DEEPEST:
             message = (
                 f"The files extend each other more than {DEEPEST} deep; put together what belongs together."
             )
@@ -171,8 +171,8 @@ def _load_extended(text: _Text, above: tuple[Path, ...]) -> list[Path]:
                 UsageError(f"It extends {name}, which lies outside the file's own directory, {folder}."),
                 *place,
             )
-        if resolved in [ancestor.resolve() for ancestor in above]:
-            chain = " → ".join(str(ancestor) for ancestor in (*above, path))
+        if resolved in [ancestor.resolve() for ancestor in ancestors]:
+            chain = " → ".join(str(ancestor) for ancestor in (*ancestors, path))
             raise text.refusal(UsageError(f"The files extend each other in a circle: {chain}."), *place)
         if not is_file:
             raise text.refusal(UsageError(f"It extends {name}, and there is no such file."), *place)
@@ -193,7 +193,7 @@ def _presets_directory() -> Path:
 
 def _make_block(text: _Text, matrix: Mapping[str, Any], place: source_positions.Place) -> Block:
     shared = text.document.get("fields", {}) if place else {}
-    where = text.locate(
+    location = text.locate(
         *place, next((key for key in ("axes", "zip", "include", *_MATRIX) if key in matrix), "")
     )
     try:
@@ -237,7 +237,7 @@ def _make_block(text: _Text, matrix: Mapping[str, Any], place: source_positions.
     includes = tuple(text.locate(*place, "include", i) for i in range(len(resolved.include)))
     spots = {(name, str(value)): text.locate("fields", *keys) for name, keys, value in flatten_fields(shared)}
     spots |= _locate_values(text, matrix, place)
-    return Block(matrix=resolved, where=where, places=places, spots=spots, includes=includes)
+    return Block(matrix=resolved, where=location, places=places, spots=spots, includes=includes)
 
 
 def _locate_values(
@@ -281,8 +281,8 @@ def _predicate(text: _Text, plain: Any, *place: str | int) -> Any:
 
 
 def _override(text: _Text, plain: Mapping[str, Any], i: int) -> tuple[Override, str]:
-    when = None if "when" not in plain else _predicate(text, plain["when"], "overrides", i, "when")
-    return Override(_resolve_paths(text, plain["set"], "overrides", i, "set"), when), text.locate(
+    condition = None if "when" not in plain else _predicate(text, plain["when"], "overrides", i, "when")
+    return Override(_resolve_paths(text, plain["set"], "overrides", i, "set"), condition), text.locate(
         "overrides", i
     )
 

@@ -33,13 +33,13 @@ def describe_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[
     old, new = _flatten(before), _flatten(now)
     sentences = []
     for name in sorted({*old, *new}):
-        was, is_ = old.get(name), new.get(name)
-        if was == is_:
+        old_value, new_value = old.get(name), new.get(name)
+        if old_value == new_value:
             continue
         if name == "machine.boot_id":
             sentences.append("The machine was started anew.")
         else:
-            sentences.append(f"{name}: {_format_value(was)} before, {_format_value(is_)} now.")
+            sentences.append(f"{name}: {_format_value(old_value)} before, {_format_value(new_value)} now.")
     return sentences
 
 

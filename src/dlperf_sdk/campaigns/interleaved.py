@@ -38,38 +38,38 @@ def load_cases(source: str) -> tuple[list[RunSpec], Settings]:
     return [load_spec(Path(source))], Settings()
 
 
-def baseline_cases(candidates: Sequence[RunSpec], against: str | Mapping[str, Any]) -> list[RunSpec]:
+def baseline_cases(candidates: Sequence[RunSpec], baseline: str | Mapping[str, Any]) -> list[RunSpec]:
     """Return the baseline of each candidate.
 
     Args:
         candidates: The cases of the candidate.
-        against: Fields to change in each case; or a spec or campaign file, a preset, the name of a managed
+        baseline: Fields to change in each case; or a spec or campaign file, a preset, the name of a managed
             environment, or the folder or interpreter of another one.
 
     Raises:
         UsageError: it is none of these, or does not fit the candidates.
     """
-    if isinstance(against, Mapping):
-        return [_changed(candidate, against) for candidate in candidates]
-    path = folders.expand_home(against)
-    if against.startswith(PRESET) or path.suffix in (".yaml", ".yml", ".toml", ".json"):
-        baselines, _ = load_cases(against)
+    if isinstance(baseline, Mapping):
+        return [_changed(candidate, baseline) for candidate in candidates]
+    path = folders.expand_home(baseline)
+    if baseline.startswith(PRESET) or path.suffix in (".yaml", ".yml", ".toml", ".json"):
+        baselines, _ = load_cases(baseline)
         if len(baselines) != len(candidates):
             raise UsageError(
-                f"The candidate has {len(candidates)} cases, and {against} has {len(baselines)}. Cases are paired in "
+                f"The candidate has {len(candidates)} cases, and {baseline} has {len(baselines)}. Cases are paired in "
                 "their order: give files with equally many."
             )
         return baselines
     if path.exists():
-        return [attrs.evolve(candidate, python=against) for candidate in candidates]
+        return [attrs.evolve(candidate, python=baseline) for candidate in candidates]
     managed = {item.name: item for item in environments.list_environments() if item.complete}
-    if against not in managed:
-        raise UnknownName("spec file, managed environment or interpreter", against, managed)
-    environment = managed[against]
+    if baseline not in managed:
+        raise UnknownName("spec file, managed environment or interpreter", baseline, managed)
+    environment = managed[baseline]
     for candidate in candidates:
         if candidate.framework != environment.framework:
             raise UsageError(
-                f"{against} is an environment of {environment.framework}, and the candidate has the case "
+                f"{baseline} is an environment of {environment.framework}, and the candidate has the case "
                 f"{candidate.label}. Leave out the cases of other frameworks."
             )
     return [attrs.evolve(candidate, python=str(environment.path / "venv")) for candidate in candidates]
@@ -138,10 +138,10 @@ def _check_pair(baseline: RunSpec, candidate: RunSpec) -> None:
             "or other values of fields."
         )
     for field in attrs.fields(RunSpec):
-        one, other = getattr(baseline, field.name), getattr(candidate, field.name)
-        if field.metadata["role"] == "workload" and one != other:
+        base, value = getattr(baseline, field.name), getattr(candidate, field.name)
+        if field.metadata["role"] == "workload" and base != value:
             raise UsageError(
-                f"The two sides of {candidate.label} do not measure equal work: {field.name} {one} against {other}."
+                f"The two sides of {candidate.label} do not measure equal work: {field.name} {base} against {value}."
             )
     protocols = baseline.resolved_protocol(), candidate.resolved_protocol()
     if any(protocol.target is not None for protocol in protocols):

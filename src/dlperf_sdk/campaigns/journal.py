@@ -66,26 +66,26 @@ class Journal:
                 damages.append(f"{self.path}:{number}: The line is skipped: {reason}.")
         return entries, damages
 
-    def append(self, event: str, **about: Any) -> dict[str, Any]:
+    def append(self, event: str, **details: Any) -> dict[str, Any]:
         """Write a line, and return it when it is on the disk.
 
         Raises:
             StoreError: it cannot be written.
         """
-        entry = {"event": event, "time": datetime.now(UTC).isoformat(timespec="milliseconds"), **about}
+        entry = {"event": event, "time": datetime.now(UTC).isoformat(timespec="milliseconds"), **details}
         line = json.dumps(entry, allow_nan=False).encode() + b"\n"
         with explain_os_errors(self.path):
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
             descriptor = os.open(self.path, flags, 0o600)
             try:
-                whole = _complete_length(descriptor)
-                os.ftruncate(descriptor, whole)
+                length = _complete_length(descriptor)
+                os.ftruncate(descriptor, length)
                 try:
                     while line:
                         line = line[os.write(descriptor, line) :]
                     os.fsync(descriptor)
                 except OSError:
-                    os.ftruncate(descriptor, whole)
+                    os.ftruncate(descriptor, length)
                     raise
             finally:
                 os.close(descriptor)

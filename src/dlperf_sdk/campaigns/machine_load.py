@@ -70,17 +70,17 @@ def foreign_load(before: Snapshot, after: Snapshot) -> Foreign:
         for pid, (name, seconds) in after.processes.items()
         if pid != os.getpid()
     }
-    most = max(spent, key=lambda pid: spent[pid][0], default=None)
+    busiest_pid = max(spent, key=lambda pid: spent[pid][0], default=None)
     busiest = ""
-    if most is not None and spent[most][0] > 0.05 * passed:
-        busiest = f"{replace_control_characters(spent[most][1])} ({most})"
+    if busiest_pid is not None and spent[busiest_pid][0] > 0.05 * passed:
+        busiest = f"{replace_control_characters(spent[busiest_pid][1])} ({busiest_pid})"
     return Foreign(min(1.0, used / (passed * cores)), busiest)
 
 
-def note(load: Foreign, when: str) -> str:
+def note(load: Foreign, period: str) -> str:
     """Return a note on the load by other processes."""
-    most = f", most of it {load.busiest}" if load.busiest else ""
-    return f"{when}, other processes used {100 * load.share:.0f} % of this machine's cores{most}."
+    source = f", most of it {load.busiest}" if load.busiest else ""
+    return f"{period}, other processes used {100 * load.share:.0f} % of this machine's cores{source}."
 
 
 def foreign_load_by_node(
@@ -94,26 +94,26 @@ def foreign_load_by_node(
     out, and so are those that share one (they are each other's neighbors); what was not sampled is not there.
     """
     boots = [facts.get("boot_id") for facts in nodes]
-    grown: dict[tuple[int, str], float] = {
+    increases: dict[tuple[int, str], float] = {
         (series.node, series.name): series.values[-1] - series.values[0]
         for series in repeat.series
         if series.device == "host" and series.kind == "counter" and series.values
     }
     shares = {}
     for node, boot in enumerate(boots):
-        seconds = [grown.get((node, f"cpu-{state}")) for state in ("busy", "idle", "steal", "own")]
+        seconds = [increases.get((node, f"cpu-{state}")) for state in ("busy", "idle", "steal", "own")]
         if boot is None or boot == local_boot_id or boots.count(boot) > 1 or None in seconds:
             continue
-        busy, idle, steal, own = (share or 0.0 for share in seconds)
-        whole = busy + idle + steal
-        if whole > 0:
-            shares[node] = min(1.0, max(0.0, busy - own) / whole)
+        busy, idle, steal, own_seconds = (share or 0.0 for share in seconds)
+        total = busy + idle + steal
+        if total > 0:
+            shares[node] = min(1.0, max(0.0, busy - own_seconds) / total)
     return shares
 
 
-def describe_node_load(node: int, share: float, when: str) -> str:
+def describe_node_load(node: int, share: float, period: str) -> str:
     """Return a note on the load of a node by other processes."""
-    return f"{when}, other processes used {100 * share:.0f} % of the cores of node {node}."
+    return f"{period}, other processes used {100 * share:.0f} % of the cores of node {node}."
 
 
 def count_device_processes(repeat: Repeat) -> dict[tuple[int, str], int]:
@@ -128,18 +128,18 @@ def count_device_processes(repeat: Repeat) -> dict[tuple[int, str], int]:
         windows = [record.window for record in repeat.records if record.node == series.node]
         samples = [
             value
-            for at, value in zip(series.times, series.values, strict=True)
-            if any(window.start <= at <= window.end for window in windows)
+            for sampled_at, value in zip(series.times, series.values, strict=True)
+            if any(window.start <= sampled_at <= window.end for window in windows)
         ]
         if max(samples, default=0) > 1:
             counts[series.node, series.device] = int(max(samples)) - 1
     return counts
 
 
-def describe_device_processes(node: int, device: str, others: int, when: str) -> str:
+def describe_device_processes(node: int, device: str, count: int, period: str) -> str:
     """Return a note on other processes on a device."""
-    users = "another process" if others == 1 else f"{others} other processes"
-    return f"{when}, {users} computed on {device} of node {node}."
+    users = "another process" if count == 1 else f"{count} other processes"
+    return f"{period}, {users} computed on {device} of node {node}."
 
 
 def wait_for_quiet(share: float, timeout: float) -> Foreign | None:

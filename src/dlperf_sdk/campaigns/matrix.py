@@ -59,16 +59,16 @@ def check_field(name: Any) -> None:
         raise UnknownName("field of a run spec", str(name), (*FIELDS, "options.NAME"))
 
 
-def _tuple(many: Any) -> tuple[Any, ...]:
-    return tuple(many)
+def _tuple(items: Any) -> tuple[Any, ...]:
+    return tuple(items)
 
 
-def _predicates(many: Sequence[Any]) -> tuple[Predicate, ...]:
-    return tuple(item if isinstance(item, Predicate) else predicate(item) for item in many)
+def _predicates(items: Sequence[Any]) -> tuple[Predicate, ...]:
+    return tuple(item if isinstance(item, Predicate) else predicate(item) for item in items)
 
 
-def _overrides(many: Sequence[Any]) -> tuple[Override, ...]:
-    return tuple(item if isinstance(item, Override) else _override(item) for item in many)
+def _overrides(items: Sequence[Any]) -> tuple[Override, ...]:
+    return tuple(item if isinstance(item, Override) else _override(item) for item in items)
 
 
 def _override(plain: Any) -> Override:

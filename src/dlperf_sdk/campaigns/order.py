@@ -29,5 +29,5 @@ def choose_next_case(
     """
     if not interleave:
         return next(id for id in order_round(ids, seed, 1, adjacent) if id in finished)
-    fewest = min(finished.values())
-    return next(id for id in order_round(ids, seed, fewest + 1, adjacent) if finished.get(id) == fewest)
+    minimum = min(finished.values())
+    return next(id for id in order_round(ids, seed, minimum + 1, adjacent) if finished.get(id) == minimum)

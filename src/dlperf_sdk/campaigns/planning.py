@@ -77,26 +77,27 @@ def plan_cases(campaign: Campaign, registry: Registry, stamp: str) -> Iterator[E
         verdict = refusals[key]
         if isinstance(verdict, UsageError):
             raise CampaignError(f"{_locate_refused_setting(campaign, case, verdict)}{verdict}") from verdict
-        where = case.where
+        location = case.where
         if verdict is not None:
-            if (where, key) not in places:
-                places[where, key] = _locate_refused_field(campaign, case, verdict[1])
-            where = places[where, key]
-        yield Entry(case, verdict, where)
+            if (location, key) not in places:
+                places[location, key] = _locate_refused_field(campaign, case, verdict[1])
+            location = places[location, key]
+        yield Entry(case, verdict, location)
 
 
 def plan_campaign(campaign: Campaign, registry: Registry) -> tuple[str, list[Entry]]:
     """Return a campaign's stamp and all its entries, at least one of which can run; raises as `plan_cases` does."""
-    when = stamp()
-    entries = list(plan_cases(campaign, registry, when))
+    timestamp = stamp()
+    entries = list(plan_cases(campaign, registry, timestamp))
     if all(entry.refusal is not None for entry in entries):
         first = entries[0]
         assert first.refusal is not None
-        where = f"{first.where}: " if first.where else ""
+        location = f"{first.where}: " if first.where else ""
         raise CampaignError(
-            f"{where}None of the {len(entries)} cases of {campaign.name} can be run here. The first: {first.refusal[1]}"
+            f"{location}None of the {len(entries)} cases of {campaign.name} can be run here. The first: "
+            f"{first.refusal[1]}"
         )
-    return when, entries
+    return timestamp, entries
 
 
 def check_predicates(campaign: Campaign, registry: Registry) -> None:
@@ -106,7 +107,7 @@ def check_predicates(campaign: Campaign, registry: Registry) -> None:
         CampaignError: with file and line.
     """
     predicates = [(condition.when, condition.where) for condition in campaign.exclude]
-    predicates += [(override.when, where) for override, where in campaign.overrides if override.when]
+    predicates += [(override.when, location) for override, location in campaign.overrides if override.when]
     predicates += [
         (condition, block.where) for block in campaign.blocks for condition in block.matrix.exclude
     ]
@@ -119,11 +120,11 @@ def check_predicates(campaign: Campaign, registry: Registry) -> None:
     values: dict[str, set[str]] = {}
     for name in {name for condition, _ in predicates for name, _ in condition.values}:
         values[name] = _list_known_names(campaign, name, registry)
-    for condition, where in predicates:
+    for condition, location in predicates:
         for name, value in condition.values:
             if value not in values[name] and name not in ("topology", "data", "python"):
                 unknown = UnknownName(name, value, values[name])
-                raise CampaignError(f"{where}: {unknown}" if where else str(unknown)) from unknown
+                raise CampaignError(f"{location}: {unknown}" if location else str(unknown)) from unknown
 
 
 def _list_known_names(campaign: Campaign, field: str, registry: Registry) -> set[str]:

@@ -142,8 +142,8 @@ def _read_conditions(
         if operator == "in":
             tests.append(_read_membership(name, kind, value, values))
         elif operator == "not":
-            unwanted = _read_membership(name, kind, value, values)
-            tests.append(lambda actual, unwanted=unwanted: not unwanted(actual))  # type: ignore[misc]
+            is_excluded = _read_membership(name, kind, value, values)
+            tests.append(lambda actual, is_excluded=is_excluded: not is_excluded(actual))  # type: ignore[misc]
         elif operator in ("min", "max"):
             tests.append(_read_bound(name, kind, operator, value))
         else:

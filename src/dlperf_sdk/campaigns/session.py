@@ -46,9 +46,9 @@ class Session:
         """The campaign's settings."""
         return self.directory.settings
 
-    def write(self, event: str, **about: Any) -> None:
+    def write(self, event: str, **details: Any) -> None:
         """Append an entry to the journal, then apply it to its case and show it to the watcher."""
-        entry = self.directory.journal.append(event, **about)
+        entry = self.directory.journal.append(event, **details)
         progress = self.cases.get(entry.get("case", ""))
         if progress is not None:
             progress.apply(entry)

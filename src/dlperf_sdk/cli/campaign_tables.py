@@ -56,16 +56,16 @@ def _progress_table(status: Status, all: bool) -> list[Block]:
             rate = quantity(median(list(case.throughputs.values())), units[case.case.spec.model])
         repeats = f"{case.finished}/{case.case.spec.resolved_protocol().repeats}"
         rows.append((case.case.spec.label, Cell(state, tone), repeats, rate))
-    shown = rows if all else rows[:SHOWN]
+    visible = rows if all else rows[:SHOWN]
     columns = (
         Column("case"),
         Column("status", whole=True),
         Column("repeats", right=True),
         Column("so far", right=True),
     )
-    blocks: list[Block] = [Table(columns, tuple(shown))]
-    if len(shown) < len(rows):
-        blocks.append(Paragraph(f"{len(rows) - len(shown):,} more; --all shows them.", "quiet"))
+    blocks: list[Block] = [Table(columns, tuple(visible))]
+    if len(visible) < len(rows):
+        blocks.append(Paragraph(f"{len(rows) - len(visible):,} more; --all shows them.", "quiet"))
     return blocks
 
 
@@ -104,19 +104,19 @@ def plan_of(
     if reasons:
         rows = [
             (
-                many[0].case.spec.label + (f" and {len(many) - 1} more" if len(many) > 1 else ""),
-                where,
+                group[0].case.spec.label + (f" and {len(group) - 1} more" if len(group) > 1 else ""),
+                location,
                 f"{kind}: {reason}",
             )
-            for (where, (kind, reason)), many in reasons.items()
+            for (location, (kind, reason)), group in reasons.items()
         ]
         blocks += [Heading("Skipped"), *_limit_rows(("case", "from", "why"), rows, all)]
     return blocks
 
 
 def _limit_rows(titles: Sequence[str], rows: Sequence[tuple[str, ...]], all: bool) -> list[Block]:
-    shown = rows if all else rows[:SHOWN]
-    blocks: list[Block] = [Table(tuple(map(Column, titles)), tuple(shown))] if shown else []
-    if len(shown) < len(rows):
-        blocks.append(Paragraph(f"{len(rows) - len(shown):,} more; --all shows them.", "quiet"))
+    visible = rows if all else rows[:SHOWN]
+    blocks: list[Block] = [Table(tuple(map(Column, titles)), tuple(visible))] if visible else []
+    if len(visible) < len(rows):
+        blocks.append(Paragraph(f"{len(rows) - len(visible):,} more; --all shows them.", "quiet"))
     return blocks

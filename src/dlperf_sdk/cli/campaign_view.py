@@ -170,14 +170,17 @@ class CampaignDrawn(CampaignLines):
         """Draw total progress, current case, throughput so far, failures and time left; no line wraps."""
         total = max(1, sum(self.repeats.values()))
         # What is concluded has no more repeats to come, however many it has finished.
-        over = sum(
+        completed = sum(
             count if id in self.done else min(self.finished[id], count) for id, count in self.repeats.items()
         )
         failed = sum(status != "ok" for status in self.done.values())
-        parts = [f"{len(self.done)} of {format_count(len(self.cases), 'case')}", f"{100 * over // total} %"]
+        parts = [
+            f"{len(self.done)} of {format_count(len(self.cases), 'case')}",
+            f"{100 * completed // total} %",
+        ]
         parts += [f"{failed} failed"] if failed else []
         parts += [f"about {duration(self.left)} left"] if self.left else []
-        whole = Text(", ".join(parts), "red" if failed else "")
+        overview = Text(", ".join(parts), "red" if failed else "")
         lines = [self.current, f"{duration(time.monotonic() - self.since)}: {self.activity}"]
         lines[1] += f"; last repeat {self.throughput}" if self.throughput else ""
         now = [
@@ -185,10 +188,10 @@ class CampaignDrawn(CampaignLines):
             for line, style in zip(lines, ("bold", "dim"), strict=True)
             if line
         ]
-        bar = ProgressBar(total=total, completed=over, width=min(40, self.console.width))
+        bar = ProgressBar(total=total, completed=completed, width=min(40, self.console.width))
         row, pace = Table.grid(padding=(0, 2)), self.console.width >= NARROW
-        row.add_row(bar, *_disable_wrapping([whole] if pace else []))
-        return Group(row, *_disable_wrapping(now if pace else [whole, *now]))
+        row.add_row(bar, *_disable_wrapping([overview] if pace else []))
+        return Group(row, *_disable_wrapping(now if pace else [overview, *now]))
 
 
 def _disable_wrapping(lines: list[Text]) -> list[Text]:

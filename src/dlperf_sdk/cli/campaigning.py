@@ -243,8 +243,8 @@ def run_shown(directory: CampaignDirectory, quiet: bool, retry: tuple[str, ...] 
         if quiet:
             return run_campaign(directory, Registry(), Observers.load(), retry=retry)
         console = error_console()
-        with view(console, directory, live=sys.stderr.isatty() and not console.is_dumb_terminal) as shown:
-            return run_campaign(directory, Registry(), Observers.load([shown]), shown.apply, retry)
+        with view(console, directory, live=sys.stderr.isatty() and not console.is_dumb_terminal) as observer:
+            return run_campaign(directory, Registry(), Observers.load([observer]), observer.apply, retry)
     except KeyboardInterrupt as error:
         raise KeyboardInterrupt(
             f"Interrupted. What is finished is kept; go on with `dlperf campaign resume {directory.path}`."

@@ -48,10 +48,8 @@ def members(group: str, name: str, values: Mapping[str, Any], registry: Registry
 
 def _explain_misplaced(option: str, group: str, name: str) -> str:
     flags = ", ".join(_flag(parameter) for parameter in _TAKES[group])
-    instead = " Did you mean --models?" if (option, group) == ("model", "frameworks") else ""
-    return (
-        f"{_flag(option)} says nothing about {name}, which is one of the {group}: they take {flags}.{instead}"
-    )
+    hint = " Did you mean --models?" if (option, group) == ("model", "frameworks") else ""
+    return f"{_flag(option)} says nothing about {name}, which is one of the {group}: they take {flags}.{hint}"
 
 
 def _flag(option: str) -> str:
@@ -71,12 +69,12 @@ def _framework_members(name: str, values: Mapping[str, Any], registry: Registry)
     for model in values.get("models", ()):
         if registry.trainer(plugin, registry.model(model)) is None:
             raise UsageError(f"{name} has no trainer for {model}; it has some for {', '.join(implemented)}.")
-    device, offered = values.get("device", "auto"), plugin.capabilities.devices
-    if device not in VOCABULARY["device"] | offered | {"auto"}:
-        raise UnknownName("kind of device", device, VOCABULARY["device"] | offered | {"auto"})
-    if device not in offered | {"auto"}:
+    device, devices = values.get("device", "auto"), plugin.capabilities.devices
+    if device not in VOCABULARY["device"] | devices | {"auto"}:
+        raise UnknownName("kind of device", device, VOCABULARY["device"] | devices | {"auto"})
+    if device not in devices | {"auto"}:
         raise UsageError(
-            f"{name} does not offer the device {device!r}; it offers {', '.join(sorted(offered))}."
+            f"{name} does not offer the device {device!r}; it offers {', '.join(sorted(devices))}."
         )
     if values.get("python") is not None:
         environments.must_be_there(values["python"])
@@ -85,15 +83,15 @@ def _framework_members(name: str, values: Mapping[str, Any], registry: Registry)
     if "models" in values:
         settings["models"] = models
     chosen = option_values(values.get("options", {}), plugin, *map(registry.model, models))
-    own = {field.name for field in attrs.fields(plugin.Options)}
+    framework_options = {field.name for field in attrs.fields(plugin.Options)}
     of_models = {
         model: {field.name for field in attrs.fields(registry.model(model).Options)} for model in models
     }
     for option in chosen:
-        known = own.union(*of_models.values())
+        known = framework_options.union(*of_models.values())
         if option not in known:
             raise UnknownName(f"option of {' or '.join([name, *models])}", option, known)
-    settings["options"] = {option: value for option, value in chosen.items() if option in own}
+    settings["options"] = {option: value for option, value in chosen.items() if option in framework_options}
     settings["model_options"] = {
         model: {**SMALL.get(model, {})}
         | {option: value for option, value in chosen.items() if option in names}

@@ -114,7 +114,7 @@ def check(
         "options": parse_entries("options", options) if options else None,
     }
     values = {option: value for option, value in values.items() if value is not None}
-    shown = _Shown(quiet=common.json)
+    display = _Display(quiet=common.json)
     passed = PassedChecks(
         group_name, name, {**values, "distribution": registry.distribution(group_name, name)}
     )
@@ -125,14 +125,14 @@ def check(
 
     def take(outcome: Check) -> None:
         passed.record(outcome.name, passed=outcome.outcome == suite.PASS)
-        shown.show_outcome(outcome)
+        display.show_outcome(outcome)
 
     checks = suite.check(
         group_name,
         name,
         take,
         only or (),
-        shown.show_start,
+        display.show_start,
         skip=skip or (),
         passed=before,
         **members(group_name, name, values, registry),
@@ -149,7 +149,7 @@ def check(
     return code
 
 
-class _Shown:
+class _Display:
     """A line on standard output for each check that is over, unless `quiet`; on standard error, the one that runs."""
 
     def __init__(self, *, quiet: bool) -> None:

@@ -48,13 +48,13 @@ def describe(
     if written and group != "models":
         raise UsageError(f"--set describes a model with other options; {name} is one of the {group}.")
     with registry.wrap_plugin_errors(group, name, "describe itself"):
-        about = _ABOUT[group](registry, plugin, written)
+        details = _ABOUT[group](registry, plugin, written)
     document = {
         "group": group,
         "name": name,
         "distribution": registry.distribution(group, name),
         "description": inspect.cleandoc(type(plugin).__doc__ or ""),
-        **about,
+        **details,
     }
     if common.json:
         emit(document)
@@ -84,9 +84,9 @@ def _parse_name(registry: Registry, names: tuple[str, ...]) -> tuple[str, str]:
 
 
 def _about_framework(registry: Registry, plugin: Any, _: Any) -> dict[str, Any]:
-    can = plugin.capabilities
+    capabilities = plugin.capabilities
     environments = {}
-    for device in sorted(can.devices):
+    for device in sorted(capabilities.devices):
         spec = plugin.environment(device, STRATEGIES.default, min(plugin.trainers, default=""))
         environments[device] = {
             "python": spec.python,
@@ -97,7 +97,9 @@ def _about_framework(registry: Registry, plugin: Any, _: Any) -> dict[str, Any]:
         "models": _find_partners(registry, "models", lambda model: registry.trainer(plugin, model)),
         "capabilities": {
             field.name: sorted(value) if isinstance(value, frozenset) else value
-            for field, value in ((field, getattr(can, field.name)) for field in attrs.fields(type(can)))
+            for field, value in (
+                (field, getattr(capabilities, field.name)) for field in attrs.fields(type(capabilities))
+            )
         },
         "options": _options(plugin.Options),
         "environments": environments,

@@ -61,7 +61,7 @@ def create(
         )
     on_progress = (lambda text: None) if quiet else (lambda text: say(text, "dim"))
     prepared = environments.prepare(framework, spec, chosen, on_progress=on_progress)
-    about: dict[str, Any] = {
+    details: dict[str, Any] = {
         "kind": prepared.kind,
         "framework": framework,
         "device": chosen,
@@ -70,7 +70,7 @@ def create(
         "lock": prepared.lock,
     }
     if common.json:
-        emit(about)
+        emit(details)
     else:
         count = len(prepared.lock.splitlines())
         description = f"{prepared.kind} environment, Python {prepared.python}, {count} distributions"

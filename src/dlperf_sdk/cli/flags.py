@@ -144,7 +144,7 @@ def collect_fields(flags: Mapping[str, Any]) -> dict[str, Any]:
 def add_case_flags(function: Callable[..., int]) -> Callable[..., int]:
     """Give a command a flag for each field of `RunSpec`, in place of its `**given`."""
     signature = inspect.signature(function)
-    own = [
+    common_flags = [
         parameter
         for parameter in signature.parameters.values()
         if parameter.kind is not inspect.Parameter.VAR_KEYWORD
@@ -165,29 +165,29 @@ def add_case_flags(function: Callable[..., int]) -> Callable[..., int]:
     def command(*args: Any, **kwargs: Any) -> int:
         return function(*args, **kwargs)
 
-    command.__signature__ = signature.replace(parameters=[*own, *flags])  # type: ignore[attr-defined]
+    command.__signature__ = signature.replace(parameters=[*common_flags, *flags])  # type: ignore[attr-defined]
     return command
 
 
 def _annotation(field: attrs.Attribute[Any], hint: Any) -> Any:
     """Return the annotation from which cyclopts makes the flag of a `RunSpec` field."""
-    about: dict[str, Any] = {
+    details: dict[str, Any] = {
         "help": field.metadata["help"],
         "group": _GROUPS[field.metadata["role"]],
         "negative": (),
     }
     if field.name in _MAPPINGS:
         flag, metavar, _ = _MAPPINGS[field.name]
-        about["help"] += " May be repeated."
-        return Annotated[list[str] | None, Parameter(name=flag, metavar=metavar, **about)]
+        details["help"] += " May be repeated."
+        return Annotated[list[str] | None, Parameter(name=flag, metavar=metavar, **details)]
     if field.default is not None:
-        about["show_default"] = lambda _: str(field.default)
+        details["show_default"] = lambda _: str(field.default)
     read_as = _read_as(hint)
     if read_as is int:
-        about["converter"] = convert_whole_number
+        details["converter"] = convert_whole_number
     if field.name == "batch_size":
-        read_as, about["converter"] = int | Literal["max"], _size
-    return Annotated[read_as | None, Parameter(metavar=_metavar(field.name, hint), **about)]
+        read_as, details["converter"] = int | Literal["max"], _size
+    return Annotated[read_as | None, Parameter(metavar=_metavar(field.name, hint), **details)]
 
 
 def _read_as(hint: Any) -> Any:

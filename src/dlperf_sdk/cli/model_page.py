@@ -21,7 +21,7 @@ def page_of(model: Model) -> str:
     """Return the docstring of the model's module if it describes only this model, else that of its class."""
     cls = type(model)
     module = sys.modules[cls.__module__]
-    others = [
+    references = [
         member
         for member in vars(module).values()
         if isinstance(member, type)
@@ -29,7 +29,7 @@ def page_of(model: Model) -> str:
         and member.__module__ == module.__name__
         and member is not cls
     ]
-    description = None if others else inspect.getdoc(module)
+    description = None if references else inspect.getdoc(module)
     return description or inspect.cleandoc(cls.__doc__ or "")
 
 

@@ -152,13 +152,13 @@ class Outline:
         return [Table(columns, tuple(rows), "Processes"), Paragraph(note, "quiet")]
 
     def _launch(self) -> list[Block]:
-        shown = [" ".join(command) for command in self.commands]
-        if self.script is None and len(shown) == self.plan.spec.topology.nodes:
+        lines = [" ".join(command) for command in self.commands]
+        if self.script is None and len(lines) == self.plan.spec.topology.nodes:
             columns = (Column("node", right=True), Column("command"))
-            rows = tuple((str(node), command) for node, command in enumerate(shown))
+            rows = tuple((str(node), command) for node, command in enumerate(lines))
             blocks: list[Block] = [Table(columns, rows, "Commands, one per node")]
         else:
-            blocks = [Table((Column("command"),), tuple((command,) for command in shown), "Commands")]
+            blocks = [Table((Column("command"),), tuple((command,) for command in lines), "Commands")]
         if self.script is not None:
             blocks.append(Verbatim(self.script, "Batch script, on its standard input"))
         return blocks

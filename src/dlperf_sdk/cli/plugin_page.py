@@ -13,22 +13,24 @@ from dlperf_sdk.spec.fields import EFFECTS
 _LISTS = (("models", "Models"), ("frameworks", "Frameworks"), ("data", "Data"), ("samplers", "Samplers"))
 
 
-def blocks(about: Mapping[str, Any]) -> list[Block]:
+def blocks(details: Mapping[str, Any]) -> list[Block]:
     """Return the page of a plugin from the values that `describe` collected."""
-    page: list[Block] = [Heading(about["name"], Cell(f"{about['group']}, {about['distribution']}", "quiet"))]
-    if about["description"]:
-        page.append(Paragraph(about["description"].split("\n\n")[0].replace("\n", " ")))
-    pairs = _facts(about)
+    page: list[Block] = [
+        Heading(details["name"], Cell(f"{details['group']}, {details['distribution']}", "quiet"))
+    ]
+    if details["description"]:
+        page.append(Paragraph(details["description"].split("\n\n")[0].replace("\n", " ")))
+    pairs = _facts(details)
     if pairs:
         page.append(Labels(tuple(pairs)))
-    if about.get("options"):
+    if details.get("options"):
         rows = [
             (option["name"], option["type"], _format_value(option["default"]), _meaning(option))
-            for option in about["options"]
+            for option in details["options"]
         ]
         columns = (Column("option"), Column("type"), Column("default", right=True), Column("meaning"))
         page.append(Table(columns, tuple(rows), "Options, set with --set NAME=VALUE"))
-    if "environments" in about:
+    if "environments" in details:
         rows_of = [
             (
                 device,
@@ -36,14 +38,14 @@ def blocks(about: Mapping[str, Any]) -> list[Block]:
                 ", ".join(requirement["requirements"]) or "none",
                 "yes" if requirement["lock"] else "no",
             )
-            for device, requirement in about["environments"].items()
+            for device, requirement in details["environments"].items()
         ]
         columns = (Column("device"), Column("python"), Column("requirements"), Column("lock"))
         page.append(Table(columns, tuple(rows_of), "Environments"))
-    if "flops" in about:
-        page += _arithmetic(about)
-    if "manifest" in about:
-        page += model_page.blocks(about["page"], about["manifest"])
+    if "flops" in details:
+        page += _arithmetic(details)
+    if "manifest" in details:
+        page += model_page.blocks(details["page"], details["manifest"])
     return page
 
 
@@ -57,44 +59,44 @@ def _meaning(option: Mapping[str, Any]) -> str:
     )
 
 
-def _facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
-    pairs = [(label, ", ".join(about[key]) or "none") for key, label in _LISTS if key in about]
+def _facts(details: Mapping[str, Any]) -> list[tuple[str, str]]:
+    pairs = [(label, ", ".join(details[key]) or "none") for key, label in _LISTS if key in details]
     pairs += [
         (name.capitalize(), ", ".join(value) if isinstance(value, list) else "yes" if value else "no")
-        for name, value in about.get("capabilities", {}).items()
+        for name, value in details.get("capabilities", {}).items()
     ]
-    if "written" in about:
-        pairs.append(("Topology", about["written"]))
-    if "figures" in about:
+    if "written" in details:
+        pairs.append(("Topology", details["written"]))
+    if "figures" in details:
         pairs += [
-            ("Title", about["title"]),
-            ("Source", about["source"]),
-            ("Figures", f"{about['figures']:,}"),
+            ("Title", details["title"]),
+            ("Source", details["source"]),
+            ("Figures", f"{details['figures']:,}"),
         ]
-    if "parameters" in about:
-        inputs = (f"{entry['name']} {tuple(entry['shape'])} {entry['dtype']}" for entry in about["inputs"])
+    if "parameters" in details:
+        inputs = (f"{entry['name']} {tuple(entry['shape'])} {entry['dtype']}" for entry in details["inputs"])
         numbers = ", ".join(
             f"{name} {_format_value(value)}"
-            for name, value in about["optimizer"].items()
+            for name, value in details["optimizer"].items()
             if name not in ("kind", "source")
         )
         pairs += [
-            ("Throughput in", about["unit"]),
+            ("Throughput in", details["unit"]),
             ("Inputs", "; ".join(inputs)),
-            ("Parameters", f"{about['parameters']:,}, in {format_count(about['tensors'], 'tensor')}"),
-            ("FLOPs", f"{about['flops_per_sample']:,} per sample and training step"),
-            ("Optimizer", f"{about['optimizer']['kind']}: {numbers}"),
-            ("", f"at a global batch size of 32; {about['optimizer']['source']}"),
+            ("Parameters", f"{details['parameters']:,}, in {format_count(details['tensors'], 'tensor')}"),
+            ("FLOPs", f"{details['flops_per_sample']:,} per sample and training step"),
+            ("Optimizer", f"{details['optimizer']['kind']}: {numbers}"),
+            ("", f"at a global batch size of 32; {details['optimizer']['source']}"),
         ]
     return pairs
 
 
-def _arithmetic(about: Mapping[str, Any]) -> list[Block]:
+def _arithmetic(details: Mapping[str, Any]) -> list[Block]:
     rows = [
         (term["name"], f"{term['macs']:,}", str(term["passes"]), quantity(term["flops"], "FLOP"))
-        for term in about["flops"]
+        for term in details["flops"]
     ]
-    rows.append(("sum", "", "", quantity(about["flops_per_sample"], "FLOP")))
+    rows.append(("sum", "", "", quantity(details["flops_per_sample"], "FLOP")))
     columns = (
         Column("layer"),
         Column("multiply-accumulates", right=True),

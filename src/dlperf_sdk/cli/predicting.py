@@ -111,7 +111,7 @@ def _blocks(predictions: list[tuple[Case, Prediction]]) -> list[Block]:
     rows: list[tuple[Cell | str, ...]] = []
     names = labels([case for case, _ in predictions], ("topology",))
     for name, (case, prediction) in zip(names, predictions, strict=True):
-        how = scale(prediction.throughput, prediction.unit)
+        display_scale = scale(prediction.throughput, prediction.unit)
         notes += [note for note in prediction.notes if note not in notes]
         marks = "".join(f" [{notes.index(note) + 1}]" for note in prediction.notes)
         ideal = case.throughput * prediction.topology.devices / case.topology.devices
@@ -120,8 +120,8 @@ def _blocks(predictions: list[tuple[Case, Prediction]]) -> list[Block]:
                 f"{name}, {case.facts.get('model')}, batch {case.batch_size}",
                 str(prediction.measured),
                 f"{prediction.topology}{marks}",
-                how.with_unit(prediction.throughput),
-                how.interval(prediction.low, prediction.high),
+                display_scale.with_unit(prediction.throughput),
+                display_scale.interval(prediction.low, prediction.high),
                 f"{prediction.throughput / ideal:.1%}",
             )
         )

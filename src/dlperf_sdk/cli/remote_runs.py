@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from dlperf_sdk.cli.flags import add_case_flags
-from dlperf_sdk.cli.running import SHOWN_AS_USUAL, Shown, run_case, spec_of
+from dlperf_sdk.cli.running import DEFAULT_OUTPUT, OutputOptions, run_case, spec_of
 from dlperf_sdk.cli.screen import AS_USUAL, INTERRUPTED, Common, command, emit, say
 from dlperf_sdk.errors import DocumentError, UsageError
 
@@ -48,13 +48,15 @@ def ingest(
     source: Annotated[Path, Parameter(help="The folder that the bundle wrote, or its events.jsonl.")],
     /,
     *,
-    shown: Shown = SHOWN_AS_USUAL,
+    output_options: OutputOptions = DEFAULT_OUTPUT,
     common: Common = AS_USUAL,
 ) -> int:
     """Import the output of a bundle, measured on a machine without dlperf, as a result."""
     from dlperf_sdk.execution import replay
 
-    return run_case(lambda store, observers: replay.replay(_lines(source), store, observers), shown, common)
+    return run_case(
+        lambda store, observers: replay.replay(_lines(source), store, observers), output_options, common
+    )
 
 
 def _lines(source: Path) -> Iterator[bytes]:
@@ -82,14 +84,16 @@ def attach(
     ],
     /,
     *,
-    shown: Shown = SHOWN_AS_USUAL,
+    output_options: OutputOptions = DEFAULT_OUTPUT,
     common: Common = AS_USUAL,
 ) -> int:
     """Follow a submitted job whose controller was lost. Ctrl-C detaches; the job keeps running."""
     from dlperf_sdk.execution import replay
 
     attached = replay.find_job(job)
-    code = run_case(lambda store, observers: replay.attach(attached, store, observers), shown, common)
+    code = run_case(
+        lambda store, observers: replay.attach(attached, store, observers), output_options, common
+    )
     if code == INTERRUPTED:
         say(
             f"{attached.label} keeps running: `dlperf attach {job}` follows it again, `{attached.cancel_command}` "

@@ -163,18 +163,18 @@ def _report_on_results(
     results = [result for result, _ in matches.results]
 
     def blocks() -> list[Block]:
-        shown = result_page.page(*matches.results[0]) if len(results) == 1 else results_table.pages(results)
+        blocks = result_page.page(*matches.results[0]) if len(results) == 1 else results_table.pages(results)
         for store, run_id in matches.unfinished:
-            shown += read_unfinished(store, run_id, redact_text)
-        return shown if collection is None else [*shown, *compare_with_published(results, collection)]
+            blocks += read_unfinished(store, run_id, redact_text)
+        return blocks if collection is None else [*blocks, *compare_with_published(results, collection)]
 
     def markdown_blocks() -> list[Block]:
         if not results:
             return blocks()
-        shown = html.blocks_of_results(results, matches.errors, collection, published_series())
+        content = html.blocks_of_results(results, matches.errors, collection, published_series())
         for store, run_id in matches.unfinished:
-            shown += read_unfinished(store, run_id, redact_text)
-        return shown
+            content += read_unfinished(store, run_id, redact_text)
+        return content
 
     def as_csv() -> str:
         from dlperf_sdk.exchange.csv_table import to_csv

@@ -36,7 +36,7 @@ OUTPUT = Group("Output", sort_key=0)
 
 @Parameter(name="*", group=OUTPUT)
 @frozen
-class Shown:
+class OutputOptions:
     """Display of a run, and the directory that keeps it."""
 
     output: Annotated[
@@ -71,7 +71,7 @@ class Shown:
     ] = False
 
 
-SHOWN_AS_USUAL = Shown()
+DEFAULT_OUTPUT = OutputOptions()
 """With its progress, in `dlperf-results`."""
 
 
@@ -114,7 +114,7 @@ def run(
             group=OUTPUT,
         ),
     ] = False,
-    shown: Shown = SHOWN_AS_USUAL,
+    output_options: OutputOptions = DEFAULT_OUTPUT,
     common: Common = AS_USUAL,
     **flags: Any,
 ) -> int:
@@ -129,7 +129,7 @@ def run(
         return _show_plan(spec, common)
     return run_case(
         lambda store, observers: api.run(spec, store=store, observers=observers, trace=trace, progress=False),
-        shown,
+        output_options,
         common,
     )
 
@@ -172,19 +172,19 @@ def rerun(
     /,
     *,
     allow: ALLOW = (),
-    shown: Shown = SHOWN_AS_USUAL,
+    output_options: OutputOptions = DEFAULT_OUTPUT,
     common: Common = AS_USUAL,
 ) -> int:
     """Measure the case of a result again, in the environment that its lock describes."""
     from dlperf_sdk import api
     from dlperf_sdk.results.store import ResultStore
 
-    before = ResultStore(shown.output).load(result)
+    before = ResultStore(output_options.output).load(result)
     return run_case(
         lambda store, observers: api.rerun(
             before, allow=allow, store=store, observers=observers, progress=False
         ),
-        shown,
+        output_options,
         common,
     )
 
@@ -222,71 +222,80 @@ def _show_plan(spec: RunSpec, common: Common, files: bool = False) -> int:
     return 0
 
 
-def run_case(measure: Any, shown: Shown, common: Common) -> int:
+def run_case(measure: Any, output_options: OutputOptions, common: Common) -> int:
     """Run a case, show how it goes and what came out; what that says as an exit code.
 
     `measure` is given a store and observers, and returns a result.
     """
     from dlperf_sdk.results.store import ResultStore
 
-    if shown.quiet and shown.verbose:
+    if output_options.quiet and output_options.verbose:
         raise UsageError("--quiet and --verbose contradict each other; leave one of them out.")
-    store, witness = ResultStore(shown.output), _ResultObserver()
+    store, witness = ResultStore(output_options.output), _ResultObserver()
     try:
-        if shown.quiet:
+        if output_options.quiet:
             result = measure(store, [witness])
         else:
             from dlperf_sdk.progress.display import display
 
             console = error_console()
             live = sys.stderr.isatty() and not console.is_dumb_terminal
-            with display(console, live=live, verbose=shown.verbose, redact=shown.redact) as watching:
+            with display(
+                console, live=live, verbose=output_options.verbose, redact=output_options.redact
+            ) as watching:
                 result = measure(store, [witness, watching])
     except KeyboardInterrupt:
-        return _conclude_interrupted(witness, store, shown, common)
-    return _present(result, store, shown, common)
+        return _conclude_interrupted(witness, store, output_options, common)
+    return _present(result, store, output_options, common)
 
 
-def _conclude_interrupted(witness: _ResultObserver, store: ResultStore, shown: Shown, common: Common) -> int:
+def _conclude_interrupted(
+    witness: _ResultObserver, store: ResultStore, output_options: OutputOptions, common: Common
+) -> int:
     result = witness.result
     if result is None:
-        where = "" if witness.directory is None else f" What there is lies in {witness.directory}."
-        return complain(KeyboardInterrupt(_redact_text(f"Interrupted.{where}", shown)), common, INTERRUPTED)
+        hint = "" if witness.directory is None else f" What there is lies in {witness.directory}."
+        return complain(
+            KeyboardInterrupt(_redact_text(f"Interrupted.{hint}", output_options)), common, INTERRUPTED
+        )
     if result.repeats and not common.json:
-        _present(result, store, shown, common)
+        _present(result, store, output_options, common)
     elif common.json:
-        emit(_redact_result(result, shown).to_dict())
+        emit(_redact_result(result, output_options).to_dict())
     count = len(result.repeats)
     repeats = (
         "No repeat had finished"
         if not count
         else f"{count} finished repeat{'s are' if count > 1 else ' is'} kept"
     )
-    say(f"Interrupted. {repeats}: {result.id if shown.redact else store.directory / result.id}", "red")
+    say(
+        f"Interrupted. {repeats}: {result.id if output_options.redact else store.directory / result.id}",
+        "red",
+    )
     return INTERRUPTED
 
 
-def _present(result: Result, store: ResultStore, shown: Shown, common: Common) -> int:
+def _present(result: Result, store: ResultStore, output_options: OutputOptions, common: Common) -> int:
     """Print a result, put its report beside it, and say what is wrong with it."""
     from dlperf_sdk.reports import markdown, result_page
     from dlperf_sdk.results.result import FAIL, INTEGRITY
 
-    given_out = _redact_result(result, shown)
+    printed_result = _redact_result(result, output_options)
     directory = store.directory / result.id
     try:
-        store.reopen_run(result.id).write_report(markdown.text_of(result_page.page(given_out)))
+        store.reopen_run(result.id).write_report(markdown.text_of(result_page.page(printed_result)))
     except DlperfError as error:
-        say(_redact_text(f"The report was not written: {error}", shown), "red")
+        say(_redact_text(f"The report was not written: {error}", output_options), "red")
     if common.json:
-        emit(given_out.to_dict())
+        emit(printed_result.to_dict())
     else:
-        show(result_page.page(given_out, None if shown.redact else directory))
-    failure = given_out.failure
+        show(result_page.page(printed_result, None if output_options.redact else directory))
+    failure = printed_result.failure
     if failure is not None and common.debug and failure.traceback:
         say(failure.traceback)
     # On a terminal that shows both streams, the table has just said it.
     if common.json or not (sys.stdout.isatty() and sys.stderr.isatty()):
-        for verdict in given_out.verdicts:
+        for verdict in printed_result.verdicts:
             if verdict.kind == INTEGRITY and verdict.outcome == FAIL:
                 say(
                     f"Error: {verdict.name} failed, so the number is not valid: {verdict.detail}",
@@ -298,16 +307,16 @@ def _present(result: Result, store: ResultStore, shown: Shown, common: Common) -
     return result.exit_code
 
 
-def _redact_text(text: str, shown: Shown) -> str:
-    if not shown.redact:
+def _redact_text(text: str, output_options: OutputOptions) -> str:
+    if not output_options.redact:
         return text
     from dlperf_sdk.cli.redacting import make_redactor
 
-    return make_redactor([shown.output])(text)
+    return make_redactor([output_options.output])(text)
 
 
-def _redact_result(result: Result, shown: Shown) -> Result:
-    if not shown.redact:
+def _redact_result(result: Result, output_options: OutputOptions) -> Result:
+    if not output_options.redact:
         return result
     from dlperf_sdk.cli.redacting import redact_local
 

@@ -158,8 +158,8 @@ def complain(error: BaseException, common: Common, exit_code: int) -> int:
     if common.debug:
         with suppress(OSError):
             traceback.print_exception(error, file=sys.stderr)
-    many = isinstance(error, DocumentError | CampaignError)
-    lines = str(error).splitlines() if many else [str(error)]
+    has_lines = isinstance(error, DocumentError | CampaignError)
+    lines = str(error).splitlines() if has_lines else [str(error)]
     message = "\n".join(" ".join(line.split()) for line in lines).strip() or type(error).__name__
     say(f"Error: {message}", "red")
     if common.json:
@@ -250,6 +250,6 @@ def flush() -> None:
 def _mute(stream: IO[str]) -> None:
     """Send the rest of a stream to nowhere: what Python flushes at its end must not fail again."""
     with suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)

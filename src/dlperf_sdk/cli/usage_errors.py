@@ -67,8 +67,8 @@ def _explain_unknown_option(error: UnknownOptionError) -> str:
     """Return the message for an unknown option."""
     name = (error.token.keyword or error.token.value).partition("=")[0]
     known = [option for argument in error.argument_collection if argument.parse for option in argument.names]
-    instead = _INSTEAD.get((*(error.command_chain or ()), name))
-    return f"There is no option {name}.{_suggestion(name, known) if instead is None else f' {instead}'}"
+    advice = _INSTEAD.get((*(error.command_chain or ()), name))
+    return f"There is no option {name}.{_suggestion(name, known) if advice is None else f' {advice}'}"
 
 
 def _explain_missing(error: MissingArgumentError, argument: Argument, command: str) -> str:

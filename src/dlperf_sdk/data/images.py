@@ -26,9 +26,11 @@ _END = b"\xff\xd9"
 Classes = dict[str, list[folder.File]]
 
 
-def _classes(root: Path, below: Path) -> Classes:
+def _classes(root: Path, parent: Path) -> Classes:
     """Return the folders that contain JPEGs, and their files, both sorted by name."""
-    by_class = {name: folder.files(root, below / name, _SUFFIXES) for name in folder.subfolders(root, below)}
+    by_class = {
+        name: folder.files(root, parent / name, _SUFFIXES) for name in folder.subfolders(root, parent)
+    }
     return {name: images for name, images in by_class.items() if images}
 
 
@@ -41,9 +43,9 @@ def scan(root: Path) -> tuple[Path, Classes]:
         Unavailable: there is no image, or a folder cannot be read.
         DocumentError: a link leads out of the root, or an image is not a regular file.
     """
-    below = root
+    parent = root
     if "train" in folder.subfolders(root, root) and (classes := _classes(root, root / "train")):
-        below = root / "train"
+        parent = root / "train"
     else:
         classes = _classes(root, root)
     if not classes:
@@ -51,7 +53,7 @@ def scan(root: Path) -> tuple[Path, Classes]:
             f"There are no images in {root}. They must be JPEG files (.jpg, .jpeg, .JPEG), one folder per "
             "class, in FOLDER/CLASS/ or FOLDER/train/CLASS/."
         )
-    return below, classes
+    return parent, classes
 
 
 def check_jpeg(path: Path) -> None:
@@ -94,10 +96,10 @@ def prepare_images(
     """Scan a folder, look at each image once, write the index. Arguments, errors: see `data.prepare`."""
     limit = int(model_options["num_classes"])
     root = folder.resolved_folder(path, "images")
-    below, classes = scan(root)
+    parent, classes = scan(root)
     if len(classes) > limit:
         raise SpecError(
-            f"{below} holds {len(classes)} classes, and the model tells {limit} apart. Set "
+            f"{parent} holds {len(classes)} classes, and the model tells {limit} apart. Set "
             f"num_classes={len(classes)}, or name a folder with fewer."
         )
     listed = [
@@ -110,18 +112,18 @@ def prepare_images(
     content = "\n".join(lines).encode("ascii")
 
     # An index that is there says that these very files were looked at: sizes and times are in its name.
-    state = [os.fspath(below), list(classes.items())]
+    state = [os.fspath(parent), list(classes.items())]
     key = hashlib.sha256(content + json.dumps(state).encode("ascii")).hexdigest()
     index = cache.directory() / f"images-{key[:32]}.jsonl"
     if not index.is_file() or index.read_bytes() != content:
         for done, (_, relative) in enumerate(listed):
             if done % 256 == 0:
                 on_progress("looking at images", done, len(listed))
-            check_jpeg(below / relative)
+            check_jpeg(parent / relative)
         cache.write(index, content)
     on_progress("looking at images", len(listed), len(listed))
     return {
-        "path": os.fspath(below),
+        "path": os.fspath(parent),
         "index": os.fspath(index),
         "checksum": hashlib.sha256(content).hexdigest(),
         "samples": len(listed),

@@ -68,18 +68,18 @@ def _shorten(first: list[int], second: list[int], room: int, source: Source) -> 
         del longer[0 if source.random() < 0.5 else -1]
 
 
-def _draw_other_span(documents: Sequence[Document], own: int, enough: int, source: Source) -> list[int]:
-    """Return a span of another document than `own`: from one of its sentences on, up to `enough` tokens."""
-    below = _draw_index(source, len(documents) - 1)
-    document = documents[below + (below >= own)]
+def _draw_other_span(documents: Sequence[Document], excluded: int, minimum: int, source: Source) -> list[int]:
+    """Return a span of another document than `excluded`: from one of its sentences on, up to `minimum` tokens."""
+    index = _draw_index(source, len(documents) - 1)
+    document = documents[index + (index >= excluded)]
     begin = _draw_index(source, len(document))
-    return _join_sentences(document, begin, _find_end(document, begin, enough))
+    return _join_sentences(document, begin, _find_end(document, begin, minimum))
 
 
-def _find_end(document: Document, begin: int, enough: int) -> int:
-    """Return the end of the smallest number of sentences from `begin` on, at least one, with `enough` tokens."""
+def _find_end(document: Document, begin: int, minimum: int) -> int:
+    """Return the end of the smallest number of sentences from `begin` on, at least one, with `minimum` tokens."""
     end, total = begin + 1, len(document[begin])
-    while end < len(document) and total < enough:
+    while end < len(document) and total < minimum:
         total += len(document[end])
         end += 1
     return end
@@ -95,7 +95,7 @@ def pairs(documents: Sequence[Document], length: int, source: Source) -> Iterato
     does not use goes into the next.
     """
     room = length - 3
-    for own, document in enumerate(documents):
+    for excluded, document in enumerate(documents):
         begin = 0
         while begin < len(document):
             end = _find_end(document, begin, room)
@@ -106,7 +106,7 @@ def pairs(documents: Sequence[Document], length: int, source: Source) -> Iterato
             cut = end if is_single else begin + 1 + _draw_index(source, end - begin - 1)
             first = _join_sentences(document, begin, cut)
             if source.random() < 0.5:
-                second = _draw_other_span(documents, own, room - len(first), source)
+                second = _draw_other_span(documents, excluded, room - len(first), source)
                 label, begin = 1, cut
             else:
                 second = _join_sentences(document, cut, end)
@@ -124,7 +124,7 @@ def mask(
     fixed: Collection[int],
     mask_token: int,
     words: Sequence[int],
-    most: int,
+    maximum: int,
     source: Source,
 ) -> Masked:
     """Choose tokens to predict, and hide them.
@@ -134,13 +134,13 @@ def mask(
         fixed: Tokens that are never chosen: `[CLS]` and `[SEP]`.
         mask_token: The number of `[MASK]`.
         words: What a token can be replaced by.
-        most: How many can be predicted; at least one is.
+        maximum: How many can be predicted; at least one is.
         source: Draws, in this order: one per chosen token, then for each of them in the order of the
         sequence one
             for what becomes of it, and one more for a replacement.
     """
     candidates = [i for i, token in enumerate(tokens) if token not in fixed]
-    count = min(most, max(1, round(len(tokens) * FRACTION)), len(candidates))
+    count = min(maximum, max(1, round(len(tokens) * FRACTION)), len(candidates))
     for i in range(count):
         j = i + _draw_index(source, len(candidates) - i)
         candidates[i], candidates[j] = candidates[j], candidates[i]

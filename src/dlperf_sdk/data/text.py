@@ -117,7 +117,7 @@ def sequences(
         tokens = [cls, *first, sep, *second, sep]
         segments = [0] * (len(first) + 2) + [1] * (len(second) + 1)
         masked = mask(
-            tokens, fixed=(cls, sep), mask_token=hidden, words=words, most=predictions, source=source
+            tokens, fixed=(cls, sep), mask_token=hidden, words=words, maximum=predictions, source=source
         )
         padding, unused = [0] * (length - len(tokens)), [0] * (predictions - len(masked.positions))
         yield {

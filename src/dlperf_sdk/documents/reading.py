@@ -148,12 +148,12 @@ def _yaml(text: str) -> Any:
     try:
         return yaml.load(text, PlainLoader)  # noqa: S506 - it is stricter than the safe loader
     except yaml.MarkedYAMLError as error:
-        reason, mark, began = error.problem or "it cannot be read", error.problem_mark, error.context_mark
+        reason, mark, start = error.problem or "it cannot be read", error.problem_mark, error.context_mark
         if mark is not None:
             reason += f" at column {mark.column + 1}"
-        if error.context is not None and began is not None:
-            reason += f", {error.context} that begins in line {began.line + 1}"
-        position = mark or began
+        if error.context is not None and start is not None:
+            reason += f", {error.context} that begins in line {start.line + 1}"
+        position = mark or start
         raise _Misread("YAML", reason, 1 if position is None else position.line + 1) from None
     except yaml.reader.ReaderError as error:
         reason = f"it holds the character U+{ord(text[error.position]):04X}, which no text has"

@@ -104,9 +104,9 @@ def _refusal(
     """Return the exception for one error; of several unknown keys it is about `key`, or the first."""
     unknown = schema_messages.find_unknown_keys(error)[:1] if key is None else [key]
     hint = _newer_minor(name, document) if error.validator in ("additionalProperties", "enum") else ""
-    where, reason = schema_messages.json_path(error), schema_messages.explain(error, unknown)
+    location, reason = schema_messages.json_path(error), schema_messages.explain(error, unknown)
     place = (*error.absolute_path, *(unknown or schema_messages.find_misnamed_keys(error)))
-    return DocumentError(f"The {title} is not valid at {where}: {reason}.{hint}", place)
+    return DocumentError(f"The {title} is not valid at {location}: {reason}.{hint}", place)
 
 
 def load(name: str) -> dict[str, Any]:
@@ -118,20 +118,20 @@ def load(name: str) -> dict[str, Any]:
 def embed_references(name: str) -> dict[str, Any]:
     """Return the schema `name` with those that it refers to under its own `$defs`: editors read one file."""
     ids = {schema["$id"]: definition for definition, schema in _schemas().items()}
-    taken: set[str] = set()
+    used: set[str] = set()
 
-    def move_references(part: Any, within: str) -> Any:
-        """Return a part of the schema `within` with its references changed to the new places."""
+    def move_references(part: Any, current: str) -> Any:
+        """Return a part of the schema `current` with its references changed to the new places."""
         if isinstance(part, list):
-            return [move_references(item, within) for item in part]
+            return [move_references(item, current) for item in part]
         if not isinstance(part, dict):
             return part
-        copy = {key: move_references(value, within) for key, value in part.items()}
+        copy = {key: move_references(value, current) for key, value in part.items()}
         if isinstance(part.get("$ref"), str):
             home, _, pointer = part["$ref"].partition("#")
-            definition = ids[home] if home else within
+            definition = ids[home] if home else current
             if definition != name:
-                taken.add(definition)
+                used.add(definition)
             copy["$ref"] = f"#{pointer}" if definition == name else f"#/$defs/{definition}{pointer}"
         return copy
 
@@ -139,8 +139,8 @@ def embed_references(name: str) -> dict[str, Any]:
         {k: v for k, v in _schemas()[name].items() if k != "$id"}, name
     )
     definitions: dict[str, Any] = {}
-    while taken - set(definitions):
-        definition = min(taken - set(definitions))
+    while used - set(definitions):
+        definition = min(used - set(definitions))
         inner = {k: v for k, v in _schemas()[definition].items() if k not in ("$id", "$schema")}
         definitions[definition] = move_references(inner, definition)
     if definitions:

@@ -52,11 +52,11 @@ EXPECTED: dict[str, Callable[[Any], str]] = {
     ),
     "const": json.dumps,
     "enum": lambda values: f"one of {', '.join(json.dumps(value) for value in values)}",
-    "minimum": lambda least: f"{least} or more",
-    "maximum": lambda most: f"{most} or less",
-    "exclusiveMinimum": lambda least: f"more than {least}",
-    "minItems": lambda least: f"{least} or more items",
-    "maxItems": lambda most: f"{most} items or fewer",
+    "minimum": lambda limit: f"{limit} or more",
+    "maximum": lambda limit: f"{limit} or less",
+    "exclusiveMinimum": lambda limit: f"more than {limit}",
+    "minItems": lambda limit: f"{limit} or more items",
+    "maxItems": lambda limit: f"{limit} items or fewer",
     "anyOf": lambda _: "something else",
 }
 

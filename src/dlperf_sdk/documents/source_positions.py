@@ -96,17 +96,17 @@ def _json_positions(text: str) -> Iterator[tuple[Place, int]]:
             open_.pop()
             fresh = False
         elif item == "," and open_:
-            at = open_[-1]
-            open_[-1] = at + 1 if isinstance(at, int) else at
+            index = open_[-1]
+            open_[-1] = index + 1 if isinstance(index, int) else index
             fresh = True
 
 
 def _words(text: str) -> Iterator[tuple[str, int]]:
     """Yield the tokens of a JSON text, each with its line."""
-    line, at = 1, 0
+    line, offset = 1, 0
     for token in _TOKEN.finditer(text):
-        line += text.count("\n", at, token.start())
-        at = token.start()
+        line += text.count("\n", offset, token.start())
+        offset = token.start()
         yield token[0], line
 
 

@@ -67,8 +67,8 @@ def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterat
 def _items(validator: Any, items: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
     """Validate as the draft does, but pass lists of floats within their bounds at once: a result is full of them."""
     if isinstance(instance, list):
-        least, most = _bounds(validator, items)
-        if not all(type(item) is float and least <= item <= most for item in instance):
+        low, high = _bounds(validator, items)
+        if not all(type(item) is float and low <= item <= high for item in instance):
             for i, item in enumerate(instance):
                 yield from validator.descend(item, items, path=i)
 

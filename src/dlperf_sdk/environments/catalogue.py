@@ -45,19 +45,19 @@ def list_environments() -> list[ManagedEnvironment]:
 
 
 def _describe(folder: Path) -> ManagedEnvironment:
-    about = marker.read(folder)
-    if about is None:
+    metadata = marker.read(folder)
+    if metadata is None:
         framework, device, _ = [*folder.name.rsplit("-", 2), "", ""][:3]
         return ManagedEnvironment(
             folder.name, framework, device, None, measure_size(folder), None, None, folder
         )
     return ManagedEnvironment(
         name=folder.name,
-        framework=about.framework,
-        device=about.device,
-        python=about.python,
-        size=about.size,
-        created_at=about.created_at,
+        framework=metadata.framework,
+        device=metadata.device,
+        python=metadata.python,
+        size=metadata.size,
+        created_at=metadata.created_at,
         last_used=marker.read_last_use(folder),
         path=folder,
     )

@@ -119,7 +119,7 @@ def make_container_environment(
     Raises:
         EnvironmentFailed: it does not start, has the wrong Python, or lacks requirements; names each.
     """
-    where = " ".join(command)
+    command_line = " ".join(command)
     try:
         done = subprocess.run(
             [*command, "-I", "-c", probe.SCRIPT.read_text(encoding="utf-8")],
@@ -136,15 +136,17 @@ def make_container_environment(
             if isinstance(error, IndexError)
             else str(error)
         )
-        raise EnvironmentFailed(f"The container does not start with `{where}`: {message}") from error
+        raise EnvironmentFailed(f"The container does not start with `{command_line}`: {message}") from error
     facts = probe.facts_from(plain)
     if not probe.python_specifier(spec.python).contains(facts.version, prereleases=True):
         raise EnvironmentFailed(
-            f'{framework} requested "Python {spec.python}", and `{where}` is {facts.version}.'
+            f'{framework} requested "Python {spec.python}", and `{command_line}` is {facts.version}.'
         )
-    unmet = probe.list_unmet(spec.requirements, device, facts)
-    if unmet:
-        raise EnvironmentFailed(f"`{where}` does not have what {framework} needs: {'; '.join(unmet)}.")
+    problems = probe.list_unmet(spec.requirements, device, facts)
+    if problems:
+        raise EnvironmentFailed(
+            f"`{command_line}` does not have what {framework} needs: {'; '.join(problems)}."
+        )
     return PreparedEnvironment(
         kind=CONTAINER,
         framework=framework,

@@ -35,10 +35,10 @@ def make_given_environment(
             "leave --python out to get a managed environment."
         )
     facts = probe.ask(path, variables)
-    unmet = probe.list_unmet(spec.requirements, device, facts)
-    if unmet:
+    problems = probe.list_unmet(spec.requirements, device, facts)
+    if problems:
         raise EnvironmentFailed(
-            f"--python {python}: the environment does not have what {framework} needs: {'; '.join(unmet)}. "
+            f"--python {python}: the environment does not have what {framework} needs: {'; '.join(problems)}. "
             "Install it there, or leave --python out to get a managed environment."
         )
     return _make_environment(GIVEN, framework, device, path, facts)
@@ -78,9 +78,9 @@ def make_running_environment(
         facts = probe.ask(path, variables)
     except EnvironmentFailed as error:
         return str(error)
-    unmet = probe.list_unmet(spec.requirements, device, facts)
-    if unmet:
-        return f"this interpreter does not have what is needed: {'; '.join(unmet)}"
+    problems = probe.list_unmet(spec.requirements, device, facts)
+    if problems:
+        return f"this interpreter does not have what is needed: {'; '.join(problems)}"
     return _make_environment(RUNNING, framework, device, path, facts)
 
 

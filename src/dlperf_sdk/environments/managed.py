@@ -75,19 +75,19 @@ def home() -> Path:
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
-        about = folder.lstat()
+        status = folder.lstat()
         writable = os.access(folder, os.W_OK | os.X_OK)
     except OSError as error:
         raise EnvironmentFailed(
             f"The folder for managed environments, {folder}, cannot be made: {error.strerror}. Set "
             "DLPERF_CACHE_DIR to a folder that you can write to."
         ) from error
-    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or not writable:
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or not writable:
         raise EnvironmentFailed(
             f"The folder for managed environments, {folder}, is no folder of your own that you can write to. "
             "Set DLPERF_CACHE_DIR to one."
         )
-    if about.st_mode & 0o077:
+    if status.st_mode & 0o077:
         folder.chmod(0o700)
     return folder
 
@@ -153,10 +153,10 @@ def obtain_with_lock(
 ) -> PreparedEnvironment | None:
     """Return a complete environment that has exactly the versions of a lock, whatever it was made from."""
     for folder in sorted(home().iterdir()):
-        about = marker.read(folder) if folder.is_dir() else None
-        if about is None or (about.framework, about.device) != (framework, device):
+        metadata = marker.read(folder) if folder.is_dir() else None
+        if metadata is None or (metadata.framework, metadata.device) != (framework, device):
             continue
-        if about.lock == lock and about.python.split(".")[:2] == minor.split("."):
+        if metadata.lock == lock and metadata.python.split(".")[:2] == minor.split("."):
             with hold_lock(lock_file(folder.name), shared=True, waiting=lambda: None):
                 environment = _read_complete(folder, on_progress)
             if environment and environment.lock == lock:
@@ -171,21 +171,21 @@ def interpreter_path(folder: Path) -> Path:
 
 def _read_complete(folder: Path, on_progress: Progress | None) -> PreparedEnvironment | None:
     """Return the environment in a folder if it is complete: marked, runnable, and with the marker's contents."""
-    about = marker.read(folder)
-    if about is None:
+    metadata = marker.read(folder)
+    if metadata is None:
         return None
     try:
         facts = probe.ask(interpreter_path(folder), worker_variables({}, os.environ))
     except EnvironmentFailed:
         facts = None
-    if facts is None or facts.lock != about.lock:
+    if facts is None or facts.lock != metadata.lock:
         if on_progress:
             on_progress(f"{folder.name} is no longer what it was made as; making it anew")
         return None
     if on_progress:
-        on_progress(f"reusing {folder.name}, made {about.created_at}")
+        on_progress(f"reusing {folder.name}, made {metadata.created_at}")
     marker.touch(folder)
-    return _make_environment(folder, about)
+    return _make_environment(folder, metadata)
 
 
 def _make(recipe: Recipe, folder: Path, lock: int, on_progress: Progress) -> PreparedEnvironment:
@@ -206,8 +206,8 @@ def _make(recipe: Recipe, folder: Path, lock: int, on_progress: Progress) -> Pre
 
 def _fill(recipe: Recipe, installer: Installer) -> PreparedEnvironment:
     folder, on_progress = installer.folder, installer.on_progress
-    shown = redact(", ".join(recipe.requirements[:4]), installer.settings.secrets)
-    on_progress(f"resolving {shown}{', …' if len(recipe.requirements) > 4 else ''}")
+    listed = redact(", ".join(recipe.requirements[:4]), installer.settings.secrets)
+    on_progress(f"resolving {listed}{', …' if len(recipe.requirements) > 4 else ''}")
     resolved = resolution.resolve(
         recipe.requirements,
         recipe.lock,
@@ -238,14 +238,14 @@ def _fill(recipe: Recipe, installer: Installer) -> PreparedEnvironment:
         for scratch in ("requirements.in", resolution.LOCK, "resolved.txt", "requirements.txt"):
             (folder / scratch).unlink(missing_ok=True)  # addresses in them may hold credentials
     facts = probe.ask(python, worker_variables({}, os.environ))
-    wrong = probe.list_unmet(recipe.requirements, recipe.device, facts)
-    if wrong:
+    problems = probe.list_unmet(recipe.requirements, recipe.device, facts)
+    if problems:
         raise EnvironmentFailed(
             f"The environment of {recipe.framework} for {recipe.device} was installed, and yet does not have "
-            f"what was asked for: {'; '.join(wrong)}. It was removed again. The plugin's lock and "
+            f"what was asked for: {'; '.join(problems)}. It was removed again. The plugin's lock and "
             "requirements disagree, or the index holds a broken distribution."
         )
-    about = Marker(
+    metadata = Marker(
         framework=recipe.framework,
         device=recipe.device,
         python=facts.version,
@@ -256,31 +256,31 @@ def _fill(recipe: Recipe, installer: Installer) -> PreparedEnvironment:
         size=measure_size(folder),
         created_at=now(),
     )
-    marker.write(folder, about)
-    on_progress(f"made {recipe.name}: {len(facts.installed)} distributions, {about.size / 1e6:.0f} MB")
-    return _make_environment(folder, about)
+    marker.write(folder, metadata)
+    on_progress(f"made {recipe.name}: {len(facts.installed)} distributions, {metadata.size / 1e6:.0f} MB")
+    return _make_environment(folder, metadata)
 
 
 def measure_size(folder: Path) -> int:
     """Return the bytes of all files in a folder, including those that uv shares with its cache through hard links."""
-    total, counted = 0, set()
+    total, seen_inodes = 0, set()
     for parent, _, files in os.walk(folder):
         for name in files:
-            about = (Path(parent) / name).lstat()
-            if (about.st_dev, about.st_ino) not in counted:
-                counted.add((about.st_dev, about.st_ino))
-                total += about.st_size
+            status = (Path(parent) / name).lstat()
+            if (status.st_dev, status.st_ino) not in seen_inodes:
+                seen_inodes.add((status.st_dev, status.st_ino))
+                total += status.st_size
     return total
 
 
-def _make_environment(folder: Path, about: Marker) -> PreparedEnvironment:
+def _make_environment(folder: Path, metadata: Marker) -> PreparedEnvironment:
     return PreparedEnvironment(
         kind=MANAGED,
-        framework=about.framework,
-        device=about.device,
-        python=about.python,
-        lock=about.lock,
+        framework=metadata.framework,
+        device=metadata.device,
+        python=metadata.python,
+        lock=metadata.lock,
         command=(str(interpreter_path(folder)),),
-        key=about.key,
+        key=metadata.key,
         path=folder,
     )

@@ -61,8 +61,8 @@ def read(folder: Path) -> Marker | None:
         return None
     texts = (marker.framework, marker.device, marker.python, marker.key, marker.lock, marker.created_at)
     listed = (*marker.requirements, *marker.options)
-    whole = isinstance(marker.size, int) and all(isinstance(text, str) for text in (*texts, *listed))
-    return marker if whole else None
+    is_complete = isinstance(marker.size, int) and all(isinstance(text, str) for text in (*texts, *listed))
+    return marker if is_complete else None
 
 
 def touch(folder: Path) -> None:

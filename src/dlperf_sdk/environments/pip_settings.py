@@ -178,8 +178,8 @@ def _network(pip: Mapping[str, str], environ_settings: Mapping[str, str], folder
 
 
 def _arguments(pip: Mapping[str, str], environ_settings: Mapping[str, str]) -> Iterator[str]:
-    own = {"UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL"}
-    if _switch(pip, "no-index") and not environ_settings.keys() & own:
+    index_variables = {"UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL"}
+    if _switch(pip, "no-index") and not environ_settings.keys() & index_variables:
         yield "--no-index"
     if "UV_INSECURE_HOST" not in environ_settings:
         for host in pip.get("trusted-host", "").split():

@@ -50,19 +50,19 @@ def list_installed(folders: list[Path]) -> list[dict[str, str]]:
     for folder in folders:
         for record in sorted(folder.iterdir()):
             if record.suffix == ".dist-info":
-                about = headers(record / "METADATA")
+                metadata = headers(record / "METADATA")
             elif record.suffix == ".egg-info":
-                about = headers(record / "PKG-INFO" if record.is_dir() else record)
+                metadata = headers(record / "PKG-INFO" if record.is_dir() else record)
             else:
                 continue
-            if "name" in about and "version" in about:
-                name = re.sub(r"[-_.]+", "-", about["name"]).lower()
-                linked = record.suffix == ".egg-info" and about["name"].lower() in links
+            if "name" in metadata and "version" in metadata:
+                name = re.sub(r"[-_.]+", "-", metadata["name"]).lower()
+                linked = record.suffix == ".egg-info" and metadata["name"].lower() in links
                 distributions.setdefault(
                     name,
                     {
                         "name": name,
-                        "version": about["version"],
+                        "version": metadata["version"],
                         "origin": "editable" if linked else origin(record),
                     },
                 )

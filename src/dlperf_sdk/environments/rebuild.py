@@ -59,9 +59,9 @@ def obtain_from_lock(
 
 
 def list_unlisted_packages(
-    framework: str, device: str, python_version: str, lock_text: str, own: EnvironmentSpec
+    framework: str, device: str, python_version: str, lock_text: str, declared: EnvironmentSpec
 ) -> list[str]:
-    """Return the pins that `obtain_from_lock` would install and that the plugin's `own` environment does not name.
+    """Return the pins that `obtain_from_lock` would install and that the plugin's `declared` environment does not name.
 
     Installing a distribution runs its code, and the lock may come from somebody else. The list is empty if a managed
     environment with the same lock already exists, since `obtain_from_lock` then installs nothing.
@@ -76,7 +76,9 @@ def list_unlisted_packages(
     ):
         return []
     requirements = (
-        own.requirements if own.lock is None else _requirements(own.lock.read_text(encoding="utf-8"))
+        declared.requirements
+        if declared.lock is None
+        else _requirements(declared.lock.read_text(encoding="utf-8"))
     )
     known = {canonicalize_name(Requirement(requirement).name) for requirement in requirements}
     return [pin for pin in pins if canonicalize_name(Requirement(pin).name) not in known]
@@ -88,7 +90,7 @@ def _requirements(lock_text: str) -> list[str]:
 
 def _pins(lock_text: str) -> tuple[str, ...]:
     pins: list[str] = []
-    elsewhere: list[str] = []
+    non_index_pins: list[str] = []
     for number, line in enumerate(lock_text.splitlines(), 1):
         pin, _, comment = (part.strip() for part in line.partition("#"))
         if not pin:
@@ -102,10 +104,10 @@ def _pins(lock_text: str) -> tuple[str, ...]:
             raise DocumentError(f"Line {number} of the lock is {pin!r}; it must be NAME==VERSION.")
         if requirement.name.startswith(_OWN_PREFIX):
             continue
-        (elsewhere if comment else pins).append(pin)
-    if elsewhere:
+        (non_index_pins if comment else pins).append(pin)
+    if non_index_pins:
         raise EnvironmentFailed(
-            f"The environment of the result cannot be made again: {', '.join(elsewhere)} came from a folder, "
+            f"The environment of the result cannot be made again: {', '.join(non_index_pins)} came from a folder, "
             "an archive or version control, not from an index. Run its case instead, in an interpreter that has it: "
             "`dlperf run FRAMEWORK MODEL --python PATH`."
         )

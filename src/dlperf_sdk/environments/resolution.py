@@ -49,13 +49,13 @@ def find_unfit_pins(pins: Sequence[str], device: str, requested: Sequence[str]) 
     names = {canonicalize_name(probe.requirement(text).name) for text in requested}
     if device != "cpu":
         return [pin for pin in pins if pin.endswith("+cpu")]
-    unwanted = []
+    unfit = []
     for pin in pins:
         name = canonicalize_name(re.split(r"[=@\s\[]", pin, maxsplit=1)[0])
         cuda = _CUDA_NAME.fullmatch(name) and name not in _NOT_CUDA
         if (cuda and name not in names) or _CUDA_BUILD.search(pin):
-            unwanted.append(pin)
-    return unwanted
+            unfit.append(pin)
+    return unfit
 
 
 def resolve(
@@ -105,22 +105,22 @@ def resolve(
         if options:
             installer.on_progress(f"trying again with {redact(' '.join(options))}")
         output.unlink(missing_ok=True)
-        where = f"with {redact(' '.join(options))}" if options else "from the configured indexes"
+        source = f"with {redact(' '.join(options))}" if options else "from the configured indexes"
         try:
             installer.pip(*command, *options)
         except UvFailed as error:
-            reasons.append(f"{where}, uv said: {error}")
+            reasons.append(f"{source}, uv said: {error}")
             continue
         text = output.read_text(encoding="utf-8")
         pins = tuple(sorted(line.partition(" #")[0].strip() for line in text.splitlines() if line.strip()))
-        wrong = [redact(pin) for pin in find_unfit_pins(pins, device, requested)]
-        if not wrong:
+        unfit = [redact(pin) for pin in find_unfit_pins(pins, device, requested)]
+        if not unfit:
             return Resolution(pins, options)
-        shown = ", ".join(wrong[:4]) + (f" and {len(wrong) - 4} more" if len(wrong) > 4 else "")
+        listed_pins = ", ".join(unfit[:4]) + (f" and {len(unfit) - 4} more" if len(unfit) > 4 else "")
         reasons.append(
-            f"{where} it would take CUDA packages, which a machine without a GPU has no use for: {shown}"
+            f"{source} it would take CUDA packages, which a machine without a GPU has no use for: {listed_pins}"
             if device == "cpu"
-            else f"{where} it would take builds for CPUs: {shown}"
+            else f"{source} it would take builds for CPUs: {listed_pins}"
         )
     builds = "builds for CPUs" if device == "cpu" else f"builds for {device}"
     raise EnvironmentFailed(

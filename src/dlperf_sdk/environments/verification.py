@@ -49,8 +49,8 @@ def verify(name: str) -> tuple[DamagedFile, ...]:
         UnknownName: There is no environment of that name.
         EnvironmentFailed: It is half-made, or is being made right now.
     """
-    with _hold_lock(name, shared=True) as (about, _):
-        return _list_damaged_files(home() / name, about)
+    with _hold_lock(name, shared=True) as (metadata, _):
+        return _list_damaged_files(home() / name, metadata)
 
 
 def repair(name: str, on_progress: Progress = lambda text: None) -> tuple[DamagedFile, ...]:
@@ -60,12 +60,12 @@ def repair(name: str, on_progress: Progress = lambda text: None) -> tuple[Damage
         UnknownName: There is no environment of that name.
         EnvironmentFailed: It is half-made or in use, a distribution cannot be had, or the damage is still there.
     """
-    with _hold_lock(name, shared=False) as (about, descriptor):
+    with _hold_lock(name, shared=False) as (metadata, descriptor):
         folder = home() / name
-        damaged = _list_damaged_files(folder, about)
+        damaged = _list_damaged_files(folder, metadata)
         if not damaged:
             return ()
-        advice = f"Make it anew: `dlperf env remove {name}`, then `dlperf env create {about.framework}`."
+        advice = f"Make it anew: `dlperf env remove {name}`, then `dlperf env create {metadata.framework}`."
         pins = sorted({file.distribution for file in damaged})
         on_progress(f"installing again: {', '.join(pins)}")
         settings = pip_settings.convert_for_uv(
@@ -82,10 +82,10 @@ def repair(name: str, on_progress: Progress = lambda text: None) -> tuple[Damage
             "--no-cache",
         )
         try:
-            installer.pip(*command, *pins, *about.options)
+            installer.pip(*command, *pins, *metadata.options)
         except UvFailed as error:
             raise EnvironmentFailed(f"{name} could not be repaired. uv said: {error} {advice}") from error
-        remaining = _list_damaged_files(folder, about)
+        remaining = _list_damaged_files(folder, metadata)
         if remaining:
             raise EnvironmentFailed(f"{name} is still damaged after the repair: {remaining[0]}. {advice}")
         return damaged
@@ -99,12 +99,12 @@ def _hold_lock(name: str, *, shared: bool) -> Iterator[tuple[Marker, int]]:
         raise UnknownName("managed environment", name, known)
     try:
         with hold_lock(lock_file(name), shared=shared, waiting=None) as descriptor:
-            about = marker.read(home() / name)
-            if about is None:
+            metadata = marker.read(home() / name)
+            if metadata is None:
                 raise EnvironmentFailed(
                     f"The managed environment {name} is half-made. The next run makes it anew."
                 )
-            yield about, descriptor
+            yield metadata, descriptor
     except Locked as error:
         raise EnvironmentFailed(
             f"The managed environment {name} is in use by {describe_holder(lock_file(name))}. Try again when "
@@ -112,11 +112,11 @@ def _hold_lock(name: str, *, shared: bool) -> Iterator[tuple[Marker, int]]:
         ) from error
 
 
-def _list_damaged_files(folder: Path, about: Marker) -> tuple[DamagedFile, ...]:
+def _list_damaged_files(folder: Path, environment: Marker) -> tuple[DamagedFile, ...]:
     """Return the files that differ from their distributions' records, and what the lock has and nobody recorded."""
     pins = {
         canonicalize_name(line.partition("==")[0]): line.partition("#")[0].strip()
-        for line in about.lock.splitlines()
+        for line in environment.lock.splitlines()
     }
     damaged: list[DamagedFile] = []
     recorded = set()

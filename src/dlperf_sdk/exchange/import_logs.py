@@ -136,10 +136,10 @@ def _check_given(importer: Importer, stated: Mapping[str, Any]) -> dict[str, Any
     for name in stated:
         if name not in names:
             raise UnknownName("fact of an imported case", name, names)
-    for name, least in (("warmup", 0), ("steps", 1), ("batch_size", 1)):
-        value = stated.get(name, least)
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**31:
-            raise SpecError(f"{name} is {format_value(value)}; it must be a whole number, {least} or more.")
+    for name, minimum in (("warmup", 0), ("steps", 1), ("batch_size", 1)):
+        value = stated.get(name, minimum)
+        if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value < 2**31:
+            raise SpecError(f"{name} is {format_value(value)}; it must be a whole number, {minimum} or more.")
     topology = {"topology": str(TopologySpec.parse(stated["topology"]))} if "topology" in stated else {}
     return {**stated, **topology}
 

@@ -74,13 +74,13 @@ def _events(result: Result) -> Iterator[_Event]:
         samples = sum(record.samples for repeat in result.repeats for record in repeat.records)
         yield _Event("trained_samples", samples, {"repeats": len(result.repeats)}, at_end=True)
     for metric in result.metrics:
-        about = {"unit": metric.unit, "low": metric.low, "high": metric.high, "note": metric.note}
-        yield _Event(f"dlperf_{metric.name}", metric.value, about, at_end=True)
+        metadata = {"unit": metric.unit, "low": metric.low, "high": metric.high, "note": metric.note}
+        yield _Event(f"dlperf_{metric.name}", metric.value, metadata, at_end=True)
     for verdict in result.verdicts:
-        about = {"kind": verdict.kind, "detail": verdict.detail}
-        yield _Event(f"dlperf_verdict_{verdict.name}", verdict.outcome, about, at_end=True)
-    about = {"status": "success" if result.ok else "aborted", "dlperf_status": result.status}
-    yield _Event("run_stop", None, about, _END, at_end=True)
+        metadata = {"kind": verdict.kind, "detail": verdict.detail}
+        yield _Event(f"dlperf_verdict_{verdict.name}", verdict.outcome, metadata, at_end=True)
+    metadata = {"status": "success" if result.ok else "aborted", "dlperf_status": result.status}
+    yield _Event("run_stop", None, metadata, _END, at_end=True)
 
 
 def _list_request(result: Result) -> Iterator[tuple[str, Any]]:

@@ -41,8 +41,8 @@ class PreparedCase:
         request = self.plan.request(run_id, self.environment.command, self.variables, self.data)
         if attempt is None:
             return request
-        once = {**request.protocol, "repeats": 1, "max_repeats": 1, "target": None}
-        return request._replace(first_attempt=attempt, protocol=once)
+        protocol = {**request.protocol, "repeats": 1, "max_repeats": 1, "target": None}
+        return request._replace(first_attempt=attempt, protocol=protocol)
 
     def describe_environment(self) -> Environment:
         """Return the environment as a result records it."""

@@ -50,8 +50,8 @@ def launch_events(
                     else f"The case's time limit has passed before the job was started: {waits_for}."
                 ) from None
             if line is None:
-                how = "ended in the middle of the run" if is_started else "was not started"
-                yield _missing(host, how, output, phase, is_started)
+                outcome = "ended in the middle of the run" if is_started else "was not started"
+                yield _missing(host, outcome, output, phase, is_started)
                 return
             event = parse_event(line)
             if event is None:
@@ -80,13 +80,15 @@ def _in_phase(ended: dict[str, Any], phase: str | None) -> dict[str, Any]:
     return {**ended, "failure": {**failure, "phase": phase}}
 
 
-def _missing(host: str | None, how: str, output: str, phase: str | None, is_started: bool) -> dict[str, Any]:
+def _missing(
+    host: str | None, outcome: str, output: str, phase: str | None, is_started: bool
+) -> dict[str, Any]:
     """Return the event `ended` of a stream whose agent 0 has not written it."""
     message = (
-        f"The agent of node 0 {how}. Check the hosts, and the Python that runs the agents there "
+        f"The agent of node 0 {outcome}. Check the hosts, and the Python that runs the agents there "
         f"(--set agent_python=).{f' Last output: {output}' if output else ''}"
     )
-    line = lost_node_event(host, how, output) if is_started else ended_event("lost-node", message, 0)
+    line = lost_node_event(host, outcome, output) if is_started else ended_event("lost-node", message, 0)
     return _in_phase(json.loads(line), phase)
 
 

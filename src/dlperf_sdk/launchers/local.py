@@ -21,7 +21,7 @@ class Local(CommandLauncher):
     def unavailable_reason(self, nodes: int, devices_per_node: int, device: str) -> str | None:
         """Count the GPUs, or the cores for devices without hardware of their own."""
         shape, workers = f"{nodes}n{devices_per_node}d", nodes * devices_per_node
-        elsewhere = f"place the case on other machines: {shape}@LAUNCHER."
+        alternative = f"place the case on other machines: {shape}@LAUNCHER."
         if device == "cuda":
             from dlperf_sdk.worker.gpu.gpus import list_gpus
 
@@ -30,14 +30,14 @@ class Local(CommandLauncher):
                 return None
             return (
                 f"{shape} needs {workers} CUDA device{'s' if workers > 1 else ''}, and this machine has "
-                f"{gpus or 'none'}. Ask for fewer, for --device cpu, or {elsewhere}"
+                f"{gpus or 'none'}. Ask for fewer, for --device cpu, or {alternative}"
             )
         cores = len(os.sched_getaffinity(0))
         if workers <= _MAX_WORKERS_PER_CORE * cores:
             return None
         return (
             f"{shape} needs {workers} workers, and this machine has {cores} cores; the limit is "
-            f"{_MAX_WORKERS_PER_CORE} workers per core. Ask for fewer, or {elsewhere}"
+            f"{_MAX_WORKERS_PER_CORE} workers per core. Ask for fewer, or {alternative}"
         )
 
     def agent_commands(self, job: Job) -> list[tuple[str, ...]]:

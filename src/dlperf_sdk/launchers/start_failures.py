@@ -49,10 +49,10 @@ def _python_failure(python: str, output: str, node: int | None) -> bytes | None:
     reason = find_program_failure(python, output)
     if reason is None:
         return None
-    where = "the nodes, or on some of them" if node is None else f"node {node}"
+    location = "the nodes, or on some of them" if node is None else f"node {node}"
     message = (
-        f"{python}, which runs the agents, cannot be started on {where}: {reason}. Name a Python 3.7 or later that is "
-        "on every node: --set agent_python=PATH."
+        f"{python}, which runs the agents, cannot be started on {location}: {reason}. Name a Python 3.7 or later that "
+        "is on every node: --set agent_python=PATH."
     )
     return ended_event("unavailable", message, node)
 

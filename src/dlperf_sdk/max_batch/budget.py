@@ -29,7 +29,7 @@ def process_memory(plan: Plan) -> int | None:
 def host_memory(processes: int) -> int:
     """Return this machine's bytes for each of so many processes, by rlimit, cgroup and free memory."""
     limits = [psutil.virtual_memory().available * HEADROOM / processes]
-    limits += [(most - used) * HEADROOM / processes for most, used in _cgroups()]
+    limits += [(limit - used) * HEADROOM / processes for limit, used in _cgroups()]
     for limit_kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
         soft = resource.getrlimit(limit_kind)[0]
         if soft != resource.RLIM_INFINITY:
@@ -49,9 +49,9 @@ def _cgroups() -> list[tuple[int, int]]:
         if not str(parent).startswith("/sys/fs/cgroup"):
             break
         try:
-            most, used = ((parent / f"memory.{limit}").read_text().strip() for limit in ("max", "current"))
+            maximum, used = ((parent / f"memory.{limit}").read_text().strip() for limit in ("max", "current"))
         except OSError:
             continue
-        if most.isdecimal():
-            limits.append((int(most), int(used)))
+        if maximum.isdecimal():
+            limits.append((int(maximum), int(used)))
     return limits

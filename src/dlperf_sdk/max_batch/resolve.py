@@ -182,7 +182,7 @@ def describe_search(search: SearchResult, step: int) -> str:
     sizes = ", ".join(
         f"{probe.size * step:,}{'' if probe.fits else ' (too large)'}" for probe in search.probes
     )
-    within = "" if search.exact else ", to which the search was not finished"
+    remark = "" if search.exact else ", to which the search was not finished"
     if search.exact and all(probe.fits for probe in search.probes):
-        within = f", near the {MAX_BATCH:,} at which the search ends, not the memory"
-    return f"batch_size max is {search.size * step:,}{within}: tried in fresh processes {sizes}."
+        remark = f", near the {MAX_BATCH:,} at which the search ends, not the memory"
+    return f"batch_size max is {search.size * step:,}{remark}: tried in fresh processes {sizes}."

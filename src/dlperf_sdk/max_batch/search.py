@@ -44,8 +44,8 @@ def quantum(size: int) -> int:
     return max(1, size // FINE)
 
 
-def find_max_batch(probe: Callable[[int], Probe], budget: int | None, most: int) -> SearchResult:
-    """Return the largest size from 1 to `most` for which `probe` fits.
+def find_max_batch(probe: Callable[[int], Probe], budget: int | None, maximum: int) -> SearchResult:
+    """Return the largest size from 1 to `maximum` for which `probe` fits.
 
     Peak memory is close to linear in the batch size: two sizes give a line, the line and the `budget` (bytes for one
     process) a guess, and a probe at the guess and one beside it usually settle it. Every probe that fits mends the
@@ -63,8 +63,8 @@ def find_max_batch(probe: Callable[[int], Probe], budget: int | None, most: int)
 
     if not fits(1):
         return SearchResult(None, tuple(probes), True)
-    low, high = 1, most + 1
-    guess, missed, retreated = min(_SECOND, most), 0, False
+    low, high = 1, maximum + 1
+    guess, missed, retreated = min(_SECOND, maximum), 0, False
     while high - low > quantum(low) and len(probes) < MAX_PROBES:
         guess = min(max(guess, low + 1), high - 1)
         if fits(guess):
@@ -73,7 +73,7 @@ def find_max_batch(probe: Callable[[int], Probe], budget: int | None, most: int)
             high = guess
         predicted = _predict_size(probes, budget)
         if predicted is None or missed >= 3:
-            guess = low * 2 if high > most else isqrt(low * high)
+            guess = low * 2 if high > maximum else isqrt(low * high)
         elif predicted <= low:
             # The model says that this is the limit, and it fits: look just beyond, and further each time.
             guess, missed = low + quantum(low) * 4**missed, missed + 1
@@ -83,7 +83,7 @@ def find_max_batch(probe: Callable[[int], Probe], budget: int | None, most: int)
             guess, retreated = isqrt(low * high) if retreated else high * 3 // 4, True
         else:
             guess, missed = high - max(quantum(low), (high - low) // 4), missed + 1
-    exact = high - low <= quantum(low) or low == most
+    exact = high - low <= quantum(low) or low == maximum
     step = quantum(low)
     while low > 1 and not fits(low):
         low, step = max(low - step, 1), step * 2
@@ -100,9 +100,9 @@ def _predict_size(probes: list[Probe], budget: int | None) -> int | None:
     )
     if budget is None or len(known) < 2:
         return None
-    larger, more = known[-1]
+    larger, larger_peak = known[-1]
     size, peak = next((probe for probe in reversed(known) if probe[0] <= larger * 3 // 4), known[0])
-    slope = (more - peak) / (larger - size)
+    slope = (larger_peak - peak) / (larger - size)
     if slope <= 0:
         return None
-    return int(larger + (budget - more) / slope)
+    return int(larger + (budget - larger_peak) / slope)

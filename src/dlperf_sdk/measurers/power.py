@@ -99,9 +99,9 @@ def _energy(counter: Series | None, power: Series | None, window: Window) -> _En
 
 
 def _sum(parts: Iterable[_Energy | None]) -> _Energy | None:
-    whole = list(parts)
-    known = [part for part in whole if part is not None]
-    if not known or len(known) < len(whole):
+    summands = list(parts)
+    known = [part for part in summands if part is not None]
+    if not known or len(known) < len(summands):
         return None
     sources = ", ".join(sorted({part.source for part in known}))
     return _Energy(math.fsum(part.joules for part in known), math.fsum(part.watts for part in known), sources)
@@ -121,17 +121,17 @@ def _device_mean(repeat: Repeat, name: str) -> float | None:
 
 def _host_share(repeat: Repeat, state: str) -> float | None:
     """Return the percentage of all nodes' processor time that was spent in a state."""
-    spent = whole = 0.0
+    spent = total = 0.0
     for node, window in _nodes(repeat).items():
-        grown = {}
+        increases = {}
         for name in ("busy", "idle", "steal"):
             recorded = _series(repeat, node, "host", f"cpu-{name}")
             value = None if recorded is None else series.growth(recorded, window)
             if value is None:
                 return None
-            grown[name] = value
-        spent, whole = spent + grown[state], whole + math.fsum(grown.values())
-    return 100 * spent / whole if whole else None
+            increases[name] = value
+        spent, total = spent + increases[state], total + math.fsum(increases.values())
+    return 100 * spent / total if total else None
 
 
 def _devices(repeat: Repeat) -> list[tuple[int, str, Window]]:

@@ -43,8 +43,8 @@ def integral(series: Series, window: Window) -> float | None:
 
 def mean(series: Series, window: Window) -> float | None:
     """Return a gauge's mean over the window; None if the samples do not cover it."""
-    whole = integral(series, window)
-    return None if whole is None else whole / window.seconds
+    total = integral(series, window)
+    return None if total is None else total / window.seconds
 
 
 def _falls(series: Series) -> bool:

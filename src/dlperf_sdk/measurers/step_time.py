@@ -30,8 +30,8 @@ class StepTime(Measurer):
                 [metrics.percentile(durations, percent) for durations in times],
                 note,
             )
-            for suffix, percent, fewest in _PERCENTILES
-            if min(map(len, times)) >= fewest
+            for suffix, percent, minimum in _PERCENTILES
+            if min(map(len, times)) >= minimum
         ]
         waits = [100 * metrics.data_wait(repeat) for repeat in measured.repeats]
         note = "share of the window, of the process that waited longest for its input"

@@ -73,7 +73,7 @@ class BertBaseOptions:
         "Word pieces in the vocabulary.", 30522, validator=whole_number(2, 10_000_000)
     )
     dropout: float = workload(
-        "Dropout of embeddings, attention and each block's output.", 0.1, validator=number(below=1)
+        "Dropout of embeddings, attention and each block's output.", 0.1, validator=number(upper=1)
     )
     clip_norm: float | None = workload(
         "Clip gradients to this global norm; 0 or none for no clipping.", 1.0, validator=optional(number())
@@ -121,7 +121,7 @@ class BertBase(Model):
 
     def parameters(self, options: BertBaseOptions) -> tuple[Parameter, ...]:
         """Return the manifest: embeddings and linear layers have weight decay, layer norm and biases do not."""
-        hidden, wide = options.hidden_size, options.intermediate_size
+        hidden, intermediate = options.hidden_size, options.intermediate_size
         manifest = [
             Parameter("embeddings.word.weight", (options.vocabulary_size, hidden), _RANDOM),
             Parameter("embeddings.position.weight", (POSITIONS, hidden), _RANDOM),
@@ -136,8 +136,8 @@ class BertBase(Model):
                 *_linear(f"{layer}.attention.value", hidden, hidden),
                 *_linear(f"{layer}.attention.output", hidden, hidden),
                 *_norm(f"{layer}.attention.norm", hidden),
-                *_linear(f"{layer}.intermediate", wide, hidden),
-                *_linear(f"{layer}.output", hidden, wide),
+                *_linear(f"{layer}.intermediate", intermediate, hidden),
+                *_linear(f"{layer}.output", hidden, intermediate),
                 *_norm(f"{layer}.norm", hidden),
             ]
         return (
@@ -175,15 +175,26 @@ class BertBase(Model):
 
     def flops(self, options: BertBaseOptions) -> tuple[Term, ...]:
         """Return one line per group of matrix products; embedding look-ups are not among them."""
-        hidden, wide, vocabulary = options.hidden_size, options.intermediate_size, options.vocabulary_size
+        hidden, intermediate, vocabulary = (
+            options.hidden_size,
+            options.intermediate_size,
+            options.vocabulary_size,
+        )
         count, tokens, predicted = options.layers, options.sequence_length, options.predictions_per_sequence
-        every = f"{count} layers × {tokens} tokens"
+        extent = f"{count} layers × {tokens} tokens"
         return (
-            Term(f"attention projections: {every} × 4 · {hidden}→{hidden}", count * tokens * 4 * hidden**2),
             Term(
-                f"attention products: {every} × 2 · {hidden}→{tokens}", count * tokens * 2 * hidden * tokens
+                f"attention projections: {extent} × 4 · {hidden}→{hidden}",
+                count * tokens * 4 * hidden**2,
             ),
-            Term(f"feed-forward: {every} × 2 · {hidden}→{wide}", count * tokens * 2 * hidden * wide),
+            Term(
+                f"attention products: {extent} × 2 · {hidden}→{tokens}",
+                count * tokens * 2 * hidden * tokens,
+            ),
+            Term(
+                f"feed-forward: {extent} × 2 · {hidden}→{intermediate}",
+                count * tokens * 2 * hidden * intermediate,
+            ),
             Term(f"masked_lm.transform: {predicted} tokens × {hidden}→{hidden}", predicted * hidden**2),
             Term(
                 f"masked_lm.decoder: {predicted} tokens × {hidden}→{vocabulary}",

@@ -63,7 +63,7 @@ class ResNet50Options:
     )
     num_classes: int = workload("Number of classes.", 1000, validator=whole_number(2, 1_000_000))
     label_smoothing: float = workload(
-        "Share of the target that is spread over all classes.", 0.1, validator=number(below=1)
+        "Share of the target that is spread over all classes.", 0.1, validator=number(upper=1)
     )
     last_gamma: float = workload(
         "First gamma of the last batch norm in each residual branch. Above 0, every convolution has a "
@@ -74,7 +74,7 @@ class ResNet50Options:
     learning_rate: float | None = workload(
         "Instead of the recipe's rate, constant or after the warm-up.", None, validator=optional(number())
     )
-    momentum: float = workload("Momentum of SGD.", 0.875, validator=number(below=1))
+    momentum: float = workload("Momentum of SGD.", 0.875, validator=number(upper=1))
     weight_decay: float = workload(
         "L2 weight decay; batch norm and biases have none.", 1 / 32768, validator=number()
     )
@@ -100,15 +100,19 @@ def _layers(options: ResNet50Options) -> Iterator[_Layer]:
     channels, size = 64, _halve(size)  # the max-pool
     for stage, (width, blocks) in enumerate(STAGES, start=1):
         for block in range(blocks):
-            at = f"layer{stage}.{block}"
+            block_name = f"layer{stage}.{block}"
             inner = _halve(size) if stage > 1 and block == 0 else size
-            wide = EXPANSION * width
-            yield _Layer(f"{at}.conv1", f"{at}.bn1", channels, width, 1, size)
-            yield _Layer(f"{at}.conv2", f"{at}.bn2", width, width, 3, inner)
-            yield _Layer(f"{at}.conv3", f"{at}.bn3", width, wide, 1, inner, options.last_gamma)
+            outputs = EXPANSION * width
+            yield _Layer(f"{block_name}.conv1", f"{block_name}.bn1", channels, width, 1, size)
+            yield _Layer(f"{block_name}.conv2", f"{block_name}.bn2", width, width, 3, inner)
+            yield _Layer(
+                f"{block_name}.conv3", f"{block_name}.bn3", width, outputs, 1, inner, options.last_gamma
+            )
             if block == 0:
-                yield _Layer(f"{at}.downsample.0", f"{at}.downsample.1", channels, wide, 1, inner)
-            channels, size = wide, inner
+                yield _Layer(
+                    f"{block_name}.downsample.0", f"{block_name}.downsample.1", channels, outputs, 1, inner
+                )
+            channels, size = outputs, inner
 
 
 def _halve(size: int) -> int:

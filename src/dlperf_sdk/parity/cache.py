@@ -88,6 +88,6 @@ def _checksum(key: str, records: Any, made_at: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _own(about: os.stat_result, kind: Any) -> bool:
+def _own(status: os.stat_result, kind: Any) -> bool:
     """Return True if the entry is of this kind, owned by this user, and not writable by group or others."""
-    return bool(kind(about.st_mode)) and about.st_uid == os.getuid() and not about.st_mode & 0o022
+    return bool(kind(status.st_mode)) and status.st_uid == os.getuid() and not status.st_mode & 0o022

@@ -67,9 +67,9 @@ def compare(
     followers = sorted(
         (replica for record in records for replica in record.replicas), key=lambda replica: replica.index
     )
-    wrong = _explain_misfit(followers, right, case)
-    if wrong is not None:
-        return Comparison(FAIL, wrong)
+    misfit = _explain_misfit(followers, right, case)
+    if misfit is not None:
+        return Comparison(FAIL, misfit)
     pairs = list(zip(followers, right, strict=True))
     losses = tuple(
         max(deviation(replica.losses[i], trajectory.losses[i]) for replica, trajectory in pairs)
@@ -95,7 +95,7 @@ def compare(
     if not problems:
         return Comparison(PASS, _summary(deviations, tolerance, case), losses, deviations.update)
     follows = list_followed_errors(
-        followers, case, tolerance, meet=right[0] is not case.alone[0], skipped=skipped
+        followers, case, tolerance, syncs_gradients=right[0] is not case.alone[0], skipped=skipped
     )
     detail = " ".join(_compose_detail(problems, differing, follows))
     return Comparison(FAIL, detail, losses, deviations.update, differing, follows)
@@ -118,17 +118,18 @@ def _explain_misfit(
     followers: Sequence[Follower], right: Sequence[Trajectory], case: ReferenceCase
 ) -> str | None:
     """Return the reason that the records cannot be compared with the trajectories; None if they can."""
-    if [one.index for one in followers] != list(range(len(right))):
-        return f"There are records of replicas {[one.index for one in followers]} instead of {len(right)} replicas."
-    for one, other in zip(followers, right, strict=True):
-        if len(one.losses) != case.steps:
-            return f"Replica {one.index} has {len(one.losses)} losses instead of {case.steps}."
+    indexes = [follower.index for follower in followers]
+    if indexes != list(range(len(right))):
+        return f"There are records of replicas {indexes} instead of {len(right)} replicas."
+    for follower, reference in zip(followers, right, strict=True):
+        if len(follower.losses) != case.steps:
+            return f"Replica {follower.index} has {len(follower.losses)} losses instead of {case.steps}."
         for subject, actual, expected in (
-            ("parameter", one.updates, other.updates),
-            ("running mean", one.running_means, other.running_means),
+            ("parameter", follower.updates, reference.updates),
+            ("running mean", follower.running_means, reference.running_means),
         ):
-            if one.index < 2 and expected and list(actual) != list(expected):
-                return f"Replica {one.index}: {_mismatch(subject, list(actual), list(expected))}"
+            if follower.index < 2 and expected and list(actual) != list(expected):
+                return f"Replica {follower.index}: {_mismatch(subject, list(actual), list(expected))}"
     return None
 
 
@@ -151,7 +152,7 @@ def _list_differing_replicas(
 
     The reference plays no part in it.
     """
-    if STRATEGIES[strategy].keeps_replicas_equal and len({one.digest for one in followers}) > 1:
+    if STRATEGIES[strategy].keeps_replicas_equal and len({follower.digest for follower in followers}) > 1:
         yield f"After {case.steps} steps the replicas' parameters differ from each other."
 
 
@@ -167,16 +168,16 @@ def _problems(deviations: _Deviations, case: ReferenceCase, tolerance: Tolerance
         if value > tolerance.losses:
             yield f"The loss of step {step} deviates from float64 by {value:.2g}; it may by {tolerance.losses:.2g}."
             break
-    for label, distances, whole, most in (
+    for label, distances, overall, limit in (
         ("first updates", deviations.updates, deviations.update, tolerance.updates),
         ("running means", deviations.means, deviations.mean, tolerance.means),
     ):
-        far = list(_list_beyond_bound(distances, case, tolerance))
-        if tolerance.parameter is not None and far:
-            worst = _describe_worst(far, distances, case, tolerance)
-            yield f"Of {len(distances)} {label} {len(far)} deviate too far, {worst}."
-        if tolerance.parameter is None and whole is not None and whole > most:
-            yield f"As a whole the {label} deviate by {whole:.2g}; they may by {most:.2g}."
+        excessive = list(_list_beyond_bound(distances, case, tolerance))
+        if tolerance.parameter is not None and excessive:
+            worst = _describe_worst(excessive, distances, case, tolerance)
+            yield f"Of {len(distances)} {label} {len(excessive)} deviate too far, {worst}."
+        if tolerance.parameter is None and overall is not None and overall > limit:
+            yield f"As a whole the {label} deviate by {overall:.2g}; they may by {limit:.2g}."
     # Running means come from the forward pass alone: what the format does to them, nothing amplifies.
     label, observed = (
         ("first updates", deviations.update)
@@ -191,14 +192,14 @@ def _problems(deviations: _Deviations, case: ReferenceCase, tolerance: Tolerance
 
 
 def _describe_worst(
-    far: Sequence[str], distances: Mapping[str, float], case: ReferenceCase, tolerance: Tolerance
+    excessive: Sequence[str], distances: Mapping[str, float], case: ReferenceCase, tolerance: Tolerance
 ) -> str:
     """Describe the array that exceeds its bound most.
 
     Where that is made of rounding alone (its update is zero but for it), a relative deviation says nothing, and it is
     told by how many times what rounding does.
     """
-    worst = max(far, key=lambda name: distances[name] / allowed_distance(name, case, tolerance))
+    worst = max(excessive, key=lambda name: distances[name] / allowed_distance(name, case, tolerance))
     noise = case.noise.get(worst, 0.0)
     if noise >= 1.0:
         return (
@@ -229,5 +230,5 @@ def _compose_detail(
     if follows:
         yield f"It follows the trajectory of: {'; or '.join(follows)}."
     if differing:
-        more = f" and {len(differing) - NAMED} more" if len(differing) > NAMED else ""
-        yield f"First to differ, in the order of the model: {', '.join(differing[:NAMED])}{more}."
+        remainder = f" and {len(differing) - NAMED} more" if len(differing) > NAMED else ""
+        yield f"First to differ, in the order of the model: {', '.join(differing[:NAMED])}{remainder}."

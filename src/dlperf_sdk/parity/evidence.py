@@ -204,7 +204,7 @@ def _plan(plan: Plan, registry: Registry, reference: Reference, case: str) -> Pl
     """Return the plan of the parity run: the case's model, batch and seed; all else as in the measurement."""
     of_case, spec = reference.cases[case], plan.spec
     names = {*plan.framework_options, *attrs.asdict(plan.topology_options)}
-    own = {name: value for name, value in spec.options.items() if name in names}
+    model_options = {name: value for name, value in spec.options.items() if name in names}
     changes: dict[str, Any] = {
         "batch_size": of_case.batch_size,
         "accumulation": _accumulation(spec.accumulation, of_case),
@@ -219,7 +219,7 @@ def _plan(plan: Plan, registry: Registry, reference: Reference, case: str) -> Pl
         "repeats": 1,
         "max_repeats": None,
         "target": None,
-        "options": {**of_case.options, **own},
+        "options": {**of_case.options, **model_options},
     }
     return make_plan(attrs.evolve(spec, **changes), registry)
 
@@ -258,8 +258,8 @@ def _failure(plain: Mapping[str, Any]) -> Failure:
 def _make_failed_parity(run: ParityRun, failure: Failure, traceback: str | None) -> Parity:
     """Return the evidence of a run that failed."""
     known = {"node": failure.node, "rank": failure.rank, "phase": failure.phase}
-    where = "".join(f", {name} {value}" for name, value in known.items() if value is not None)
-    detail = f"The parity run failed ({failure.kind}{where}): {failure.message}"
+    location = "".join(f", {name} {value}" for name, value in known.items() if value is not None)
+    detail = f"The parity run failed ({failure.kind}{location}): {failure.message}"
     return attrs.evolve(
         _make_parity_without_trajectory(FAIL, run.reference_case, detail), traceback=traceback
     )

@@ -40,7 +40,7 @@ def parts(plan: Plan, request: Request, prepared: PreparedEnvironment, reference
     fields["variables"] = redact_variables(request.variables, request.secrets)
     spec, files = plan.spec, bundle.contents(request, plan.packages)
     variables = worker_environment(os.environ, request.variables, {})
-    own = {name: variables.get(name) for name in (*SEARCHED, *request.variables)}
+    relevant = {name: variables.get(name) for name in (*SEARCHED, *request.variables)}
     facts = hardware.describe()
     return {
         "request": fields,
@@ -48,7 +48,7 @@ def parts(plan: Plan, request: Request, prepared: PreparedEnvironment, reference
         "lock": prepared.lock,
         "python": prepared.python,
         "container": [spec.container, spec.container_mounts, spec.container_devices],
-        "variables": redact_variables(own, request.secrets),
+        "variables": redact_variables(relevant, request.secrets),
         "launcher": spec.topology.launcher,
         "cpu": (facts.get("cpu") or {}).get("model"),
         "gpus": [gpu.get("name") for gpu in facts.get("gpus") or ()],

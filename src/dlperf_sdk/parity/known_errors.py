@@ -16,20 +16,27 @@ is never named: a narrow format cannot tell the two apart."""
 
 
 def list_followed_errors(
-    followers: Sequence[Follower], case: ReferenceCase, tolerance: Tolerance, *, meet: bool, skipped: bool
+    followers: Sequence[Follower],
+    case: ReferenceCase,
+    tolerance: Tolerance,
+    *,
+    syncs_gradients: bool,
+    skipped: bool,
 ) -> tuple[str, ...]:
     """Return the known errors whose trajectories the run follows, the nearest first."""
     known: list[tuple[str, tuple[Trajectory, ...]]] = [
         (mistake.name, mistake.replicas)
         for mistake in case.mistakes
-        if mistake.topology == ("pair" if meet else "alone")
+        if mistake.topology == ("pair" if syncs_gradients else "alone")
         and separation(mistake, case, tolerance) > FOLLOWS
     ]
-    if meet and len(case.alone) > 1:
+    if syncs_gradients and len(case.alone) > 1:
         known.append(("gradients that do not meet: each replica trains alone", case.alone))
-    right = case.pair if meet else case.alone
-    near = [(_excess(followers, replicas, right, case, tolerance, skipped), name) for name, replicas in known]
-    return tuple(name for excess, name in sorted(near) if excess <= FOLLOWS)[:3]
+    right = case.pair if syncs_gradients else case.alone
+    excesses = [
+        (_excess(followers, replicas, right, case, tolerance, skipped), name) for name, replicas in known
+    ]
+    return tuple(name for excess, name in sorted(excesses) if excess <= FOLLOWS)[:3]
 
 
 def separation(mistake: Mistake, case: ReferenceCase, tolerance: Tolerance) -> float:
@@ -37,27 +44,27 @@ def separation(mistake: Mistake, case: ReferenceCase, tolerance: Tolerance) -> f
     right = case.alone if mistake.topology == "alone" else case.pair
     return max(
         max(
-            max(deviation(a, b) for a, b in zip(wrong.losses, reference.losses, strict=True))
+            max(deviation(a, b) for a, b in zip(replica.losses, reference.losses, strict=True))
             / tolerance.losses,
-            _largest_in_tolerances(wrong.updates, reference.updates, tolerance.updates, case, tolerance),
+            _largest_in_tolerances(replica.updates, reference.updates, tolerance.updates, case, tolerance),
             _largest_in_tolerances(
-                wrong.running_means, reference.running_means, tolerance.means, case, tolerance
+                replica.running_means, reference.running_means, tolerance.means, case, tolerance
             ),
         )
-        for wrong, reference in zip(mistake.replicas, right, strict=False)
+        for replica, reference in zip(mistake.replicas, right, strict=False)
     )
 
 
 def _largest_in_tolerances(
     actual: Mapping[str, Fingerprint],
     expected: Mapping[str, Fingerprint],
-    whole: float,
+    limit: float,
     case: ReferenceCase,
     tolerance: Tolerance,
 ) -> float:
     """Return the largest distance in tolerances if each array has one.
 
-    Else, if only all together have, in multiples of `whole`.
+    Else, if only all together have, in multiples of `limit`.
 
     A mistake's trajectory keeps the fingerprints that are furthest off: of all as one, they give a lower bound.
     """
@@ -66,7 +73,7 @@ def _largest_in_tolerances(
         return distance_in_tolerances(distances, case, tolerance)
     norm = math.sqrt(math.fsum(fingerprint[0] ** 2 for fingerprint in expected.values()))
     total = math.sqrt(math.fsum((distance * expected[name][0]) ** 2 for name, distance in distances.items()))
-    return total / norm / whole if norm else 0.0
+    return total / norm / limit if norm else 0.0
 
 
 def _excess(

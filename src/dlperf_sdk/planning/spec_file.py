@@ -116,9 +116,9 @@ def load_spec(
     spec = attrs.evolve(RunSpec.from_dict(resolve_data(document, path)), **fields)
     plugins = {"framework": spec.framework, "model": spec.model, "topology": spec.topology}
     for setting in list_restricted_settings({**document, **plugins}, declarations(registry or Registry())):
-        where = source_positions.location(path, places, tuple(setting.field.split(".", 1)))
+        location = source_positions.location(path, places, tuple(setting.field.split(".", 1)))
         raise SpecError(
-            f"{where}: The file {setting.description}. {NOT_FROM_A_FILE} Remove `{setting.name}` from it, and give "
+            f"{location}: The file {setting.description}. {NOT_FROM_A_FILE} Remove `{setting.name}` from it, and give "
             f"{setting.flag}."
         )
     return spec

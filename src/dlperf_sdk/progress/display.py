@@ -138,12 +138,12 @@ class Lines:
         if advance is None:
             return
         advance.repeat_ended(throughput, self.clock())
-        took = duration(advance.durations[-1])
+        elapsed = duration(advance.durations[-1])
         if throughput is None:
-            self.print(f"repeat {attempt} of {advance.repeats}: {status} after {took}", "bold red")
+            self.print(f"repeat {attempt} of {advance.repeats}: {status} after {elapsed}", "bold red")
         else:
             rate = quantity(throughput, advance.course.unit)
-            self.print(f"repeat {attempt} of {advance.repeats}: {rate} in {took}", "green")
+            self.print(f"repeat {attempt} of {advance.repeats}: {rate} in {elapsed}", "green")
 
 
 class Drawn(Lines):

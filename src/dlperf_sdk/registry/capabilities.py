@@ -37,13 +37,13 @@ def device_of(requested: str, framework: Framework) -> str:
     """Return the requested kind of device; for `auto` a GPU where there is one that the framework can use."""
     if requested != "auto":
         return requested
-    offered = framework.capabilities.devices
-    if "cuda" in offered:
+    supported = framework.capabilities.devices
+    if "cuda" in supported:
         from dlperf_sdk.worker.gpu.gpus import list_gpus
 
         if list_gpus():
             return "cuda"
-    return "cpu" if "cpu" in offered else min(offered, default="cpu")
+    return "cpu" if "cpu" in supported else min(supported, default="cpu")
 
 
 def check_capabilities(spec: RunSpec, device: str, framework: Framework, model: Model) -> None:
@@ -53,27 +53,27 @@ def check_capabilities(spec: RunSpec, device: str, framework: Framework, model: 
         UnknownName: neither the core nor the framework's plugin knows a name.
         Unsupported: the framework's plugin does not offer it, or it means nothing to the model or the device.
     """
-    can: Capabilities = framework.capabilities
+    capabilities: Capabilities = framework.capabilities
     choices = {
-        "device": (device, can.devices),
-        "precision": (spec.precision, can.precisions),
-        "compiler": (spec.compiler, can.compilers),
-        "strategy": (spec.strategy, can.strategies),
-        "layout": (spec.layout, can.layouts),
-        "data": (spec.data.source, can.data),
+        "device": (device, capabilities.devices),
+        "precision": (spec.precision, capabilities.precisions),
+        "compiler": (spec.compiler, capabilities.compilers),
+        "strategy": (spec.strategy, capabilities.strategies),
+        "layout": (spec.layout, capabilities.layouts),
+        "data": (spec.data.source, capabilities.data),
     }
     # One replica has nothing to synchronize: any strategy is then the same.
     if spec.topology.devices == 1 and spec.strategy in STRATEGIES:
         del choices["strategy"]
-    for kind, (value, offered) in choices.items():
-        if value in offered:
+    for kind, (value, supported) in choices.items():
+        if value in supported:
             continue
-        known = VOCABULARY[kind] | offered
+        known = VOCABULARY[kind] | supported
         if value not in known:
             raise UnknownName("data source" if kind == "data" else kind, value, known)
         reason = framework.lacks.get(value)
         raise Unsupported(
-            f"{framework.name} does not offer the {kind} {value!r}; it offers {listed(offered)}."
+            f"{framework.name} does not offer the {kind} {value!r}; it offers {listed(supported)}."
             + (f" {reason}" if reason else "")
         )
     if spec.layout != "auto" and not model.has_images:
@@ -84,9 +84,9 @@ def check_capabilities(spec: RunSpec, device: str, framework: Framework, model: 
     if devices is not None and device not in devices:
         raise Unsupported(
             f"{spec.precision} exists on {listed(devices)} only, and the device is {device}; choose another precision: "
-            f"{listed(can.precisions - {spec.precision})}."
+            f"{listed(capabilities.precisions - {spec.precision})}."
         )
-    if spec.accumulation > 1 and not can.accumulation:
+    if spec.accumulation > 1 and not capabilities.accumulation:
         raise Unsupported(f"{framework.name} does not offer gradient accumulation; leave accumulation at 1.")
 
 

@@ -40,10 +40,10 @@ def describe_model(model: Model, options: Any, global_batch_size: int) -> ModelD
         data_sources=model.data_sources(options),
     )
     shapes = [*(entry.shape for entry in described.parameters), *(entry.shape for entry in described.inputs)]
-    least = min((length for shape in shapes for length in shape), default=1)
-    if least < 1 or described.parameter_count < 1 or described.flops_per_sample < 0:
+    shortest = min((length for shape in shapes for length in shape), default=1)
+    if shortest < 1 or described.parameter_count < 1 or described.flops_per_sample < 0:
         raise SpecError(
             f"With the options {attrs.asdict(options)}, {model.name} would have {described.parameter_count} "
-            f"parameters, {described.flops_per_sample} FLOP per sample, and a shape of {least}; choose others."
+            f"parameters, {described.flops_per_sample} FLOP per sample, and a shape of {shortest}; choose others."
         )
     return described

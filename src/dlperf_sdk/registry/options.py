@@ -26,10 +26,12 @@ def split_options(spec: RunSpec, *owners: Any) -> tuple[Any, ...]:
     known = set().union(*declared)
     for name in spec.options:
         if name not in known:
-            having = [owner.name for owner, names in zip(owners, declared, strict=True) if names]
-            described = " and ".join(f"`dlperf describe {owner}`" for owner in having)
-            verb = "lists" if len(having) == 1 else "list"
-            raise UnknownName(f"option of {' or '.join(having)}", name, known, f"{described} {verb} them.")
+            with_options = [owner.name for owner, names in zip(owners, declared, strict=True) if names]
+            described = " and ".join(f"`dlperf describe {owner}`" for owner in with_options)
+            verb = "lists" if len(with_options) == 1 else "list"
+            raise UnknownName(
+                f"option of {' or '.join(with_options)}", name, known, f"{described} {verb} them."
+            )
     return tuple(_options(owner, spec, names) for owner, names in zip(owners, declared, strict=True))
 
 

@@ -212,7 +212,7 @@ class Registry:
         return next((row.distribution for row in self.rows(group) if row.name == name), "unknown")
 
     @contextmanager
-    def wrap_plugin_errors(self, group: str, name: str, doing: str) -> Iterator[None]:
+    def wrap_plugin_errors(self, group: str, name: str, action: str) -> Iterator[None]:
         """Convert errors of a plugin's own code to `… cannot {doing}`.
 
         Raises:
@@ -225,7 +225,7 @@ class Registry:
         except (Exception, SystemExit) as error:
             last = traceback.extract_tb(error.__traceback__)[-1]
             raise PluginError(
-                f"{name}'s plugin ({self.distribution(group, name)}) cannot {doing}: {type(error).__name__}: {error}, "
+                f"{name}'s plugin ({self.distribution(group, name)}) cannot {action}: {type(error).__name__}: {error}, "
                 f"in {last.name} of {last.filename}, line {last.lineno}. Mend that distribution, or reinstall it."
             ) from error
 

@@ -88,25 +88,25 @@ def check_name(_: Any, attribute: Any, value: Any) -> None:
         )
 
 
-def whole_number(least: int, most: int) -> Validator:
+def whole_number(minimum: int, maximum: int) -> Validator:
     """Return a validator of a whole number between these, both included."""
 
-    @state_bounds(minimum=least, maximum=most)
+    @state_bounds(minimum=minimum, maximum=maximum)
     def check(_: Any, attribute: Any, value: Any) -> None:
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
             raise SpecError(
-                f"{attribute.name} is {format_value(value)}; it must be a whole number from {least} to {most}."
+                f"{attribute.name} is {format_value(value)}; it must be a whole number from {minimum} to {maximum}."
             )
 
     return check
 
 
-def number(*, below: float = math.inf) -> Validator:
-    """Return a validator of a finite number, 0 or more and less than `below`."""
-    limits = "0 or more" + ("" if below == math.inf else f", and less than {below:g}")
+def number(*, upper: float = math.inf) -> Validator:
+    """Return a validator of a finite number, 0 or more and less than `upper`."""
+    limits = "0 or more" + ("" if upper == math.inf else f", and less than {upper:g}")
 
     def check(_: Any, attribute: Any, value: Any) -> None:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < below:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < upper:
             raise SpecError(f"{attribute.name} is {format_value(value)}; it must be a number, {limits}.")
 
     return check
@@ -118,9 +118,9 @@ def check_boolean(_: Any, attribute: Any, value: Any) -> None:
         raise SpecError(f"{attribute.name} is {format_value(value)}; it must be true or false.")
 
 
-def is_positive(value: Any, most: float) -> bool:
-    """Return True if the value is a number above 0 and not above `most`."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= most
+def is_positive(value: Any, maximum: float) -> bool:
+    """Return True if the value is a number above 0 and not above `maximum`."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= maximum
 
 
 @state_bounds(exclusiveMinimum=0, maximum=1)

@@ -241,14 +241,14 @@ class RunSpec:
                 "number of times. Add protocol=adaptive, or leave them out."
             )
         repeats = self.repeats or base.repeats
-        most = repeats if base.target is None else self.max_repeats or max(repeats, base.max_repeats)
+        max_repeats = repeats if base.target is None else self.max_repeats or max(repeats, base.max_repeats)
         return attrs.evolve(
             base,
             canonical_steps=base.canonical_steps if self.canonical_steps is None else self.canonical_steps,
             warmup=base.warmup if self.warmup is None else self.warmup,
             steps=self.steps or base.steps,
             repeats=repeats,
-            max_repeats=most,
+            max_repeats=max_repeats,
             target=base.target if self.target is None else self.target,
         )
 

@@ -103,10 +103,10 @@ def explain_end(state: str, output: str, hosts: str = "") -> tuple[str, str, int
 
     `hosts` is Slurm's list of the nodes in the order of our numbers, where it is known.
     """
-    unreached = re.search(r"Task launch for .* failed on node (\S+): ([^\n\\]*)", output)
+    launch_failure = re.search(r"Task launch for .* failed on node (\S+): ([^\n\\]*)", output)
     end = _explain_state(state, output)
-    if unreached and state != "CANCELLED" and (end is None or end[0] == "interrupted"):
-        return _explain_failed_launch(unreached[1], unreached[2].strip(), hosts)
+    if launch_failure and state != "CANCELLED" and (end is None or end[0] == "interrupted"):
+        return _explain_failed_launch(launch_failure[1], launch_failure[2].strip(), hosts)
     return None if end is None else (*end, None)
 
 

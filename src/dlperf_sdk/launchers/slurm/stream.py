@@ -178,12 +178,12 @@ def acknowledge(number: str) -> None:
         facts = query_job(number)
         if facts.get("JobState") not in FINAL_STATES and "BatchHost" in facts:
             command, variables = _kept_stream_step(number, facts["BatchHost"], "acknowledge")
-            nothing = subprocess.DEVNULL
+            null = subprocess.DEVNULL
             subprocess.run(
                 command,
-                stdin=nothing,
-                stdout=nothing,
-                stderr=nothing,
+                stdin=null,
+                stdout=null,
+                stderr=null,
                 env=variables,
                 timeout=_ACKNOWLEDGE_TIMEOUT,
                 check=False,

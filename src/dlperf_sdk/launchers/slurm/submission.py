@@ -73,10 +73,10 @@ def sbatch_command(job: Job) -> tuple[str, ...]:
     )
 
 
-def batch_script(step: Sequence[str], linger: int, bundle: bytes) -> str:
+def batch_script(step: Sequence[str], linger_seconds: int, bundle: bytes) -> str:
     """Return the batch script, in Python: nothing in it is read by a shell; pure."""
     text = base64.b64encode(bundle).decode()
-    return _SCRIPT.substitute(bundle=repr(text) if text else "…", linger=linger, step=list(step))
+    return _SCRIPT.substitute(bundle=repr(text) if text else "…", linger=linger_seconds, step=list(step))
 
 
 @contextmanager
@@ -163,9 +163,9 @@ def _running_submissions(names: Set[str]) -> dict[str, str]:
 
 def _cancel(*selection: str) -> None:
     """Cancel jobs, even if Ctrl-C is pressed a second time."""
-    command, nothing = ("scancel", *selection), subprocess.DEVNULL
+    command, null = ("scancel", *selection), subprocess.DEVNULL
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True).wait(
+        subprocess.Popen(command, stdin=null, stdout=null, stderr=null, start_new_session=True).wait(
             STOP_TIMEOUT
         )
 
